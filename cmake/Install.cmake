@@ -1,0 +1,13 @@
+# find_package(reshard) support: headers, libraries, the command, and a config file that finds what they need.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS reshard_layout reshard_planner reshard_runtime EXPORT reshardTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
+configure_package_config_file(cmake/reshardConfig.cmake.in ${CMAKE_BINARY_DIR}/reshardConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/reshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/reshardConfig.cmake ${CMAKE_BINARY_DIR}/reshardConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)

@@ -1,0 +1,25 @@
+# One function makes every library of the project, so that warnings, sanitizers and include paths are the same.
+find_program(RESHARD_CCACHE ccache)
+if(RESHARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RESHARD_CCACHE})
+endif()
+
+add_library(reshard_build_flags INTERFACE)
+target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+if(RESHARD_SANITIZE)
+  target_compile_options(reshard_build_flags INTERFACE -fsanitize=${RESHARD_SANITIZE} -fno-omit-frame-pointer
+                                                       -fno-sanitize-recover=all)
+  target_link_options(reshard_build_flags INTERFACE -fsanitize=${RESHARD_SANITIZE})
+endif()
+
+# reshard_library(NAME SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
+function(reshard_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(reshard_${name} STATIC ${arg_SOURCES})
+  add_library(reshard::${name} ALIAS reshard_${name})
+  set_target_properties(reshard_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(reshard_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                    $<INSTALL_INTERFACE:include>
+                                             PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(reshard_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:reshard_build_flags>)
+endfunction()

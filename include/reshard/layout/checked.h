@@ -1,0 +1,29 @@
+// Checked 64-bit arithmetic: every size, offset and byte count of the library goes through it, so that no input can wrap.
+#ifndef RESHARD_LAYOUT_CHECKED_H_
+#define RESHARD_LAYOUT_CHECKED_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace reshard {
+
+// a + b, or nothing when it does not fit an int64.
+inline std::optional<int64_t> CheckedAdd(int64_t a, int64_t b) {
+  int64_t out = 0;
+  if (__builtin_add_overflow(a, b, &out)) return std::nullopt;
+  return out;
+}
+
+// a * b, or nothing when it does not fit an int64.
+inline std::optional<int64_t> CheckedMul(int64_t a, int64_t b) {
+  int64_t out = 0;
+  if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
+  return out;
+}
+
+// Smallest q with q * b >= a. Requires a >= 0 and b > 0; never overflows.
+inline int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+}  // namespace reshard
+
+#endif  // RESHARD_LAYOUT_CHECKED_H_

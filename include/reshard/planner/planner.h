@@ -1,0 +1,27 @@
+// The planner: the cheapest way from one layout to another, with its reasons.
+//
+// Three families compete under one cost model: a direct Exchange, which always meets the per-device lower bound, and
+// sequences of Slice, AllGather, AllToAll, AllPermute, ReduceScatter and AllReduce found by exact search over
+// digit-level layouts, none larger than max(source, target).
+#ifndef RESHARD_PLANNER_PLANNER_H_
+#define RESHARD_PLANNER_PLANNER_H_
+
+#include "absl/status/statusor.h"
+#include "reshard/planner/plan.h"
+
+namespace reshard {
+
+// The best plan under `options`. Post-conditions:
+//  - the first step starts at `source`, the last ends at `target`, neighbours agree; equivalent ends give no steps;
+//  - every step is legal by itself, uses an allowed op and, in a sequence, stays within max(source, target) bytes;
+//  - totals.peak_bytes <= memory_limit_bytes when that is given;
+//  - without pending reductions, objective kBytes and all ops: totals.recv_bytes_max == bounds.recv_bytes_max;
+//  - deterministic: equal input gives an equal plan on every machine.
+// Errors: InvalidArgument (shapes differ, sizes overflow), Unimplemented (a pending axis in the target that the source
+// does not have), ResourceExhausted (nothing fits the memory limit; the message has the bytes needed),
+// FailedPrecondition (no plan with the allowed ops).
+absl::StatusOr<Plan> MakePlan(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options = {});
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_PLANNER_H_

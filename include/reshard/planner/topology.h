@@ -1,0 +1,47 @@
+// What communication costs: levels of links from the fastest island outwards, each with a bandwidth and a latency.
+//
+// The time of one step, in integer nanoseconds (no floating point, so that every machine prints the same figure):
+//   time = latency * (1 + peers_max) + ceil(max(recv_bytes_max, send_bytes_max) / bandwidth)
+// with the latency and bandwidth of the slowest level that the step's traffic crosses. A Slice costs 0.
+#ifndef RESHARD_PLANNER_TOPOLOGY_H_
+#define RESHARD_PLANNER_TOPOLOGY_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace reshard {
+
+struct Topology {
+  struct Level {
+    // Devices k*devices .. (k+1)*devices-1 are one island; 0 on the outermost level: all devices.
+    int64_t devices = 0;
+    int64_t bytes_per_second = 0;
+    int64_t latency_ns = 0;
+    bool operator==(const Level&) const = default;
+  };
+  std::string name;           // "flat", a preset, or the file it came from
+  std::vector<Level> levels;  // innermost first, at least one; the last has devices = 0
+
+  // 50 GB/s, 5 us, everyone equally far.
+  static Topology Flat();
+  // "flat", "dgx-h100", "dgx-a100", "pcie", "cpu". NotFound lists the names.
+  static absl::StatusOr<Topology> Preset(std::string_view name);
+  // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12}]}
+  // InvalidArgument with the reason: not JSON, no levels, sizes that do not nest, figures out of range.
+  static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
+
+  // The level at which two device ids meet: the innermost level whose islands hold both.
+  int LevelOf(int64_t device_a, int64_t device_b) const;
+  // The step time above, for traffic that crosses `level`. `rounds` > 1 pays the latency once a round.
+  int64_t StepTime(int level, int64_t peers_max, int64_t bytes_max, int64_t rounds = 1) const;
+
+  bool operator==(const Topology&) const = default;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_TOPOLOGY_H_

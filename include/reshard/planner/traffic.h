@@ -1,0 +1,89 @@
+// Who sends what to whom in one step: the one object that prices a step, prints its pieces and lowers it to a program.
+//
+// Every device keeps what it already holds (a copy to itself) and gets every other element of its target fragment from
+// exactly one holder. Who sends: a holder agrees with the receiver on every digit the source layout does not use, unless
+// the target puts that digit where the source has another one; then it takes the receiver's value of that one, so that
+// a swap of axes becomes a permutation. Where this would leave a sender with more than its even share plus one piece,
+// and between meshes, the receivers of a source shard take its holders in turn, the least loaded first.
+#ifndef RESHARD_PLANNER_TRAFFIC_H_
+#define RESHARD_PLANNER_TRAFFIC_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reshard/layout/layout.h"
+#include "reshard/planner/plan.h"
+
+namespace reshard {
+
+// A run of neighbouring elements along one dimension: where it lies in the sender's fragment, in the receiver's
+// fragment, and in the tensor. All in elements of that dimension.
+struct Run {
+  int64_t from = 0;
+  int64_t to = 0;
+  int64_t global = 0;
+  int64_t length = 0;
+  bool operator==(const Run&) const = default;
+};
+
+// One message: the product over dimensions of the runs (a 0-d tensor has no dimensions and one element).
+// Messages are never empty. `sender == receiver` is the copy of what a device keeps.
+struct Message {
+  int64_t sender = 0;    // device ids
+  int64_t receiver = 0;
+  std::vector<std::vector<Run>> runs;  // one list a dimension, ascending
+  int64_t elements() const;
+};
+
+// Figures of one step in elements.
+struct TrafficFigures {
+  int64_t recv_max = 0;
+  int64_t recv_total = 0;
+  int64_t send_max = 0;
+  int64_t peers_max = 0;
+};
+
+// What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
+struct DeviceLoad {
+  int64_t recv = 0;
+  int64_t send = 0;
+  int64_t staging = 0;           // elements packed before sending + unpacked after receiving
+  int64_t staging_messages = 0;  // messages they belong to
+};
+
+class Traffic {
+ public:
+  virtual ~Traffic() = default;
+
+  // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one contribution, to be combined
+  // with the receiver's own; an AllReduce gives every member the contributions to its ceil chunk of the fragment's
+  // elements in local order (see AllReduceChunk) and its second half, the gathering of reduced chunks, is not listed.
+  // InvalidArgument when shapes or pending reductions do not fit the op. Unimplemented: new pending axes.
+  static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to);
+
+  // What `device` gets, by sender ascending, its own part included. Empty when it is in neither mesh.
+  virtual std::vector<Message> Receives(int64_t device) const = 0;
+  // What `device` gives, by receiver ascending, its own part included.
+  virtual std::vector<Message> Sends(int64_t device) const = 0;
+
+  virtual TrafficFigures Figures() const = 0;
+  // The load of the device with this id.
+  virtual DeviceLoad Load(int64_t device) const = 0;
+  // The most specific op whose definition this pattern meets (Slice, AllGather, AllToAll, AllPermute, else Exchange;
+  // a reduction stays what it is).
+  virtual Op Classify() const = 0;
+  // The fewest axes outside which nothing travels, in mesh order; empty across meshes.
+  virtual std::vector<AxisRef> Axes() const = 0;
+  // Product of the axes' sizes; across meshes the number of devices that send or receive.
+  virtual int64_t GroupSize() const = 0;
+};
+
+// The half-open range of a fragment's elements (local row-major order) that member `index` of `group_size` reduces in an
+// AllReduce: ceil chunks.
+Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index);
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_TRAFFIC_H_

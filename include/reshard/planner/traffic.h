@@ -57,9 +57,9 @@ class Traffic {
  public:
   virtual ~Traffic() = default;
 
-  // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one contribution, to be combined
-  // with the receiver's own; an AllReduce gives every member the contributions to its ceil chunk of the fragment's
-  // elements in local order (see AllReduceChunk) and its second half, the gathering of reduced chunks, is not listed.
+  // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
+  // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
+  // member to the whole fragment; who really reduces what is AllReduceChunk, and the figures count that.
   // InvalidArgument when shapes or pending reductions do not fit the op. Unimplemented: new pending axes.
   static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to);
 

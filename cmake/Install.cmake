@@ -5,9 +5,12 @@ include(CMakePackageConfigHelpers)
 install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS reshard_layout reshard_planner reshard_runtime EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET reshard)
+  install(TARGETS reshard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
-configure_package_config_file(cmake/reshardConfig.cmake.in ${CMAKE_BINARY_DIR}/reshardConfig.cmake
+configure_package_config_file(cmake/reshardConfig.cmake.in ${PROJECT_BINARY_DIR}/reshardConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/reshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/reshardConfig.cmake ${CMAKE_BINARY_DIR}/reshardConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/reshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/reshardConfig.cmake ${PROJECT_BINARY_DIR}/reshardConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)

@@ -18,6 +18,7 @@ function(reshard_library name)
   add_library(reshard_${name} STATIC ${arg_SOURCES})
   add_library(reshard::${name} ALIAS reshard_${name})
   set_target_properties(reshard_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(reshard_${name} PUBLIC cxx_std_20)
   target_include_directories(reshard_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                     $<INSTALL_INTERFACE:include>
                                              PRIVATE ${PROJECT_SOURCE_DIR})

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""The borders between the modules, as #include lines and as links.
+
+    layout <- planner <- runtime;   checkpoint -> layout, planner;   tools -> everything public
+
+usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
+
+Each rule is first shown to fire on a small tree that breaks it, so that a rule that never fires cannot pass for a border
+that holds.
+"""
+import os
+import re
+import sys
+import tempfile
+
+# Module -> the modules it may include. A file belongs to the module with the longest matching folder.
+FOLDERS = {
+    "include/reshard/layout": "layout",
+    "planner/layout": "layout",
+    "include/reshard/planner": "planner",
+    "planner": "planner",
+    "include/reshard/runtime": "runtime",
+    "runtime": "runtime",
+    "include/reshard/checkpoint": "checkpoint",
+    "checkpoint": "checkpoint",
+    "tools": "tools",
+    "tests": "tests",
+    "examples": "examples",
+}
+ALLOWED = {
+    "layout": {"layout"},
+    "planner": {"planner", "layout"},
+    "runtime": {"runtime", "planner", "layout"},
+    "checkpoint": {"checkpoint", "planner", "layout"},
+    "tools": {"tools", "layout", "planner", "runtime", "checkpoint"},
+}
+LINKS = {
+    "reshard_layout": set(),
+    "reshard_planner": {"reshard_layout"},
+    "reshard_runtime": {"reshard_layout", "reshard_planner"},
+    "reshard_checkpoint": {"reshard_layout", "reshard_planner"},
+    "test_oracle": set(),
+}
+HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
+INCLUDE = re.compile(r"^\s*#\s*(?:include|include_next|import)\b\s*(.*)$")
+SUFFIXES = (".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc")
+SKIPPED = {"build", ".git", "__pycache__", ".venv"}
+
+
+def module_of(path):
+    """The module that the file at `path` (relative to the root) belongs to, or None for the world outside."""
+    best = ""
+    for folder in FOLDERS:
+        if path.startswith(folder + "/") and len(folder) > len(best):
+            best = folder
+    return FOLDERS.get(best)
+
+
+def resolve(root, path, name):
+    """The file of this tree, relative to its root, that `#include "name"` in the file at `path` means; or None."""
+    for candidate in (os.path.join(os.path.dirname(path), name), name, "include/" + name):
+        candidate = os.path.normpath(candidate)
+        if os.path.isfile(os.path.join(root, candidate)):
+            return candidate
+    # Not there (a generated file, or a mistake): its name still says where it would be.
+    if name.startswith("reshard/"):
+        return "include/" + name
+    return name if module_of(name) else None
+
+
+def judge(root, path, text):
+    """Yields a reason for every #include of one file that crosses a border."""
+    module = module_of(path)
+    public = path.startswith("include/")
+    oracle = path.startswith("tests/oracle/") and not path.endswith("_test.cc")
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        where = f"{path}:{number}: "
+        name = re.match(r"""[<"]([^>"]+)[>"]""", match.group(1))
+        if not name:
+            yield where + "an #include that is not a plain name cannot be checked"
+            continue
+        name = name.group(1)
+        target = resolve(root, path, name)
+        other = module_of(target) if target else None
+        if other and module in ALLOWED and other not in ALLOWED[module]:
+            yield where + f"{module} must not include {other} ({name})"
+        elif public and target and not target.startswith("include/"):
+            yield where + f"a public header includes a private one ({name})"
+        elif module == "tools" and target and not target.startswith(("include/", "tools/")):
+            yield where + f"a tool includes a private header ({name})"
+        elif oracle and not (target and target.startswith(("include/reshard/layout/", "tests/oracle/"))) and "/" in name:
+            yield where + f"the oracle includes more than reshard/layout and the standard library ({name})"
+        if HEAVY.match(name):
+            if public:
+                yield where + f"a public header includes {name}"
+            elif name.startswith("nlohmann/") and not path.endswith((".cc", ".cpp")):
+                yield where + f"nlohmann outside a .cc file ({name})"
+            elif name.startswith("CLI/") and module != "tools":
+                yield where + f"CLI11 outside tools/ ({name})"
+            elif name.startswith("catch2/") and path != "tests/catch.h":
+                yield where + f"Catch2 outside tests/catch.h ({name})"
+
+
+def judge_tree(root):
+    reasons = []
+    files = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED)
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name), root)
+            if not name.endswith(SUFFIXES) or module_of(path) is None:
+                continue
+            files += 1
+            with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+                reasons.extend(judge(root, path, file.read()))
+    return reasons, files
+
+
+def judge_links(target, libraries):
+    """Reasons for every library of ours that `target` links and may not."""
+    reasons = []
+    for library in libraries:
+        ours = re.search(r"reshard(?:::|_)(layout|planner|runtime|checkpoint|torch|nccl)\b", library)
+        if ours and f"reshard_{ours.group(1)}" not in LINKS[target]:
+            reasons.append(f"target {target} must not link {library}")
+    return reasons
+
+
+GOOD = {
+    "include/reshard/layout/a.h": '#include <vector>\n#include "absl/status/status.h"\n',
+    "include/reshard/planner/b.h": '#include "reshard/layout/a.h"\n',
+    "include/reshard/runtime/c.h": '#include "reshard/planner/b.h"\n',
+    "include/reshard/checkpoint/d.h": '#include "reshard/planner/b.h"\n',
+    "planner/layout/a.cc": '#include "reshard/layout/a.h"\n// #include "planner/search/s.h"\n#include "part.h"\n',
+    "planner/layout/part.h": "",
+    "planner/search/s.h": '#include "planner/layout/part.h"\n',
+    "planner/report/r.cc": '#include <nlohmann/json.hpp>\n#include "planner/search/s.h"\n',
+    "runtime/core/c.cc": '#include "reshard/runtime/c.h"\n#include "reshard/layout/a.h"\n',
+    "checkpoint/io/d.cc": '#include "reshard/checkpoint/d.h"\n',
+    "tools/reshard/main.cc": '#include <CLI/CLI.hpp>\n#include "reshard/runtime/c.h"\n#include "tools/reshard/m.h"\n',
+    "tools/reshard/m.h": "#pragma once\n",
+    "tests/catch.h": "#include <catch2/catch.hpp>\n",
+    "tests/oracle/o.cc": '#include <map>\n#include "reshard/layout/a.h"\n#include "tests/oracle/o.h"\n#include "o.h"\n',
+    "tests/oracle/o.h": "",
+    "tests/oracle/o_test.cc": '#include "tests/catch.h"\n#include "tests/oracle/o.h"\n',
+    "tests/planner/p_test.cc": '#include "planner/search/s.h"\n#include "tests/catch.h"\n',
+    "build/core/x.h": '#include "runtime/core/c.h"\n',
+}
+# (file, include, part of the reason). `?` in the file name keeps it from colliding with the good ones.
+BAD = [
+    ("include/reshard/layout/x.h", '"reshard/planner/b.h"', "layout must not include planner"),
+    ("planner/layout/x.cc", '"planner/search/s.h"', "layout must not include planner"),
+    ("planner/layout/x.cc", '"../search/s.h"', "layout must not include planner"),
+    ("planner/layout/x.cc", '"planner/cost/missing.h"', "layout must not include planner"),
+    ("planner/layout/x.cc", '"planner/report/missing.h"', "layout must not include planner"),
+    ("planner/layout/x.cc", "<reshard/runtime/c.h>", "layout must not include runtime"),
+    ("planner/layout/x.cc", '"reshard/checkpoint/d.h"', "layout must not include checkpoint"),
+    ("planner/layout/x.cc", '"tools/reshard/m.h"', "layout must not include tools"),
+    ("include/reshard/planner/x.h", '"reshard/runtime/c.h"', "planner must not include runtime"),
+    ("planner/search/x.cc", '"runtime/core/missing.h"', "planner must not include runtime"),
+    ("planner/cost/x.cc", '"checkpoint/io/missing.h"', "planner must not include checkpoint"),
+    ("planner/report/x.cc", '"tools/reshard/m.h"', "planner must not include tools"),
+    ("planner/report/x.cc", '"tests/oracle/o.h"', "planner must not include tests"),
+    ("runtime/core/x.cc", '"tools/reshard/m.h"', "runtime must not include tools"),
+    ("runtime/local/x.cc", '"reshard/checkpoint/d.h"', "runtime must not include checkpoint"),
+    ("checkpoint/io/x.cc", '"reshard/runtime/c.h"', "checkpoint must not include runtime"),
+    ("include/reshard/planner/x.h", '"planner/search/s.h"', "a public header includes a private one"),
+    ("include/reshard/planner/x.h", "<nlohmann/json_fwd.hpp>", "a public header includes nlohmann"),
+    ("include/reshard/runtime/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
+    ("include/reshard/runtime/x.h", '"nccl.h"', "a public header includes nccl"),
+    ("include/reshard/runtime/x.h", "<torch/torch.h>", "a public header includes torch"),
+    ("include/reshard/runtime/x.h", "<CLI/CLI.hpp>", "a public header includes CLI"),
+    ("planner/report/x.h", "<nlohmann/json.hpp>", "nlohmann outside a .cc file"),
+    ("planner/report/x.cc", "<CLI/CLI.hpp>", "CLI11 outside tools/"),
+    ("tests/planner/x_test.cc", "<catch2/catch.hpp>", "Catch2 outside tests/catch.h"),
+    ("tools/reshard/x.cc", '"planner/search/s.h"', "a tool includes a private header"),
+    ("tests/oracle/x.cc", '"reshard/planner/b.h"', "the oracle includes more"),
+    ("tests/oracle/x.cc", '"planner/layout/part.h"', "the oracle includes more"),
+    ("tests/oracle/x.cc", '"absl/strings/str_cat.h"', "the oracle includes more"),
+    ("planner/search/x.cc", "SOME_MACRO", "cannot be checked"),
+]
+BAD_LINKS = [
+    ("reshard_layout", "reshard_planner"),
+    ("reshard_layout", "reshard::runtime"),
+    ("reshard_planner", "(BUILD_INTERFACE:reshard_runtime>"),
+    ("reshard_planner", "reshard::checkpoint"),
+    ("reshard_runtime", "reshard_checkpoint"),
+    ("reshard_checkpoint", "reshard::runtime"),
+    ("test_oracle", "reshard_layout"),
+]
+
+
+def self_test():
+    """Fails unless the rules accept the good tree and each bad line is caught by the rule meant for it, and only once."""
+
+    def write(root, path, text):
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in GOOD.items():
+            write(root, path, text)
+        reasons, files = judge_tree(root)
+        assert not reasons, reasons
+        assert files == len(GOOD) - 1, files
+        for path, include, want in BAD:
+            write(root, path, f"#include {include}\n")
+            reasons, _ = judge_tree(root)
+            assert len(reasons) == 1 and want in reasons[0] and path in reasons[0], (path, include, want, reasons)
+            os.remove(os.path.join(root, path))
+    for target, library in BAD_LINKS:
+        assert judge_links(target, ["absl::status", library]), (target, library)
+    assert not judge_links("reshard_planner", ["reshard_layout", "(BUILD_INTERFACE:reshard_build_flags>", "absl::status"])
+    return len(BAD) + len(BAD_LINKS)
+
+
+def main():
+    root, rest = sys.argv[1], sys.argv[2:]
+    shown = self_test()
+    reasons, files = judge_tree(root)
+    for flag, value in zip(rest[0::2], rest[1::2]):
+        assert flag == "--links", flag
+        target, _, libraries = value.partition("=")
+        reasons.extend(judge_links(target, libraries.split(",")))
+    for reason in reasons:
+        print(reason)
+    print(f"{files} files, {len(rest) // 2} targets, {len(reasons)} borders crossed; {shown} ways to cross one were caught")
+    return 1 if reasons or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+#include "reshard/layout/layout.h"
+
+#include <numeric>
+#include <utility>
+
+#include "planner/layout/cut.h"
+#include "planner/layout/rules.h"
+
+namespace reshard {
+namespace {
+
+const std::shared_ptr<const Mesh>& OneDevice() {
+  static const auto* const mesh = new std::shared_ptr<const Mesh>(std::make_shared<const Mesh>());
+  return *mesh;
+}
+
+}  // namespace
+
+const char* Name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAvg:
+      return "avg";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kProd:
+      return "prod";
+  }
+  return "sum";
+}
+
+Layout::Layout() : mesh_(OneDevice()) {}
+
+absl::StatusOr<Layout> Layout::Create(std::shared_ptr<const Mesh> mesh, std::vector<DimLayout> dims,
+                                      std::optional<Pending> pending) {
+  if (mesh == nullptr) return absl::InvalidArgumentError("a layout needs a mesh");
+  LayoutRules rules(*mesh);
+  for (DimLayout& dim : dims) {
+    if (LayoutRules::Broken broken = rules.BeginDim(dim.size)) return absl::InvalidArgumentError(*broken);
+    for (Factor& factor : dim.factors) {
+      if (LayoutRules::Broken broken = rules.AddFactor(factor)) return absl::InvalidArgumentError(*broken);
+    }
+  }
+  if (pending && pending->axes.empty()) pending.reset();
+  if (pending) {
+    for (const AxisRef& ref : pending->axes) {
+      if (LayoutRules::Broken broken = rules.AddPending(ref)) return absl::InvalidArgumentError(*broken);
+    }
+  }
+  Layout layout;
+  layout.mesh_ = std::move(mesh);
+  layout.dims_ = std::move(dims);
+  layout.pending_ = std::move(pending);
+  layout.num_elements_ = rules.num_elements();
+  return layout;
+}
+
+std::vector<int64_t> Layout::shape() const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims_.size());
+  for (const DimLayout& dim : dims_) shape.push_back(dim.size);
+  return shape;
+}
+
+int64_t Layout::Coordinate(int64_t position, const AxisRef& ref) const {
+  const int64_t rest = mesh_->axis(ref.axis).size / (ref.pre * ref.size);
+  return mesh_->Coordinate(position, ref.axis) / rest % ref.size;
+}
+
+std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
+  // All intervals so far in ascending order, empty ones included: their index is the number that `~X` looks at.
+  std::vector<Interval> held = {{0, dim(d).size}};
+  for (const Factor* factor : EffectiveFactors(dim(d))) {
+    const int64_t parts = factor->parts();
+    if (factor->kind == Factor::Kind::kDigit) {
+      std::vector<Interval> cut;
+      cut.reserve(held.size() * static_cast<size_t>(parts));
+      for (const Interval& whole : held) {
+        for (int64_t j = 0; j < parts; ++j) cut.push_back(CeilChunk(whole, parts, j));
+      }
+      held = std::move(cut);
+      continue;
+    }
+    const int64_t coordinate = Coordinate(position, factor->axis);
+    if (factor->kind == Factor::Kind::kSizes) {
+      const auto own = factor->sizes.begin() + coordinate;
+      const int64_t offset = std::accumulate(factor->sizes.begin(), own, int64_t{0});
+      for (Interval& interval : held) interval = {interval.begin + offset, interval.begin + offset + *own};
+      continue;
+    }
+    const bool reflected = factor->kind == Factor::Kind::kReflected;
+    for (size_t i = 0; i < held.size(); ++i) {
+      held[i] = CeilChunk(held[i], parts, reflected && i % 2 != 0 ? parts - 1 - coordinate : coordinate);
+    }
+  }
+  std::vector<Interval> merged;
+  for (const Interval& interval : held) {
+    if (interval.length() == 0) continue;
+    if (!merged.empty() && merged.back().end == interval.begin) {
+      merged.back().end = interval.end;
+    } else {
+      merged.push_back(interval);
+    }
+  }
+  return merged;
+}
+
+std::vector<int64_t> Layout::LocalShape(int64_t position) const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims_.size());
+  for (int d = 0; d < rank(); ++d) {
+    int64_t length = 0;
+    for (const Interval& interval : Intervals(position, d)) length += interval.length();
+    shape.push_back(length);
+  }
+  return shape;
+}
+
+std::vector<int64_t> Layout::MaxLocalShape() const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims_.size());
+  for (const DimLayout& dim : dims_) shape.push_back(LargestShard(dim));
+  return shape;
+}
+
+int64_t Layout::MaxLocalElements() const {
+  // Dimensions use different axes, so some device holds the largest shard of every one of them. The product is at most
+  // the number of elements, or of those of the non-empty dimensions, which Create has checked.
+  int64_t elements = 1;
+  for (const DimLayout& dim : dims_) elements *= LargestShard(dim);
+  return elements;
+}
+
+bool Layout::operator==(const Layout& other) const {
+  return (mesh_ == other.mesh_ || *mesh_ == *other.mesh_) && dims_ == other.dims_ && pending_ == other.pending_;
+}
+
+}  // namespace reshard

@@ -1,0 +1,118 @@
+#include "planner/layout/scanner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "planner/layout/names.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/text.h"
+
+namespace reshard {
+
+absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason) {
+  constexpr size_t kBefore = 60;
+  constexpr size_t kAfter = 40;
+  column = std::min(column, text.size());
+  // The line around the column, then the part of it that is near enough.
+  const size_t newline_before = column == 0 ? std::string_view::npos : text.rfind('\n', column - 1);
+  const size_t line_begin = newline_before == std::string_view::npos ? 0 : newline_before + 1;
+  const size_t line_end = std::min(text.find('\n', column), text.size());
+  const bool cut_before = column - line_begin > kBefore;
+  const bool cut_after = line_end - column > kAfter;
+  const size_t begin = cut_before ? column - kBefore : line_begin;
+  const size_t end = cut_after ? column + kAfter : line_end;
+
+  std::string shown = cut_before ? "..." : "";
+  const size_t caret = shown.size() + (column - begin);
+  for (const char c : text.substr(begin, end - begin)) shown += c < ' ' || c > '~' ? '?' : c;
+  if (cut_after) shown += "...";
+  return absl::InvalidArgumentError(absl::StrCat(absl::string_view(reason.data(), reason.size()), " at column ",
+                                                 column + 1, "\n  ", shown, "\n  ", std::string(caret, ' '), "^"));
+}
+
+void Scanner::SkipBlanks() {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) {
+    ++at_;
+  }
+}
+
+bool Scanner::AtName() { return IsNameStart(Peek()); }
+
+bool Scanner::AtInt() {
+  const char c = Peek();
+  return IsDigit(c) || c == '-';
+}
+
+bool Scanner::Take(char c) {
+  if (Peek() != c || AtEnd()) return false;
+  ++at_;
+  return true;
+}
+
+bool Scanner::Take(std::string_view token) {
+  if (text_.substr(column(), token.size()) != token) return false;
+  at_ += token.size();
+  return true;
+}
+
+bool Scanner::TakeWord(std::string_view word) {
+  const size_t begin = column();
+  if (!Take(word)) return false;
+  if (at_ == text_.size() || !IsNameChar(text_[at_])) return true;
+  at_ = begin;
+  return false;
+}
+
+absl::Status Scanner::Expect(char c) {
+  if (Take(c)) return absl::OkStatus();
+  return Expected(std::string("'") + c + "'");
+}
+
+absl::Status Scanner::ExpectEnd() {
+  if (AtEnd()) return absl::OkStatus();
+  return Expected("the end");
+}
+
+absl::StatusOr<int64_t> Scanner::Int(std::string_view what) {
+  const size_t begin = column();
+  if (Peek() == '-') return Error(begin, "sizes cannot be negative");
+  if (!IsDigit(Peek())) return Expected(what);
+  int64_t value = 0;
+  for (; at_ < text_.size() && IsDigit(text_[at_]); ++at_) {
+    const std::optional<int64_t> scaled = CheckedMul(value, 10);
+    const std::optional<int64_t> next = scaled ? CheckedAdd(*scaled, text_[at_] - '0') : std::nullopt;
+    if (!next) return Error(begin, "the number does not fit a signed 64-bit integer");
+    value = *next;
+  }
+  return value;
+}
+
+absl::StatusOr<std::string_view> Scanner::Name(std::string_view what) {
+  if (!AtName()) return Expected(what);
+  const size_t begin = at_;
+  while (at_ < text_.size() && IsNameChar(text_[at_])) ++at_;
+  return text_.substr(begin, at_ - begin);
+}
+
+absl::Status Scanner::Expected(std::string_view what) {
+  const std::string wanted(what);
+  if (AtEnd()) return Error(at_, absl::StrCat("expected ", wanted, ", found the end"));
+  const char c = text_[at_];
+  if (c < ' ' || c > '~') {
+    char byte[8];
+    std::snprintf(byte, sizeof(byte), "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    return Error(at_, absl::StrCat("expected ", wanted, ", found the byte ", byte, "; only ASCII text is read"));
+  }
+  if (AtName()) {
+    size_t end = at_;
+    while (end < text_.size() && IsNameChar(text_[end])) ++end;
+    return Error(at_, absl::StrCat("expected ", wanted, ", found ", Printable(text_.substr(at_, end - at_))));
+  }
+  return Error(at_, absl::StrCat("expected ", wanted, ", found '", std::string(1, c), "'"));
+}
+
+absl::Status Scanner::Error(size_t column, std::string_view reason) const { return ErrorAt(text_, column, reason); }
+
+}  // namespace reshard

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Installs what a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Says nothing when all is there.
+#   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
+#   tools/setup.sh --full   also LibTorch, in a private environment under build/venv (apt, pip)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+torch=2.11.0
+cuda=13.0.2
+packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev nlohmann-json3-dev libcli11-dev
+          catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
+
+full=false
+case "${1:---core}" in
+  --core) ;;
+  --full) full=true; packages+=(python3-venv) ;;
+  -h | --help) sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  *) echo "setup: unknown option $1 (known: --core, --full)" >&2; exit 2 ;;
+esac
+
+say() { echo "setup: $*" >&2; }
+
+# Runs a command with its output kept back unless it fails.
+quietly() {
+  local log
+  log=$(mktemp)
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    say "failed: $*"
+    exit 1
+  fi
+  rm -f "$log"
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  say "this is not a Debian-like system. Install what corresponds to these packages, then use cmake --preset core:"
+  say "  ${packages[*]}"
+  exit 1
+fi
+
+installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' || true)
+missing=()
+for package in "${packages[@]}"; do
+  grep -qxF -- "$package" <<<"$installed" || missing+=("$package")
+done
+
+if ((${#missing[@]} > 0)); then
+  as_root=()
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      say "packages are missing and this is neither root nor is there a sudo. As root, run:"
+      say "  apt-get update && apt-get install -y ${missing[*]}"
+      exit 1
+    fi
+    as_root=(sudo)
+    # Without a terminal nobody can type a password.
+    [[ -t 2 ]] || as_root=(sudo -n)
+  fi
+  say "installing ${missing[*]}"
+  quietly "${as_root[@]}" apt-get update -qq
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+$full || exit 0
+
+# True when a CUDA toolkit of this machine has the library.
+toolkit_has() {
+  local folder
+  for folder in "${CUDA_HOME:-/usr/local/cuda}" /usr/local/cuda-*; do
+    compgen -G "$folder/lib64/$1*" >/dev/null && return 0
+    compgen -G "$folder/extras/CUPTI/lib64/$1*" >/dev/null && return 0
+  done
+  ldconfig -p 2>/dev/null | grep -qF "$1"
+}
+
+venv=build/venv
+# True when the environment has that version of a Python package.
+venv_has() { compgen -G "$venv/lib/python3*/site-packages/$1-$2.dist-info" >/dev/null; }
+
+if [[ ! -x $venv/bin/pip ]]; then
+  say "making $venv"
+  quietly /usr/bin/python3 -m venv "$venv"
+fi
+pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)
+if ! venv_has torch "$torch"; then
+  say "installing torch==$torch (a large download)"
+  # Its headers and libraries are enough for C++.
+  quietly "${pip[@]}" --no-deps "torch==$torch"
+fi
+if ! { toolkit_has libcupti.so && toolkit_has libcudart.so; } && ! venv_has cuda_toolkit "$cuda"; then
+  say "no CUDA toolkit has libcupti and libcudart; installing cuda-toolkit[cudart,cupti]==$cuda"
+  quietly "${pip[@]}" "cuda-toolkit[cudart,cupti]==$cuda"
+fi

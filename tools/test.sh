@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Sets up, builds and runs every test. Ends with CTest's summary.
+#   tools/test.sh           the tests of the core preset, without those labelled slow (the full sweeps)
+#   tools/test.sh --slow    all of them
+#   tools/test.sh --asan    with AddressSanitizer and UBSan;  --tsan with ThreadSanitizer
+#   tools/test.sh ... -- A  A... go to ctest, such as -L layout
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=core
+slow=false
+while (($# > 0)); do
+  case "$1" in
+    --slow) slow=true ;;
+    --asan) preset=asan ;;
+    --tsan) preset=tsan ;;
+    --) shift; break ;;
+    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "test: unknown option $1 (known: --slow, --asan, --tsan, --)" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+tools/setup.sh
+# So that a clone elsewhere finds what was compiled before.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+cmake --preset "$preset" >/dev/null
+cmake --build --preset "$preset"
+selection=(--preset "$preset")
+if $slow; then
+  selection=(--test-dir "build/$preset" --output-on-failure)
+fi
+ctest "${selection[@]}" --no-label-summary --parallel "$(nproc)" "$@" </dev/null

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Prints one problem a line for `reshard plan --batch -`: each tensor of a model from one set of layout rules to another.
+
+usage: make_batch.py MODEL RULES_FROM RULES_TO [--scale K]
+
+--scale K divides every dimension by K, up to the next size that the mesh still divides as evenly as the original: a
+small copy of the model whose tensors are cut the same way.
+"""
+import argparse
+import json
+import math
+import re
+import sys
+
+
+def matches(pattern, name):
+    """`*` is any text, `?` one character, all else is literal; the whole name."""
+    parts = {"*": ".*", "?": "."}
+    return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), name, re.DOTALL) is not None
+
+
+def layout_of(name, rules, file):
+    for pattern, layout in rules["layouts"]:
+        if matches(pattern, name):
+            return layout
+    sys.exit(f"{file}: no rule matches {name}")
+
+
+def devices(mesh):
+    return math.prod(int(size) for size in re.findall(r":(\d+)", mesh.split("@")[0]))
+
+
+def scaled(size, scale, ways):
+    """About size / scale, a multiple of everything that both `size` and `ways` are."""
+    even = math.gcd(size, ways)
+    return min(size, -(-size // (scale * even)) * even)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("rules_from")
+    parser.add_argument("rules_to")
+    parser.add_argument("--scale", type=int, default=1, metavar="K")
+    arguments = parser.parse_args()
+    if arguments.scale < 1:
+        parser.error("--scale must be at least 1")
+
+    def read(file):
+        with open(file, encoding="utf-8") as stream:
+            return json.load(stream)
+
+    source, target = read(arguments.rules_from), read(arguments.rules_to)
+    ways = math.lcm(devices(source["mesh"]), devices(target["mesh"]))
+    for tensor in read(arguments.model)["tensors"]:
+        name = tensor["name"]
+        problem = {
+            "id": name,
+            "mesh": source["mesh"],
+            "from": layout_of(name, source, arguments.rules_from),
+            "to": layout_of(name, target, arguments.rules_to),
+            "shape": [scaled(size, arguments.scale, ways) for size in tensor["shape"]],
+            "dtype": tensor["dtype"],
+        }
+        if target["mesh"] != source["mesh"]:
+            problem["to_mesh"] = target["mesh"]
+        print(json.dumps(problem))
+
+
+if __name__ == "__main__":
+    main()

@@ -24,30 +24,38 @@ class CellWalk {
 
   explicit CellWalk(const DimLayout& dim) : factors_(EffectiveFactors(dim)) {
     weights_.resize(factors_.size());
+    int64_t intervals = 1;
     for (size_t k = factors_.size(); k-- > 0;) {
       weights_[k] = num_rows_;
       if (factors_[k]->has_axis()) {
         num_rows_ *= factors_[k]->parts();
       } else {
         one_cell_a_row_ = false;
+        intervals *= factors_[k]->parts();
       }
     }
+    may_be_too_many_ = intervals > kMaxTotalIntervals / num_rows_;
   }
 
   int64_t num_rows() const { return num_rows_; }
   // True when no integer digit takes part: then rows come in ascending order, one cell each.
   bool one_cell_a_row() const { return one_cell_a_row_; }
 
-  // Calls visit(cell) for every cell; false when there are more than kMaxTotalIntervals.
+  // Calls visit(cell) for every cell; false when there are more than kMaxTotalIntervals. Where that can be they are
+  // counted first, so that nothing is stored in vain.
   template <typename Visit>
-  bool Run(int64_t size, Visit visit) {
-    return size == 0 || Cut(0, {0, size}, false, 0, visit);
+  bool Run(int64_t size, const Visit& visit) {
+    if (size == 0) return true;
+    const auto count_only = [](const Cell&) {};
+    if (may_be_too_many_ && !Cut(0, {0, size}, false, 0, count_only)) return false;
+    cells_ = 0;
+    return Cut(0, {0, size}, false, 0, visit);
   }
 
  private:
   // The depth is at most 42: every factor here has two parts or more, and both row numbers and intervals are limited.
   template <typename Visit>
-  bool Cut(size_t k, const Interval& whole, bool odd, int64_t row, Visit& visit) {
+  bool Cut(size_t k, const Interval& whole, bool odd, int64_t row, const Visit& visit) {
     if (k == factors_.size()) {
       visit(Cell{whole, row});
       return ++cells_ <= kMaxTotalIntervals;
@@ -79,6 +87,7 @@ class CellWalk {
   std::vector<int64_t> weights_;  // of the coordinate along factor k within the row number
   int64_t num_rows_ = 1;
   int64_t cells_ = 0;
+  bool may_be_too_many_ = false;
   bool one_cell_a_row_ = true;
 };
 

@@ -26,7 +26,7 @@ enum class Op {
   kExchange,       // every device gets exactly what it lacks                         |to minus from|
 };
 inline constexpr int kNumOps = 7;
-std::string_view Name(Op op);                     // "Slice", "AllGather", ...
+std::string_view Name(Op op);                      // "Slice", "AllGather", ...
 std::optional<Op> ParseOp(std::string_view name);  // exact names
 
 // A set of operations, one bit an Op.
@@ -79,8 +79,8 @@ struct Step {
 };
 
 struct Totals {
-  int64_t recv_bytes_max = 0;    // over devices, of the sum over steps
-  int64_t recv_bytes_total = 0;  // over devices and steps
+  int64_t recv_bytes_max = 0;          // over devices, of the sum over steps
+  int64_t recv_bytes_total = 0;        // over devices and steps
   int64_t intermediate_bytes_max = 0;  // largest local bytes of any layout of the plan, ends included
   int64_t peak_bytes = 0;  // over devices and steps: source + input (when not the source) + output + staging
   int64_t time_ns = 0;

@@ -12,14 +12,15 @@
 namespace reshard {
 
 // One line of JSON, schema reshard.plan/1 (docs/plan.schema.json), no trailing newline. `with_pieces` adds
-// [step, sender, receiver, [offset...], [size...]] for every box that travels. ResourceExhausted above 10 million pieces.
+// [step, sender, receiver, [offset...], [size...]] for every box that travels. ResourceExhausted above 10 million
+// pieces.
 absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces = false);
 
 // A few lines: the steps, bytes, bound. Ends with a newline.
 std::string PlanToText(const Plan& plan);
 
-// An engineer's answer: every step with groups, bytes a device, peak memory, the lower bound and how near, what else was
-// tried and why it lost.
+// An engineer's answer: every step with groups, bytes a device, peak memory, the lower bound and how near, what else
+// was tried and why it lost.
 std::string ExplainPlan(const Plan& plan);
 
 // Pictures of who holds what. Terminal text for one layout; with `device` only what that device holds.

@@ -1,10 +1,10 @@
 // Who sends what to whom in one step: the one object that prices a step, prints its pieces and lowers it to a program.
 //
 // Every device keeps what it already holds (a copy to itself) and gets every other element of its target fragment from
-// exactly one holder. Who sends: a holder agrees with the receiver on every digit the source layout does not use, unless
-// the target puts that digit where the source has another one; then it takes the receiver's value of that one, so that
-// a swap of axes becomes a permutation. Where this would leave a sender with more than its even share plus one piece,
-// and between meshes, the receivers of a source shard take its holders in turn, the least loaded first.
+// exactly one holder. Who sends: a holder agrees with the receiver on every digit the source layout does not use,
+// unless the target puts that digit where the source has another one; then it takes the receiver's value of that one,
+// so that a swap of axes becomes a permutation. Where this would leave a sender with more than its even share plus one
+// piece, and between meshes, the receivers of a source shard take its holders in turn, the least loaded first.
 #ifndef RESHARD_PLANNER_TRAFFIC_H_
 #define RESHARD_PLANNER_TRAFFIC_H_
 
@@ -31,7 +31,7 @@ struct Run {
 // One message: the product over dimensions of the runs (a 0-d tensor has no dimensions and one element).
 // Messages are never empty. `sender == receiver` is the copy of what a device keeps.
 struct Message {
-  int64_t sender = 0;    // device ids
+  int64_t sender = 0;  // device ids
   int64_t receiver = 0;
   std::vector<std::vector<Run>> runs;  // one list a dimension, ascending
   int64_t elements() const;
@@ -47,6 +47,8 @@ struct TrafficFigures {
 
 // What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
 struct DeviceLoad {
+  int64_t before = 0;  // of its fragment under `from`
+  int64_t after = 0;   // of its fragment under `to`
   int64_t recv = 0;
   int64_t send = 0;
   int64_t staging = 0;           // elements packed before sending + unpacked after receiving
@@ -69,8 +71,10 @@ class Traffic {
   virtual std::vector<Message> Sends(int64_t device) const = 0;
 
   virtual TrafficFigures Figures() const = 0;
-  // The load of the device with this id.
-  virtual DeviceLoad Load(int64_t device) const = 0;
+  // The load of every device, in the order of Devices().
+  virtual std::vector<DeviceLoad> Loads() const = 0;
+  // The device ids concerned: the mesh's, in position order; across meshes those of `from`, then those only in `to`.
+  const std::vector<int64_t>& Devices() const { return devices_; }
   // The most specific op whose definition this pattern meets (Slice, AllGather, AllToAll, AllPermute, else Exchange;
   // a reduction stays what it is).
   virtual Op Classify() const = 0;
@@ -78,10 +82,13 @@ class Traffic {
   virtual std::vector<AxisRef> Axes() const = 0;
   // Product of the axes' sizes; across meshes the number of devices that send or receive.
   virtual int64_t GroupSize() const = 0;
+
+ protected:
+  std::vector<int64_t> devices_;
 };
 
-// The half-open range of a fragment's elements (local row-major order) that member `index` of `group_size` reduces in an
-// AllReduce: ceil chunks.
+// The half-open range of a fragment's elements (local row-major order) that member `index` of `group_size` reduces in
+// an AllReduce: ceil chunks.
 Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index);
 
 }  // namespace reshard

@@ -1,0 +1,34 @@
+// Prices a chain of layouts: the one place where traffic becomes the bytes and nanoseconds of a plan.
+#ifndef RESHARD_PLANNER_COST_PRICE_H_
+#define RESHARD_PLANNER_COST_PRICE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reshard/planner/plan.h"
+
+namespace reshard::cost {
+
+// What a chain's step does; movement is named after its pattern, a reduction is what it says.
+struct Hop {
+  enum class Kind { kMove, kReduceScatter, kAllReduce };
+  Kind kind = Kind::kMove;
+  Layout to;
+};
+
+struct PricedChain {
+  std::vector<Step> steps;
+  Totals totals;
+  int64_t sum_of_step_maxima = 0;  // recv bytes; what the search minimises
+  // Smallest peak that cutting steps into rounds can reach. With a limit below it, `steps` and `totals` are not final.
+  int64_t smallest_peak_bytes = 0;
+};
+
+// Prices source -> hops[0].to -> hops[1].to -> ... Steps are cut into rounds where the memory limit asks for it.
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+                                  const PlanOptions& options);
+
+}  // namespace reshard::cost
+
+#endif  // RESHARD_PLANNER_COST_PRICE_H_

@@ -1,0 +1,112 @@
+#include "reshard/planner/topology.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/mesh.h"
+
+namespace reshard {
+namespace {
+
+constexpr int64_t kGiga = 1'000'000'000;
+
+struct NamedPreset {
+  std::string_view name;
+  std::vector<Topology::Level> levels;
+};
+
+// Vendor figures a GPU and direction: NVLink 4 450 GB/s, NVLink 3 300 GB/s, one 400 or 200 Gb/s NIC a GPU; PCIe 4 x16;
+// copies between processes on one host. Latencies are typical of a grouped send/receive.
+const std::vector<NamedPreset>& Presets() {
+  static const auto* presets = new std::vector<NamedPreset>{
+      {"flat", {{0, 50 * kGiga, 5000}}},
+      {"dgx-h100", {{8, 450 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
+      {"dgx-a100", {{8, 300 * kGiga, 3000}, {0, 25 * kGiga, 12000}}},
+      {"pcie", {{8, 25 * kGiga, 8000}, {0, 12 * kGiga, 20000}}},
+      {"cpu", {{0, 5 * kGiga, 20000}}},
+  };
+  return *presets;
+}
+
+}  // namespace
+
+Topology Topology::Flat() { return {"flat", Presets()[0].levels}; }
+
+absl::StatusOr<Topology> Topology::Preset(std::string_view name) {
+  std::string names;
+  for (const NamedPreset& preset : Presets()) {
+    if (preset.name == name) return Topology{std::string(name), preset.levels};
+    absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(preset.name));
+  }
+  return absl::NotFoundError(absl::StrCat("no topology is named \"", std::string(name), "\"; there are ", names));
+}
+
+absl::StatusOr<Topology> Topology::FromJson(std::string_view json, std::string_view name) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  auto bad = [&](std::string_view reason) {
+    return absl::InvalidArgumentError(absl::StrCat("topology ", std::string(name), ": ", std::string(reason)));
+  };
+  if (parsed.is_discarded()) return bad("not JSON");
+  if (!parsed.is_object() || !parsed.contains("levels") || !parsed["levels"].is_array() || parsed["levels"].empty()) {
+    return bad("needs \"levels\", a list with at least one level");
+  }
+  if (parsed["levels"].size() > 16) return bad("more than 16 levels");
+  Topology out{std::string(name), {}};
+  for (const auto& entry : parsed["levels"]) {
+    const bool last = out.levels.size() + 1 == parsed["levels"].size();
+    Level level;
+    if (!entry.is_object()) return bad("a level is an object");
+    for (const auto& [key, value] : entry.items()) {
+      if (key != "devices" && key != "gb_per_s" && key != "latency_us") return bad("unknown key \"" + key + "\"");
+    }
+    if (!entry.contains("gb_per_s") || !entry["gb_per_s"].is_number())
+      return bad("a level needs \"gb_per_s\", a number");
+    if (!entry.contains("latency_us") || !entry["latency_us"].is_number()) {
+      return bad("a level needs \"latency_us\", a number");
+    }
+    const double bandwidth = entry["gb_per_s"].get<double>();
+    const double latency = entry["latency_us"].get<double>();
+    if (!(bandwidth >= 1e-6 && bandwidth <= 1e6)) return bad("\"gb_per_s\" is outside 0.000001 .. 1000000");
+    if (!(latency >= 0 && latency <= 1e9)) return bad("\"latency_us\" is outside 0 .. 1000000000");
+    level.bytes_per_second = std::llround(bandwidth * 1e9);
+    level.latency_ns = std::llround(latency * 1e3);
+    if (entry.contains("devices") && !entry["devices"].is_null()) {
+      if (!entry["devices"].is_number_integer()) return bad("\"devices\" is a whole number");
+      level.devices = entry["devices"].get<int64_t>();
+      const int64_t inner = out.levels.empty() ? 1 : out.levels.back().devices;
+      if (level.devices < 1 || level.devices > kMaxDeviceId || level.devices % inner != 0) {
+        return bad("\"devices\" of a level is a positive multiple of the level inside it");
+      }
+      if (last) {
+        // A last level with a size still has to reach every device.
+        level.devices = 0;
+      }
+    } else if (!last) {
+      return bad("every level but the last needs \"devices\"");
+    }
+    out.levels.push_back(level);
+  }
+  return out;
+}
+
+int Topology::LevelOf(int64_t device_a, int64_t device_b) const {
+  for (size_t i = 0; i + 1 < levels.size(); ++i) {
+    if (device_a / levels[i].devices == device_b / levels[i].devices) return static_cast<int>(i);
+  }
+  return static_cast<int>(levels.size()) - 1;
+}
+
+int64_t Topology::StepTime(int level, int64_t peers_max, int64_t bytes_max, int64_t rounds) const {
+  const Level& link = levels[static_cast<size_t>(level)];
+  const __int128 latency = static_cast<__int128>(link.latency_ns) * (1 + peers_max) * rounds;
+  const __int128 scaled = static_cast<__int128>(bytes_max) * kGiga;
+  const __int128 transfer = scaled / link.bytes_per_second + (scaled % link.bytes_per_second != 0 ? 1 : 0);
+  const __int128 most = std::numeric_limits<int64_t>::max() / 1024;  // sums of steps must not wrap either
+  return static_cast<int64_t>(std::min(latency + transfer, most));
+}
+
+}  // namespace reshard

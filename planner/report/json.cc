@@ -1,0 +1,150 @@
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/report.h"
+#include "reshard/planner/traffic.h"
+#include "reshard/planner/version.h"
+
+namespace reshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxPieces = 10'000'000;
+
+Json AxesJson(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  Json out = Json::array();
+  for (const AxisRef& ref : axes) out.push_back(ToString(mesh, ref));
+  return out;
+}
+
+Json TopologyJson(const Topology& topology) {
+  Json levels = Json::array();
+  for (const Topology::Level& level : topology.levels) {
+    // Exact: both were read from decimals with at most nine and three digits behind the point.
+    const double gb = static_cast<double>(level.bytes_per_second) / 1e9;
+    const double us = static_cast<double>(level.latency_ns) / 1e3;
+    Json entry;
+    entry["devices"] = level.devices == 0 ? Json(nullptr) : Json(level.devices);
+    entry["gb_per_s"] = gb;
+    entry["latency_us"] = us;
+    levels.push_back(std::move(entry));
+  }
+  return Json{{"name", topology.name}, {"levels", std::move(levels)}};
+}
+
+Json OptionsJson(const PlanOptions& options) {
+  Json ops = Json::array();
+  for (int i = 0; i < kNumOps; ++i) {
+    if (options.ops.contains(static_cast<Op>(i))) ops.push_back(std::string(Name(static_cast<Op>(i))));
+  }
+  Json out;
+  out["objective"] = std::string(Name(options.objective));
+  out["ops"] = std::move(ops);
+  if (options.boxes_only) out["boxes"] = true;
+  out["memory_limit_bytes"] = options.memory_limit_bytes ? Json(*options.memory_limit_bytes) : Json(nullptr);
+  out["topology"] = TopologyJson(options.topology);
+  return out;
+}
+
+Json StepJson(const Step& step) {
+  Json out;
+  out["op"] = std::string(Name(step.op));
+  out["axes"] = AxesJson(step.from.mesh(), step.axes);
+  out["from"] = ToString(step.from);
+  out["to"] = ToString(step.to);
+  if (step.crosses_meshes()) {
+    out["from_mesh"] = ToString(step.from.mesh());
+    out["to_mesh"] = ToString(step.to.mesh());
+  }
+  out["group_size"] = step.group_size;
+  out["recv_bytes_max"] = step.recv_bytes_max;
+  out["recv_bytes_total"] = step.recv_bytes_total;
+  out["send_bytes_max"] = step.send_bytes_max;
+  out["local_bytes_before_max"] = step.local_bytes_before_max;
+  out["local_bytes_after_max"] = step.local_bytes_after_max;
+  out["peers_max"] = step.peers_max;
+  if (step.rounds > 1) out["rounds"] = step.rounds;
+  out["time_ns"] = step.time_ns;
+  return out;
+}
+
+// One entry a contiguous box of the tensor, in order of step, receiver, sender, offset.
+absl::StatusOr<Json> PiecesJson(const Plan& plan) {
+  Json out = Json::array();
+  int64_t count = 0;
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    if (step.op == Op::kSlice) continue;
+    auto traffic = Traffic::Create(step.op, step.from, step.to);
+    if (!traffic.ok()) return traffic.status();
+    for (int64_t device : (*traffic)->Devices()) {
+      for (const Message& message : (*traffic)->Receives(device)) {
+        if (message.sender == message.receiver) continue;
+        std::vector<size_t> at(message.runs.size(), 0);
+        while (true) {
+          if (++count > kMaxPieces) {
+            return absl::ResourceExhaustedError(absl::StrCat("the plan has more than ", kMaxPieces, " pieces"));
+          }
+          Json offset = Json::array(), size = Json::array();
+          for (size_t d = 0; d < at.size(); ++d) {
+            offset.push_back(message.runs[d][at[d]].global);
+            size.push_back(message.runs[d][at[d]].length);
+          }
+          out.push_back(Json::array({s, message.sender, message.receiver, std::move(offset), std::move(size)}));
+          size_t d = at.size();
+          while (d > 0 && ++at[d - 1] == message.runs[d - 1].size()) at[--d] = 0;
+          if (d == 0) break;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
+  Json out;
+  out["schema"] = "reshard.plan/1";
+  out["reshard_version"] = Version();
+  out["mesh"] = ToString(plan.source.mesh());
+  if (!(plan.source.mesh() == plan.target.mesh())) out["target_mesh"] = ToString(plan.target.mesh());
+  out["world"] = plan.world();
+  out["dtype"] = std::string(Name(plan.dtype));
+  out["shape"] = plan.source.shape();
+  out["source"] = ToString(plan.source);
+  out["target"] = ToString(plan.target);
+  out["options"] = OptionsJson(plan.options);
+  out["steps"] = Json::array();
+  for (const Step& step : plan.steps) out["steps"].push_back(StepJson(step));
+  out["totals"] = Json{{"recv_bytes_max", plan.totals.recv_bytes_max},
+                       {"recv_bytes_total", plan.totals.recv_bytes_total},
+                       {"intermediate_bytes_max", plan.totals.intermediate_bytes_max},
+                       {"peak_bytes", plan.totals.peak_bytes},
+                       {"time_ns", plan.totals.time_ns}};
+  out["bounds"] = Json{{"recv_bytes_max", plan.bounds.recv_bytes_max},
+                       {"recv_bytes_total", plan.bounds.recv_bytes_total},
+                       {"intermediate_bytes_max", plan.bounds.intermediate_bytes_max}};
+  out["certificate"] = Json{{"kind", std::string(Name(plan.certificate.kind))}, {"detail", plan.certificate.detail}};
+  out["alternatives"] = Json::array();
+  for (const Alternative& alternative : plan.alternatives) {
+    Json ops = Json::array();
+    for (Op op : alternative.ops) ops.push_back(std::string(Name(op)));
+    out["alternatives"].push_back(Json{{"ops", std::move(ops)},
+                                       {"recv_bytes_max", alternative.recv_bytes_max},
+                                       {"intermediate_bytes_max", alternative.intermediate_bytes_max},
+                                       {"time_ns", alternative.time_ns},
+                                       {"rejected_because", alternative.rejected_because}});
+  }
+  if (with_pieces) {
+    auto pieces = PiecesJson(plan);
+    if (!pieces.ok()) return pieces.status();
+    out["pieces"] = *std::move(pieces);
+  }
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace reshard

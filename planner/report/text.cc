@@ -1,0 +1,127 @@
+#include "reshard/layout/text.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "reshard/planner/report.h"
+#include "reshard/planner/version.h"
+
+namespace reshard {
+namespace {
+
+std::string AxesText(const Step& step) {
+  if (step.crosses_meshes()) return absl::StrCat(" across meshes, ", step.group_size, " devices");
+  if (step.axes.empty()) return "";
+  std::vector<std::string> names;
+  for (const AxisRef& ref : step.axes) names.push_back(ToString(step.from.mesh(), ref));
+  return absl::StrCat(" over ", absl::StrJoin(names, ","), " (groups of ", step.group_size, ")");
+}
+
+std::string Ratio(int64_t value, int64_t bound) {
+  if (bound == 0) return value == 0 ? "nothing has to move" : "nothing would have to move";
+  if (value == bound) return "exactly the lower bound";
+  return absl::StrFormat("%.3fx the lower bound of %s", static_cast<double>(value) / static_cast<double>(bound),
+                         HumanBytes(bound));
+}
+
+std::string LayoutOn(const Step& step, bool from) {
+  const Layout& layout = from ? step.from : step.to;
+  if (!step.crosses_meshes()) return ToString(layout);
+  return absl::StrCat(ToString(layout), " on ", ToString(layout.mesh()));
+}
+
+// 3 significant digits, without trailing zeros behind the point.
+std::string Short(double value) {
+  std::string out = absl::StrFormat(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value);
+  if (out.find('.') != std::string::npos) {
+    while (out.back() == '0') out.pop_back();
+    if (out.back() == '.') out.pop_back();
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* Version() { return RESHARD_VERSION; }
+
+std::string HumanBytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return absl::StrCat(Short(value), " ", kUnits[unit]);
+}
+
+std::string HumanTime(int64_t nanoseconds) {
+  if (nanoseconds < 1000) return absl::StrCat(nanoseconds, " ns");
+  const auto value = static_cast<double>(nanoseconds);
+  if (nanoseconds < 1'000'000) return absl::StrCat(Short(value / 1e3), " us");
+  if (nanoseconds < 1'000'000'000) return absl::StrCat(Short(value / 1e6), " ms");
+  return absl::StrCat(Short(value / 1e9), " s");
+}
+
+std::string PlanToText(const Plan& plan) {
+  std::string out = absl::StrCat(ToString(plan.source), "  on ", ToString(plan.source.mesh()), "\n");
+  if (plan.steps.empty()) return absl::StrCat(out, "  nothing to do: ", ToString(plan.target), " is the same\n");
+  for (const Step& step : plan.steps) {
+    absl::StrAppend(&out, "  ", std::string(Name(step.op)), AxesText(step), ", ", HumanBytes(step.recv_bytes_max),
+                    " received by the worst device, ", HumanTime(step.time_ns), "\n");
+    absl::StrAppend(&out, LayoutOn(step, false), "\n");
+  }
+  absl::StrAppend(&out, "total ", HumanBytes(plan.totals.recv_bytes_max), " a device (",
+                  Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "), peak ",
+                  HumanBytes(plan.totals.peak_bytes), ", ", HumanTime(plan.totals.time_ns), "\n");
+  return out;
+}
+
+std::string ExplainPlan(const Plan& plan) {
+  std::string shape = absl::StrJoin(plan.source.shape(), "x");
+  std::string out =
+      absl::StrCat("Tensor ", shape.empty() ? "0-d" : shape, " of ", std::string(Name(plan.dtype)), ", ", plan.world(),
+                   plan.world() == 1 ? " device" : " devices", ", objective ",
+                   std::string(Name(plan.options.objective)), ", topology ", plan.options.topology.name, "\n");
+  absl::StrAppend(&out, "  from ", ToString(plan.source), " on ", ToString(plan.source.mesh()), "\n");
+  absl::StrAppend(&out, "  to   ", ToString(plan.target), " on ", ToString(plan.target.mesh()), "\n\n");
+  if (plan.steps.empty()) {
+    return absl::StrCat(out, "Nothing to do: every device already holds what the target asks for.\n");
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    absl::StrAppend(&out, "Step ", i + 1, ": ", std::string(Name(step.op)), AxesText(step), "\n");
+    absl::StrAppend(&out, "  from ", LayoutOn(step, true), "\n  to   ", LayoutOn(step, false), "\n");
+    absl::StrAppend(&out, "  a device receives at most ", HumanBytes(step.recv_bytes_max), " and sends at most ",
+                    HumanBytes(step.send_bytes_max), " (", step.recv_bytes_max, " and ", step.send_bytes_max,
+                    " bytes) with at most ", step.peers_max, step.peers_max == 1 ? " peer" : " peers",
+                    "; all together ", HumanBytes(step.recv_bytes_total), "\n");
+    absl::StrAppend(&out, "  local size ", HumanBytes(step.local_bytes_before_max), " -> ",
+                    HumanBytes(step.local_bytes_after_max), "; estimated ", HumanTime(step.time_ns));
+    if (step.rounds > 1) absl::StrAppend(&out, " in ", step.rounds, " rounds, to keep to the memory limit");
+    absl::StrAppend(&out, "\n");
+  }
+  absl::StrAppend(&out, "\nTotal: the worst device receives ", HumanBytes(plan.totals.recv_bytes_max), " (",
+                  plan.totals.recv_bytes_max, " bytes), all devices ", HumanBytes(plan.totals.recv_bytes_total),
+                  "; estimated ", HumanTime(plan.totals.time_ns), "\n");
+  absl::StrAppend(&out, "Memory: at most ", HumanBytes(plan.totals.peak_bytes),
+                  " a device at once (source, target, what lies between, staging); largest layout ",
+                  HumanBytes(plan.totals.intermediate_bytes_max), ", max(source, target) is ",
+                  HumanBytes(plan.bounds.intermediate_bytes_max), "\n");
+  absl::StrAppend(&out, "Lower bound: ", HumanBytes(plan.bounds.recv_bytes_max), " (", plan.bounds.recv_bytes_max,
+                  " bytes) for the worst device whatever the algorithm; this plan is at ",
+                  Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "\n");
+  absl::StrAppend(&out, "Proof: ", std::string(Name(plan.certificate.kind)), ": ", plan.certificate.detail, "\n");
+  if (!plan.alternatives.empty()) {
+    absl::StrAppend(&out, "Also tried:\n");
+    for (const Alternative& alternative : plan.alternatives) {
+      std::vector<std::string> ops;
+      for (Op op : alternative.ops) ops.emplace_back(Name(op));
+      absl::StrAppend(&out, "  ", absl::StrJoin(ops, ", "), " lost: ", alternative.rejected_because, " [receives ",
+                      HumanBytes(alternative.recv_bytes_max), ", largest layout ",
+                      HumanBytes(alternative.intermediate_bytes_max), ", ", HumanTime(alternative.time_ns), "]\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace reshard

@@ -1,0 +1,89 @@
+// The search space of sequences: layouts as partial maps from mesh digits to places.
+//
+// Along a dimension of n elements, the boundaries of both layouts' factors form a chain 1 | b1 | ... | n; a place is
+// the part between two neighbours. A digit of size s may stand at a place of size s: the device's coordinate along the
+// digit then chooses the part there. Beyond what source and target use, each digit gets a place of its own in what is
+// left of the dimensions, as far as it fits (any such place costs the same), so that strided intermediates such as
+// [<2,X>8] are part of the space. A digit is at a place, replicated, or pending.
+#ifndef RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
+#define RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/search/digits.h"
+#include "reshard/layout/layout.h"
+
+namespace reshard::search {
+
+inline constexpr int kMaxSearchDigits = 8;
+inline constexpr int8_t kReplicated = -1;
+inline constexpr int8_t kPendingDigit = -2;
+
+// Where each digit is: a place, kReplicated or kPendingDigit. Unused entries stay kReplicated.
+struct State {
+  std::array<int8_t, kMaxSearchDigits> at{-1, -1, -1, -1, -1, -1, -1, -1};
+  bool operator==(const State&) const = default;
+  uint64_t Key() const {
+    uint64_t key = 0;
+    for (int8_t place : at) key = key << 8 | static_cast<uint8_t>(place);
+    return key;
+  }
+};
+
+class DigitModel {
+ public:
+  struct DigitPlace {
+    int dim = 0;
+    int64_t lo = 1;
+    int64_t size = 1;
+    int owner = -1;  // only this digit may use it; -1: any of its size
+    int rank = 0;    // index among the places of its dimension, ascending by lo
+    bool tail = false;
+  };
+
+  // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
+  // common chain of boundaries, more than kMaxSearchDigits digits that matter. `boxes`: intermediates must be
+  // contiguous, so places beyond the two layouts' are shared and in order instead of one a digit.
+  static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes);
+
+  int num_digits() const { return static_cast<int>(sizes_.size()); }
+  int64_t digit_size(int e) const { return sizes_[static_cast<size_t>(e)]; }
+  const std::vector<DigitPlace>& places() const { return places_; }
+  bool Fits(int digit, int place) const {
+    const DigitPlace& p = places_[static_cast<size_t>(place)];
+    return p.size == digit_size(digit) && (p.owner < 0 || p.owner == digit);
+  }
+  const State& source() const { return source_; }
+  const State& target() const { return target_; }
+  int64_t devices() const { return devices_; }
+  int64_t elements() const { return elements_; }  // of one tensor over the digits left out of the model
+  const std::vector<Digit>& refined() const { return refined_; }
+
+  // Elements of one device's fragment.
+  int64_t LocalElements(const State& state) const;
+  // No hole before an occupied place, in every dimension.
+  bool IsBox(const State& state) const;
+  // The layout a state means. The source's and target's own texts are kept for the two ends.
+  Layout ToLayout(const State& state) const;
+
+ private:
+  DigitModel() = default;
+  Layout source_layout_, target_layout_;
+  std::vector<Digit> refined_;  // the digits that may move
+  std::vector<Digit> all_digits_;
+  std::vector<int64_t> sizes_;
+  std::vector<int> model_digit_;  // per refined digit of the mesh: index in the model, or -1
+  std::vector<int> fixed_place_;  // per refined digit left out: its place in both layouts, or -1
+  std::vector<bool> fixed_pending_;
+  std::vector<DigitPlace> places_;
+  State source_, target_;
+  int64_t devices_ = 1;
+  int64_t elements_ = 1;
+};
+
+}  // namespace reshard::search
+
+#endif  // RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_

@@ -1,0 +1,53 @@
+// Refinement: mesh axes cut into digits so that every axis reference of two layouts is a run of whole digits, and so
+// that along each dimension the two layouts put their digits at the same places wherever their sizes allow it.
+//
+// Example: [<X>8] with X:4 against [<Y,Z>8] with Y:2, Z:2 cuts X into X:(1)2 and X:(2)2; each then stands at the place
+// that Y, or Z, takes in the other layout. Sizes without a common cut (4 against 6 beyond their gcd) stay as they are.
+#ifndef RESHARD_PLANNER_SEARCH_DIGITS_H_
+#define RESHARD_PLANNER_SEARCH_DIGITS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reshard/layout/layout.h"
+
+namespace reshard::search {
+
+struct Digit {
+  AxisRef ref;         // of the mesh
+  int64_t size = 1;    // == ref.size
+  int64_t stride = 1;  // positions between neighbouring coordinates
+  int64_t Coordinate(int64_t position) const { return position / stride % size; }
+};
+
+// A cut of one dimension by one factor of one layout: the multiplicative interval [lo, hi) of the dimension's mixed
+// radix system, major first, and the digit that chooses the part (-1: an integer digit, kept whole).
+struct Place {
+  int dim = 0;
+  int64_t lo = 1;
+  int64_t hi = 1;
+  int digit = -1;
+  Factor::Kind kind = Factor::Kind::kAxis;
+};
+
+struct Refinement {
+  std::vector<Digit> digits;      // mesh order, major first within an axis; digits of size 1 are left out
+  std::vector<Place> from, to;    // places of the two layouts in dimension order, major first
+  std::vector<int> from_pending;  // digits
+  std::vector<int> to_pending;
+
+  // The digits that make up an axis reference, major first.
+  std::vector<int> DigitsOf(const AxisRef& ref) const;
+};
+
+// The refinement of two layouts over the same mesh (same axes). Nothing when their sub-axes of one axis cannot be cut
+// into common digits (X:(1)2 against X:(1)3 of an axis of 6).
+std::optional<Refinement> Refine(const Layout& from, const Layout& to);
+
+// Merges neighbouring digits of an axis back into references, mesh order.
+std::vector<AxisRef> MergeDigits(const std::vector<Digit>& digits, const std::vector<bool>& chosen);
+
+}  // namespace reshard::search
+
+#endif  // RESHARD_PLANNER_SEARCH_DIGITS_H_

@@ -1,0 +1,68 @@
+// Traffic as an explicit list of pieces: between meshes, and within one where the formula of MeshTraffic does not apply
+// or would overload a sender. The receivers of a source shard, in target order, take its holders in turn; where pieces
+// differ in size each takes the least loaded holder, so that nobody sends more than the even share plus one piece.
+#ifndef RESHARD_PLANNER_SEARCH_LIST_TRAFFIC_H_
+#define RESHARD_PLANNER_SEARCH_LIST_TRAFFIC_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/search/digits.h"
+#include "planner/search/overlap.h"
+#include "reshard/planner/traffic.h"
+
+namespace reshard::search {
+
+// One layout's side: its mesh and, per dimension, the table and the row of each position.
+struct Side {
+  const Mesh* mesh = nullptr;
+  std::vector<const DimShards*> dims;  // real dimensions, then retained pending axes
+};
+
+class ListTraffic final : public Traffic {
+ public:
+  // `refinement` (same mesh only) tells axes apart by digits; without it whole axes are named.
+  // ResourceExhausted above 2^24 pieces.
+  static absl::StatusOr<std::unique_ptr<ListTraffic>> Create(const Side& from, const Side& to, int rank,
+                                                             const Refinement* refinement);
+
+  std::vector<Message> Receives(int64_t device) const override;
+  std::vector<Message> Sends(int64_t device) const override;
+  TrafficFigures Figures() const override { return figures_; }
+  std::vector<DeviceLoad> Loads() const override { return loads_; }
+  Op Classify() const override { return op_; }
+  std::vector<AxisRef> Axes() const override { return axes_; }
+  int64_t GroupSize() const override { return group_size_; }
+
+ private:
+  struct Piece {
+    int32_t sender;  // indices into devices_
+    int32_t receiver;
+    int64_t first_pair;  // into pair_refs_: one pair index a dimension
+    int64_t elements;
+  };
+
+  ListTraffic() = default;
+  Message MakeMessage(const Piece& piece) const;
+  void Count();
+  void Classify(const Side& from, const Side& to);
+
+  int rank_ = 0;
+  bool same_mesh_ = false;
+  std::vector<DimOverlap> overlaps_;
+  std::vector<Piece> pieces_;  // by receiver, then sender
+  std::vector<int32_t> pair_refs_;
+  std::vector<int64_t> first_of_receiver_;
+  std::vector<int32_t> by_sender_;
+  std::vector<int64_t> first_of_sender_;
+  std::vector<DeviceLoad> loads_;
+  TrafficFigures figures_;
+  Op op_ = Op::kExchange;
+  std::vector<AxisRef> axes_;
+  int64_t group_size_ = 1;
+};
+
+}  // namespace reshard::search
+
+#endif  // RESHARD_PLANNER_SEARCH_LIST_TRAFFIC_H_

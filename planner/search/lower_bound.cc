@@ -1,0 +1,119 @@
+#include "planner/search/lower_bound.h"
+
+#include <algorithm>
+#include <set>
+
+#include "planner/search/overlap.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/planner/traffic.h"
+
+namespace reshard::search {
+namespace {
+
+// Elements that some device both contributes to and needs. Layouts are products, so such devices are found by their
+// pair of shards, and every distinct pair counts once.
+absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout& target) {
+  auto from = ShardMap::Create(source);
+  if (!from.ok()) return from.status();
+  auto to = ShardMap::Create(target);
+  if (!to.ok()) return to.status();
+  std::vector<DimOverlap> overlaps;
+  for (int d = 0; d < source.rank(); ++d) overlaps.push_back(Overlap(from->dim(d), to->dim(d)));
+  std::set<std::vector<int64_t>> seen;
+  int64_t total = 0;
+  for (int64_t p = 0; p < source.mesh().size(); ++p) {
+    const auto q = target.mesh().Position(source.mesh().Device(p));
+    if (!q) continue;
+    std::vector<int64_t> key;
+    int64_t elements = 1;
+    for (int d = 0; d < source.rank(); ++d) {
+      key.push_back(from->Row(p, d));
+      key.push_back(to->Row(*q, d));
+      const Pair* pair = overlaps[static_cast<size_t>(d)].Find(key[key.size() - 2], key.back());
+      elements *= pair == nullptr ? 0 : pair->elements;
+    }
+    if (target.pending()) {
+      for (const AxisRef& ref : target.pending()->axes) key.push_back(target.Coordinate(*q, ref));
+    }
+    if (elements > 0 && seen.insert(std::move(key)).second) total += elements;
+  }
+  return total;
+}
+
+int64_t ProductOfUsedAxes(const Layout& layout) {
+  int64_t out = 1;
+  for (const DimLayout& dim : layout.dims()) {
+    for (const Factor& factor : dim.factors) out *= factor.has_axis() ? factor.axis.size : 1;
+  }
+  if (layout.pending()) {
+    for (const AxisRef& ref : layout.pending()->axes) out *= ref.size;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
+  std::vector<AxisRef> out;
+  if (!source.pending()) return out;
+  for (const AxisRef& ref : source.pending()->axes) {
+    // Kept parts of an axis may be written as another split; compare digit by digit of the finer one.
+    int64_t pre = ref.pre;
+    const int64_t end = ref.pre * ref.size;
+    std::vector<AxisRef> kept;
+    if (target.pending()) {
+      for (const AxisRef& other : target.pending()->axes) {
+        if (other.axis == ref.axis && other.pre >= ref.pre && other.pre * other.size <= end) kept.push_back(other);
+      }
+    }
+    std::sort(kept.begin(), kept.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
+    for (const AxisRef& other : kept) {
+      if (other.pre > pre) out.push_back({ref.axis, pre, other.pre / pre});
+      pre = other.pre * other.size;
+    }
+    if (end > pre) out.push_back({ref.axis, pre, end / pre});
+  }
+  std::erase_if(out, [](const AxisRef& ref) { return ref.size == 1; });
+  return out;
+}
+
+Layout WithPending(const Layout& layout, const std::vector<AxisRef>& axes) {
+  std::optional<Pending> pending;
+  if (!axes.empty()) pending = Pending{layout.pending() ? layout.pending()->op : ReduceOp::kSum, axes};
+  return *Layout::Create(layout.mesh_ptr(), layout.dims(), std::move(pending));
+}
+
+absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype) {
+  const int64_t element = SizeOf(dtype);
+  Bounds out;
+  out.intermediate_bytes_max = std::max(source.MaxLocalElements(), target.MaxLocalElements()) * element;
+  const auto reduced = ReducedAxes(source, target);
+  if (reduced.empty()) {
+    auto traffic = Traffic::Create(Op::kExchange, source, target);
+    if (!traffic.ok()) return traffic.status();
+    out.recv_bytes_max = (*traffic)->Figures().recv_max * element;
+    out.recv_bytes_total = (*traffic)->Figures().recv_total * element;
+    return out;
+  }
+  int64_t contributions = 1;
+  for (const AxisRef& ref : reduced) contributions *= ref.size;
+  int64_t kept = 1;  // contributions that the target keeps apart are elements of their own
+  if (target.pending()) {
+    for (const AxisRef& ref : target.pending()->axes) kept *= ref.size;
+  }
+  const int64_t needed_by = target.mesh().size() / ProductOfUsedAxes(target);
+  auto shared = ContributedAndNeeded(source, target);
+  if (!shared.ok()) return shared.status();
+  const int64_t total = target.num_elements() * kept * (contributions + needed_by - 1) - *shared;
+  std::set<int64_t> devices;
+  for (const Mesh* mesh : {&source.mesh(), &target.mesh()}) {
+    for (int64_t p = 0; p < mesh->size(); ++p) devices.insert(mesh->Device(p));
+  }
+  out.recv_bytes_total = total * element;
+  out.recv_bytes_max =
+      std::max(CeilDiv(total * element, static_cast<int64_t>(devices.size())), target.MaxLocalElements() * element);
+  return out;
+}
+
+}  // namespace reshard::search

@@ -1,0 +1,304 @@
+#include "reshard/planner/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "planner/cost/price.h"
+#include "planner/search/digit_model.h"
+#include "planner/search/fallback.h"
+#include "planner/search/lower_bound.h"
+#include "planner/search/sequence.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/report.h"
+
+namespace reshard {
+namespace {
+
+// States the search may generate: where an Exchange is at hand it bounds the cost and the search only looks for
+// something cheaper, in well under a millisecond; where it is not allowed the search has to be exact.
+constexpr int64_t kBudgetBesideExchange = 4000;
+constexpr int64_t kBudgetAlone = 3'000'000;
+
+struct Candidate {
+  cost::PricedChain chain;
+  bool searched = false;  // from the exact search
+};
+
+// State: the problem and every candidate priced so far. Invariant: candidates are legal chains of allowed ops from
+// source to target; whether they fit the memory limit is judged when one is chosen.
+class Planner {
+ public:
+  Planner(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options)
+      : source_(source), target_(target), dtype_(dtype), options_(options) {
+    if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
+  }
+  absl::StatusOr<Plan> Make();
+
+ private:
+  absl::Status Validate() const;
+  absl::Status Collect();
+  absl::Status Search(bool single_step_allowed);
+  // Adds the chain when its ops are allowed; an allowed Exchange keeps that name where its pattern's is not allowed.
+  absl::Status Add(const std::vector<cost::Hop>& hops, bool searched);
+  bool Allowed(cost::PricedChain& chain) const;
+  bool FitsMemory(const cost::PricedChain& chain) const {
+    return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;
+  }
+  search::Cost KeyOf(const cost::PricedChain& chain) const;
+  absl::Status NothingFits() const;
+  void Certify(const Candidate& best, Plan& plan) const;
+  void AddAlternatives(size_t best, Plan& plan) const;
+  Alternative Describe(const cost::PricedChain& chain, const Plan& plan) const;
+
+  const Layout& source_;
+  const Layout& target_;
+  const DType dtype_;
+  PlanOptions options_;
+  Bounds bounds_;
+  std::vector<Candidate> candidates_;
+  bool exhausted_ = false;
+};
+
+absl::Status Planner::Validate() const {
+  if (source_.shape() != target_.shape()) {
+    return absl::InvalidArgumentError(absl::StrCat("source ", ToString(source_), " and target ", ToString(target_),
+                                                   " are layouts of different shapes"));
+  }
+  // Every total is at most four times the whole tensor on every device.
+  auto total = CheckedMul(source_.num_elements(), SizeOf(dtype_));
+  if (total) total = CheckedMul(*total, 4);
+  if (total) total = CheckedMul(*total, source_.mesh().size() + target_.mesh().size());
+  if (!total) {
+    return absl::InvalidArgumentError("the tensor's bytes on all devices together do not fit in 64 bits");
+  }
+  if (options_.memory_limit_bytes && *options_.memory_limit_bytes < 0) {
+    return absl::InvalidArgumentError("the memory limit is negative");
+  }
+  if (target_.pending()) {
+    for (const AxisRef& ref : target_.pending()->axes) {
+      if (ref.size == 1) continue;
+      bool found = false;
+      if (source_.mesh() == target_.mesh() && source_.pending() && source_.pending()->op == target_.pending()->op) {
+        for (const AxisRef& other : source_.pending()->axes) {
+          found |= other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
+        }
+      }
+      if (!found) {
+        return absl::UnimplementedError(absl::StrCat("the target has a pending ", Name(target_.pending()->op), " over ",
+                                                     ToString(target_.mesh(), ref),
+                                                     " that the source does not have; values cannot become partial"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+search::Cost Planner::KeyOf(const cost::PricedChain& chain) const {
+  const Totals& t = chain.totals;
+  const auto steps = static_cast<int64_t>(chain.steps.size());
+  const int64_t objective = options_.objective == Objective::kTime    ? t.time_ns
+                            : options_.objective == Objective::kBytes ? t.recv_bytes_max
+                                                                      : steps;
+  return {objective, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+}
+
+bool Planner::Allowed(cost::PricedChain& chain) const {
+  for (Step& step : chain.steps) {
+    if (options_.ops.contains(step.op)) continue;
+    if (step.op == Op::kSlice || !options_.ops.contains(Op::kExchange) || step.op == Op::kReduceScatter ||
+        step.op == Op::kAllReduce) {
+      return false;
+    }
+    step.op = Op::kExchange;
+  }
+  return true;
+}
+
+absl::Status Planner::Add(const std::vector<cost::Hop>& hops, bool searched) {
+  auto chain = cost::Price(source_, hops, dtype_, options_);
+  if (!chain.ok()) return chain.status();
+  if (Allowed(*chain)) candidates_.push_back({*std::move(chain), searched});
+  return absl::OkStatus();
+}
+
+absl::Status Planner::Collect() {
+  const bool reduces = !search::ReducedAxes(source_, target_).empty();
+  if (!reduces) {
+    if (absl::Status s = Add({{cost::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
+  }
+  const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
+  if (absl::Status s = Search(single_step); !s.ok()) return s;
+  if (reduces) {
+    for (const auto& hops : search::ReductionChains(source_, target_)) {
+      const absl::Status s = Add(hops, false);
+      if (!s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::Search(bool single_step_allowed) {
+  const auto model = search::DigitModel::Create(source_, target_, options_.boxes_only);
+  if (model) {
+    std::optional<search::Cost> bound;
+    if (single_step_allowed) bound = KeyOf(candidates_[0].chain);
+    const bool exchange = options_.ops.contains(Op::kExchange);
+    const auto found = search::SearchSequence(*model, dtype_, options_, bound,
+                                              exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
+    exhausted_ = found.exhausted;
+    return found.found ? Add(found.hops, true) : absl::OkStatus();
+  }
+  if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();
+  const auto hops = search::MovementChain(source_, target_, dtype_, options_);
+  return hops.empty() ? absl::OkStatus() : Add(hops, false);
+}
+
+absl::Status Planner::NothingFits() const {
+  if (candidates_.empty()) {
+    std::string ops;
+    for (int i = 0; i < kNumOps; ++i) {
+      if (options_.ops.contains(static_cast<Op>(i))) {
+        absl::StrAppend(&ops, ops.empty() ? "" : ",", std::string(Name(static_cast<Op>(i))));
+      }
+    }
+    return absl::FailedPreconditionError(absl::StrCat("no sequence of ", ops, " leads from ", ToString(source_), " to ",
+                                                      ToString(target_), " within max(source, target) bytes a device; ",
+                                                      "allow more ops"));
+  }
+  int64_t needed = std::numeric_limits<int64_t>::max();
+  for (const Candidate& c : candidates_) needed = std::min(needed, c.chain.smallest_peak_bytes);
+  return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                   " bytes a device is too small: at least ", needed,
+                                                   " bytes are needed"));
+}
+
+void Planner::Certify(const Candidate& best, Plan& plan) const {
+  const int64_t bound = plan.bounds.recv_bytes_max;
+  if (plan.totals.recv_bytes_max == bound) {
+    plan.certificate = {Certificate::Kind::kLowerBound,
+                        absl::StrCat("the worst device receives ", bound, " bytes; no algorithm can do with fewer")};
+  } else if (exhausted_ && !options_.memory_limit_bytes &&
+             best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max) {
+    plan.certificate = {
+        Certificate::Kind::kExhaustive,
+        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
+                     options_.boxes_only ? "contiguous" : "digit-level", " layouts within max(source, target); ",
+                     plan.totals.recv_bytes_max, " bytes against a lower bound of ", bound)};
+  } else {
+    plan.certificate = {Certificate::Kind::kBestFound,
+                        absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
+                                     " bytes against a lower bound of ", bound)};
+  }
+}
+
+Alternative Planner::Describe(const cost::PricedChain& chain, const Plan& plan) const {
+  Alternative out;
+  for (const Step& step : chain.steps) out.ops.push_back(step.op);
+  out.recv_bytes_max = chain.totals.recv_bytes_max;
+  out.intermediate_bytes_max = chain.totals.intermediate_bytes_max;
+  out.time_ns = chain.totals.time_ns;
+  auto times = [](int64_t more, int64_t less) {
+    return less > 0 ? absl::StrFormat(" (%.2fx)", static_cast<double>(more) / static_cast<double>(less))
+                    : std::string();
+  };
+  if (!FitsMemory(chain)) {
+    out.rejected_because = absl::StrCat("needs ", chain.smallest_peak_bytes, " bytes, over the memory limit of ",
+                                        *options_.memory_limit_bytes);
+  } else if (chain.totals.intermediate_bytes_max > plan.bounds.intermediate_bytes_max) {
+    out.rejected_because =
+        absl::StrCat("holds ", HumanBytes(chain.totals.intermediate_bytes_max),
+                     " on a device, over max(source, target) = ", HumanBytes(plan.bounds.intermediate_bytes_max),
+                     times(chain.totals.intermediate_bytes_max, plan.bounds.intermediate_bytes_max));
+  } else if (options_.objective == Objective::kTime && chain.totals.time_ns > plan.totals.time_ns) {
+    out.rejected_because =
+        absl::StrCat("slower: ", HumanTime(chain.totals.time_ns), " against ", HumanTime(plan.totals.time_ns),
+                     times(chain.totals.time_ns, plan.totals.time_ns));
+  } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
+    out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
+  } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
+    out.rejected_because =
+        absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
+                     HumanBytes(plan.totals.recv_bytes_max), times(out.recv_bytes_max, plan.totals.recv_bytes_max));
+  } else if (chain.totals.time_ns > plan.totals.time_ns) {
+    out.rejected_because = absl::StrCat("as many bytes, but slower: ", HumanTime(chain.totals.time_ns), " against ",
+                                        HumanTime(plan.totals.time_ns));
+  } else {
+    out.rejected_because = "no better in any respect";
+  }
+  return out;
+}
+
+void Planner::AddAlternatives(size_t best, Plan& plan) const {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i != best) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
+  }
+  // What most programs do today: gather everything, then cut.
+  const bool reduces = !search::ReducedAxes(source_, target_).empty();
+  if (reduces || !(source_.mesh() == target_.mesh())) return;
+  std::vector<DimLayout> dims;
+  for (int64_t size : source_.shape()) dims.push_back({size, {}});
+  auto whole = Layout::Create(source_.mesh_ptr(), std::move(dims), source_.pending());
+  if (!whole.ok()) return;
+  const auto is_source = Equivalent(*whole, source_);
+  const auto is_target = Equivalent(*whole, target_);
+  if (!is_source.ok() || *is_source || !is_target.ok() || *is_target) return;
+  const auto chain =
+      cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_, options_);
+  if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
+}
+
+absl::StatusOr<Plan> Planner::Make() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  Plan plan;
+  plan.source = source_;
+  plan.target = target_;
+  plan.dtype = dtype_;
+  plan.options = options_;
+  auto same = Equivalent(source_, target_);
+  if (!same.ok()) return same.status();
+  if (*same) {
+    plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
+    plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
+    plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
+    if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                       " bytes a device is too small: at least ",
+                                                       plan.totals.peak_bytes, " bytes are needed"));
+    }
+    return plan;
+  }
+  if (absl::Status s = Collect(); !s.ok()) return s;
+
+  size_t best = candidates_.size();
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (!FitsMemory(candidates_[i].chain)) continue;
+    if (best == candidates_.size() || KeyOf(candidates_[i].chain) < KeyOf(candidates_[best].chain)) best = i;
+  }
+  if (best == candidates_.size()) return NothingFits();
+  auto bounds = search::LowerBounds(source_, target_, dtype_);
+  if (!bounds.ok()) return bounds.status();
+  plan.bounds = *bounds;
+  plan.steps = candidates_[best].chain.steps;
+  plan.totals = candidates_[best].chain.totals;
+  Certify(candidates_[best], plan);
+  AddAlternatives(best, plan);
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
+  try {
+    return Planner(source, target, dtype, options).Make();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory while planning");
+  }
+}
+
+}  // namespace reshard

@@ -1,0 +1,136 @@
+#include "reshard/planner/traffic.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "planner/search/digits.h"
+#include "planner/search/list_traffic.h"
+#include "planner/search/mesh_traffic.h"
+#include "planner/search/reduce_traffic.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/layout/text.h"
+
+namespace reshard {
+namespace {
+
+// Pending axes that matter: those of size 1 hold one contribution, which is the value.
+std::vector<AxisRef> PendingAxes(const Layout& layout) {
+  std::vector<AxisRef> out;
+  if (!layout.pending()) return out;
+  for (const AxisRef& ref : layout.pending()->axes) {
+    if (ref.size > 1) out.push_back(ref);
+  }
+  return out;
+}
+
+bool SamePending(const Layout& a, const Layout& b) {
+  const auto x = PendingAxes(a);
+  const auto y = PendingAxes(b);
+  auto key = [](const AxisRef& ref) { return std::tuple(ref.axis, ref.pre, ref.size); };
+  std::set<std::tuple<int, int64_t, int64_t>> sx, sy;
+  for (const AxisRef& ref : x) sx.insert(key(ref));
+  for (const AxisRef& ref : y) sy.insert(key(ref));
+  return sx == sy && (x.empty() || a.pending()->op == b.pending()->op);
+}
+
+// A retained pending axis behaves like a dimension of its own in which every device holds its own contribution: a
+// contribution may move between replicas, never turn into another one.
+DimShards ContributionDim(const std::vector<AxisRef>& axes) {
+  DimShards out;
+  out.size = 1;
+  for (const AxisRef& ref : axes) out.size *= ref.size;
+  out.digits = axes;
+  for (int64_t row = 0; row < out.size; ++row) {
+    out.first.push_back(row);
+    out.intervals.push_back({row, row + 1});
+    out.length.push_back(1);
+  }
+  out.first.push_back(out.size);
+  return out;
+}
+
+std::string Shape(const Layout& layout) { return absl::StrCat("shape of ", ToString(layout)); }
+
+}  // namespace
+
+int64_t Message::elements() const {
+  int64_t out = 1;
+  for (const auto& dim : runs) {
+    int64_t length = 0;
+    for (const Run& run : dim) length += run.length;
+    out *= length;
+  }
+  return out;
+}
+
+Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index) {
+  const int64_t chunk = CeilDiv(fragment_elements, group_size);
+  const int64_t begin = std::min(fragment_elements, index * chunk);
+  return {begin, std::min(fragment_elements, begin + chunk)};
+}
+
+absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& from, const Layout& to) {
+  if (from.shape() != to.shape()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));
+  }
+  auto from_map = ShardMap::Create(from);
+  if (!from_map.ok()) return from_map.status();
+  auto to_map = ShardMap::Create(to);
+  if (!to_map.ok()) return to_map.status();
+  std::vector<const DimShards*> from_dims, to_dims;
+  for (int d = 0; d < from.rank(); ++d) {
+    from_dims.push_back(&from_map->dim(d));
+    to_dims.push_back(&to_map->dim(d));
+  }
+  const bool same_mesh = from.mesh() == to.mesh();
+  const auto from_pending = PendingAxes(from);
+  const auto to_pending = PendingAxes(to);
+
+  if (op == Op::kReduceScatter || op == Op::kAllReduce) {
+    if (!same_mesh) return absl::InvalidArgumentError("a reduction stays within one mesh");
+    const auto refinement = search::Refine(from, to);
+    if (!refinement) return absl::InvalidArgumentError("the sub-axes of the two layouts have no common digits");
+    std::vector<search::Digit> reduced;
+    for (int digit : refinement->from_pending) {
+      const auto& kept = refinement->to_pending;
+      if (std::find(kept.begin(), kept.end(), digit) == kept.end()) {
+        reduced.push_back(refinement->digits[static_cast<size_t>(digit)]);
+      }
+    }
+    auto out = search::ReduceTraffic::Create(op, from.mesh(), reduced, from_dims, to_dims);
+    if (!out.ok()) return out.status();
+    return std::unique_ptr<Traffic>(*std::move(out));
+  }
+
+  DimShards contributions;
+  if (!from_pending.empty() || !to_pending.empty()) {
+    if (!same_mesh) {
+      return absl::UnimplementedError("values that are still partial do not move between meshes; reduce them first");
+    }
+    if (!SamePending(from, to)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a step that only moves data cannot change pending reductions: ", ToString(from), " -> ", ToString(to)));
+    }
+    contributions = ContributionDim(from_pending);
+    from_dims.push_back(&contributions);
+    to_dims.push_back(&contributions);
+  }
+  std::optional<search::Refinement> refinement;
+  if (same_mesh) {
+    refinement = search::Refine(from, to);
+    if (refinement) {
+      auto out = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank());
+      if (out != nullptr) return std::unique_ptr<Traffic>(std::move(out));
+    }
+  }
+  auto out = search::ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
+                                         refinement ? &*refinement : nullptr);
+  if (!out.ok()) return out.status();
+  return std::unique_ptr<Traffic>(*std::move(out));
+}
+
+}  // namespace reshard

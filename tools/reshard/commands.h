@@ -1,0 +1,39 @@
+// One function a subcommand. Each declares its flags on `app` and returns what to do when the subcommand was given; the
+// result of that is the exit code.
+#ifndef RESHARD_TOOLS_RESHARD_COMMANDS_H_
+#define RESHARD_TOOLS_RESHARD_COMMANDS_H_
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+
+#include "reshard/layout/dtype.h"
+#include "reshard/planner/plan.h"
+#include "tools/reshard/problem.h"
+
+namespace reshard::tool {
+
+using Action = std::function<int()>;
+
+Action AddPlan(CLI::App& app);
+Action AddShow(CLI::App& app);
+Action AddRun(CLI::App& app);
+
+// Flags that plan and run share, and what they mean.
+struct PlanFlags {
+  std::string mesh, from, to;
+  std::string dtype, to_mesh, shape, from_format = "reshard", to_format = "reshard";
+  std::string topology = "flat", memory_limit, objective = "time", ops = "all";
+
+  void Declare(CLI::App& app, const char* default_dtype);
+  // Fills the parsed forms; returns an exit code, 0 when all is well. Flags first (2), then files (5).
+  int Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const;
+};
+
+// `reshard plan --batch`: one problem a line in, one answer a line out. Returns the exit code of the first error.
+int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
+              bool with_pieces);
+
+}  // namespace reshard::tool
+
+#endif  // RESHARD_TOOLS_RESHARD_COMMANDS_H_

@@ -1,0 +1,33 @@
+// What the command's exit status means, and how an error reaches the user: one line of reason (and, for text formats,
+// the text with a caret) on stderr; stdout stays empty.
+#ifndef RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
+#define RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace reshard::tool {
+
+enum ExitCode {
+  kOk = 0,
+  kDifferences = 1,  // ran and found differences
+  kUsage = 2,        // bad flag or flag value
+  kInfeasible = 3,   // no feasible plan, or over a limit
+  kBadInput = 4,     // bad or corrupt input
+  kIo = 5,           // missing or unwritable file
+  kPeer = 6,         // a peer or a collective failed
+  kInternal = 70,
+};
+
+// Where a status arose decides what it means: a refused notation is bad input, a plan that cannot exist is infeasible.
+enum class Stage { kInput, kPlan, kRun };
+ExitCode ExitCodeOf(const absl::Status& status, Stage stage);
+
+// Prints "reshard: <message>" to stderr and returns the code.
+int Fail(ExitCode code, std::string_view message);
+int Fail(const absl::Status& status, Stage stage);
+
+}  // namespace reshard::tool
+
+#endif  // RESHARD_TOOLS_RESHARD_EXIT_CODE_H_

@@ -1,0 +1,80 @@
+// The reshard command. Every subcommand is in a file of its own; this one parses the line and reports usage errors.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/planner/version.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+
+namespace reshard::tool {
+namespace {
+
+// The flags of the subcommand that was given, for the nearest match of an unknown one.
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+  }
+  return out;
+}
+
+int UnknownArguments(const CLI::App& app, int argc, char** argv) {
+  const auto subcommands = app.get_subcommands();
+  const CLI::App& used = subcommands.empty() ? app : *subcommands[0];
+  const std::vector<std::string> known = FlagsOf(used);
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (!word.starts_with("--")) continue;
+    word = word.substr(0, word.find('='));
+    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
+    const auto near = Nearest(word, known);
+    return Fail(kUsage, absl::StrCat("unknown flag ", word, near ? absl::StrCat("; did you mean ", *near, "?") : ""));
+  }
+  if (subcommands.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    const auto near = argc > 1 ? Nearest(argv[1], names) : std::nullopt;
+    return Fail(kUsage, absl::StrCat("unknown subcommand", near ? absl::StrCat("; did you mean ", *near, "?") : "",
+                                     " (see reshard --help)"));
+  }
+  return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Moves sharded tensors from one layout to another.", "reshard");
+  app.set_version_flag("--version", std::string("reshard ") + Version());
+  app.require_subcommand(1);
+  std::map<std::string, Action> actions;
+  actions["plan"] = AddPlan(app);
+  actions["show"] = AddShow(app);
+  actions["run"] = AddRun(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return UnknownArguments(app, argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    return Fail(kUsage, error.what());
+  }
+  return actions.at(app.get_subcommands()[0]->get_name())();
+}
+
+}  // namespace
+}  // namespace reshard::tool
+
+int main(int argc, char** argv) {
+  try {
+    return reshard::tool::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return reshard::tool::Fail(reshard::tool::kInfeasible, "out of memory");
+  } catch (const std::exception& error) {
+    return reshard::tool::Fail(reshard::tool::kInternal, error.what());
+  }
+}

@@ -5,9 +5,6 @@ include(CMakePackageConfigHelpers)
 install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS reshard_layout reshard_planner reshard_runtime EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET reshard)
-  install(TARGETS reshard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 configure_package_config_file(cmake/reshardConfig.cmake.in ${PROJECT_BINARY_DIR}/reshardConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)

@@ -1,0 +1,73 @@
+// How bytes travel between the ranks of one world. A backend executes whole steps, so that it can use one grouped
+// exchange or a native collective for all messages of all tensors of a step.
+//
+// Failure. A call that fails on one rank fails on every rank that waits for it, within the timeout, with an error that
+// names the culprit:
+//   Aborted           "rank 3 failed: <its message>": another rank reported an error
+//   Unavailable       "rank 3 left ...": another rank is gone
+//   DeadlineExceeded  "rank 3 did not arrive within 500 ms ..."
+// After any of these the communicator is lost: every later call returns the same error at once. Errors of agreement
+// (see Agree) leave it usable. When a call has returned, with success or not, no other rank touches the views that were
+// passed to it. After an error outputs hold anything; inputs are never written to.
+//
+// Calls are collective: all ranks make the same calls in the same order, each rank from one thread at a time.
+#ifndef RESHARD_RUNTIME_COMMUNICATOR_H_
+#define RESHARD_RUNTIME_COMMUNICATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/program.h"
+#include "reshard/runtime/tensor_view.h"
+
+namespace reshard {
+
+// RESHARD_TIMEOUT_MS where it is a positive integer, else 10 minutes.
+absl::Duration DefaultTimeout();
+
+// Bytes that one rank moved.
+struct MovedBytes {
+  int64_t received = 0;      // from other ranks, each byte once
+  int64_t copied_local = 0;  // kept: written to the output from the rank's own input
+  int64_t written = 0;       // written into outputs, own parts included
+
+  MovedBytes& operator+=(const MovedBytes& other) {
+    received += other.received;
+    copied_local += other.copied_local;
+    written += other.written;
+    return *this;
+  }
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  // The device id of this rank.
+  virtual int64_t rank() const = 0;
+  // Number of ranks that take part. Their device ids need not be consecutive.
+  virtual int64_t world_size() const = 0;
+
+  // Compares what every rank is about to do: one record {own status, fingerprint} a rank.
+  // OK when all ranks are OK and brought the same fingerprint. Otherwise, and the communicator stays usable:
+  //   own               when this rank brought an error
+  //   Aborted           "rank 3 failed: ...", the first rank that brought one
+  //   FailedPrecondition "ranks disagree on the plan: ranks 0, 1 against ranks 2, 3"
+  virtual absl::Status Agree(const absl::Status& own, const Fingerprint& problem) = 0;
+
+  // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i], with the
+  // shapes of their buffers; whether they are dense is free. See StepProgram for what the outputs hold afterwards.
+  // The backend decides whether to pack. Never throws.
+  virtual absl::StatusOr<MovedBytes> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                                 absl::Span<const TensorView> outputs) = 0;
+
+  // Returns when all ranks have called it.
+  virtual absl::Status Barrier() = 0;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_COMMUNICATOR_H_

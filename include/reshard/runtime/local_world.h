@@ -1,0 +1,66 @@
+// A world whose ranks are threads of this process: for tests, notebooks, CPU inference and simulators. Receivers copy
+// straight from the senders' fragments to the final place: one pass over the data, no staging, no sockets.
+//
+//   LocalWorld world(4);
+//   absl::Status status = world.Run([&](Communicator& rank) -> absl::Status {
+//     auto executor = Executor::Create(programs[rank.rank()], &rank);
+//     if (!executor.ok()) return executor.status();
+//     return executor->Execute(source[rank.rank()], target[rank.rank()]).status();
+//   });
+//
+// Ranks that run out of their own work in a step help the others, so that a step in which few ranks receive still uses
+// the cores there are. With more ranks than cores nobody spins.
+#ifndef RESHARD_RUNTIME_LOCAL_WORLD_H_
+#define RESHARD_RUNTIME_LOCAL_WORLD_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "reshard/runtime/communicator.h"
+
+namespace reshard {
+
+struct LocalWorldOptions {
+  // How long a rank waits for the others at any one place.
+  absl::Duration timeout = DefaultTimeout();
+};
+
+class LocalWorld {
+ public:
+  // Ranks 0 .. ranks-1. Requires ranks >= 1.
+  explicit LocalWorld(int64_t ranks, LocalWorldOptions options = {});
+  // One rank for each of these device ids, which must differ. Messages for other ids are refused (InvalidArgument).
+  explicit LocalWorld(std::vector<int64_t> device_ids, LocalWorldOptions options = {});
+
+  int64_t size() const { return static_cast<int64_t>(device_ids_.size()); }
+  const std::vector<int64_t>& device_ids() const { return device_ids_; }  // ascending
+
+  // Calls body once a rank, each in a thread of its own, and returns when all have returned. A body that throws counts
+  // as one that returned an error (a failed allocation is ResourceExhausted, anything else Internal).
+  // OK when all bodies returned OK. Otherwise the error of the rank that failed first, as "rank N: <message>".
+  // A body that fails makes the others' waits end at once with Aborted; one that returns OK while others still wait for
+  // it, with Unavailable; one that does not come, with DeadlineExceeded after the timeout. A body that never returns
+  // keeps Run from returning: threads cannot be killed.
+  // ResourceExhausted: the threads could not be started. Every Run starts afresh, whatever became of the last one.
+  absl::Status Run(absl::FunctionRef<absl::Status(Communicator&)> body);
+  // The same, and what each rank returned, in the order of device_ids().
+  std::vector<absl::Status> RunEach(absl::FunctionRef<absl::Status(Communicator&)> body);
+
+ private:
+  struct Outcome {
+    std::vector<absl::Status> statuses;
+    int64_t first_failure = -1;  // index of the rank that failed first; -1: none
+  };
+  Outcome RunThreads(absl::FunctionRef<absl::Status(Communicator&)> body);
+
+  std::vector<int64_t> device_ids_;
+  LocalWorldOptions options_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_LOCAL_WORLD_H_

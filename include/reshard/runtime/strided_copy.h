@@ -1,0 +1,80 @@
+// Copying a region from one strided fragment to another, one pass, no staging.
+//
+// A region is a product of runs: for every dimension a list of runs of neighbouring indices. The copy is prepared once
+// for the strides of both sides and executed many times. Preparing drops what is not a loop: inner dimensions that lie
+// contiguously on both sides become one run of bytes, evenly spaced runs become one counted loop.
+#ifndef RESHARD_RUNTIME_STRIDED_COPY_H_
+#define RESHARD_RUNTIME_STRIDED_COPY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+
+namespace reshard {
+
+// `length` neighbouring indices of one dimension: from..from+length on one side, to..to+length on the other.
+struct IndexRun {
+  int64_t from = 0;
+  int64_t to = 0;
+  int64_t length = 0;
+  bool operator==(const IndexRun&) const = default;
+};
+
+// One list of runs a dimension; no dimensions mean one element. The runs of a list are disjoint on both sides.
+using Region = std::vector<std::vector<IndexRun>>;
+
+// The whole of a fragment of this shape, at the same place on both sides.
+Region WholeRegion(absl::Span<const int64_t> shape);
+
+class StridedCopy {
+ public:
+  // Copies nothing.
+  StridedCopy() = default;
+  // `element_size` is 1, 2, 4, 8 or 16 bytes; strides count elements and have one entry a dimension of the region.
+  StridedCopy(const Region& region, int64_t element_size, absl::Span<const int64_t> from_strides,
+              absl::Span<const int64_t> to_strides);
+
+  // Bytes it writes.
+  int64_t bytes() const { return bytes_; }
+  // Length in bytes of the shortest contiguous run that it copies; 0 when it copies nothing.
+  int64_t shortest_run() const;
+  // Into how many parts the work can be cut at most; each is worth a thread's trouble only if it has bytes enough.
+  int64_t max_parts() const { return outer_count_; }
+
+  // Post-condition: to[region.to] == from[region.from], no other byte is written. `from` and `to` point at index
+  // (0, 0, ..) of the two fragments, which must not overlap.
+  void Run(const void* from, void* to) const { RunPart(from, to, 0, 1); }
+  // The part-th of `parts` pieces of the work: pieces are disjoint, and all of them together are Run().
+  void RunPart(const void* from, void* to, int64_t part, int64_t parts) const;
+
+ private:
+  struct Segment {  // offsets in bytes
+    int64_t from = 0;
+    int64_t to = 0;
+    int64_t count = 0;
+  };
+  // One loop of the nest. Item i of a segment starts at (from + i*from_step, to + i*to_step).
+  struct Level {
+    int64_t from_step = 0;
+    int64_t to_step = 0;
+    absl::InlinedVector<Segment, 1> segments;
+  };
+
+  void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
+  void MergeLevels();
+  void AddByteRuns(int64_t element_size);
+  void RunSegment(size_t level, const char* from, char* to, int64_t count) const;
+
+  int64_t bytes_ = 0;
+  int64_t outer_count_ = 0;
+  int64_t from_offset_ = 0;
+  int64_t to_offset_ = 0;
+  // Outermost first. The last level is the contiguous run: its steps are 1 and its counts are bytes.
+  absl::InlinedVector<Level, 2> levels_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_STRIDED_COPY_H_

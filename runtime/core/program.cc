@@ -1,0 +1,269 @@
+#include "reshard/runtime/program.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/shard_map.h"
+#include "runtime/core/fingerprint.h"
+#include "runtime/core/no_throw.h"
+#include "runtime/core/reduce.h"
+
+namespace reshard {
+namespace {
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
+
+Region RegionOf(const Message& message) {
+  Region region(message.runs.size());
+  for (size_t d = 0; d < region.size(); ++d) {
+    region[d].reserve(message.runs[d].size());
+    for (const Run& run : message.runs[d]) region[d].push_back({run.from, run.to, run.length});
+  }
+  return region;
+}
+
+int64_t RegionBytes(const Region& region) {
+  int64_t bytes = static_cast<int64_t>(region.capacity() * sizeof(region[0]));
+  for (const auto& runs : region) bytes += static_cast<int64_t>(runs.capacity() * sizeof(IndexRun));
+  return bytes;
+}
+
+// Position offsets of the members of a group along the axes, ascending; the first is 0.
+std::vector<int64_t> MemberOffsets(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<int64_t> offsets = {0};
+  for (const AxisRef& ref : axes) {
+    const int64_t rest = mesh.axis(ref.axis).size / (ref.pre * ref.size);
+    std::vector<int64_t> next;
+    for (int64_t offset : offsets) {
+      for (int64_t c = 0; c < ref.size; ++c) next.push_back(offset + c * rest * mesh.stride(ref.axis));
+    }
+    offsets = std::move(next);
+  }
+  std::sort(offsets.begin(), offsets.end());
+  return offsets;
+}
+
+}  // namespace
+
+// What all ranks' programs share.
+struct ProgramCompiler::State {
+  struct StepState {
+    Step step;
+    std::unique_ptr<Traffic> traffic;
+    ShardMap from;  // for the shapes of the peers' fragments
+    std::vector<int64_t> member_offsets;  // empty: no group
+  };
+
+  Layout source;
+  Layout target;
+  DType dtype = DType::kF32;
+  Fingerprint fingerprint;
+  int64_t world = 0;
+  std::vector<StepState> steps;
+
+  Buffer BufferOf(const Layout& layout, int64_t rank, int scratch) const;
+  Dims ShapeAt(const ShardMap& map, int64_t device) const;
+  absl::Status CompileStep(const StepState& state, Program* program, int input, int output, bool with_sends) const;
+  absl::Status CheckReceives(const StepProgram& step, const Buffer& output) const;
+};
+
+Buffer ProgramCompiler::State::BufferOf(const Layout& layout, int64_t rank, int scratch) const {
+  Buffer buffer;
+  buffer.scratch = scratch;
+  const std::optional<int64_t> position = layout.mesh().Position(rank);
+  buffer.held = position.has_value();
+  if (!position) {
+    buffer.shape.assign(static_cast<size_t>(layout.rank()), 0);
+    return buffer;
+  }
+  const std::vector<int64_t> shape = layout.LocalShape(*position);
+  buffer.shape.assign(shape.begin(), shape.end());
+  buffer.bytes = NumElements(buffer.shape) * SizeOf(dtype);
+  return buffer;
+}
+
+Dims ProgramCompiler::State::ShapeAt(const ShardMap& map, int64_t device) const {
+  Dims shape;
+  const int64_t position = map.mesh().Position(device).value_or(0);
+  for (int d = 0; d < map.rank(); ++d) {
+    shape.push_back(map.dim(d).length[static_cast<size_t>(map.Row(position, d))]);
+  }
+  return shape;
+}
+
+// The receives must fill the output, each element once (or once by every contribution). A plan that breaks this is a
+// mistake of the planner; better found here than as wrong data.
+absl::Status ProgramCompiler::State::CheckReceives(const StepProgram& step, const Buffer& output) const {
+  if (step.op == Op::kSlice && step.recv_bytes > 0) return absl::InternalError("a Slice that receives from other ranks");
+  int64_t bytes = 0;
+  for (const Transfer& transfer : step.receives) bytes += transfer.bytes;
+  const auto contributions = static_cast<int64_t>(step.receives.size());
+  const int64_t expected = Reduces(step.op) ? output.bytes * contributions : output.bytes;
+  bool same_region = true;
+  if (Reduces(step.op)) {
+    for (const Transfer& t : step.receives) same_region &= t.region == step.receives[0].region;
+    if (output.bytes > 0 && contributions == 0) same_region = false;
+    if (step.op == Op::kAllReduce && output.bytes > 0) {
+      same_region &= step.receives.size() == step.group.size();
+    }
+  }
+  if (bytes == expected && same_region) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the messages of a ", View(Name(step.op)), " fill ", bytes, " of ", expected,
+                                          " bytes of the output", same_region ? "" : " or differ between members"));
+}
+
+absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program* program, int input, int output,
+                                                 bool with_sends) const {
+  const Step& plan_step = state.step;
+  const int64_t rank = program->rank;
+  const int64_t element = SizeOf(dtype);
+  StepProgram step;
+  step.op = plan_step.op;
+  step.rounds = plan_step.rounds;
+  step.tensors.push_back({input, output, dtype, ReduceOp::kSum});
+  if (Reduces(step.op)) step.tensors[0].reduce = plan_step.from.pending()->op;
+
+  const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
+  if (position && !state.member_offsets.empty()) {
+    int64_t base = *position;
+    for (const AxisRef& ref : plan_step.axes) {
+      const Mesh& mesh = plan_step.from.mesh();
+      const int64_t rest = mesh.axis(ref.axis).size / (ref.pre * ref.size);
+      base -= plan_step.from.Coordinate(*position, ref) * rest * mesh.stride(ref.axis);
+    }
+    for (size_t i = 0; i < state.member_offsets.size(); ++i) {
+      if (base + state.member_offsets[i] == *position) step.group_index = static_cast<int64_t>(i);
+      step.group.push_back(plan_step.from.mesh().Device(base + state.member_offsets[i]));
+    }
+  }
+
+  const Buffer& out = program->buffers[static_cast<size_t>(output)];
+  const Dims out_strides = DenseStrides(out.shape);
+  for (const Message& message : state.traffic->Receives(rank)) {
+    Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
+    if (!Reduces(step.op)) {
+      const Dims from_strides = DenseStrides(ShapeAt(state.from, message.sender));
+      transfer.pull = StridedCopy(transfer.region, element, from_strides, out_strides);
+      if (message.sender != rank) step.recv_bytes += transfer.bytes;
+    }
+    step.receives.push_back(std::move(transfer));
+  }
+  if (Reduces(step.op) && !step.receives.empty()) {
+    const auto members = static_cast<int64_t>(step.receives.size());
+    if (step.op == Op::kAllReduce) {
+      const int64_t elements = out.bytes / element;
+      const int64_t chunk = AllReduceChunk(elements, members, step.group_index).length();
+      step.recv_bytes = (elements + (members - 2) * chunk) * element;
+    } else {
+      step.recv_bytes = (members - 1) * out.bytes;
+    }
+  }
+  if (with_sends) {
+    for (const Message& message : state.traffic->Sends(rank)) {
+      if (message.receiver == rank) continue;
+      step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
+    }
+  }
+  absl::Status checked = CheckReceives(step, out);
+  if (checked.ok()) program->steps.push_back(std::move(step));
+  return checked;
+}
+
+ProgramCompiler::ProgramCompiler(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ProgramCompiler::ProgramCompiler(ProgramCompiler&&) noexcept = default;
+ProgramCompiler& ProgramCompiler::operator=(ProgramCompiler&&) noexcept = default;
+ProgramCompiler::~ProgramCompiler() = default;
+
+absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
+  return NoThrow("compiling a plan", [&]() -> absl::StatusOr<ProgramCompiler> {
+    auto state = std::make_unique<State>();
+    state->source = plan.source;
+    state->target = plan.target;
+    state->dtype = plan.dtype;
+    state->fingerprint = FingerprintOf(plan);
+    state->world = plan.world();
+    for (const Step& step : plan.steps) {
+      if (Reduces(step.op)) {
+        if (!step.from.pending()) return absl::InternalError("a reduction of a layout that has nothing pending");
+        const absl::Status reducible = CheckReduction(step.from.pending()->op, plan.dtype);
+        if (!reducible.ok()) return reducible;
+      }
+      absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create(step.op, step.from, step.to);
+      if (!traffic.ok()) return traffic.status();
+      absl::StatusOr<ShardMap> from = ShardMap::Create(step.from);
+      if (!from.ok()) return from.status();
+      std::vector<int64_t> offsets;
+      if (step.op != Op::kExchange && !step.crosses_meshes()) offsets = MemberOffsets(step.from.mesh(), step.axes);
+      state->steps.push_back({step, *std::move(traffic), *std::move(from), std::move(offsets)});
+    }
+    return ProgramCompiler(std::move(state));
+  });
+}
+
+absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, bool with_sends) const {
+  if (rank < 0) return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is negative"));
+  return NoThrow("compiling a program", [&]() -> absl::StatusOr<Program> {
+    Program program;
+    program.rank = rank;
+    program.world = state_->world;
+    program.dtype = state_->dtype;
+    program.fingerprint = state_->fingerprint;
+    program.buffers.push_back(state_->BufferOf(state_->source, rank, -1));
+    program.buffers.push_back(state_->BufferOf(state_->target, rank, -1));
+    if (state_->steps.empty()) {
+      const Buffer& source = program.buffers[0];
+      const Buffer& target = program.buffers[1];
+      if (source.bytes != target.bytes || (source.bytes > 0 && source.shape != target.shape)) {
+        return absl::InternalError("a plan without steps between layouts that are not equivalent");
+      }
+      if (source.bytes > 0) {
+        const Dims strides = DenseStrides(source.shape);
+        program.local_copy = StridedCopy(WholeRegion(source.shape), SizeOf(program.dtype), strides, strides);
+      }
+    }
+    int input = 0;
+    for (size_t i = 0; i < state_->steps.size(); ++i) {
+      const State::StepState& step = state_->steps[i];
+      int output = 1;
+      if (i + 1 < state_->steps.size()) {
+        // A step reads one scratch allocation and writes the other.
+        const int scratch = static_cast<int>(i % 2);
+        output = static_cast<int>(program.buffers.size());
+        program.buffers.push_back(state_->BufferOf(step.step.to, rank, scratch));
+        int64_t& bytes = program.scratch_bytes[static_cast<size_t>(scratch)];
+        bytes = std::max(bytes, program.buffers.back().bytes);
+      }
+      const absl::Status compiled = state_->CompileStep(step, &program, input, output, with_sends);
+      if (!compiled.ok()) return compiled;
+      input = output;
+    }
+    return program;
+  });
+}
+
+int64_t Program::MemoryBytes() const {
+  int64_t bytes = static_cast<int64_t>(sizeof(*this));
+  for (const StepProgram& step : steps) {
+    bytes += static_cast<int64_t>(sizeof(step) + step.group.capacity() * sizeof(int64_t));
+    for (const auto* list : {&step.sends, &step.receives}) {
+      for (const Transfer& transfer : *list) {
+        bytes += static_cast<int64_t>(sizeof(transfer)) + RegionBytes(transfer.region);
+      }
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank) {
+  absl::StatusOr<ProgramCompiler> compiler = ProgramCompiler::Create(plan);
+  if (!compiler.ok()) return compiler.status();
+  return compiler->Compile(rank);
+}
+
+}  // namespace reshard

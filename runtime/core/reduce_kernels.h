@@ -1,0 +1,22 @@
+// The inner loops of a reduction, one for each pair of operation and type.
+#ifndef RESHARD_RUNTIME_CORE_REDUCE_KERNELS_H_
+#define RESHARD_RUNTIME_CORE_REDUCE_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "reshard/layout/dtype.h"
+#include "reshard/layout/layout.h"
+
+namespace reshard {
+
+// out[i] = op over k of in[k][i], for i < elements. Steps are the bytes from one element to the next.
+using ReduceRowFn = void (*)(const char* const* in, const int64_t* in_steps, size_t contributions, char* out,
+                             int64_t out_step, int64_t elements);
+
+// The kernel; nullptr for pairs that CheckReduction refuses.
+ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype);
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_CORE_REDUCE_KERNELS_H_

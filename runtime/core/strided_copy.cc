@@ -1,0 +1,209 @@
+#include "reshard/runtime/strided_copy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+namespace reshard {
+namespace {
+
+// Runs that continue each other on both sides become one.
+std::vector<IndexRun> Coalesce(const std::vector<IndexRun>& runs) {
+  std::vector<IndexRun> out;
+  for (const IndexRun& run : runs) {
+    if (run.length == 0) continue;
+    if (!out.empty() && out.back().from + out.back().length == run.from &&
+        out.back().to + out.back().length == run.to) {
+      out.back().length += run.length;
+    } else {
+      out.push_back(run);
+    }
+  }
+  return out;
+}
+
+// True when all runs have one length and follow each other at one distance on each side.
+bool EvenlySpaced(const std::vector<IndexRun>& runs) {
+  if (runs.size() < 2) return false;
+  const int64_t from_step = runs[1].from - runs[0].from;
+  const int64_t to_step = runs[1].to - runs[0].to;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    if (runs[i].length != runs[0].length || runs[i].from - runs[i - 1].from != from_step ||
+        runs[i].to - runs[i - 1].to != to_step) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Rows of a length known to the compiler: it becomes one or a few moves, without a call.
+template <size_t kBytes>
+void CopyFixedRows(const char* from, char* to, int64_t rows, int64_t from_step, int64_t to_step) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to, from, kBytes);
+    from += from_step;
+    to += to_step;
+  }
+}
+
+void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
+  switch (bytes) {
+    case 1: return CopyFixedRows<1>(from, to, rows, from_step, to_step);
+    case 2: return CopyFixedRows<2>(from, to, rows, from_step, to_step);
+    case 4: return CopyFixedRows<4>(from, to, rows, from_step, to_step);
+    case 8: return CopyFixedRows<8>(from, to, rows, from_step, to_step);
+    case 16: return CopyFixedRows<16>(from, to, rows, from_step, to_step);
+    case 32: return CopyFixedRows<32>(from, to, rows, from_step, to_step);
+    case 64: return CopyFixedRows<64>(from, to, rows, from_step, to_step);
+    default: break;
+  }
+  const size_t length = static_cast<size_t>(bytes);
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to, from, length);
+    from += from_step;
+    to += to_step;
+  }
+}
+
+// Rows of so many runs that touch no more than 256 cache lines a side.
+int64_t RowsPerBlock(size_t runs) { return std::max<int64_t>(1, 256 / static_cast<int64_t>(runs)); }
+
+}  // namespace
+
+Region WholeRegion(absl::Span<const int64_t> shape) {
+  Region region;
+  region.reserve(shape.size());
+  for (int64_t size : shape) region.push_back({{0, 0, size}});
+  return region;
+}
+
+StridedCopy::StridedCopy(const Region& region, int64_t element_size, absl::Span<const int64_t> from_strides,
+                         absl::Span<const int64_t> to_strides) {
+  bytes_ = element_size;
+  for (size_t d = 0; d < region.size() && bytes_ > 0; ++d) {
+    const std::vector<IndexRun> runs = Coalesce(region[d]);
+    int64_t indices = 0;
+    for (const IndexRun& run : runs) indices += run.length;
+    bytes_ *= indices;
+    if (indices > 0) AddDimension(runs, from_strides[d] * element_size, to_strides[d] * element_size);
+  }
+  if (bytes_ == 0) {
+    levels_.clear();
+    return;
+  }
+  MergeLevels();
+  AddByteRuns(element_size);
+  for (const Segment& segment : levels_.front().segments) outer_count_ += segment.count;
+}
+
+void StridedCopy::AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride) {
+  if (runs.size() == 1 || EvenlySpaced(runs)) {
+    from_offset_ += runs[0].from * from_stride;
+    to_offset_ += runs[0].to * to_stride;
+    if (runs.size() > 1) {
+      levels_.push_back({(runs[1].from - runs[0].from) * from_stride,
+                         (runs[1].to - runs[0].to) * to_stride,
+                         {{0, 0, static_cast<int64_t>(runs.size())}}});
+    }
+    if (runs[0].length > 1) levels_.push_back({from_stride, to_stride, {{0, 0, runs[0].length}}});
+    return;
+  }
+  Level level{from_stride, to_stride, {}};
+  for (const IndexRun& run : runs) {
+    level.segments.push_back({run.from * from_stride, run.to * to_stride, run.length});
+  }
+  levels_.push_back(std::move(level));
+}
+
+// A loop whose step is exactly what the loop inside it covers is the same loop, longer.
+void StridedCopy::MergeLevels() {
+  for (size_t k = levels_.size(); k-- > 1;) {
+    Level& outer = levels_[k - 1];
+    const Level& inner = levels_[k];
+    if (inner.segments.size() != 1) continue;
+    const Segment& all = inner.segments[0];
+    if (outer.from_step != all.count * inner.from_step || outer.to_step != all.count * inner.to_step) continue;
+    for (Segment& segment : outer.segments) {
+      segment = {segment.from + all.from, segment.to + all.to, segment.count * all.count};
+    }
+    outer.from_step = inner.from_step;
+    outer.to_step = inner.to_step;
+    levels_.erase(levels_.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+}
+
+void StridedCopy::AddByteRuns(int64_t element_size) {
+  if (levels_.empty() || levels_.back().from_step != element_size || levels_.back().to_step != element_size) {
+    levels_.push_back({1, 1, {{0, 0, element_size}}});
+    return;
+  }
+  Level& last = levels_.back();
+  last.from_step = 1;
+  last.to_step = 1;
+  for (Segment& segment : last.segments) segment.count *= element_size;
+}
+
+int64_t StridedCopy::shortest_run() const {
+  if (bytes_ == 0) return 0;
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  for (const Segment& run : levels_.back().segments) shortest = std::min(shortest, run.count);
+  return shortest;
+}
+
+// `count` items of a level, the first of them at (from, to).
+void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count) const {
+  if (level + 1 == levels_.size()) {
+    std::memcpy(to, from, static_cast<size_t>(count));
+    return;
+  }
+  const Level& loop = levels_[level];
+  const Level& inner = levels_[level + 1];
+  if (level + 2 == levels_.size()) {
+    // Column by column is quickest while a block of rows stays in the nearest cache.
+    const int64_t block = inner.segments.size() == 1 ? count : RowsPerBlock(inner.segments.size());
+    for (int64_t row = 0; row < count; row += block) {
+      for (const Segment& run : inner.segments) {
+        CopyRows(from + run.from, to + run.to, std::min(block, count - row), run.count, loop.from_step, loop.to_step);
+      }
+      from += block * loop.from_step;
+      to += block * loop.to_step;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    for (const Segment& segment : inner.segments) {
+      RunSegment(level + 1, from + segment.from, to + segment.to, segment.count);
+    }
+    from += loop.from_step;
+    to += loop.to_step;
+  }
+}
+
+void StridedCopy::RunPart(const void* from, void* to, int64_t part, int64_t parts) const {
+  if (bytes_ == 0) return;
+  // Where part k starts; a cut inside a contiguous run falls on a cache line of the run.
+  const auto cut = [&](int64_t k) {
+    if (k == 0) return int64_t{0};
+    if (k == parts) return outer_count_;
+    const int64_t at = outer_count_ / parts * k + outer_count_ % parts * k / parts;
+    return levels_.size() == 1 ? at / 64 * 64 : at;
+  };
+  const int64_t begin = cut(part);
+  const int64_t end = cut(part + 1);
+  const Level& outer = levels_.front();
+  const char* source = static_cast<const char*>(from) + from_offset_;
+  char* destination = static_cast<char*>(to) + to_offset_;
+  int64_t first = 0;  // items before the segment
+  for (const Segment& segment : outer.segments) {
+    const int64_t low = std::max(begin - first, int64_t{0});
+    const int64_t high = std::min(end - first, segment.count);
+    if (low < high) {
+      RunSegment(0, source + segment.from + low * outer.from_step, destination + segment.to + low * outer.to_step,
+                 high - low);
+    }
+    first += segment.count;
+  }
+}
+
+}  // namespace reshard

@@ -1,0 +1,95 @@
+// One rank of a LocalWorld, and what all ranks of a run share.
+#ifndef RESHARD_RUNTIME_LOCAL_LOCAL_COMMUNICATOR_H_
+#define RESHARD_RUNTIME_LOCAL_LOCAL_COMMUNICATOR_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "runtime/local/rendezvous.h"
+
+namespace reshard {
+
+// A piece of the work of one rank in one step, small enough that another rank may take it over.
+struct LocalTask {
+  enum class Kind {
+    kPull,    // part `begin` of `end` parts of receive `index`
+    kReduce,  // elements [begin, end) of the output of tensor `index`, from all contributions
+    kGather,  // elements [begin, end) of the output of tensor `index`, from the output of member `peer`
+  };
+  Kind kind = Kind::kPull;
+  int32_t index = 0;
+  int32_t peer = 0;  // index of the rank in the world
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// What a rank brings to the step in progress. Written by its owner before the ranks meet, read by all afterwards; the
+// owner changes it again only after they have met at the end of the step.
+struct alignas(64) LocalSlot {
+  const StepProgram* step = nullptr;
+  absl::Span<const ConstTensorView> inputs;
+  absl::Span<const TensorView> outputs;
+  // An AllReduce has two phases with a meeting between them, everything else has one.
+  std::vector<LocalTask> tasks[2];
+  std::atomic<size_t> next_task[2] = {0, 0};
+  // A peer whose fragment is not what the program expects, or -1.
+  std::atomic<int64_t> misfit{-1};
+
+  // The record of Agree.
+  absl::Status own_status;
+  Fingerprint fingerprint;
+};
+
+struct LocalShared {
+  LocalShared(const std::vector<int64_t>& ids, absl::Duration timeout);
+
+  // The index of the rank with this device id, or -1.
+  int64_t IndexOf(int64_t device_id) const;
+
+  const std::vector<int64_t>& device_ids;  // ascending
+  Rendezvous rendezvous;
+  AccessGate gate;
+  std::vector<LocalSlot> slots;
+  // Slots before it have no task left that nobody has taken.
+  alignas(64) std::atomic<size_t> first_open_slot{0};
+  // The outcome of the last Agree.
+  absl::Status verdict;
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(LocalShared* shared, size_t index) : shared_(shared), index_(index) {}
+
+  int64_t rank() const override { return shared_->device_ids[index_]; }
+  int64_t world_size() const override { return static_cast<int64_t>(shared_->slots.size()); }
+  absl::Status Agree(const absl::Status& own, const Fingerprint& problem) override;
+  absl::StatusOr<MovedBytes> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                         absl::Span<const TensorView> outputs) override;
+  absl::Status Barrier() override;
+
+ private:
+  absl::Status Prepare(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                       absl::Span<const TensorView> outputs, MovedBytes* moved);
+  absl::Status PreparePulls(const StepProgram& step, MovedBytes* moved);
+  absl::Status PrepareReductions(const StepProgram& step, MovedBytes* moved);
+  absl::Status MeetAndWork(const StepProgram& step);
+  void Work(int phase);
+
+  LocalShared* shared_;
+  size_t index_;
+};
+
+// Does one task of the rank that owns `slot`. False when a peer's fragment is not what the program expects; then
+// nothing was written and slot.misfit names the peer.
+bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task);
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_LOCAL_LOCAL_COMMUNICATOR_H_

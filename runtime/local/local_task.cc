@@ -1,0 +1,116 @@
+// Where the bytes of a LocalWorld move: pulls and reductions straight from the peers' fragments.
+#include <cstring>
+#include <vector>
+
+#include "runtime/core/reduce.h"
+#include "runtime/local/local_communicator.h"
+
+namespace reshard {
+namespace {
+
+int64_t OffsetBytes(absl::Span<const int64_t> index, absl::Span<const int64_t> strides, DType dtype) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+  return offset * SizeOf(dtype);
+}
+
+// True when a peer's fragment is there, has the type, and contains the region.
+bool Fits(const Region& region, DType dtype, absl::Span<const ConstTensorView> inputs, int tensor) {
+  if (static_cast<size_t>(tensor) >= inputs.size()) return false;
+  const ConstTensorView& view = inputs[static_cast<size_t>(tensor)];
+  if (view.dtype != dtype || view.shape.size() != region.size()) return false;
+  for (size_t d = 0; d < region.size(); ++d) {
+    const IndexRun& last = region[d].back();
+    if (last.from + last.length > view.shape[d]) return false;
+  }
+  return true;
+}
+
+void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, int64_t part, int64_t parts) {
+  if (IsDense(in) && IsDense(out)) {
+    transfer.pull.RunPart(in.data, out.data, part, parts);
+  } else {
+    StridedCopy(transfer.region, SizeOf(out.dtype), in.strides, out.strides).RunPart(in.data, out.data, part, parts);
+  }
+}
+
+// Elements [begin, end) of the output from the same elements of every contribution. All contributions to one output
+// have the same region (the compiler sees to it), only the fragments differ.
+void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTensorView*>& inputs, const TensorView& out,
+            int64_t begin, int64_t end) {
+  std::vector<Contribution> contributions(inputs.size());
+  ForEachMappedBox(region, out.shape, begin, end,
+                   [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
+                     for (size_t k = 0; k < inputs.size(); ++k) {
+                       const ConstTensorView& in = *inputs[k];
+                       contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype),
+                                           in.strides};
+                     }
+                     ReduceBox(op, out.dtype, sizes, contributions,
+                               static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides);
+                   });
+}
+
+// Elements [begin, end) of a fragment of the same shape.
+void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  const int64_t size = SizeOf(out.dtype);
+  if (IsDense(in) && IsDense(out)) {
+    std::memcpy(static_cast<char*>(out.data) + begin * size, static_cast<const char*>(in.data) + begin * size,
+                static_cast<size_t>((end - begin) * size));
+    return;
+  }
+  ForEachBox(out.shape, begin, end, [&](absl::Span<const int64_t> offset, absl::Span<const int64_t> box) {
+    StridedCopy(WholeRegion(box), size, in.strides, out.strides)
+        .Run(static_cast<const char*>(in.data) + OffsetBytes(offset, in.strides, in.dtype),
+             static_cast<char*>(out.data) + OffsetBytes(offset, out.strides, out.dtype));
+  });
+}
+
+}  // namespace
+
+bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task) {
+  const auto misfit = [&slot](int64_t device_id) {
+    slot.misfit.store(device_id, std::memory_order_relaxed);
+    return false;
+  };
+  const StepProgram& step = *slot.step;
+  const size_t peer_index = static_cast<size_t>(task.peer);
+  const LocalSlot& peer = shared.slots[peer_index];
+  const size_t index = static_cast<size_t>(task.index);
+  switch (task.kind) {
+    case LocalTask::Kind::kPull: {
+      const Transfer& transfer = step.receives[index];
+      const TensorView& out = slot.outputs[static_cast<size_t>(transfer.tensor)];
+      if (!Fits(transfer.region, out.dtype, peer.inputs, transfer.tensor)) return misfit(transfer.peer);
+      Pull(transfer, peer.inputs[static_cast<size_t>(transfer.tensor)], out, task.begin, task.end);
+      return true;
+    }
+    case LocalTask::Kind::kReduce: {
+      const TensorView& out = slot.outputs[index];
+      const Region* region = nullptr;
+      std::vector<const ConstTensorView*> inputs;
+      for (const Transfer& transfer : step.receives) {
+        if (transfer.tensor != task.index) continue;
+        const LocalSlot& member = shared.slots[static_cast<size_t>(shared.IndexOf(transfer.peer))];
+        if (!Fits(transfer.region, out.dtype, member.inputs, transfer.tensor)) return misfit(transfer.peer);
+        region = &transfer.region;
+        inputs.push_back(&member.inputs[index]);
+      }
+      if (region != nullptr) Reduce(step.tensors[index].reduce, *region, inputs, out, task.begin, task.end);
+      return true;
+    }
+    case LocalTask::Kind::kGather: {
+      const TensorView& out = slot.outputs[index];
+      if (index >= peer.outputs.size() || peer.outputs[index].shape != out.shape ||
+          peer.outputs[index].dtype != out.dtype) {
+        return misfit(shared.device_ids[peer_index]);
+      }
+      CopyRange(peer.outputs[index], out, task.begin, task.end);
+      return true;
+    }
+  }
+  return true;
+}
+
+}  // namespace reshard

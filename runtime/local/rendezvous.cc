@@ -1,0 +1,171 @@
+#include "runtime/local/rendezvous.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace reshard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Long enough for a neighbour that is a few microseconds behind, short enough not to heat a core.
+constexpr int kSpins = 1500;
+constexpr int kYields = 2;
+
+int SpinsFor(size_t ranks) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  return cores > 1 && ranks <= cores ? kSpins : 0;
+}
+
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Sleeps until the word is woken, differs from `expected`, or `left` has passed; may return early.
+void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds left) {
+  const auto capped = std::min<std::chrono::nanoseconds>(left, std::chrono::seconds(60));
+  timespec timeout{};
+  timeout.tv_sec = capped.count() / 1000000000;
+  timeout.tv_nsec = capped.count() % 1000000000;
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
+}
+
+void FutexWakeAll(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 0x7FFFFFFF, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const std::vector<int64_t>& device_ids, absl::Duration timeout)
+    : device_ids_(device_ids),
+      // Within what a clock can add.
+      timeout_(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365))),
+      spins_(SpinsFor(device_ids.size())),
+      places_(device_ids.size()) {}
+
+absl::Status Rendezvous::Arrive(size_t index, absl::string_view place, absl::FunctionRef<void()> last) {
+  if (failed()) return failure();
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  places_[index].arrived.store(epoch + 1, std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == places_.size()) {
+    last();
+    arrived_.store(0, std::memory_order_relaxed);
+    epoch_.store(epoch + 1, std::memory_order_release);
+    Signal();
+    return absl::OkStatus();
+  }
+  return Wait(epoch, place);
+}
+
+absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
+  const auto completed = [&] { return epoch_.load(std::memory_order_acquire) != epoch; };
+  for (int i = 0; i < spins_; ++i) {
+    if (completed()) return absl::OkStatus();
+    Pause();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (completed()) return absl::OkStatus();
+    sched_yield();
+  }
+  const auto deadline = Clock::now() + absl::ToChronoNanoseconds(timeout_);
+  while (true) {
+    // Read before the conditions, so that a change after them ends the sleep.
+    const uint32_t signal = signal_.load(std::memory_order_acquire);
+    if (completed()) return absl::OkStatus();
+    if (failed()) return failure();
+    if (left_.load(std::memory_order_acquire) > 0) {
+      const std::string ranks = Ranks([](const Place& p) { return p.left.load(std::memory_order_acquire); });
+      Lose(absl::UnavailableError(absl::StrCat(ranks, " left; the others wait at ", place)), -1);
+      return failure();
+    }
+    const auto left = deadline - Clock::now();
+    if (left <= Clock::duration::zero()) {
+      const std::string ranks =
+          Ranks([&](const Place& p) { return p.arrived.load(std::memory_order_relaxed) != epoch + 1; });
+      if (completed()) return absl::OkStatus();
+      Lose(absl::DeadlineExceededError(
+               absl::StrCat(ranks, " did not arrive within ", absl::FormatDuration(timeout_), " at ", place)),
+           -1);
+      return failure();
+    }
+    FutexWait(signal_, signal, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
+  }
+}
+
+void Rendezvous::Fail(size_t index, const absl::Status& status) {
+  Lose(absl::AbortedError(absl::StrCat("rank ", device_ids_[index], " failed: ", status.message())),
+       static_cast<int64_t>(index));
+}
+
+void Rendezvous::Leave(size_t index) {
+  places_[index].left.store(true, std::memory_order_release);
+  left_.fetch_add(1, std::memory_order_acq_rel);
+  Signal();
+}
+
+void Rendezvous::Lose(absl::Status status, int64_t culprit) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = std::move(status);
+    first_failure_ = culprit;
+  }
+  failed_.store(true, std::memory_order_release);
+  Signal();
+}
+
+void Rendezvous::Signal() {
+  signal_.fetch_add(1, std::memory_order_acq_rel);
+  FutexWakeAll(signal_);
+}
+
+absl::Status Rendezvous::failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+int64_t Rendezvous::first_failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return first_failure_;
+}
+
+std::string Rendezvous::Ranks(absl::FunctionRef<bool(const Place&)> condition) const {
+  constexpr int64_t kShown = 8;
+  std::string shown;
+  int64_t count = 0;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!condition(places_[i])) continue;
+    if (count < kShown) absl::StrAppend(&shown, count > 0 ? ", " : "", device_ids_[i]);
+    ++count;
+  }
+  if (count > kShown) absl::StrAppend(&shown, " and ", count - kShown, " more");
+  return absl::StrCat(count == 1 ? "rank " : "ranks ", shown);
+}
+
+void AccessGate::CloseAndWait() {
+  closed_.store(true);
+  for (int i = 0; inside_.load() != 0; ++i) {
+    if (i < 100) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+}  // namespace reshard

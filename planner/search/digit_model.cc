@@ -63,7 +63,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     int64_t lo = 1;
     for (int64_t hi : boundaries) {
       if (hi % lo != 0) return std::nullopt;
-      if (hi > lo) out.places_.push_back({d, lo, hi / lo, -1, 0, false});
+      if (hi > lo) out.places_.push_back({d, lo, hi / lo, -1, false});
       lo = hi;
     }
     if (source.dim(d).size % lo != 0) return std::nullopt;
@@ -80,8 +80,8 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     }
   }
 
-  // Digits that stand still in both layouts only define independent groups. Digits that replicate in both can still
-  // spread a reduction, so they stay where something is reduced.
+  // Digits that stand still in both layouts only define independent groups. Two exceptions: digits that replicate in
+  // both can spread a reduction; and with boxes a digit may have to step aside to keep intermediates contiguous.
   bool reduces = false;
   for (size_t e = 0; e < k; ++e) reduces |= from[e] == kPendingDigit && to[e] != kPendingDigit;
   out.model_digit_.assign(k, -1);
@@ -89,10 +89,14 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   out.fixed_pending_.assign(k, false);
   for (size_t e = 0; e < k; ++e) {
     const bool still = from[e] == to[e];
-    if (still && (from[e] != kReplicated || !reduces)) {
+    if (still && !boxes && (from[e] != kReplicated || !reduces)) {
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
       out.fixed_pending_[e] = from[e] == kPendingDigit;
-      if (from[e] >= 0) out.elements_ /= out.places_[static_cast<size_t>(from[e])].size;
+      if (from[e] >= 0) {
+        DigitPlace& place = out.places_[static_cast<size_t>(from[e])];
+        out.elements_ /= place.size;
+        place.owner = kMaxSearchDigits;  // taken for good
+      }
       continue;
     }
     if (out.sizes_.size() == kMaxSearchDigits) return std::nullopt;
@@ -108,7 +112,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     for (size_t d = 0; d < tail.size(); ++d) {
       if (tail[d] % out.sizes_[e] != 0) continue;
       out.places_.push_back(
-          {static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), 0, true});
+          {static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), true});
       tail_lo[d] *= out.sizes_[e];
       tail[d] /= out.sizes_[e];
       if (!boxes) break;
@@ -126,9 +130,6 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     }
   }
   if (out.places_.size() > 100) return std::nullopt;
-  for (DigitPlace& place : out.places_) {
-    for (const DigitPlace& other : out.places_) place.rank += other.dim == place.dim && other.lo < place.lo ? 1 : 0;
-  }
   return out;
 }
 

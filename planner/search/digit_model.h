@@ -40,8 +40,7 @@ class DigitModel {
     int64_t lo = 1;
     int64_t size = 1;
     int owner = -1;  // only this digit may use it; -1: any of its size
-    int rank = 0;    // index among the places of its dimension, ascending by lo
-    bool tail = false;
+    bool tail = false;  // beyond what source and target use
   };
 
   // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no

@@ -61,6 +61,7 @@ class Planner {
   const DType dtype_;
   PlanOptions options_;
   Bounds bounds_;
+  std::optional<search::DigitModel> model_;
   std::vector<Candidate> candidates_;
   bool exhausted_ = false;
 };
@@ -129,7 +130,10 @@ absl::Status Planner::Add(const std::vector<cost::Hop>& hops, bool searched) {
 
 absl::Status Planner::Collect() {
   const bool reduces = !search::ReducedAxes(source_, target_).empty();
-  if (!reduces) {
+  model_ = search::DigitModel::Create(source_, target_, options_.boxes_only);
+  // With boxes an AllToAll is what the paper and Shardy mean by it: axes that move from dimension to dimension. Other
+  // patterns that happen to trade equal parts do not count, so the search alone decides.
+  if (!reduces && !(options_.boxes_only && model_)) {
     if (absl::Status s = Add({{cost::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
   }
   const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
@@ -144,12 +148,11 @@ absl::Status Planner::Collect() {
 }
 
 absl::Status Planner::Search(bool single_step_allowed) {
-  const auto model = search::DigitModel::Create(source_, target_, options_.boxes_only);
-  if (model) {
+  if (model_) {
     std::optional<search::Cost> bound;
     if (single_step_allowed) bound = KeyOf(candidates_[0].chain);
     const bool exchange = options_.ops.contains(Op::kExchange);
-    const auto found = search::SearchSequence(*model, dtype_, options_, bound,
+    const auto found = search::SearchSequence(*model_, dtype_, options_, bound,
                                               exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
     exhausted_ = found.exhausted;
     return found.found ? Add(found.hops, true) : absl::OkStatus();

@@ -111,8 +111,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   for (size_t e = 0; e < out.sizes_.size(); ++e) {
     for (size_t d = 0; d < tail.size(); ++d) {
       if (tail[d] % out.sizes_[e] != 0) continue;
-      out.places_.push_back(
-          {static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), true});
+      out.places_.push_back({static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), true});
       tail_lo[d] *= out.sizes_[e];
       tail[d] /= out.sizes_[e];
       if (!boxes) break;

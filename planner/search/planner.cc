@@ -22,7 +22,7 @@ namespace {
 
 // States the search may generate: where an Exchange is at hand it bounds the cost and the search only looks for
 // something cheaper, in well under a millisecond; where it is not allowed the search has to be exact.
-constexpr int64_t kBudgetBesideExchange = 4000;
+constexpr int64_t kBudgetBesideExchange = 2000;
 constexpr int64_t kBudgetAlone = 3'000'000;
 
 struct Candidate {
@@ -51,6 +51,7 @@ class Planner {
     return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;
   }
   search::Cost KeyOf(const cost::PricedChain& chain) const;
+  absl::Status FindBounds(Plan& plan) const;
   absl::Status NothingFits() const;
   void Certify(const Candidate& best, Plan& plan) const;
   void AddAlternatives(size_t best, Plan& plan) const;
@@ -60,7 +61,7 @@ class Planner {
   const Layout& target_;
   const DType dtype_;
   PlanOptions options_;
-  Bounds bounds_;
+  std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
   std::optional<search::DigitModel> model_;
   std::vector<Candidate> candidates_;
   bool exhausted_ = false;
@@ -124,6 +125,7 @@ bool Planner::Allowed(cost::PricedChain& chain) const {
 absl::Status Planner::Add(const std::vector<cost::Hop>& hops, bool searched) {
   auto chain = cost::Price(source_, hops, dtype_, options_);
   if (!chain.ok()) return chain.status();
+  if (hops.size() == 1 && hops[0].kind == cost::Hop::Kind::kMove && !searched) single_step_ = chain->totals;
   if (Allowed(*chain)) candidates_.push_back({*std::move(chain), searched});
   return absl::OkStatus();
 }
@@ -160,6 +162,18 @@ absl::Status Planner::Search(bool single_step_allowed) {
   if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();
   const auto hops = search::MovementChain(source_, target_, dtype_, options_);
   return hops.empty() ? absl::OkStatus() : Add(hops, false);
+}
+
+absl::Status Planner::FindBounds(Plan& plan) const {
+  if (single_step_) {
+    // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
+    plan.bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max};
+    return absl::OkStatus();
+  }
+  auto bounds = search::LowerBounds(source_, target_, dtype_);
+  if (!bounds.ok()) return bounds.status();
+  plan.bounds = *bounds;
+  return absl::OkStatus();
 }
 
 absl::Status Planner::NothingFits() const {
@@ -284,9 +298,7 @@ absl::StatusOr<Plan> Planner::Make() {
     if (best == candidates_.size() || KeyOf(candidates_[i].chain) < KeyOf(candidates_[best].chain)) best = i;
   }
   if (best == candidates_.size()) return NothingFits();
-  auto bounds = search::LowerBounds(source_, target_, dtype_);
-  if (!bounds.ok()) return bounds.status();
-  plan.bounds = *bounds;
+  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
   plan.steps = candidates_[best].chain.steps;
   plan.totals = candidates_[best].chain.totals;
   Certify(candidates_[best], plan);

@@ -91,7 +91,9 @@ class Search {
   Cost Heuristic(const State& state) const;
   void LackedElements(const State& state, int64_t* max, int64_t* total) const;
 
+  bool OverBudget() const { return generated_ > budget_; }
   void Expand(int64_t index);
+  std::vector<cost::Hop> PathTo(int64_t index) const;
   void Emit(const State& next, Move move, int64_t group, int level, int64_t extra_total_numerator);
   void ChooseGather(int e, State next, int64_t group, int level, int64_t local);
   void ChooseSlice(int e, State next, bool any);
@@ -249,6 +251,7 @@ void Search::Emit(const State& next, Move move, int64_t group, int level, int64_
 }
 
 void Search::ChooseGather(int e, State next, int64_t group, int level, int64_t local) {
+  if (OverBudget()) return;
   if (local > cap_) return;
   if (e == k_) {
     if (group > 1) Emit(next, Move::kAllGather, group, level, 0);
@@ -262,6 +265,7 @@ void Search::ChooseGather(int e, State next, int64_t group, int level, int64_t l
 }
 
 void Search::ChooseSlice(int e, State next, bool any) {
+  if (OverBudget()) return;
   if (e == k_) {
     if (any) Emit(next, Move::kSlice, 1, 0, 0);
     return;
@@ -279,6 +283,7 @@ void Search::ChooseSlice(int e, State next, bool any) {
 
 // Every member gets exactly V/n from every member only when the new places were empty before.
 void Search::ChooseAllToAll(int e, State next, int64_t group, int level) {
+  if (OverBudget()) return;
   if (e == k_) {
     if (group > 1) Emit(next, Move::kAllToAll, group, level, 0);
     return;
@@ -295,6 +300,7 @@ void Search::ChooseAllToAll(int e, State next, int64_t group, int level) {
 }
 
 void Search::ChooseScatter(int e, State next, int64_t group, int level) {
+  if (OverBudget()) return;
   if (e == k_) {
     if (group > 1) Emit(next, Move::kReduceScatter, group, level, 0);
     return;
@@ -312,6 +318,7 @@ void Search::ChooseScatter(int e, State next, int64_t group, int level) {
 }
 
 void Search::ChooseAllReduce(int e, State next, int64_t group, int level) {
+  if (OverBudget()) return;
   if (e == k_) {
     if (group > 1) Emit(next, Move::kAllReduce, group, level, 0);
     return;
@@ -325,6 +332,7 @@ void Search::ChooseAllReduce(int e, State next, int64_t group, int level) {
 
 // The same places, other digits there: chosen place by place among all digits that are not pending.
 void Search::ChoosePermute(size_t index, State next, bool changed) {
+  if (OverBudget()) return;
   if (index == occupied_.size()) {
     if (!changed) return;
     int level = 0;
@@ -411,39 +419,39 @@ void Search::Expand(int64_t index) {
   }
 }
 
+// The chain of layouts that leads to a node.
+std::vector<cost::Hop> Search::PathTo(int64_t index) const {
+  std::vector<cost::Hop> out;
+  for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
+    const Node& node = nodes_[static_cast<size_t>(i)];
+    cost::Hop hop;
+    hop.kind = node.move == Move::kReduceScatter ? cost::Hop::Kind::kReduceScatter
+               : node.move == Move::kAllReduce   ? cost::Hop::Kind::kAllReduce
+                                                 : cost::Hop::Kind::kMove;
+    hop.to = model_.ToLayout(node.state);
+    out.push_back(std::move(hop));
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 SequenceResult Search::Run() {
   nodes_.push_back({model_.source(), {}, -1, Move::kNone, false});
   index_.emplace(model_.source().Key(), 0);
   open_.push({Heuristic(model_.source()), 0, 0});
-  SequenceResult out;
-  while (!open_.empty()) {
+  while (!open_.empty() && !OverBudget()) {
     const int64_t index = open_.top().node;
     open_.pop();
-    if (nodes_[static_cast<size_t>(index)].closed) continue;
-    nodes_[static_cast<size_t>(index)].closed = true;
-    if (nodes_[static_cast<size_t>(index)].state == model_.target()) {
-      std::vector<int64_t> path;
-      for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
-        path.push_back(i);
-      }
-      for (size_t i = path.size(); i-- > 0;) {
-        const Node& node = nodes_[static_cast<size_t>(path[i])];
-        cost::Hop hop;
-        hop.kind = node.move == Move::kReduceScatter ? cost::Hop::Kind::kReduceScatter
-                   : node.move == Move::kAllReduce   ? cost::Hop::Kind::kAllReduce
-                                                     : cost::Hop::Kind::kMove;
-        hop.to = model_.ToLayout(node.state);
-        out.hops.push_back(std::move(hop));
-      }
-      out.found = true;
-      out.exhausted = true;
-      return out;
-    }
-    if (generated_ > budget_) return out;
+    Node& node = nodes_[static_cast<size_t>(index)];
+    if (node.closed) continue;
+    node.closed = true;
+    if (node.state == model_.target()) return {PathTo(index), true, true};
     Expand(index);
   }
-  out.exhausted = true;
-  return out;
+  // Out of budget: a path may be known all the same, only its optimality is not.
+  const auto target = index_.find(model_.target().Key());
+  if (target == index_.end()) return {{}, false, !OverBudget()};
+  return {PathTo(target->second), true, false};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "planner/search/digit_model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace reshard::search {
@@ -155,6 +156,25 @@ bool DigitModel::IsBox(const State& state) const {
     }
   }
   return true;
+}
+
+DigitModel DigitModel::Compacted(const std::vector<State>& states) const {
+  DigitModel out = *this;
+  std::vector<bool> used(places_.size(), false);
+  for (const State& state : states) {
+    for (int8_t place : state.at) {
+      if (place >= 0) used[static_cast<size_t>(place)] = true;
+    }
+  }
+  // Tail places of a dimension follow each other from the end of what source and target use.
+  std::map<int, int64_t> next;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!places_[i].tail) continue;
+    int64_t& lo = next.emplace(places_[i].dim, places_[i].lo).first->second;
+    out.places_[i].lo = lo;
+    if (used[i]) lo *= places_[i].size;
+  }
+  return out;
 }
 
 Layout DigitModel::ToLayout(const State& state) const {

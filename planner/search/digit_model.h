@@ -65,6 +65,9 @@ class DigitModel {
   int64_t LocalElements(const State& state) const;
   // No hole before an occupied place, in every dimension.
   bool IsBox(const State& state) const;
+  // The same model with the places beyond source and target that none of these states uses taken out, so that the
+  // layouts of a path have no needless digits in front of an axis ([<X>8] rather than [<2,X>8]).
+  DigitModel Compacted(const std::vector<State>& states) const;
   // The layout a state means. The source's and target's own texts are kept for the two ends.
   Layout ToLayout(const State& state) const;
 

@@ -421,6 +421,11 @@ void Search::Expand(int64_t index) {
 
 // The chain of layouts that leads to a node.
 std::vector<cost::Hop> Search::PathTo(int64_t index) const {
+  std::vector<State> states;
+  for (int64_t i = index; i >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
+    states.push_back(nodes_[static_cast<size_t>(i)].state);
+  }
+  const DigitModel model = model_.Compacted(states);
   std::vector<cost::Hop> out;
   for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     const Node& node = nodes_[static_cast<size_t>(i)];
@@ -428,7 +433,7 @@ std::vector<cost::Hop> Search::PathTo(int64_t index) const {
     hop.kind = node.move == Move::kReduceScatter ? cost::Hop::Kind::kReduceScatter
                : node.move == Move::kAllReduce   ? cost::Hop::Kind::kAllReduce
                                                  : cost::Hop::Kind::kMove;
-    hop.to = model_.ToLayout(node.state);
+    hop.to = model.ToLayout(node.state);
     out.push_back(std::move(hop));
   }
   std::reverse(out.begin(), out.end());

@@ -24,6 +24,8 @@ namespace {
 // something cheaper, in well under a millisecond; where it is not allowed the search has to be exact.
 constexpr int64_t kBudgetBesideExchange = 2000;
 constexpr int64_t kBudgetAlone = 3'000'000;
+// Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
+constexpr int kAlternativeDigits = 3;
 
 struct Candidate {
   cost::PricedChain chain;
@@ -245,6 +247,9 @@ Alternative Planner::Describe(const cost::PricedChain& chain, const Plan& plan) 
   } else if (chain.totals.time_ns > plan.totals.time_ns) {
     out.rejected_because = absl::StrCat("as many bytes, but slower: ", HumanTime(chain.totals.time_ns), " against ",
                                         HumanTime(plan.totals.time_ns));
+  } else if (chain.steps.size() > plan.steps.size()) {
+    out.rejected_because =
+        absl::StrCat("as many bytes and as fast, but ", chain.steps.size(), " steps against ", plan.steps.size());
   } else {
     out.rejected_because = "no better in any respect";
   }
@@ -255,8 +260,18 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (i != best) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
   }
-  // What most programs do today: gather everything, then cut.
   const bool reduces = !search::ReducedAxes(source_, target_).empty();
+  // The best without an Exchange, where looking for it is cheap.
+  if (!reduces && model_ && model_->num_digits() <= kAlternativeDigits && plan.steps[0].op == Op::kExchange) {
+    PlanOptions named = options_;
+    named.ops = named.ops.without(Op::kExchange);
+    const auto found = search::SearchSequence(*model_, dtype_, named, std::nullopt, kBudgetBesideExchange);
+    if (found.found) {
+      const auto chain = cost::Price(source_, found.hops, dtype_, options_);
+      if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
+    }
+  }
+  // What most programs do today: gather everything, then cut.
   if (reduces || !(source_.mesh() == target_.mesh())) return;
   std::vector<DimLayout> dims;
   for (int64_t size : source_.shape()) dims.push_back({size, {}});

@@ -205,9 +205,11 @@ absl::Status LocalRun::Prepare() {
 }
 
 absl::StatusOr<ExecuteResult> LocalRun::Execute(Executor& executor, Painted& source, Painted& target) const {
+  const auto view = [this](Painted& memory, const Buffer& buffer) {
+    return buffer.held ? DenseView(static_cast<void*>(memory.data()), plan_.dtype, buffer.shape) : TensorView();
+  };
   const std::vector<Buffer>& buffers = executor.program().buffers;
-  return executor.Execute(DenseView(static_cast<const void*>(source.data()), plan_.dtype, buffers[0].shape),
-                          DenseView(static_cast<void*>(target.data()), plan_.dtype, buffers[1].shape));
+  return executor.Execute(view(source, buffers[0]), view(target, buffers[1]));
 }
 
 void LocalRun::ReportMismatch(int64_t count, const std::string& first) {

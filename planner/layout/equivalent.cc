@@ -3,28 +3,11 @@
 #include <optional>
 #include <utility>
 
+#include "planner/layout/axes.h"
 #include "reshard/layout/shard_map.h"
 
 namespace reshard {
 namespace {
-
-// The axes of a pending reduction in one way of writing: sorted, neighbouring parts joined, nothing of size 1.
-std::vector<AxisRef> CanonicalAxes(const Layout& layout) {
-  std::vector<AxisRef> axes;
-  if (layout.pending()) axes = layout.pending()->axes;
-  std::erase_if(axes, [](const AxisRef& ref) { return ref.size == 1; });
-  std::sort(axes.begin(), axes.end(),
-            [](const AxisRef& a, const AxisRef& b) { return std::pair(a.axis, a.pre) < std::pair(b.axis, b.pre); });
-  std::vector<AxisRef> joined;
-  for (const AxisRef& ref : axes) {
-    if (!joined.empty() && joined.back().axis == ref.axis && joined.back().pre * joined.back().size == ref.pre) {
-      joined.back().size *= ref.size;
-    } else {
-      joined.push_back(ref);
-    }
-  }
-  return joined;
-}
 
 // Which rows of two tables of one dimension hold the same elements.
 class RowMatch {
@@ -109,8 +92,8 @@ absl::StatusOr<bool> Equivalent(const Layout& a, const Layout& b) {
   if (a == b) return true;
   if (a.shape() != b.shape()) return false;
 
-  const std::vector<AxisRef> pending_a = CanonicalAxes(a);
-  const std::vector<AxisRef> pending_b = CanonicalAxes(b);
+  const std::vector<AxisRef> pending_a = PendingAxes(a);
+  const std::vector<AxisRef> pending_b = PendingAxes(b);
   if (!pending_a.empty() || !pending_b.empty()) {
     if (!(a.mesh() == b.mesh()) || pending_a != pending_b || a.pending()->op != b.pending()->op) return false;
   }

@@ -1,10 +1,10 @@
-// Reads layouts and layout rules. One pass over the text, no recursion; every item remembers its column, so that a rule
-// of the algebra that is broken only later still points at the item that breaks it.
+// Reads layouts and layout rules: one pass over the text, no recursion.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/draft.h"
 #include "planner/layout/names.h"
 #include "planner/layout/rules.h"
 #include "planner/layout/scanner.h"
@@ -18,15 +18,14 @@ struct Number {
   size_t column = 0;
 };
 
-// One dimension as written.
+// One dimension as written. The size within `draft` is filled in at the end.
 struct WrittenDim {
   enum class Kind { kSized, kAny, kRest };  // kAny is `*`, kRest is `...`: both only in rules
   Kind kind = Kind::kSized;
   size_t column = 0;
   std::optional<Number> local;
-  std::vector<Factor> factors;
-  std::vector<size_t> factor_columns;
   std::optional<Number> size;
+  LayoutDraft::Dim draft;
 };
 
 class LayoutReader {
@@ -115,8 +114,7 @@ class LayoutReader {
       }
       Factor factor;
       if (absl::Status s = ReadFactor(&factor); !s.ok()) return s;
-      dim->factors.push_back(std::move(factor));
-      dim->factor_columns.push_back(column);
+      dim->draft.Add(std::move(factor), column);
     } while (in_.Take(','));
     return in_.Expect(close);
   }
@@ -153,22 +151,12 @@ class LayoutReader {
     const size_t column = in_.column();
     const absl::StatusOr<std::string_view> name = in_.Name(what);
     if (!name.ok()) return name.status();
-    const std::optional<int> axis = mesh_->FindAxis(*name);
-    if (!axis) {
-      return in_.Error(column,
-                       absl::StrCat("unknown axis \"", Printable(*name), "\"; the mesh has ", AxisNames(*mesh_)));
-    }
-    *ref = {*axis, 1, mesh_->axis(*axis).size};
-    *is_sub = in_.Take(':');
-    if (!*is_sub) return absl::OkStatus();
-    if (absl::Status s = in_.Expect('('); !s.ok()) return s;
-    const absl::StatusOr<int64_t> pre = in_.Int("the size of the digit before");
-    if (!pre.ok()) return pre.status();
-    if (absl::Status s = in_.Expect(')'); !s.ok()) return s;
-    const absl::StatusOr<int64_t> size = in_.Int("the size of the sub-axis");
-    if (!size.ok()) return size.status();
-    ref->pre = *pre;
-    ref->size = *size;
+    const absl::StatusOr<AxisRef> axis = FindAxis(in_, column, *name, *mesh_);
+    if (!axis.ok()) return axis.status();
+    *ref = *axis;
+    const absl::StatusOr<bool> part = ReadPart(in_, ref);
+    if (!part.ok()) return part.status();
+    *is_sub = *part;
     return absl::OkStatus();
   }
 
@@ -177,25 +165,24 @@ class LayoutReader {
     const size_t column = in_.column();
     const absl::StatusOr<std::string_view> name = in_.Name("the end, or sum, avg, min, max or prod");
     if (!name.ok()) return name.status();
-    pending_.emplace();
     const ReduceOp ops[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd};
     const auto* const op = std::find_if(std::begin(ops), std::end(ops), [&](ReduceOp o) { return Name(o) == *name; });
     if (op == std::end(ops)) {
       return in_.Error(
           column, absl::StrCat("unknown reduction \"", Printable(*name), "\"; there are sum, avg, min, max and prod"));
     }
-    pending_->op = *op;
+    draft_.op = *op;
     const bool angle = in_.Take('<');
     if (!angle && !in_.Take('{')) return in_.Expected("'<'");
     do {
-      pending_columns_.push_back(in_.column());
+      const size_t at = in_.column();
       if (++num_factors_ > LayoutRules::kMaxFactors) {
-        return in_.Error(in_.column(), absl::StrCat("the layout has more than ", LayoutRules::kMaxFactors, " factors"));
+        return in_.Error(at, absl::StrCat("the layout has more than ", LayoutRules::kMaxFactors, " factors"));
       }
       AxisRef ref;
       bool is_sub = false;
       if (absl::Status s = ReadAxis("an axis", &ref, &is_sub); !s.ok()) return s;
-      pending_->axes.push_back(ref);
+      draft_.pending.push_back({ref, at});
     } while (in_.Take(','));
     return in_.Expect(angle ? '>' : '}');
   }
@@ -227,28 +214,12 @@ class LayoutReader {
   }
 
   absl::StatusOr<Layout> Build() {
-    LayoutRules rules(*mesh_);
-    std::vector<DimLayout> dims;
-    dims.reserve(dims_.size());
-    for (WrittenDim& written : dims_) {
-      if (LayoutRules::Broken broken = rules.BeginDim(written.size->value)) {
-        return in_.Error(written.size->column, *broken);
-      }
-      for (size_t k = 0; k < written.factors.size(); ++k) {
-        if (LayoutRules::Broken broken = rules.AddFactor(written.factors[k])) {
-          return in_.Error(written.factor_columns[k], *broken);
-        }
-      }
-      dims.push_back({written.size->value, std::move(written.factors)});
+    for (WrittenDim& dim : dims_) {
+      dim.draft.size = dim.size->value;
+      dim.draft.size_column = dim.size->column;
+      draft_.dims.push_back(std::move(dim.draft));
     }
-    if (pending_) {
-      for (size_t i = 0; i < pending_->axes.size(); ++i) {
-        if (LayoutRules::Broken broken = rules.AddPending(pending_->axes[i])) {
-          return in_.Error(pending_columns_[i], *broken);
-        }
-      }
-    }
-    absl::StatusOr<Layout> layout = Layout::Create(mesh_, std::move(dims), std::move(pending_));
+    absl::StatusOr<Layout> layout = draft_.Build(in_, mesh_);
     if (!layout.ok()) return layout;
     const std::vector<int64_t> local = layout->MaxLocalShape();
     for (size_t d = 0; d < dims_.size(); ++d) {
@@ -267,8 +238,7 @@ class LayoutReader {
   std::vector<WrittenDim> dims_;
   bool has_rest_ = false;
   int num_factors_ = 0;
-  std::optional<Pending> pending_;
-  std::vector<size_t> pending_columns_;
+  LayoutDraft draft_;  // the pending reduction, and at the end the dimensions
 };
 
 }  // namespace

@@ -96,6 +96,16 @@ absl::StatusOr<std::string_view> Scanner::Name(std::string_view what) {
   return text_.substr(begin, at_ - begin);
 }
 
+absl::StatusOr<std::string_view> Scanner::Quoted(std::string_view what) {
+  const char quote = Peek();
+  if (quote != '\'' && quote != '"') return Expected(what);
+  const size_t begin = at_ + 1;
+  const size_t end = text_.find(quote, begin);
+  if (end == std::string_view::npos) return Error(at_, "the quote is not closed");
+  at_ = end + 1;
+  return text_.substr(begin, end - begin);
+}
+
 absl::Status Scanner::Expected(std::string_view what) {
   const std::string wanted(what);
   if (AtEnd()) return Error(at_, absl::StrCat("expected ", wanted, ", found the end"));
@@ -114,5 +124,9 @@ absl::Status Scanner::Expected(std::string_view what) {
 }
 
 absl::Status Scanner::Error(size_t column, std::string_view reason) const { return ErrorAt(text_, column, reason); }
+
+absl::Status Scanner::Unsupported(size_t column, std::string_view reason) const {
+  return absl::UnimplementedError(ErrorAt(text_, column, reason).message());
+}
 
 }  // namespace reshard

@@ -38,14 +38,15 @@ class Scanner {
   absl::Status ExpectEnd();
   absl::StatusOr<int64_t> Int(std::string_view what);
   absl::StatusOr<std::string_view> Name(std::string_view what);
-
-  // Goes back to a column that column() gave.
-  void Reset(size_t column) { at_ = column; }
+  // 'text' or "text", without escapes; gives what is between the quotes.
+  absl::StatusOr<std::string_view> Quoted(std::string_view what);
 
   // InvalidArgument: expected <what>, found <the next token>.
   absl::Status Expected(std::string_view what);
   // InvalidArgument at a column.
   absl::Status Error(size_t column, std::string_view reason) const;
+  // Unimplemented, otherwise the same: well formed, but beyond what the algebra can say.
+  absl::Status Unsupported(size_t column, std::string_view reason) const;
   std::string_view text() const { return text_; }
 
  private:

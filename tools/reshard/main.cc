@@ -40,8 +40,8 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
     std::vector<std::string> names;
     for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
     const auto near = argc > 1 ? Nearest(argv[1], names) : std::nullopt;
-    return Fail(kUsage, absl::StrCat("unknown subcommand", near ? absl::StrCat("; did you mean ", *near, "?") : "",
-                                     " (see reshard --help)"));
+    return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? argv[1] : "",
+                                     near ? absl::StrCat("; did you mean ", *near, "?") : "", " (see reshard --help)"));
   }
   return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");
 }
@@ -60,6 +60,9 @@ int Main(int argc, char** argv) {
     return UnknownArguments(app, argc, argv);
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
+  } catch (const CLI::RequiredError& error) {
+    const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+    return named_one ? UnknownArguments(app, argc, argv) : Fail(kUsage, error.what());
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

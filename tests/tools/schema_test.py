@@ -220,7 +220,7 @@ def main():
             with_pieces.pop("pieces")
             assert with_pieces == plan, f"--pieces changes the plan: {problem}"
         extra = flags[number % len(flags)]
-        if extra == ["--ops", "boxes"] and (problem["id"] not in "ABCDEFJKLMNO"):
+        if extra == ["--ops", "boxes"] and problem["id"] not in list("ABCDEFJKLMNO"):
             extra = []  # not every problem has such a plan; the lettered ones do
         if extra:
             other = reshard.json(*arguments, *extra)

@@ -14,7 +14,9 @@ struct Piece {
   bool odd;  // the parity of the interval's number; only kept while a reflected factor is still to come
   int64_t count;
   bool operator==(const Piece&) const = default;
-  auto operator<=>(const Piece&) const = default;
+  bool operator<(const Piece& other) const {
+    return std::tie(length, odd, count) < std::tie(other.length, other.odd, other.count);
+  }
 };
 using Pieces = std::vector<Piece>;
 

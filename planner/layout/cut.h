@@ -20,6 +20,17 @@ inline Interval CeilChunk(const Interval& whole, int64_t parts, int64_t j) {
   return {j <= full ? whole.begin + j * chunk : whole.end, j < full ? whole.begin + (j + 1) * chunk : whole.end};
 }
 
+// The coordinate of a device position along an axis reference. 32-bit division is several times faster, and positions
+// and strides fit: a mesh has at most kMaxDevices devices.
+inline int64_t CoordinateAlong(const Mesh& mesh, int64_t position, const AxisRef& ref) {
+  static_assert(kMaxDevices <= UINT32_MAX);
+  const auto size = static_cast<uint32_t>(ref.size);
+  const auto axis_size = static_cast<uint32_t>(mesh.axis(ref.axis).size);
+  const auto stride = static_cast<uint32_t>(mesh.stride(ref.axis));
+  const uint32_t rest = size == axis_size ? 1 : axis_size / (static_cast<uint32_t>(ref.pre) * size);
+  return static_cast<uint32_t>(position) / (stride * rest) % size;
+}
+
 // The parity of an interval's number after a digit of `parts` cut interval number `odd` and chunk j is taken: the new
 // number is old * parts + j.
 inline bool OddAfterDigit(bool odd, int64_t parts, int64_t j) { return ((odd && parts % 2 != 0) ? 1 : 0) != j % 2; }

@@ -33,15 +33,6 @@ class RowMatch {
     return a_in_b_[static_cast<size_t>(row_a)] == row_b;
   }
 
-  // True when every row of a is the same as the row of b with its number.
-  bool Identity() const {
-    if (a_.num_rows() != b_.num_rows()) return false;
-    for (int64_t r = 0; r < a_.num_rows(); ++r) {
-      if (!Same(r, r)) return false;
-    }
-    return true;
-  }
-
  private:
   static int64_t Length(const DimShards& dim, int64_t row) { return dim.length[static_cast<size_t>(row)]; }
   static std::vector<Interval>::const_iterator First(const DimShards& dim, int64_t row) {
@@ -61,9 +52,10 @@ bool SameShards(const ShardMap& a, const ShardMap& b) {
   // Only the dimensions in which some device may differ have to be looked at, device by device.
   std::vector<std::pair<int, RowMatch>> open;
   for (int d = 0; d < a.rank(); ++d) {
-    RowMatch match(a.dim(d), b.dim(d));
-    if (same_mesh && a.dim(d).digits == b.dim(d).digits && match.Identity()) continue;
-    open.emplace_back(d, std::move(match));
+    // Joining parts of an axis does not change the numbers of the rows.
+    const bool same_rows = same_mesh && JoinParts(a.dim(d).digits) == JoinParts(b.dim(d).digits);
+    if (same_rows && a.dim(d).first == b.dim(d).first && a.dim(d).intervals == b.dim(d).intervals) continue;
+    open.emplace_back(d, RowMatch(a.dim(d), b.dim(d)));
   }
   if (same_mesh && open.empty()) return true;
 

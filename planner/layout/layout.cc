@@ -66,8 +66,7 @@ std::vector<int64_t> Layout::shape() const {
 }
 
 int64_t Layout::Coordinate(int64_t position, const AxisRef& ref) const {
-  const int64_t rest = mesh_->axis(ref.axis).size / (ref.pre * ref.size);
-  return mesh_->Coordinate(position, ref.axis) / rest % ref.size;
+  return CoordinateAlong(*mesh_, position, ref);
 }
 
 std::vector<Interval> Layout::Intervals(int64_t position, int d) const {

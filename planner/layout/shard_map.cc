@@ -171,8 +171,7 @@ absl::StatusOr<ShardMap> ShardMap::Create(const Layout& layout) {
 int64_t ShardMap::Row(int64_t position, int d) const {
   int64_t row = 0;
   for (const AxisRef& ref : dim(d).digits) {
-    const int64_t rest = mesh_->axis(ref.axis).size / (ref.pre * ref.size);
-    row = row * ref.size + mesh_->Coordinate(position, ref.axis) / rest % ref.size;
+    row = row * ref.size + CoordinateAlong(*mesh_, position, ref);
   }
   return row;
 }

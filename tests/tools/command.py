@@ -22,9 +22,15 @@ class Command:
     def json(self, *arguments, **options):
         return json.loads(self(*arguments, **options))
 
-    def batch(self, problems, *arguments, code=0):
-        """The answers of `reshard plan --batch -`, one a problem, in order."""
-        text = self("plan", "--batch", "-", *arguments, stdin="".join(json.dumps(p) + "\n" for p in problems), code=code)
-        answers = [json.loads(line) for line in text.splitlines()]
-        assert [a["id"] for a in answers] == [p["id"] for p in problems], "batch answers are out of order or missing"
+    def batch(self, problems, *arguments):
+        """The plans of `reshard plan --batch -`, one a problem, in order. A problem without a plan fails the test."""
+        done = subprocess.run([self.path, "plan", "--batch", "-", *arguments], capture_output=True, text=True, timeout=300,
+                              input="".join(json.dumps(p) + "\n" for p in problems), check=False)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        for problem, answer in zip(problems, answers):
+            assert problem["id"] == answer["id"], f"out of order: {problem} was answered with {answer}"
+            if "error" in answer:
+                sys.exit(f"{problem}: {answer['error']['message']}")
+        if done.returncode != 0 or len(answers) != len(problems):
+            sys.exit(f"exit code {done.returncode}, {len(answers)} answers to {len(problems)} problems: {done.stderr[:4000]}")
         return answers

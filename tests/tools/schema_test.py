@@ -195,8 +195,6 @@ def main():
 
     answers = reshard.batch(problems)
     for problem, answer in zip(problems, answers):
-        if "error" in answer:
-            sys.exit(f"{problem}: {answer['error']['message']}")
         check(plans, answer, problem)
         check_plan(answer, problem)
         counts["batch"] += 1

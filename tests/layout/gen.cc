@@ -79,11 +79,12 @@ Layout AnyLayout(std::shared_ptr<const Mesh> mesh, const LayoutGen& gen) {
   Pending pending;
   pending.op = static_cast<ReduceOp>(Draw(0, 4));
   for (const AxisRef& ref : AnyRefs(*mesh, gen)) {
-    // A dimension, the pending list, or nowhere.
-    const auto place = static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) + 1));
-    if (place == dims.size() && gen.pending) pending.axes.push_back(ref);
-    if (place >= dims.size()) continue;
-    std::vector<Factor>& factors = dims[place].factors;
+    // Mostly a dimension, else the pending list or nowhere.
+    if (dims.empty() || Draw(0, 3) == 0) {
+      if (gen.pending && Draw(0, 1) == 0) pending.axes.push_back(ref);
+      continue;
+    }
+    std::vector<Factor>& factors = dims[static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1))].factors;
     if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 4), {}});
     const bool whole = ref.size == mesh->axis(ref.axis).size;
     const bool reflected = gen.reflected && whole && Draw(0, 4) == 0;

@@ -105,12 +105,15 @@ TEST_CASE("who holds what is the definition") {
 }
 
 TEST_CASE("the largest shard with digits, reflections and odd sizes") {
-  rc::prop("one dimension, many factors", [] {
-    const auto mesh = MeshOf("{A:2,B:3,C:4}");
+  const std::vector<int64_t> sizes[] = {{2, 3, 4}, {7}, {5, 7}, {11}, {2, 9}};
+  rc::prop("one dimension, many factors", [&] {
+    std::vector<Mesh::Axis> axes;
+    for (const int64_t size : sizes[Draw(0, 4)]) axes.push_back({"A" + std::to_string(axes.size()), size});
+    const auto mesh = std::make_shared<const Mesh>(*Mesh::Create(axes));
     DimLayout dim;
     dim.size = Draw(0, 200);
-    for (int a = 0; a < 3; ++a) {
-      if (Draw(0, 1) == 1) dim.factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 5), {}});
+    for (int a = 0; a < mesh->num_axes(); ++a) {
+      if (Draw(0, 3) > 0) dim.factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 5), {}});
       dim.factors.push_back(
           {Draw(0, 1) == 1 ? Factor::Kind::kReflected : Factor::Kind::kAxis, {a, 1, mesh->axis(a).size}, false, 1, {}});
     }
@@ -147,6 +150,9 @@ TEST_CASE("rules of the algebra") {
   CHECK(reason({{8, {axis({0, 1, 2})}}}, Pending{ReduceOp::kMax, {{0, 2, 2}}}) == "ok");
   CHECK(reason({{8, {axis({1, 1, 2}), axis({1, 1, 3})}}}) == "Y:(1)3 overlaps with Y:(1)2, which is used too");
   CHECK(reason({{8, {axis({1, 3, 2}), axis({1, 2, 3})}}}) == "Y:(2)3 overlaps with Y:(3)2, which is used too");
+  // A part of size 1 fits everywhere but beside the whole axis.
+  CHECK(reason({{8, {axis({0, 1, 2}), axis({0, 1, 1}), axis({0, 2, 1}), axis({0, 1, 1})}}}) == "ok");
+  CHECK(reason({{8, {axis({0, 4, 1})}}, {8, {axis(x)}}}) == "X overlaps with X:(4)1, which is used too");
   CHECK(reason({{8, {axis({0, 1, 3})}}}) == "the part X:(1)3 does not fit the axis: 1*3 must divide 4");
   CHECK(reason({{8, {axis({0, 0, 2})}}}) == "the part X:(0)2 does not fit the axis: 0*2 must divide 4");
   CHECK(reason({{8, {axis({0, INT64_MAX, 2})}}}).find("does not fit the axis") != std::string::npos);

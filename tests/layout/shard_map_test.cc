@@ -133,6 +133,8 @@ TEST_CASE("different texts of the same layout are equivalent") {
   CHECK_FALSE(same("[8]", "[8, 1]"));
   CHECK_FALSE(same("[8]", "[9]"));
   CHECK_FALSE(same("[<2,X>8]", "[<X>8]"));
+  CHECK_FALSE(same("[<Y=[1,3]>4]", "[<Y=[2,2]>4]"));
+  CHECK_FALSE(same("[<Y=[1,3],X>4]", "[<X,Y>4]"));
 }
 
 TEST_CASE("devices that hold nothing do not differ") {
@@ -171,6 +173,26 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
     }
     RC_ASSERT(*Equivalent(a, b) == SameElements(a, b));
     RC_ASSERT(*Equivalent(a, a));
+  });
+  rc::prop("a layout and one a little different", [&] {
+    const Layout a = AnyLayout(AnyMesh(), small);
+    std::vector<DimLayout> dims = a.dims();
+    for (DimLayout& dim : dims) {
+      for (Factor& factor : dim.factors) {
+        if (Draw(0, 2) > 0) continue;
+        if (factor.kind == Factor::Kind::kDigit) factor.digit = Draw(1, 3);
+        // Where the sizes are explicit, others; where they are not, the usual ones or others, as far as they add up.
+        if (factor.kind == Factor::Kind::kAxis) factor.sizes.assign(static_cast<size_t>(factor.axis.size), 0);
+        if (factor.kind != Factor::Kind::kSizes && factor.kind != Factor::Kind::kAxis) continue;
+        factor.kind = Factor::Kind::kSizes;
+        int64_t left = dim.size;
+        for (int64_t& size : factor.sizes) left -= size = std::min(left, Draw(0, 3));
+        factor.sizes.back() += left;
+      }
+      if (Draw(0, 2) == 0) std::reverse(dim.factors.begin(), dim.factors.end());
+    }
+    const absl::StatusOr<Layout> b = Layout::Create(a.mesh_ptr(), dims);
+    if (b.ok()) RC_ASSERT(*Equivalent(a, *b) == SameElements(a, *b));
   });
   rc::prop("layouts over different meshes", [&] {
     const Layout a = AnyLayout(AnyMesh(), small);

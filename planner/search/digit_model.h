@@ -39,7 +39,7 @@ class DigitModel {
     int dim = 0;
     int64_t lo = 1;
     int64_t size = 1;
-    int owner = -1;  // only this digit may use it; -1: any of its size
+    int owner = -1;     // only this digit may use it; -1: any of its size
     bool tail = false;  // beyond what source and target use
   };
 

@@ -86,16 +86,28 @@ std::vector<Layout> CandidateLayouts(const Layout& source, const Layout& target)
 
 }  // namespace
 
+bool IsBox(const Layout& layout) {
+  for (const DimLayout& dim : layout.dims()) {
+    bool cut_into_blocks = false;
+    for (const Factor& factor : dim.factors) {
+      if (factor.has_axis() && factor.axis.size > 1 && cut_into_blocks) return false;
+      cut_into_blocks |= !factor.has_axis() && factor.digit > 1;
+    }
+  }
+  return true;
+}
+
 std::vector<std::vector<cost::Hop>> ReductionChains(const Layout& source, const Layout& target) {
   std::vector<std::vector<cost::Hop>> out;
   const auto reduced = ReducedAxes(source, target);
   if (reduced.empty()) return out;
   std::vector<AxisRef> kept;
   if (target.pending()) kept = target.pending()->axes;
+  std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // of another mesh, perhaps
   const Layout settled = WithPending(source, kept);
   auto finish = [&](std::vector<cost::Hop> chain) {
     const auto same = Equivalent(chain.back().to, target);
-    if (same.ok() && *same) {
+    if (source.mesh() == target.mesh() && same.ok() && *same) {
       chain.back().to = target;
     } else {
       chain.push_back({cost::Hop::Kind::kMove, target});
@@ -148,6 +160,7 @@ std::vector<cost::Hop> MovementChain(const Layout& source, const Layout& target,
     closed[at] = true;
     for (size_t next = 1; next < layouts.size(); ++next) {
       if (closed[next] || layouts[next].MaxLocalElements() > cap) continue;
+      if (options.boxes_only && next != 1 && !IsBox(layouts[next])) continue;
       const auto priced = cost::Price(layouts[at], {{cost::Hop::Kind::kMove, layouts[next]}}, dtype, unlimited);
       if (!priced.ok()) continue;
       const Step& step = priced->steps[0];

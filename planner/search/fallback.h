@@ -10,6 +10,9 @@
 
 namespace reshard::search {
 
+// Every device's part of every dimension is one interval: no integer digit in front of an axis.
+bool IsBox(const Layout& layout);
+
 // Ways to reduce what the target does not keep pending and then move: all-reduce in place, reduce-scatter along each
 // dimension, the same after slicing by the axes that replicate the source. Empty when nothing is reduced.
 std::vector<std::vector<cost::Hop>> ReductionChains(const Layout& source, const Layout& target);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/layout/axes.h"
 #include "planner/search/overlap.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
@@ -56,25 +57,18 @@ int64_t ProductOfUsedAxes(const Layout& layout) {
 
 std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
   std::vector<AxisRef> out;
-  if (!source.pending()) return out;
-  for (const AxisRef& ref : source.pending()->axes) {
-    // Kept parts of an axis may be written as another split; compare digit by digit of the finer one.
+  const std::vector<AxisRef> kept = PendingAxes(target);
+  for (const AxisRef& ref : PendingAxes(source)) {
+    // What is left of the axis between the parts that the target keeps, major first.
     int64_t pre = ref.pre;
     const int64_t end = ref.pre * ref.size;
-    std::vector<AxisRef> kept;
-    if (target.pending()) {
-      for (const AxisRef& other : target.pending()->axes) {
-        if (other.axis == ref.axis && other.pre >= ref.pre && other.pre * other.size <= end) kept.push_back(other);
-      }
-    }
-    std::sort(kept.begin(), kept.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
     for (const AxisRef& other : kept) {
+      if (other.axis != ref.axis || other.pre < ref.pre || other.pre * other.size > end) continue;
       if (other.pre > pre) out.push_back({ref.axis, pre, other.pre / pre});
       pre = other.pre * other.size;
     }
     if (end > pre) out.push_back({ref.axis, pre, end / pre});
   }
-  std::erase_if(out, [](const AxisRef& ref) { return ref.size == 1; });
   return out;
 }
 

@@ -24,7 +24,10 @@ void MeshTraffic::FindAxes() {
   for (size_t e = 0; e < digits_.size(); ++e) {
     const int digit = static_cast<int>(e);
     if (from_dim_[e] < 0) {
-      axes_[e] = sigma_[e] != digit;
+      // Whoever sends to a receiver has that receiver's coordinate of sigma(e).
+      for (size_t i = 0; sigma_[e] != digit && i < static_cast<size_t>(num_active_); ++i) {
+        if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma_[e])) axes_[e] = true;
+      }
       continue;
     }
     const auto sender = values(dims_[static_cast<size_t>(from_dim_[e])], true, digit);
@@ -84,6 +87,29 @@ bool MeshTraffic::IsAllGather() const {
   return true;
 }
 
+// Every member of a group gets pieces of one size from every member. Since what a device holds is as much as it gets,
+// that size is then the same for all members. Groups that hold nothing trade nothing.
+bool MeshTraffic::IsAllToAll() const {
+  for (const Dim& dim : dims_) {
+    for (const Pair& pair : dim.overlap.pairs) {
+      const auto first = static_cast<size_t>(dim.overlap.first_of_to[static_cast<size_t>(pair.to_row)]);
+      if (pair.elements != dim.overlap.pairs[first].elements) return false;
+    }
+  }
+  for (size_t i = 0; i < static_cast<size_t>(num_active_); ++i) {
+    const DeviceLoad& load = loads_[i];
+    if (load.before != load.after) return false;
+    if (load.before == 0) continue;
+    int64_t count = 1;
+    for (const Dim& dim : dims_) {
+      count *= dim.received[static_cast<size_t>(dim.to_row[i])].total_count();
+      if (dim.overlap.Find(dim.from_row[i], dim.to_row[i]) == nullptr) return false;
+    }
+    if (count != group_size_) return false;
+  }
+  return true;
+}
+
 void MeshTraffic::ClassifyPattern() {
   op_ = Op::kExchange;
   if (figures_.recv_total == 0) {
@@ -94,35 +120,9 @@ void MeshTraffic::ClassifyPattern() {
     op_ = Op::kAllGather;
     return;
   }
-  // From here on shapes must stay on every device.
-  for (size_t i = 0; i < static_cast<size_t>(num_active_); ++i) {
-    int64_t before = 1, after = 1, count = 1;
-    for (const Dim& dim : dims_) {
-      before *= dim.from_length[static_cast<size_t>(dim.from_row[i])];
-      after *= dim.to_length[static_cast<size_t>(dim.to_row[i])];
-      count *= dim.received[static_cast<size_t>(dim.to_row[i])].total_count();
-    }
-    if (before != after || before == 0) {
-      op_ = Op::kAllPermute;  // may still be one, with empty shards; see below
-      break;
-    }
-    if (count != group_size_) {
-      op_ = Op::kAllPermute;
-      break;
-    }
+  if (IsAllToAll()) {
     op_ = Op::kAllToAll;
-  }
-  if (op_ == Op::kAllToAll && group_size_ > 1) {
-    bool equal_parts = true;
-    for (const Dim& dim : dims_) {
-      for (const Pair& pair : dim.overlap.pairs) equal_parts &= pair.elements == dim.overlap.pairs[0].elements;
-      for (int64_t length : dim.from_length) equal_parts &= length == dim.from_length[0];
-      for (int64_t length : dim.to_length) equal_parts &= length == dim.to_length[0];
-    }
-    for (size_t i = 0; equal_parts && i < static_cast<size_t>(num_active_); ++i) {
-      for (const Dim& dim : dims_) equal_parts &= dim.overlap.Find(dim.from_row[i], dim.to_row[i]) != nullptr;
-    }
-    if (equal_parts) return;
+    return;
   }
   op_ = Op::kExchange;
   if (figures_.peers_max > 1) return;

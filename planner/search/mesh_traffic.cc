@@ -72,7 +72,8 @@ void MeshTraffic::Match(const Refinement& refinement) {
   }
   std::vector<int> displaced(k, -1);  // target digit -> the source digit at its place
   for (int d = 0; d < rank_; ++d) {
-    // Regions between boundaries that both layouts share; within one, exact places first, then equal sizes in order.
+    // Exact places first; then, in a block that both layouts cut completely (6 as 2,3 against 3,2), equal sizes in
+    // order.
     std::vector<const Place*> sources, targets;
     std::map<int64_t, int> boundaries;
     auto collect = [&](const std::vector<Place>& places, std::vector<const Place*>& into, int bit) {
@@ -85,12 +86,14 @@ void MeshTraffic::Match(const Refinement& refinement) {
     };
     collect(refinement.from, sources, 1);
     collect(refinement.to, targets, 2);
-    auto region = [&](int64_t lo) {
+    auto block = [&](const Place& place) {  // its first boundary, or -1 when it has no common end
       int64_t start = 1;
       for (const auto& [boundary, bits] : boundaries) {
-        if (bits == 3 && boundary <= lo) start = boundary;
+        if (bits != 3) continue;
+        if (boundary >= place.hi) return start;
+        if (boundary <= place.lo) start = boundary;
       }
-      return start;
+      return int64_t{-1};
     };
     std::vector<bool> taken(sources.size(), false);
     for (bool exact : {true, false}) {
@@ -99,7 +102,7 @@ void MeshTraffic::Match(const Refinement& refinement) {
         for (size_t i = 0; i < sources.size(); ++i) {
           const Place* source = sources[i];
           if (taken[i] || source->hi / source->lo != target->hi / target->lo) continue;
-          const bool fits = exact ? source->lo == target->lo : region(source->lo) == region(target->lo);
+          const bool fits = exact ? source->lo == target->lo : block(*source) == block(*target) && block(*source) >= 0;
           if (!fits) continue;
           displaced[static_cast<size_t>(target->digit)] = source->digit;
           taken[i] = true;
@@ -213,13 +216,14 @@ bool MeshTraffic::ComputeLoads() {
 
   int64_t cells = 1;
   for (const Dim& dim : dims_) cells *= dim.overlap.from_rows;
-  std::vector<int64_t> demand(static_cast<size_t>(cells), 0);
+  std::vector<int64_t> demand(static_cast<size_t>(cells), 0), pieces = demand;
   auto cell_of = [&](size_t i) {
     int64_t cell = 0;
     for (const Dim& dim : dims_) cell = cell * dim.overlap.from_rows + dim.from_row[i];
     return static_cast<size_t>(cell);
   };
 
+  std::vector<int64_t> sends(static_cast<size_t>(num_active_), 0);  // messages
   loads_.assign(static_cast<size_t>(num_active_), {});
   for (size_t i = 0; i < static_cast<size_t>(num_active_); ++i) {
     Contiguity received, sent, kept, own_in_to;
@@ -271,26 +275,24 @@ bool MeshTraffic::ComputeLoads() {
     load.staging_messages = received.scattered().count - (own ? own_in_to.scattered().count : 0) +
                             receivers * sent.scattered().count - kept_times * kept.scattered().count;
     demand[cell_of(i)] += load.send;
+    pieces[cell_of(i)] += send_peers;
+    sends[i] = send_peers;
     figures_.recv_max = std::max(figures_.recv_max, load.recv);
     figures_.recv_total += load.recv * copies_;
     figures_.send_max = std::max(figures_.send_max, load.send);
     figures_.peers_max = std::max({figures_.peers_max, recv_peers, send_peers});
   }
 
-  // Balance: nobody sends more than its share of its shard's demand plus the largest piece of that shard.
+  // Balance: nobody sends more than its share of its shard's pieces, rounded up; where they differ in size, than its
+  // share of the elements plus the largest piece. A sender's mean piece stands for the largest: never above it.
   const int64_t holders = num_active_ / cells;
-  std::vector<std::vector<int64_t>> largest(dims_.size());
-  for (size_t d = 0; d < dims_.size(); ++d) {
-    largest[d].assign(static_cast<size_t>(dims_[d].overlap.from_rows), 0);
-    for (const Pair& pair : dims_[d].overlap.pairs) {
-      int64_t& most = largest[d][static_cast<size_t>(pair.from_row)];
-      most = std::max(most, pair.elements);
-    }
-  }
   for (size_t i = 0; i < static_cast<size_t>(num_active_) && holders > 1; ++i) {
-    int64_t piece = 1;
-    for (size_t d = 0; d < dims_.size(); ++d) piece *= largest[d][static_cast<size_t>(dims_[d].from_row[i])];
-    if (loads_[i].send > CeilDiv(demand[cell_of(i)], holders) + piece) return false;
+    if (sends[i] == 0) continue;
+    const size_t cell = cell_of(i);
+    const int64_t piece = CeilDiv(loads_[i].send, sends[i]);
+    const bool equal = demand[cell] == pieces[cell] * piece;
+    const int64_t share = equal ? CeilDiv(pieces[cell], holders) * piece : CeilDiv(demand[cell], holders) + piece;
+    if (loads_[i].send > share) return false;
   }
   return true;
 }

@@ -61,6 +61,7 @@ class MeshTraffic final : public Traffic {
   void FindAxes();
   void ClassifyPattern();
   bool IsAllGather() const;
+  bool IsAllToAll() const;
   Message MakeMessage(int64_t sender, int64_t receiver, const std::vector<const Pair*>& pairs) const;
   int64_t coordinate(size_t active, int digit) const {
     return coordinates_[active * digits_.size() + static_cast<size_t>(digit)];

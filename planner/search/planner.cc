@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "planner/cost/price.h"
+#include "planner/layout/axes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
 #include "planner/search/lower_bound.h"
@@ -84,20 +85,18 @@ absl::Status Planner::Validate() const {
   if (options_.memory_limit_bytes && *options_.memory_limit_bytes < 0) {
     return absl::InvalidArgumentError("the memory limit is negative");
   }
-  if (target_.pending()) {
-    for (const AxisRef& ref : target_.pending()->axes) {
-      if (ref.size == 1) continue;
-      bool found = false;
-      if (source_.mesh() == target_.mesh() && source_.pending() && source_.pending()->op == target_.pending()->op) {
-        for (const AxisRef& other : source_.pending()->axes) {
-          found |= other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
-        }
-      }
-      if (!found) {
-        return absl::UnimplementedError(absl::StrCat("the target has a pending ", Name(target_.pending()->op), " over ",
-                                                     ToString(target_.mesh(), ref),
-                                                     " that the source does not have; values cannot become partial"));
-      }
+  const std::vector<AxisRef> held = PendingAxes(source_);
+  for (const AxisRef& ref : PendingAxes(target_)) {
+    const bool comparable =
+        source_.mesh() == target_.mesh() && source_.pending() && source_.pending()->op == target_.pending()->op;
+    const bool found =
+        comparable && std::any_of(held.begin(), held.end(), [&](const AxisRef& other) {
+          return other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
+        });
+    if (!found) {
+      return absl::UnimplementedError(absl::StrCat("the target has a pending ", Name(target_.pending()->op), " over ",
+                                                   ToString(target_.mesh(), ref),
+                                                   " that the source does not have; values cannot become partial"));
     }
   }
   return absl::OkStatus();
@@ -125,6 +124,9 @@ bool Planner::Allowed(cost::PricedChain& chain) const {
 }
 
 absl::Status Planner::Add(const std::vector<cost::Hop>& hops, bool searched) {
+  for (size_t i = 0; options_.boxes_only && i + 1 < hops.size(); ++i) {
+    if (!search::IsBox(hops[i].to)) return absl::OkStatus();
+  }
   auto chain = cost::Price(source_, hops, dtype_, options_);
   if (!chain.ok()) return chain.status();
   if (hops.size() == 1 && hops[0].kind == cost::Hop::Kind::kMove && !searched) single_step_ = chain->totals;

@@ -46,10 +46,12 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
       if (out->from_row_[d][p] != out->from_row_[d][base]) return mismatch();
       source[p] *= from[d]->length[s];
       target[p] *= to[d]->length[t];
+    }
+    // A target box that is not empty lies within the source box.
+    for (size_t d = 0; d < from.size() && target[p] != 0; ++d) {
       const Pair* pair = out->overlaps_[d].Find(out->from_row_[d][p], out->to_row_[d][p]);
-      if (pair == nullptr ? to[d]->length[t] != 0 : pair->elements != to[d]->length[t]) {
-        if (target[p] != 0) return mismatch();
-      }
+      if (pair == nullptr || pair->elements != to[d]->length[static_cast<size_t>(out->to_row_[d][p])])
+        return mismatch();
     }
     share[base] += target[p];
   }

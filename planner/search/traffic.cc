@@ -1,10 +1,10 @@
 #include "reshard/planner/traffic.h"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "planner/layout/axes.h"
 #include "planner/search/digits.h"
 #include "planner/search/list_traffic.h"
 #include "planner/search/mesh_traffic.h"
@@ -16,24 +16,9 @@
 namespace reshard {
 namespace {
 
-// Pending axes that matter: those of size 1 hold one contribution, which is the value.
-std::vector<AxisRef> PendingAxes(const Layout& layout) {
-  std::vector<AxisRef> out;
-  if (!layout.pending()) return out;
-  for (const AxisRef& ref : layout.pending()->axes) {
-    if (ref.size > 1) out.push_back(ref);
-  }
-  return out;
-}
-
 bool SamePending(const Layout& a, const Layout& b) {
-  const auto x = PendingAxes(a);
-  const auto y = PendingAxes(b);
-  auto key = [](const AxisRef& ref) { return std::tuple(ref.axis, ref.pre, ref.size); };
-  std::set<std::tuple<int, int64_t, int64_t>> sx, sy;
-  for (const AxisRef& ref : x) sx.insert(key(ref));
-  for (const AxisRef& ref : y) sy.insert(key(ref));
-  return sx == sy && (x.empty() || a.pending()->op == b.pending()->op);
+  const auto axes = PendingAxes(a);
+  return axes == PendingAxes(b) && (axes.empty() || a.pending()->op == b.pending()->op);
 }
 
 // A retained pending axis behaves like a dimension of its own in which every device holds its own contribution: a

@@ -1,5 +1,5 @@
-// The hard cases A-P and the golden cases of the field, with exact numbers: cases.json (made by make_cases.py). Each goes
-// through the C++ API and through the command, which must say the same.
+// The hard cases A-P and the golden cases of the field, with exact numbers: cases.json (made by make_cases.py). Each
+// goes through the C++ API and through the command, which must say the same.
 #include <array>
 #include <cstdio>
 #include <fstream>

@@ -1,6 +1,7 @@
 #include "planner/search/reduce_traffic.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/status/status.h"
 
@@ -55,6 +56,21 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
     }
     share[base] += target[p];
   }
+  // Per dimension, the boxes of a whole group in a source row: target rows that differ in reduced digits only count as
+  // the row of the group's first member.
+  std::vector<std::vector<int32_t>> group_row(from.size());
+  std::vector<std::map<std::pair<int32_t, int32_t>, SpreadSums>> by_group(from.size());
+  for (size_t d = 0; d < from.size() && op == Op::kReduceScatter; ++d) {
+    group_row[d].resize(static_cast<size_t>(to[d]->num_rows()));
+    for (size_t p = 0; p < devices; ++p) {
+      const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
+      group_row[d][static_cast<size_t>(out->to_row_[d][p])] = out->to_row_[d][base];
+    }
+    for (const Pair& pair : out->overlaps_[d].pairs) {
+      const int32_t row = group_row[d][static_cast<size_t>(pair.to_row)];
+      by_group[d][{static_cast<int32_t>(pair.from_row), row}].Add(pair.in_from, pair.elements);
+    }
+  }
   for (size_t p = 0; p < devices; ++p) {
     const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
     DeviceLoad& load = out->loads_[p];
@@ -71,20 +87,19 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
       if (share[base] != source[p]) return mismatch();
       load.recv = (n - 1) * target[p];
       load.send = source[p] - target[p];
-      // Each other member's box is packed unless it is one stretch of this fragment.
-      for (int64_t member : out->members_) {
-        const auto q = base + static_cast<size_t>(member);
-        if (q == p || target[q] == 0) continue;
-        Contiguity in_from;
-        for (size_t d = from.size(); d-- > 0;) {
-          const Pair* pair = out->overlaps_[d].Find(out->from_row_[d][p], out->to_row_[d][q]);
-          SpreadSums sums;
-          if (pair != nullptr) sums.Add(pair->in_from, pair->elements);
-          in_from.AddDim(sums);
-        }
-        load.staging += in_from.scattered().elements;
-        load.staging_messages += in_from.scattered().count;
+      // Every other member's box is packed unless it is one stretch of this fragment.
+      Contiguity boxes, own;
+      for (size_t d = from.size(); d-- > 0;) {
+        const int32_t s = out->from_row_[d][p], t = out->to_row_[d][p];
+        const auto it = by_group[d].find({s, group_row[d][static_cast<size_t>(t)]});
+        boxes.AddDim(it == by_group[d].end() ? SpreadSums{} : it->second);
+        SpreadSums mine;
+        const Pair* pair = out->overlaps_[d].Find(s, t);
+        if (pair != nullptr) mine.Add(pair->in_from, pair->elements);
+        own.AddDim(mine);
       }
+      load.staging = boxes.scattered().elements - own.scattered().elements;
+      load.staging_messages = boxes.scattered().count - own.scattered().count;
     }
     out->figures_.recv_max = std::max(out->figures_.recv_max, load.recv);
     out->figures_.recv_total += load.recv;

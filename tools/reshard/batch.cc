@@ -2,6 +2,7 @@
 //   {"id":1,"mesh":"{X:2}","from":"[<X>4]","to":"[4]","dtype":"f32","to_mesh":null}
 //   -> the plan object plus "id", or {"id":1,"error":{"code":"INVALID_ARGUMENT","message":"..."}}
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -118,7 +119,7 @@ int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype,
   std::ifstream file;
   if (path != "-") {
     file.open(path, std::ios::binary);
-    if (!file) return Fail(kIo, absl::StrCat("cannot read ", path));
+    if (!file || std::filesystem::is_directory(path)) return Fail(kIo, absl::StrCat("cannot read ", path));
   }
   std::istream& in = path == "-" ? std::cin : file;
   int first_error = kOk;
@@ -173,6 +174,7 @@ int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype,
       return Fail(kIo, "cannot write to standard output");
     }
   }
+  if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
   std::fprintf(
       stderr,
       "%lld plans, %lld errors; in all a device receives at most %s (%lld bytes), lower bound %s (%lld bytes)\n",

@@ -25,6 +25,10 @@ struct PlanFlags {
   std::string dtype, to_mesh, shape, from_format = "reshard", to_format = "reshard";
   std::string topology = "flat", memory_limit, objective = "time", ops = "all";
 
+  const CLI::Option* last_positional = nullptr;
+  // MESH FROM TO were given (an empty text is given, too, and then judged as text).
+  bool has_problem() const { return last_positional->count() > 0; }
+
   void Declare(CLI::App& app, const char* default_dtype);
   // Fills the parsed forms; returns an exit code, 0 when all is well. Flags first (2), then files (5).
   int Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const;

@@ -34,13 +34,14 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
     word = word.substr(0, word.find('='));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const auto near = Nearest(word, known);
-    return Fail(kUsage, absl::StrCat("unknown flag ", word, near ? absl::StrCat("; did you mean ", *near, "?") : ""));
+    return Fail(kUsage,
+                absl::StrCat("unknown flag ", Clipped(word), near ? absl::StrCat("; did you mean ", *near, "?") : ""));
   }
   if (subcommands.empty()) {
     std::vector<std::string> names;
     for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
     const auto near = argc > 1 ? Nearest(argv[1], names) : std::nullopt;
-    return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? argv[1] : "",
+    return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? Clipped(argv[1]) : "",
                                      near ? absl::StrCat("; did you mean ", *near, "?") : "", " (see reshard --help)"));
   }
   return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");

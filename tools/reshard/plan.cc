@@ -21,7 +21,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   dtype = default_dtype;
   app.add_option("MESH", mesh, "the mesh, like {X:4,Y:2}");
   app.add_option("FROM", from, "the source layout, like [<X>512, 128]");
-  app.add_option("TO", to, "the target layout");
+  last_positional = app.add_option("TO", to, "the target layout");
   app.add_option("--dtype", dtype, "element type")->capture_default_str();
   app.add_option("--to-mesh", to_mesh, "the target's mesh, when it is another one");
   app.add_option("--shape", shape, "sizes, like 512,128; FROM and TO may then be layout rules");
@@ -41,7 +41,8 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   if (!to_mesh.empty()) text.to_mesh = to_mesh;
   const auto type = ParseDType(dtype);
   if (!type)
-    return BadFlag("--dtype", absl::StrCat("\"", dtype, "\" is no element type (bf16, f32, i8, f8e4m3fn, ...)"));
+    return BadFlag("--dtype",
+                   absl::StrCat("\"", Clipped(dtype), "\" is no element type (bf16, f32, i8, f8e4m3fn, ...)"));
   parsed_dtype = *type;
   if (!shape.empty()) {
     auto parsed = ParseShape(shape);
@@ -56,7 +57,7 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   text.from_format = *from_notation;
   text.to_format = *to_notation;
   const auto goal = ParseObjective(objective);
-  if (!goal) return BadFlag("--objective", absl::StrCat("\"", objective, "\" is none of time, bytes, steps"));
+  if (!goal) return BadFlag("--objective", absl::StrCat("\"", Clipped(objective), "\" is none of time, bytes, steps"));
   options.objective = *goal;
   if (absl::Status s = ParseOps(ops, options); !s.ok()) return BadFlag("--ops", std::string(s.message()));
   if (!memory_limit.empty()) {
@@ -72,7 +73,10 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   const auto content = ReadFile(topology);
   if (!content.ok()) {
     const bool names_a_file = topology.find_first_of("/.") != std::string::npos;
-    if (!names_a_file) return BadFlag("--topology", std::string(preset.status().message()) + ", or a JSON file");
+    if (!names_a_file) {
+      return BadFlag("--topology", absl::StrCat("\"", Clipped(topology),
+                                                "\" is none of flat, dgx-h100, dgx-a100, pcie, cpu, and no file"));
+    }
     return Fail(content.status(), Stage::kInput);
   }
   auto parsed = Topology::FromJson(*content, topology);
@@ -95,11 +99,12 @@ int Run(const State& state) {
   PlanOptions options;
   if (int code = state.flags.Parse(text, dtype, options); code != kOk) return code;
   if (!state.batch.empty()) {
-    if (!text.mesh.empty()) return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
+    if (state.flags.has_problem())
+      return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
     if (state.explain || !state.svg.empty()) return Fail(kUsage, "--explain and --svg do not go with --batch");
     return PlanBatch(state.batch, text, dtype, options, state.pieces);
   }
-  if (text.to.empty()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
+  if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
 
   auto problem = ReadProblem(text);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -89,7 +90,7 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
   if (digits_only && factor == 1 && absl::SimpleAtoi(number, &whole)) return whole;
   if (!plain || !absl::SimpleAtod(number, &value) || !(value * factor < 9.2e18)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", std::string(text), "\" is not a size; write bytes or a unit, like 512, 64KiB, 2GiB"));
+        absl::StrCat("\"", Clipped(text), "\" is not a size; write bytes or a unit, like 512, 64KiB, 2GiB"));
   }
   return std::llround(std::floor(value * factor));
 }
@@ -102,7 +103,8 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
     int64_t size = 0;
     part = absl::StripAsciiWhitespace(part);
     if (part.empty() || !std::all_of(part.begin(), part.end(), absl::ascii_isdigit) || !absl::SimpleAtoi(part, &size)) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", copy, "\" is not a shape; write sizes like 512,128"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", Clipped(copy), "\" is not a shape; write sizes like 512,128"));
     }
     out.push_back(size);
   }
@@ -126,9 +128,9 @@ absl::Status ParseOps(std::string_view text, PlanOptions& options) {
       std::string all;
       for (const std::string& name : names) absl::StrAppend(&all, all.empty() ? "" : ", ", name);
       const auto near = Nearest(std::string_view(part.data(), part.size()), names);
-      return absl::InvalidArgumentError(absl::StrCat("\"", part, "\" is no operation",
-                                                     near ? absl::StrCat("; did you mean ", *near, "?") : "",
-                                                     " (all, boxes, or a list of ", all, ")"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", Clipped(std::string_view(part.data(), part.size())), "\" is no operation",
+          near ? absl::StrCat("; did you mean ", *near, "?") : "", " (all, boxes, or a list of ", all, ")"));
     }
     options.ops = options.ops.with(*op);
   }
@@ -139,7 +141,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream content;
   if (in) content << in.rdbuf();
-  if (!in || in.bad()) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  if (!in || in.bad() || std::filesystem::is_directory(path))
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
   return content.str();
 }
 
@@ -149,6 +152,11 @@ absl::Status WriteFile(const std::string& path, std::string_view content) {
   if (out) out.close();
   if (!out) return absl::NotFoundError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   return absl::OkStatus();
+}
+
+std::string Clipped(std::string_view word) {
+  constexpr size_t kMost = 60;
+  return word.size() <= kMost ? std::string(word) : absl::StrCat(std::string(word.substr(0, kMost)), "...");
 }
 
 std::optional<std::string> Nearest(std::string_view word, const std::vector<std::string>& candidates) {

@@ -48,6 +48,8 @@ absl::Status ParseOps(std::string_view text, PlanOptions& options);
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, std::string_view content);
 
+// What a message repeats of a word the user gave: its beginning.
+std::string Clipped(std::string_view word);
 // The candidate with the fewest edits to `word`, or nothing when none is near.
 std::optional<std::string> Nearest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -74,7 +74,7 @@ int Run(const State& state) {
   DType dtype = DType::kF32;
   PlanOptions options;
   if (int code = state.flags.Parse(text, dtype, options); code != kOk) return code;
-  if (text.to.empty()) return Fail(kUsage, "run needs MESH FROM TO");
+  if (!state.flags.has_problem()) return Fail(kUsage, "run needs MESH FROM TO");
   if (state.repeat < 1 || state.repeat > 1'000'000) return Fail(kUsage, "--repeat: from 1 to 1000000");
   auto problem = ReadProblem(text);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);

@@ -97,24 +97,24 @@ bool IsBox(const Layout& layout) {
   return true;
 }
 
-std::vector<std::vector<cost::Hop>> ReductionChains(const Layout& source, const Layout& target) {
-  std::vector<std::vector<cost::Hop>> out;
+std::vector<std::vector<Hop>> ReductionChains(const Layout& source, const Layout& target) {
+  std::vector<std::vector<Hop>> out;
   const auto reduced = ReducedAxes(source, target);
   if (reduced.empty()) return out;
   std::vector<AxisRef> kept;
   if (target.pending()) kept = target.pending()->axes;
   std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // of another mesh, perhaps
   const Layout settled = WithPending(source, kept);
-  auto finish = [&](std::vector<cost::Hop> chain) {
+  auto finish = [&](std::vector<Hop> chain) {
     const auto same = Equivalent(chain.back().to, target);
     if (source.mesh() == target.mesh() && same.ok() && *same) {
       chain.back().to = target;
     } else {
-      chain.push_back({cost::Hop::Kind::kMove, target});
+      chain.push_back({Hop::Kind::kMove, target});
     }
     out.push_back(std::move(chain));
   };
-  finish({{cost::Hop::Kind::kAllReduce, settled}});
+  finish({{Hop::Kind::kAllReduce, settled}});
   std::vector<AxisRef> spare;
   const auto used = UsedAxes(source);
   for (int a = 0; a < source.mesh().num_axes(); ++a) {
@@ -124,21 +124,20 @@ std::vector<std::vector<cost::Hop>> ReductionChains(const Layout& source, const 
   }
   for (int d = 0; d < source.rank(); ++d) {
     if (const auto scattered = CutFurther(settled, d, reduced)) {
-      finish({{cost::Hop::Kind::kReduceScatter, *scattered}});
+      finish({{Hop::Kind::kReduceScatter, *scattered}});
     }
     if (spare.empty()) continue;
     const auto sliced = CutFurther(source, d, spare);
     if (!sliced) continue;
     const Layout sliced_settled = WithPending(*sliced, kept);
     if (const auto scattered = CutFurther(sliced_settled, d, reduced)) {
-      finish({{cost::Hop::Kind::kMove, *sliced}, {cost::Hop::Kind::kReduceScatter, *scattered}});
+      finish({{Hop::Kind::kMove, *sliced}, {Hop::Kind::kReduceScatter, *scattered}});
     }
   }
   return out;
 }
 
-std::vector<cost::Hop> MovementChain(const Layout& source, const Layout& target, DType dtype,
-                                     const PlanOptions& options) {
+std::vector<Hop> MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
   if (!(source.mesh() == target.mesh())) return {};
   const std::vector<Layout> layouts = CandidateLayouts(source, target);
   const int64_t cap = std::max(source.MaxLocalElements(), target.MaxLocalElements());
@@ -161,7 +160,7 @@ std::vector<cost::Hop> MovementChain(const Layout& source, const Layout& target,
     for (size_t next = 1; next < layouts.size(); ++next) {
       if (closed[next] || layouts[next].MaxLocalElements() > cap) continue;
       if (options.boxes_only && next != 1 && !IsBox(layouts[next])) continue;
-      const auto priced = cost::Price(layouts[at], {{cost::Hop::Kind::kMove, layouts[next]}}, dtype, unlimited);
+      const auto priced = Price(layouts[at], {{Hop::Kind::kMove, layouts[next]}}, dtype, unlimited);
       if (!priced.ok()) continue;
       const Step& step = priced->steps[0];
       if (!options.ops.contains(step.op) || (options.boxes_only && step.op == Op::kExchange)) continue;
@@ -176,8 +175,8 @@ std::vector<cost::Hop> MovementChain(const Layout& source, const Layout& target,
       }
     }
   }
-  std::vector<cost::Hop> out;
-  for (size_t i = 1; i != 0; i = parent[i]) out.insert(out.begin(), {cost::Hop::Kind::kMove, layouts[i]});
+  std::vector<Hop> out;
+  for (size_t i = 1; i != 0; i = parent[i]) out.insert(out.begin(), {Hop::Kind::kMove, layouts[i]});
   return out;
 }
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "planner/cost/price.h"
+#include "planner/search/price.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard::search {
@@ -15,12 +15,11 @@ bool IsBox(const Layout& layout);
 
 // Ways to reduce what the target does not keep pending and then move: all-reduce in place, reduce-scatter along each
 // dimension, the same after slicing by the axes that replicate the source. Empty when nothing is reduced.
-std::vector<std::vector<cost::Hop>> ReductionChains(const Layout& source, const Layout& target);
+std::vector<std::vector<Hop>> ReductionChains(const Layout& source, const Layout& target);
 
 // The cheapest chain of allowed steps over layouts whose dimensions are leading factors of the source's followed by
 // leading factors of the target's, or the other way round. Empty when there is none within max(source, target).
-std::vector<cost::Hop> MovementChain(const Layout& source, const Layout& target, DType dtype,
-                                     const PlanOptions& options);
+std::vector<Hop> MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options);
 
 }  // namespace reshard::search
 

@@ -7,16 +7,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "planner/cost/price.h"
 #include "planner/layout/axes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
 #include "planner/search/lower_bound.h"
+#include "planner/search/price.h"
 #include "planner/search/sequence.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
-#include "reshard/planner/report.h"
+#include "reshard/planner/units.h"
 
 namespace reshard {
 namespace {
@@ -29,7 +29,7 @@ constexpr int64_t kBudgetAlone = 3'000'000;
 constexpr int kAlternativeDigits = 3;
 
 struct Candidate {
-  cost::PricedChain chain;
+  search::PricedChain chain;
   bool searched = false;  // from the exact search
 };
 
@@ -48,17 +48,17 @@ class Planner {
   absl::Status Collect();
   absl::Status Search(bool single_step_allowed);
   // Adds the chain when its ops are allowed; an allowed Exchange keeps that name where its pattern's is not allowed.
-  absl::Status Add(const std::vector<cost::Hop>& hops, bool searched);
-  bool Allowed(cost::PricedChain& chain) const;
-  bool FitsMemory(const cost::PricedChain& chain) const {
+  absl::Status Add(const std::vector<search::Hop>& hops, bool searched);
+  bool Allowed(search::PricedChain& chain) const;
+  bool FitsMemory(const search::PricedChain& chain) const {
     return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;
   }
-  search::Cost KeyOf(const cost::PricedChain& chain) const;
+  search::Cost KeyOf(const search::PricedChain& chain) const;
   absl::Status FindBounds(Plan& plan) const;
   absl::Status NothingFits() const;
   void Certify(const Candidate& best, Plan& plan) const;
   void AddAlternatives(size_t best, Plan& plan) const;
-  Alternative Describe(const cost::PricedChain& chain, const Plan& plan) const;
+  Alternative Describe(const search::PricedChain& chain, const Plan& plan) const;
 
   const Layout& source_;
   const Layout& target_;
@@ -102,7 +102,7 @@ absl::Status Planner::Validate() const {
   return absl::OkStatus();
 }
 
-search::Cost Planner::KeyOf(const cost::PricedChain& chain) const {
+search::Cost Planner::KeyOf(const search::PricedChain& chain) const {
   const Totals& t = chain.totals;
   const auto steps = static_cast<int64_t>(chain.steps.size());
   const int64_t objective = options_.objective == Objective::kTime    ? t.time_ns
@@ -111,7 +111,7 @@ search::Cost Planner::KeyOf(const cost::PricedChain& chain) const {
   return {objective, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
 }
 
-bool Planner::Allowed(cost::PricedChain& chain) const {
+bool Planner::Allowed(search::PricedChain& chain) const {
   for (Step& step : chain.steps) {
     if (options_.ops.contains(step.op)) continue;
     if (step.op == Op::kSlice || !options_.ops.contains(Op::kExchange) || step.op == Op::kReduceScatter ||
@@ -123,13 +123,13 @@ bool Planner::Allowed(cost::PricedChain& chain) const {
   return true;
 }
 
-absl::Status Planner::Add(const std::vector<cost::Hop>& hops, bool searched) {
+absl::Status Planner::Add(const std::vector<search::Hop>& hops, bool searched) {
   for (size_t i = 0; options_.boxes_only && i + 1 < hops.size(); ++i) {
     if (!search::IsBox(hops[i].to)) return absl::OkStatus();
   }
-  auto chain = cost::Price(source_, hops, dtype_, options_);
+  auto chain = search::Price(source_, hops, dtype_, options_);
   if (!chain.ok()) return chain.status();
-  if (hops.size() == 1 && hops[0].kind == cost::Hop::Kind::kMove && !searched) single_step_ = chain->totals;
+  if (hops.size() == 1 && hops[0].kind == search::Hop::Kind::kMove && !searched) single_step_ = chain->totals;
   if (Allowed(*chain)) candidates_.push_back({*std::move(chain), searched});
   return absl::OkStatus();
 }
@@ -140,13 +140,13 @@ absl::Status Planner::Collect() {
   // With boxes an AllToAll is what the paper and Shardy mean by it: axes that move from dimension to dimension. Other
   // patterns that happen to trade equal parts do not count, so the search alone decides.
   if (!reduces && !(options_.boxes_only && model_)) {
-    if (absl::Status s = Add({{cost::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
+    if (absl::Status s = Add({{search::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
   }
   const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
   if (absl::Status s = Search(single_step); !s.ok()) return s;
   if (reduces) {
     for (const auto& hops : search::ReductionChains(source_, target_)) {
-      const absl::Status s = Add(hops, false);
+      absl::Status s = Add(hops, false);
       if (!s.ok() && !absl::IsInvalidArgument(s)) return s;
     }
   }
@@ -218,7 +218,7 @@ void Planner::Certify(const Candidate& best, Plan& plan) const {
   }
 }
 
-Alternative Planner::Describe(const cost::PricedChain& chain, const Plan& plan) const {
+Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan) const {
   Alternative out;
   for (const Step& step : chain.steps) out.ops.push_back(step.op);
   out.recv_bytes_max = chain.totals.recv_bytes_max;
@@ -269,7 +269,7 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
     named.ops = named.ops.without(Op::kExchange);
     const auto found = search::SearchSequence(*model_, dtype_, named, std::nullopt, kBudgetBesideExchange);
     if (found.found) {
-      const auto chain = cost::Price(source_, found.hops, dtype_, options_);
+      const auto chain = search::Price(source_, found.hops, dtype_, options_);
       if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
     }
   }
@@ -282,8 +282,8 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   const auto is_source = Equivalent(*whole, source_);
   const auto is_target = Equivalent(*whole, target_);
   if (!is_source.ok() || *is_source || !is_target.ok() || *is_target) return;
-  const auto chain =
-      cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_, options_);
+  const auto chain = search::Price(source_, {{search::Hop::Kind::kMove, *whole}, {search::Hop::Kind::kMove, target_}},
+                                   dtype_, options_);
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 

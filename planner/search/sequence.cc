@@ -93,7 +93,7 @@ class Search {
 
   bool OverBudget() const { return generated_ > budget_; }
   void Expand(int64_t index);
-  std::vector<cost::Hop> PathTo(int64_t index) const;
+  std::vector<Hop> PathTo(int64_t index) const;
   void Emit(const State& next, Move move, int64_t group, int level, int64_t extra_total_numerator);
   void ChooseGather(int e, State next, int64_t group, int level, int64_t local);
   void ChooseSlice(int e, State next, bool any);
@@ -420,19 +420,19 @@ void Search::Expand(int64_t index) {
 }
 
 // The chain of layouts that leads to a node.
-std::vector<cost::Hop> Search::PathTo(int64_t index) const {
+std::vector<Hop> Search::PathTo(int64_t index) const {
   std::vector<State> states;
   for (int64_t i = index; i >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     states.push_back(nodes_[static_cast<size_t>(i)].state);
   }
   const DigitModel model = model_.Compacted(states);
-  std::vector<cost::Hop> out;
+  std::vector<Hop> out;
   for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     const Node& node = nodes_[static_cast<size_t>(i)];
-    cost::Hop hop;
-    hop.kind = node.move == Move::kReduceScatter ? cost::Hop::Kind::kReduceScatter
-               : node.move == Move::kAllReduce   ? cost::Hop::Kind::kAllReduce
-                                                 : cost::Hop::Kind::kMove;
+    Hop hop;
+    hop.kind = node.move == Move::kReduceScatter ? Hop::Kind::kReduceScatter
+               : node.move == Move::kAllReduce   ? Hop::Kind::kAllReduce
+                                                 : Hop::Kind::kMove;
     hop.to = model.ToLayout(node.state);
     out.push_back(std::move(hop));
   }

@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "planner/cost/price.h"
 #include "planner/search/digit_model.h"
+#include "planner/search/price.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard::search {
@@ -23,7 +23,7 @@ namespace reshard::search {
 using Cost = std::array<int64_t, 5>;
 
 struct SequenceResult {
-  std::vector<cost::Hop> hops;  // empty when nothing was found
+  std::vector<Hop> hops;  // empty when nothing was found
   bool found = false;
   bool exhausted = false;  // the whole space within the bound was searched
 };

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/units.h"
 
 namespace reshard {
 
@@ -29,11 +30,6 @@ std::string DrawLayout(const Layout& layout, std::optional<int64_t> device = std
 std::string LayoutToSvg(const Layout& layout, std::optional<int64_t> device = std::nullopt);
 // One panel a layout of the plan, source to target, with the step between them.
 std::string PlanToSvg(const Plan& plan);
-
-// "1.5 MiB", "512 B": binary units, three significant digits.
-std::string HumanBytes(int64_t bytes);
-// "5 us", "2.56 ms".
-std::string HumanTime(int64_t nanoseconds);
 
 }  // namespace reshard
 

@@ -1,6 +1,6 @@
 // Prices a chain of layouts: the one place where traffic becomes the bytes and nanoseconds of a plan.
-#ifndef RESHARD_PLANNER_COST_PRICE_H_
-#define RESHARD_PLANNER_COST_PRICE_H_
+#ifndef RESHARD_PLANNER_SEARCH_PRICE_H_
+#define RESHARD_PLANNER_SEARCH_PRICE_H_
 
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "reshard/planner/plan.h"
 
-namespace reshard::cost {
+namespace reshard::search {
 
 // What a chain's step does; movement is named after its pattern, a reduction is what it says.
 struct Hop {
@@ -29,6 +29,6 @@ struct PricedChain {
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
                                   const PlanOptions& options);
 
-}  // namespace reshard::cost
+}  // namespace reshard::search
 
-#endif  // RESHARD_PLANNER_COST_PRICE_H_
+#endif  // RESHARD_PLANNER_SEARCH_PRICE_H_

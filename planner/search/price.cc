@@ -1,4 +1,4 @@
-#include "planner/cost/price.h"
+#include "planner/search/price.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "reshard/planner/traffic.h"
 
-namespace reshard::cost {
+namespace reshard::search {
 namespace {
 
 // The outermost level that traffic within these groups crosses.
@@ -138,4 +138,4 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& 
   return out;
 }
 
-}  // namespace reshard::cost
+}  // namespace reshard::search

@@ -1,0 +1,17 @@
+// Bytes and times for people.
+#ifndef RESHARD_PLANNER_UNITS_H_
+#define RESHARD_PLANNER_UNITS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace reshard {
+
+// "1.5 MiB", "512 B": binary units, three significant digits.
+std::string HumanBytes(int64_t bytes);
+// "5 us", "2.56 ms".
+std::string HumanTime(int64_t nanoseconds);
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_UNITS_H_

@@ -1,0 +1,39 @@
+#include "reshard/planner/units.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace reshard {
+namespace {
+
+// 3 significant digits, without trailing zeros behind the point.
+std::string Short(double value) {
+  std::string out = absl::StrFormat(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value);
+  if (out.find('.') != std::string::npos) {
+    while (out.back() == '0') out.pop_back();
+    if (out.back() == '.') out.pop_back();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string HumanBytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return absl::StrCat(Short(value), " ", kUnits[unit]);
+}
+
+std::string HumanTime(int64_t nanoseconds) {
+  if (nanoseconds < 1000) return absl::StrCat(nanoseconds, " ns");
+  const auto value = static_cast<double>(nanoseconds);
+  if (nanoseconds < 1'000'000) return absl::StrCat(Short(value / 1e3), " us");
+  if (nanoseconds < 1'000'000'000) return absl::StrCat(Short(value / 1e6), " ms");
+  return absl::StrCat(Short(value / 1e9), " s");
+}
+
+}  // namespace reshard

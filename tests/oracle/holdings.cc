@@ -112,7 +112,7 @@ Contributions::Contributions(const Layout& source) : source_(source) {
 }
 
 uint64_t Contributions::Needed(const Layout& layout, int64_t position) const {
-  if (layout.pending.empty()) return all_;
+  if (!Pends(layout)) return all_;
   if (layout.mesh.axes != source_.mesh.axes || layout.mesh.ids != source_.mesh.ids) {
     throw std::runtime_error("oracle: pending over another mesh");
   }
@@ -224,11 +224,30 @@ LowerBounds Bounds(const Layout& from, const Layout& to, int64_t element_bytes) 
   return bounds;
 }
 
+bool Pends(const Layout& layout) {
+  return std::any_of(layout.pending.begin(), layout.pending.end(), [](const Ref& ref) { return ref.size > 1; });
+}
+
+bool EvenlyDivided(const Layout& layout) {
+  for (const Dim& dim : layout.dims) {
+    int64_t length = dim.size;
+    for (const Factor& factor : dim.factors) {
+      if (length % factor.parts != 0) return false;
+      length /= factor.parts;
+      for (const int64_t size : factor.sizes) {
+        if (size != length) return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool Equivalent(const Layout& a, const Layout& b) {
   if (a.shape() != b.shape()) return false;
   const Holdings x(a);
   const Holdings y(b);
-  const bool any_pending = !a.pending.empty() || !b.pending.empty();
+  // Something pending over a single device is the value itself.
+  const bool any_pending = Pends(a) || Pends(b);
   if (any_pending && a.pending_op != b.pending_op) return false;
   const Contributions contributions(a);
   for (size_t p = 0; p < x.sets.size(); ++p) {

@@ -54,6 +54,11 @@ struct Holdings {
   int64_t Number(const std::vector<int64_t>& index) const;
 };
 
+// Whether anything is pending over more than one device.
+bool Pends(const Layout& layout);
+// Whether every factor cuts into chunks of one size, so that all shards have the same shape.
+bool EvenlyDivided(const Layout& layout);
+
 // Contributions to a pending value, numbered by the coordinates along the axes that are pending in `source`. A value is
 // the set of contributions that have been combined into it.
 class Contributions {

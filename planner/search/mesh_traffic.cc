@@ -102,6 +102,8 @@ void MeshTraffic::Match(const Refinement& refinement) {
         for (size_t i = 0; i < sources.size(); ++i) {
           const Place* source = sources[i];
           if (taken[i] || source->hi / source->lo != target->hi / target->lo) continue;
+          // A reflected axis against a plain one meets both of its values.
+          if (source->kind != target->kind || source->kind == Factor::Kind::kSizes) continue;
           const bool fits = exact ? source->lo == target->lo : block(*source) == block(*target) && block(*source) >= 0;
           if (!fits) continue;
           displaced[static_cast<size_t>(target->digit)] = source->digit;

@@ -107,7 +107,9 @@ std::vector<std::vector<Hop>> ReductionChains(const Layout& source, const Layout
   const Layout settled = WithPending(source, kept);
   auto finish = [&](std::vector<Hop> chain) {
     const auto same = Equivalent(chain.back().to, target);
-    if (source.mesh() == target.mesh() && same.ok() && *same) {
+    // Where nothing is held at all, everything is equivalent, which says nothing about the step.
+    const bool is_target = source.num_elements() > 0 ? same.ok() && *same : chain.back().to == target;
+    if (source.mesh() == target.mesh() && is_target) {
       chain.back().to = target;
     } else {
       chain.push_back({Hop::Kind::kMove, target});

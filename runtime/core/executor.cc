@@ -119,11 +119,12 @@ absl::StatusOr<MovedBytes> Executor::RunSteps(const ConstTensorView& source, con
   if (program_->steps.empty()) {
     const StridedCopy& copy = program_->local_copy;
     if (copy.bytes() == 0) return moved;
+    const CopyMode mode = CopyModeFor(copy.bytes(), 1);
     if (IsDense(source) && IsDense(target)) {
-      copy.Run(source.data, target.data);
+      copy.Run(source.data, target.data, mode);
     } else {
       StridedCopy(WholeRegion(source.shape), SizeOf(program_->dtype), source.strides, target.strides)
-          .Run(source.data, target.data);
+          .Run(source.data, target.data, mode);
     }
     moved.copied_local = moved.written = copy.bytes();
     return moved;

@@ -18,29 +18,32 @@ inline uint16_t FloatToBFloat16(float value) {
   return static_cast<uint16_t>(out >> 16);
 }
 
+// Without a branch: all cases are computed and one is taken, so that the compiler can widen loops over the conversions.
+inline int32_t Select(bool condition, int32_t yes, int32_t no) {
+  const int32_t mask = -static_cast<int32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 inline float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t magnitude = bits & 0x7FFF;
+  const int32_t sign = (bits & 0x8000) << 16;
+  const int32_t magnitude = bits & 0x7FFF;
   // Exponent and mantissa moved into place are the value times 2^-112; the multiplication also makes subnormals right.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  const uint32_t finite = std::bit_cast<uint32_t>(scaled);
-  const uint32_t special = (magnitude << 13) | 0x7F800000;  // infinity or NaN
-  return std::bit_cast<float>(sign | (magnitude >= 0x7C00 ? special : finite));
+  const int32_t finite = std::bit_cast<int32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
+  const int32_t special = (magnitude << 13) | 0x7F800000;  // infinity or NaN
+  return std::bit_cast<float>(sign | Select(magnitude >= 0x7C00, special, finite));
 }
 
 inline uint16_t FloatToHalf(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t magnitude = bits & 0x7FFFFFFF;
-  uint32_t out = 0;
-  if (magnitude >= 0x47800000) {  // 2^16 and above, infinity, NaN
-    out = magnitude > 0x7F800000 ? 0x7E00 : 0x7C00;
-  } else if (magnitude < 0x38800000) {
-    // Below the smallest normal f16: adding 2^-1 lines the mantissa up, and the addition rounds.
-    out = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
-  } else {
-    out = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;  // may carry into infinity, as it should
-  }
-  return static_cast<uint16_t>(out | (bits >> 16 & 0x8000));
+  const int32_t bits = std::bit_cast<int32_t>(value);
+  const int32_t magnitude = bits & 0x7FFFFFFF;
+  // 2^16 and above, infinity, NaN.
+  const int32_t special = Select(magnitude > 0x7F800000, 0x7E00, 0x7C00);
+  // Below the smallest normal f16: adding 2^-1 lines the mantissa up, and the addition rounds.
+  const int32_t small = std::bit_cast<int32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
+  // May carry into infinity, as it should.
+  const int32_t normal = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
+  const int32_t finite = Select(magnitude < 0x38800000, small, normal);
+  return static_cast<uint16_t>(Select(magnitude >= 0x47800000, special, finite) | (bits >> 16 & 0x8000));
 }
 
 }  // namespace reshard

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <limits>
+#include <thread>
+
+#include "runtime/core/copy_rows.h"
 
 namespace reshard {
 namespace {
@@ -37,39 +39,17 @@ bool EvenlySpaced(const std::vector<IndexRun>& runs) {
   return true;
 }
 
-// Rows of a length known to the compiler: it becomes one or a few moves, without a call.
-template <size_t kBytes>
-void CopyFixedRows(const char* from, char* to, int64_t rows, int64_t from_step, int64_t to_step) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to, from, kBytes);
-    from += from_step;
-    to += to_step;
-  }
-}
-
-void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
-  switch (bytes) {
-    case 1: return CopyFixedRows<1>(from, to, rows, from_step, to_step);
-    case 2: return CopyFixedRows<2>(from, to, rows, from_step, to_step);
-    case 4: return CopyFixedRows<4>(from, to, rows, from_step, to_step);
-    case 8: return CopyFixedRows<8>(from, to, rows, from_step, to_step);
-    case 16: return CopyFixedRows<16>(from, to, rows, from_step, to_step);
-    case 32: return CopyFixedRows<32>(from, to, rows, from_step, to_step);
-    case 64: return CopyFixedRows<64>(from, to, rows, from_step, to_step);
-    default: break;
-  }
-  const size_t length = static_cast<size_t>(bytes);
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to, from, length);
-    from += from_step;
-    to += to_step;
-  }
-}
-
 // Rows of so many runs that touch no more than 256 cache lines a side.
 int64_t RowsPerBlock(size_t runs) { return std::max<int64_t>(1, 256 / static_cast<int64_t>(runs)); }
 
 }  // namespace
+
+CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
+  // Measured: below, source and destination still meet in a core's caches when the step is repeated.
+  constexpr int64_t kBytesPerCore = int64_t{8} << 20;
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  return bytes / std::clamp<int64_t>(threads, 1, cores) >= kBytesPerCore ? CopyMode::kStreaming : CopyMode::kCached;
+}
 
 Region WholeRegion(absl::Span<const int64_t> shape) {
   Region region;
@@ -152,9 +132,10 @@ int64_t StridedCopy::shortest_run() const {
 }
 
 // `count` items of a level, the first of them at (from, to).
-void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count) const {
+void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count,
+                             CopyMode mode) const {
   if (level + 1 == levels_.size()) {
-    std::memcpy(to, from, static_cast<size_t>(count));
+    CopyRows(from, to, 1, count, 0, 0, mode);
     return;
   }
   const Level& loop = levels_[level];
@@ -164,7 +145,8 @@ void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t c
     const int64_t block = inner.segments.size() == 1 ? count : RowsPerBlock(inner.segments.size());
     for (int64_t row = 0; row < count; row += block) {
       for (const Segment& run : inner.segments) {
-        CopyRows(from + run.from, to + run.to, std::min(block, count - row), run.count, loop.from_step, loop.to_step);
+        CopyRows(from + run.from, to + run.to, std::min(block, count - row), run.count, loop.from_step, loop.to_step,
+                 mode);
       }
       from += block * loop.from_step;
       to += block * loop.to_step;
@@ -173,19 +155,18 @@ void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t c
   }
   for (int64_t i = 0; i < count; ++i) {
     for (const Segment& segment : inner.segments) {
-      RunSegment(level + 1, from + segment.from, to + segment.to, segment.count);
+      RunSegment(level + 1, from + segment.from, to + segment.to, segment.count, mode);
     }
     from += loop.from_step;
     to += loop.to_step;
   }
 }
 
-void StridedCopy::RunPart(const void* from, void* to, int64_t part, int64_t parts) const {
+void StridedCopy::RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode) const {
   if (bytes_ == 0) return;
   // Where part k starts; a cut inside a contiguous run falls on a cache line of the run.
   const auto cut = [&](int64_t k) {
-    if (k == 0) return int64_t{0};
-    if (k == parts) return outer_count_;
+    if (k == 0 || k == parts) return k == 0 ? 0 : outer_count_;
     const int64_t at = outer_count_ / parts * k + outer_count_ % parts * k / parts;
     return levels_.size() == 1 ? at / 64 * 64 : at;
   };
@@ -200,10 +181,11 @@ void StridedCopy::RunPart(const void* from, void* to, int64_t part, int64_t part
     const int64_t high = std::min(end - first, segment.count);
     if (low < high) {
       RunSegment(0, source + segment.from + low * outer.from_step, destination + segment.to + low * outer.to_step,
-                 high - low);
+                 high - low, mode);
     }
     first += segment.count;
   }
+  if (mode == CopyMode::kStreaming) FinishStreaming();
 }
 
 }  // namespace reshard

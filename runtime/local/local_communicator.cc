@@ -46,6 +46,11 @@ absl::Status Judge(const LocalShared& shared) {
   return absl::FailedPreconditionError(absl::StrCat("ranks disagree on the plan: ", text));
 }
 
+absl::Status NoSuchRank(int64_t device_id) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the program receives from rank ", device_id, ", which this world does not have"));
+}
+
 // Appends tasks for the elements [begin, end) so that each reads or writes about kTaskBytes.
 void CutRange(LocalTask task, int64_t begin, int64_t end, int64_t bytes_per_element, std::vector<LocalTask>* tasks) {
   const int64_t step = std::max<int64_t>(1, kTaskBytes / bytes_per_element);
@@ -87,7 +92,7 @@ absl::StatusOr<MovedBytes> LocalCommunicator::ExecuteStep(const StepProgram& ste
   MovedBytes moved;
   const absl::Status status = NoThrow("executing a step", [&]() -> absl::Status {
     const absl::Status prepared = Prepare(step, inputs, outputs, &moved);
-    return prepared.ok() ? MeetAndWork(step) : prepared;
+    return prepared.ok() ? MeetAndWork(step, moved.written) : prepared;
   });
   if (status.ok()) return moved;
   // The caller may free its fragments as soon as it knows, so nobody may be reading them by then.
@@ -107,15 +112,11 @@ absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<cons
   slot.step = &step;
   slot.inputs = inputs;
   slot.outputs = outputs;
+  slot.dense = std::all_of(inputs.begin(), inputs.end(), [](const ConstTensorView& view) { return IsDense(view); }) &&
+               std::all_of(outputs.begin(), outputs.end(), [](const TensorView& view) { return IsDense(view); });
   for (int phase = 0; phase < 2; ++phase) {
     slot.tasks[phase].clear();
     slot.next_task[phase].store(0, std::memory_order_relaxed);
-  }
-  for (const Transfer& transfer : step.receives) {
-    if (shared_->IndexOf(transfer.peer) < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("the program receives from rank ", transfer.peer,
-                                                     ", which this world does not have"));
-    }
   }
   const bool reduces = step.op == Op::kReduceScatter || step.op == Op::kAllReduce;
   return reduces ? PrepareReductions(step, moved) : PreparePulls(step, moved);
@@ -128,6 +129,7 @@ absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MovedBytes
     const int64_t parts =
         std::clamp(transfer.bytes / kTaskBytes, int64_t{1}, std::max(int64_t{1}, transfer.pull.max_parts()));
     const auto peer = static_cast<int32_t>(shared_->IndexOf(transfer.peer));
+    if (peer < 0) return NoSuchRank(transfer.peer);
     for (int64_t part = 0; part < parts; ++part) {
       tasks.push_back({LocalTask::Kind::kPull, static_cast<int32_t>(i), peer, part, parts});
     }
@@ -140,7 +142,10 @@ absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MovedBytes
 absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MovedBytes* moved) {
   LocalSlot& slot = shared_->slots[index_];
   std::vector<int64_t> contributions(step.tensors.size(), 0);
-  for (const Transfer& transfer : step.receives) ++contributions[static_cast<size_t>(transfer.tensor)];
+  for (const Transfer& transfer : step.receives) {
+    if (shared_->IndexOf(transfer.peer) < 0) return NoSuchRank(transfer.peer);
+    ++contributions[static_cast<size_t>(transfer.tensor)];
+  }
   for (size_t t = 0; t < step.tensors.size(); ++t) {
     if (contributions[t] == 0) continue;
     const int64_t size = SizeOf(slot.outputs[t].dtype);
@@ -156,11 +161,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, Moved
           continue;
         }
         const int64_t peer = shared_->IndexOf(step.group[static_cast<size_t>(m)]);
-        if (peer < 0) {
-          return absl::InvalidArgumentError(absl::StrCat("the program reduces with rank ",
-                                                         step.group[static_cast<size_t>(m)],
-                                                         ", which this world does not have"));
-        }
+        if (peer < 0) return NoSuchRank(step.group[static_cast<size_t>(m)]);
         const LocalTask gather{LocalTask::Kind::kGather, static_cast<int32_t>(t), static_cast<int32_t>(peer), 0, 0};
         CutRange(gather, chunk.begin, chunk.end, size, &slot.tasks[1]);
         moved->received += chunk.length() * size;
@@ -174,19 +175,25 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, Moved
   return absl::OkStatus();
 }
 
-absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step) {
+absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t bytes) {
   LocalSlot& slot = shared_->slots[index_];
+  const int64_t ranks = world_size();
   if (step.op == Op::kSlice) {  // nothing travels: nobody waits, and nobody helps
+    const CopyMode mode = CopyModeFor(bytes, 1);  // the other ranks slice as much
     for (const LocalTask& task : slot.tasks[0]) {
-      if (!RunLocalTask(*shared_, slot, task)) return absl::InternalError("the step does not fit its own input");
+      if (!RunLocalTask(*shared_, slot, task, mode)) return absl::InternalError("the step does not fit its own input");
     }
     return absl::OkStatus();
   }
   const std::string place = absl::StrCat("a step (", View(Name(step.op)), ")");
-  const auto reopen = [this] { shared_->first_open_slot.store(0, std::memory_order_relaxed); };
+  shared_->step_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  const auto open = [this, ranks] {
+    shared_->first_open_slot.store(0, std::memory_order_relaxed);
+    shared_->mode = CopyModeFor(shared_->step_bytes.exchange(0, std::memory_order_relaxed), ranks);
+  };
   const int phases = step.op == Op::kAllReduce ? 2 : 1;
   for (int phase = 0; phase < phases; ++phase) {
-    const absl::Status met = shared_->rendezvous.Arrive(index_, place, reopen);
+    const absl::Status met = shared_->rendezvous.Arrive(index_, place, open);
     if (!met.ok()) return met;
     Work(phase);
   }
@@ -206,7 +213,7 @@ void LocalCommunicator::Work(int phase) {
     while (!shared_->gate.closed()) {
       const size_t next = slot.next_task[phase].fetch_add(1, std::memory_order_relaxed);
       if (next >= tasks.size()) return;
-      RunLocalTask(*shared_, slot, tasks[next]);
+      RunLocalTask(*shared_, slot, tasks[next], shared_->mode);
     }
   };
   drain(shared_->slots[index_]);

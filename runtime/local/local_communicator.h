@@ -36,6 +36,7 @@ struct alignas(64) LocalSlot {
   const StepProgram* step = nullptr;
   absl::Span<const ConstTensorView> inputs;
   absl::Span<const TensorView> outputs;
+  bool dense = true;  // all of them
   // An AllReduce has two phases with a meeting between them, everything else has one.
   std::vector<LocalTask> tasks[2];
   std::atomic<size_t> next_task[2] = {0, 0};
@@ -59,6 +60,9 @@ struct LocalShared {
   std::vector<LocalSlot> slots;
   // Slots before it have no task left that nobody has taken.
   alignas(64) std::atomic<size_t> first_open_slot{0};
+  // Bytes that the ranks are about to write in this step, and how: decided by the last rank to arrive.
+  std::atomic<int64_t> step_bytes{0};
+  CopyMode mode = CopyMode::kCached;
   // The outcome of the last Agree.
   absl::Status verdict;
 };
@@ -79,7 +83,7 @@ class LocalCommunicator final : public Communicator {
                        absl::Span<const TensorView> outputs, MovedBytes* moved);
   absl::Status PreparePulls(const StepProgram& step, MovedBytes* moved);
   absl::Status PrepareReductions(const StepProgram& step, MovedBytes* moved);
-  absl::Status MeetAndWork(const StepProgram& step);
+  absl::Status MeetAndWork(const StepProgram& step, int64_t bytes);
   void Work(int phase);
 
   LocalShared* shared_;
@@ -88,7 +92,7 @@ class LocalCommunicator final : public Communicator {
 
 // Does one task of the rank that owns `slot`. False when a peer's fragment is not what the program expects; then
 // nothing was written and slot.misfit names the peer.
-bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task);
+bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task, CopyMode mode);
 
 }  // namespace reshard
 

@@ -26,11 +26,13 @@ bool Fits(const Region& region, DType dtype, absl::Span<const ConstTensorView> i
   return true;
 }
 
-void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, int64_t part, int64_t parts) {
-  if (IsDense(in) && IsDense(out)) {
-    transfer.pull.RunPart(in.data, out.data, part, parts);
+void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense, int64_t part,
+          int64_t parts, CopyMode mode) {
+  if (dense) {
+    transfer.pull.RunPart(in.data, out.data, part, parts, mode);
   } else {
-    StridedCopy(transfer.region, SizeOf(out.dtype), in.strides, out.strides).RunPart(in.data, out.data, part, parts);
+    StridedCopy(transfer.region, SizeOf(out.dtype), in.strides, out.strides)
+        .RunPart(in.data, out.data, part, parts, mode);
   }
 }
 
@@ -69,7 +71,7 @@ void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, 
 
 }  // namespace
 
-bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task) {
+bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task, CopyMode mode) {
   const auto misfit = [&slot](int64_t device_id) {
     slot.misfit.store(device_id, std::memory_order_relaxed);
     return false;
@@ -83,7 +85,8 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
       const Transfer& transfer = step.receives[index];
       const TensorView& out = slot.outputs[static_cast<size_t>(transfer.tensor)];
       if (!Fits(transfer.region, out.dtype, peer.inputs, transfer.tensor)) return misfit(transfer.peer);
-      Pull(transfer, peer.inputs[static_cast<size_t>(transfer.tensor)], out, task.begin, task.end);
+      Pull(transfer, peer.inputs[static_cast<size_t>(transfer.tensor)], out, peer.dense && slot.dense, task.begin,
+           task.end, mode);
       return true;
     }
     case LocalTask::Kind::kReduce: {

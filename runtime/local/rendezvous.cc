@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Long enough for a neighbour that is a few microseconds behind, short enough not to heat a core.
-constexpr int kSpins = 1500;
+constexpr int kSpins = 1000;
 constexpr int kYields = 2;
 
 int SpinsFor(size_t ranks) {

@@ -28,6 +28,15 @@ using Region = std::vector<std::vector<IndexRun>>;
 // The whole of a fragment of this shape, at the same place on both sides.
 Region WholeRegion(absl::Span<const int64_t> shape);
 
+// How the bytes are written.
+enum class CopyMode {
+  kCached,     // through the caches: whoever reads them next finds them there
+  kStreaming,  // past the caches, which is quicker once they do not fit anyway (x86-64; elsewhere like kCached)
+};
+
+// The mode for a step that writes `bytes` in all, by `threads` threads.
+CopyMode CopyModeFor(int64_t bytes, int64_t threads);
+
 class StridedCopy {
  public:
   // Copies nothing.
@@ -45,9 +54,9 @@ class StridedCopy {
 
   // Post-condition: to[region.to] == from[region.from], no other byte is written. `from` and `to` point at index
   // (0, 0, ..) of the two fragments, which must not overlap.
-  void Run(const void* from, void* to) const { RunPart(from, to, 0, 1); }
+  void Run(const void* from, void* to, CopyMode mode = CopyMode::kCached) const { RunPart(from, to, 0, 1, mode); }
   // The part-th of `parts` pieces of the work: pieces are disjoint, and all of them together are Run().
-  void RunPart(const void* from, void* to, int64_t part, int64_t parts) const;
+  void RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode = CopyMode::kCached) const;
 
  private:
   struct Segment {  // offsets in bytes
@@ -65,7 +74,7 @@ class StridedCopy {
   void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
   void MergeLevels();
   void AddByteRuns(int64_t element_size);
-  void RunSegment(size_t level, const char* from, char* to, int64_t count) const;
+  void RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const;
 
   int64_t bytes_ = 0;
   int64_t outer_count_ = 0;

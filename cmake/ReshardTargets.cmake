@@ -7,7 +7,7 @@ endif()
 add_library(reshard_build_flags INTERFACE)
 target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).
-target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
 if(RESHARD_SANITIZE)
   target_compile_options(reshard_build_flags INTERFACE -fsanitize=${RESHARD_SANITIZE} -fno-omit-frame-pointer
                                                        -fno-sanitize-recover=all)

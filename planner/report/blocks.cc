@@ -333,7 +333,7 @@ std::string DeviceText(const DeviceSet& set, size_t width) {
     head = more;
   }
   if (!head.empty()) return absl::StrCat(head, last);
-  const std::string first = absl::StrCat(ranges[0], ",...");
+  std::string first = absl::StrCat(ranges[0], ",...");
   if (ranges.size() > 1 && first.size() <= width) return first;
   return absl::StrCat(set.ranges[0].first, ",...");
 }

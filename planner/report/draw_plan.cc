@@ -59,7 +59,7 @@ ArrowText TextOf(const Step& step) {
   ArrowText text;
   text.above.emplace_back(Name(step.op));
   if (step.crosses_meshes()) {
-    text.above.push_back("across meshes");
+    text.above.emplace_back("across meshes");
     text.below.push_back(absl::StrCat(step.group_size, " devices"));
   } else if (!step.axes.empty()) {
     std::vector<std::string> axes;
@@ -68,7 +68,7 @@ ArrowText TextOf(const Step& step) {
     text.below.push_back(absl::StrCat("groups of ", step.group_size));
   }
   if (step.recv_bytes_total == 0) {
-    text.below.push_back("nothing moves");
+    text.below.emplace_back("nothing moves");
   } else {
     text.below.insert(text.below.begin(), absl::StrCat(HumanBytes(step.recv_bytes_max), " a device"));
     text.below.push_back(HumanTime(step.time_ns));

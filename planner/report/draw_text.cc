@@ -201,8 +201,8 @@ std::string Table(const Layout& layout) {
     bool sharded = true;
   };
   std::vector<Column> columns(2);
-  columns[0].cells.push_back("device");
-  columns[1].cells.push_back("coordinates");
+  columns[0].cells.emplace_back("device");
+  columns[1].cells.emplace_back("coordinates");
   std::vector<int64_t> elements(static_cast<size_t>(devices), 1);
   for (int64_t position = 0; position < devices; ++position) {
     columns[0].cells.push_back(absl::StrCat(mesh.Device(position)));

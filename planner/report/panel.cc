@@ -1,6 +1,7 @@
 #include "planner/report/panel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <array>
 #include <map>
 #include <utility>
@@ -38,7 +39,7 @@ std::vector<int> Edges(const DimBlocks& dim, int target, int least, int elided) 
     int pixels = elided;
     if (!block.elided) {
       const double share = static_cast<double>(block.interval.length()) / static_cast<double>(length);
-      pixels = std::max(least, static_cast<int>(share * target + 0.5));
+      pixels = std::max(least, static_cast<int>(std::lround(share * target)));
     }
     edges.push_back(edges.back() + pixels);
   }
@@ -239,7 +240,7 @@ std::vector<std::string> Panel::Label(const DeviceSet& devices, int width, int h
   for (const std::string& range : ranges) {
     if (!out.back().empty() && out.back().size() + 2 + range.size() > chars) {
       out.back() += ",";
-      out.push_back("");
+      out.emplace_back();
     }
     absl::StrAppend(&out.back(), out.back().empty() ? "" : ",", range);
   }

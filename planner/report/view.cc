@@ -139,7 +139,7 @@ std::string DimList(const std::vector<int>& dims) {
   if (names.size() > 8) {
     const std::string last = names.back();
     names.resize(6);
-    names.push_back("...");
+    names.emplace_back("...");
     names.push_back(last);
   }
   return absl::StrCat(dims.size() == 1 ? "dim " : "dims ", absl::StrJoin(names, ", "));

@@ -33,6 +33,7 @@ struct TensorView {
   Dims strides;
   MemoryKind memory = MemoryKind::kHost;
 
+  // NOLINTNEXTLINE(google-explicit-constructor): a view of constant data is what every view is
   operator ConstTensorView() const { return {data, dtype, shape, strides, memory}; }
 };
 

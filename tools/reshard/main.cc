@@ -63,7 +63,10 @@ int Main(int argc, char** argv) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::RequiredError& error) {
     const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
-    return named_one ? UnknownArguments(app, argc, argv) : Fail(kUsage, error.what());
+    if (named_one) return UnknownArguments(app, argc, argv);
+    return Fail(kUsage, app.get_subcommands().empty()
+                            ? "a subcommand is required: plan, show or run (see reshard --help)"
+                            : error.what());
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

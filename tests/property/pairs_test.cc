@@ -45,7 +45,7 @@ TEST_CASE("sampled pairs of layouts with sub-axes, digits, reflected axes and ex
 
 TEST_CASE("sampled pairs with pending reductions in the source") {
   Sample({.pending = true}, 4, 5000, 4800);
-  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 5, 4000, 3800);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 5, 5000, 4800);
 }
 
 TEST_CASE("sampled pairs between meshes") {
@@ -55,6 +55,13 @@ TEST_CASE("sampled pairs between meshes") {
 TEST_CASE("sampled pairs with restricted ops, other objectives and memory limits") {
   Sample({.options = true}, 7, 2000, 1600);
   Sample(Flavour::Everything(), 8, 8000, 5000);
+}
+
+TEST_CASE("sampled pairs on larger meshes") {
+  Sample({.large = true}, 9, 1000, 1000);
+  Flavour flavour = Flavour::Everything();
+  flavour.large = true;
+  Sample(flavour, 10, 2000, 1200);
 }
 
 namespace {

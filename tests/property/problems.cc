@@ -27,12 +27,14 @@ struct Part {
   std::string name;
 };
 
-std::vector<Axis> PickAxes(Choices& choices) {
-  static const std::vector<std::vector<int64_t>> sizes = {
+std::vector<Axis> PickAxes(Choices& choices, const Flavour& flavour) {
+  static const std::vector<std::vector<int64_t>> small = {
       {2}, {2, 2}, {2, 2, 2}, {4}, {3}, {2, 3}, {3, 2}, {2, 4}, {4, 2}, {8}, {6}, {5}, {7}, {}, {1, 2}, {2, 1, 3}};
-  static const std::vector<std::string> names = {"X", "Y", "Z"};
+  static const std::vector<std::vector<int64_t>> large = {{4, 4}, {2, 2, 2, 2}, {16}, {3, 4, 2}, {2, 3, 2, 2}, {8, 4},
+                                                          {5, 3}, {4, 2, 2, 2}, {64}, {2, 8, 4}, {9},          {6, 6}};
+  static const std::vector<std::string> names = {"X", "Y", "Z", "W"};
   std::vector<Axis> axes;
-  for (const int64_t size : choices.From(sizes)) axes.push_back({names[axes.size()], size});
+  for (const int64_t size : choices.From(flavour.large ? large : small)) axes.push_back({names[axes.size()], size});
   return axes;
 }
 
@@ -97,7 +99,7 @@ std::vector<int64_t> PickShape(Choices& choices, const Flavour& flavour) {
 }
 
 std::vector<Part> Parts(Choices& choices, const Axis& axis, const Flavour& flavour) {
-  const bool splits = axis.size == 4 || axis.size == 6 || axis.size == 8;
+  const bool splits = axis.size > 3 && axis.size != 5 && axis.size != 7;
   if (!flavour.sub_axes || !splits || !choices.Chance(40)) return {{axis.name, axis.size, true, axis.name}};
   std::vector<Part> parts;
   int64_t pre = 1;
@@ -213,6 +215,22 @@ std::string Explained(absl::StatusCode allowed, const absl::Status& status, cons
   return absl::StrCat(why, ", but it is refused with ", status.ToString());
 }
 
+// A refusal for want of memory says how much would do.
+std::string NeedsMore(const Layout& from, const Layout& to, const Problem& problem, const PlanOptions& options,
+                      const absl::Status& status) {
+  const std::string message(status.message());
+  const size_t at = message.find("at least ");
+  if (at == std::string::npos) return absl::StrCat("the refusal names no number: ", message);
+  PlanOptions enough = options;
+  enough.memory_limit_bytes = std::stoll(message.substr(at + 9));
+  if (*enough.memory_limit_bytes <= *options.memory_limit_bytes) return absl::StrCat("it asks for no more: ", message);
+  const auto plan = MakePlan(from, to, problem.dtype, enough);
+  if (!plan.ok()) return absl::StrCat("with what it asks for: ", plan.status().ToString());
+  --*enough.memory_limit_bytes;
+  if (MakePlan(from, to, problem.dtype, enough).ok()) return absl::StrCat("it would do with less: ", message);
+  return "";
+}
+
 Verdict JudgePlan(const Layout& from, const Layout& to, const Problem& problem, const PlanOptions& options) {
   const auto plan = MakePlan(from, to, problem.dtype, options);
   const bool new_pending = HasNewPending(oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh)),
@@ -223,7 +241,7 @@ Verdict JudgePlan(const Layout& from, const Layout& to, const Problem& problem, 
     if (new_pending) {
       wrong = Explained(absl::StatusCode::kUnimplemented, plan.status(), "the target has new pending axes");
     } else if (options.memory_limit_bytes && code == absl::StatusCode::kResourceExhausted) {
-      wrong = "";
+      wrong = NeedsMore(from, to, problem, options, plan.status());
     } else if (options.boxes_only || !(options.ops == OpSet::All())) {
       wrong = Explained(absl::StatusCode::kFailedPrecondition, plan.status(), "the ops are restricted");
     } else {
@@ -275,13 +293,13 @@ Problem MakeProblem(Choices& choices, const Flavour& flavour) {
   static const std::vector<std::string> reductions = {"sum", "avg", "min", "max", "prod"};
   Problem problem;
   const std::vector<int64_t> shape = PickShape(choices, flavour);
-  const std::vector<Axis> axes = PickAxes(choices);
+  const std::vector<Axis> axes = PickAxes(choices, flavour);
   std::vector<int64_t> ids;
   if (flavour.two_meshes && choices.Chance(40)) ids = PickIds(choices, SizeOfMesh(axes));
   problem.mesh = problem.target_mesh = MeshText(axes, ids);
   std::vector<Axis> to_axes = axes;
   if (flavour.two_meshes && choices.Chance(60)) {
-    to_axes = choices.Chance(50) ? PickAxes(choices) : axes;
+    to_axes = choices.Chance(50) ? PickAxes(choices, flavour) : axes;
     problem.target_mesh = MeshText(to_axes, PickIds(choices, SizeOfMesh(to_axes)));
   }
   const std::string op = flavour.pending ? choices.From(reductions) : "sum";

@@ -47,6 +47,7 @@ struct Flavour {
   bool pending = false;
   bool two_meshes = false;
   bool options = false;  // objectives, op sets, boxes, memory limits
+  bool large = false;    // up to 4 axes and 64 devices
   static Flavour Everything() { return {true, true, true, true, true, true, true}; }
 };
 

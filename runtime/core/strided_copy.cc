@@ -46,7 +46,7 @@ int64_t RowsPerBlock(size_t runs) { return std::max<int64_t>(1, 256 / static_cas
 
 CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
   // Measured: below, source and destination still meet in a core's caches when the step is repeated.
-  constexpr int64_t kBytesPerCore = int64_t{8} << 20;
+  constexpr int64_t kBytesPerCore = int64_t{12} << 20;
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   return bytes / std::clamp<int64_t>(threads, 1, cores) >= kBytesPerCore ? CopyMode::kStreaming : CopyMode::kCached;
 }

@@ -19,22 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Long enough for a neighbour that is a few microseconds behind, short enough not to heat a core.
-constexpr int kSpins = 1000;
-constexpr int kYields = 2;
-
-int SpinsFor(size_t ranks) {
-  const unsigned cores = std::thread::hardware_concurrency();
-  return cores > 1 && ranks <= cores ? kSpins : 0;
-}
-
-void Pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
+// How long a rank that waits offers its core to others before it sleeps. Waking a sleeper costs as much, so this at
+// most doubles the wait; and with more ranks than cores the ones that are still to come run at once.
+constexpr auto kYieldTime = std::chrono::microseconds(50);
 
 // Sleeps until the word is woken, differs from `expected`, or `left` has passed; may return early.
 void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds left) {
@@ -55,7 +42,6 @@ Rendezvous::Rendezvous(const std::vector<int64_t>& device_ids, absl::Duration ti
     : device_ids_(device_ids),
       // Within what a clock can add.
       timeout_(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365))),
-      spins_(SpinsFor(device_ids.size())),
       places_(device_ids.size()) {}
 
 absl::Status Rendezvous::Arrive(size_t index, absl::string_view place, absl::FunctionRef<void()> last) {
@@ -74,15 +60,12 @@ absl::Status Rendezvous::Arrive(size_t index, absl::string_view place, absl::Fun
 
 absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
   const auto completed = [&] { return epoch_.load(std::memory_order_acquire) != epoch; };
-  for (int i = 0; i < spins_; ++i) {
-    if (completed()) return absl::OkStatus();
-    Pause();
-  }
-  for (int i = 0; i < kYields; ++i) {
+  const auto start = Clock::now();
+  do {
     if (completed()) return absl::OkStatus();
     sched_yield();
-  }
-  const auto deadline = Clock::now() + absl::ToChronoNanoseconds(timeout_);
+  } while (Clock::now() - start < kYieldTime);
+  const auto deadline = start + absl::ToChronoNanoseconds(timeout_);
   while (true) {
     // Read before the conditions, so that a change after them ends the sleep.
     const uint32_t signal = signal_.load(std::memory_order_acquire);

@@ -20,8 +20,8 @@ namespace reshard {
 // A barrier for a fixed set of ranks, used again and again. It is lost for good when a rank fails, leaves while others
 // wait for it, or does not arrive in time; then every wait, present and future, ends with the same error.
 //
-// Waiting costs one futex sleep: nobody holds a lock, and the last rank to arrive wakes all at once. Ranks spin shortly
-// before they sleep only when each has a core of its own.
+// Nobody holds a lock. A rank that waits first yields its core for some microseconds, in which the others usually
+// arrive, then sleeps on a futex; the last to arrive wakes all at once.
 class Rendezvous {
  public:
   // `device_ids` names the ranks in messages and must outlive the object.
@@ -58,7 +58,6 @@ class Rendezvous {
 
   const std::vector<int64_t>& device_ids_;
   const absl::Duration timeout_;
-  const int spins_;
   std::vector<Place> places_;
   alignas(64) std::atomic<size_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};   // meetings completed

@@ -99,8 +99,9 @@ class LocalRun {
   // What one rank measured.
   struct RankResult {
     MovedBytes moved;
-    std::vector<double> seconds;         // one a repetition
-    std::vector<double> memcpy_seconds;  // the same, of the ranks that copy
+    std::vector<double> seconds;  // one a repetition
+    // The same for memcpy, of the ranks that copy.
+    std::vector<std::pair<Clock::time_point, Clock::time_point>> memcpy_times;
   };
 
   absl::Status Prepare();
@@ -277,8 +278,7 @@ absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& sou
     for (int64_t left = memcpy_share_; left > 0; left -= memcpy_buffer_) {
       std::memcpy(to.data(), from.data(), static_cast<size_t>(std::min(left, memcpy_buffer_)));
     }
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    if (repetition >= 0) result.memcpy_seconds.push_back(seconds.count());
+    if (repetition >= 0) result.memcpy_times.emplace_back(start, Clock::now());
   }
   return absl::OkStatus();
 }
@@ -325,13 +325,18 @@ absl::StatusOr<RunReport> LocalRun::Run() {
   std::vector<double> memcpy_seconds;
   for (size_t r = 0; r < static_cast<size_t>(options_.repeat); ++r) {
     double slowest = 0.0;
-    double slowest_memcpy = 0.0;
+    // A plan's ranks wait for each other, so the slowest one's time has all of it. The threads that only copy do not:
+    // their time runs from the first start to the last end.
+    auto start = Clock::time_point::max();
+    auto end = Clock::time_point::min();
     for (const RankResult& result : results_) {
       slowest = std::max(slowest, result.seconds[r]);
-      if (!result.memcpy_seconds.empty()) slowest_memcpy = std::max(slowest_memcpy, result.memcpy_seconds[r]);
+      if (result.memcpy_times.empty()) continue;
+      start = std::min(start, result.memcpy_times[r].first);
+      end = std::max(end, result.memcpy_times[r].second);
     }
     seconds.push_back(slowest);
-    memcpy_seconds.push_back(slowest_memcpy);
+    if (memcpy_buffer_ > 0) memcpy_seconds.push_back(std::chrono::duration<double>(end - start).count());
   }
   if (!seconds.empty()) {
     report_.seconds_median = Median(seconds);

@@ -9,7 +9,7 @@
 //   });
 //
 // Ranks that run out of their own work in a step help the others, so that a step in which few ranks receive still uses
-// the cores there are. With more ranks than cores nobody spins.
+// the cores there are. There may be many more ranks than cores.
 #ifndef RESHARD_RUNTIME_LOCAL_WORLD_H_
 #define RESHARD_RUNTIME_LOCAL_WORLD_H_
 

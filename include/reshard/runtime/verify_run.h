@@ -39,7 +39,8 @@ struct RunReport {
   int64_t bytes_moved = 0;
   double gb_per_s = 0.0;  // bytes_moved / seconds_median / 1e9
   // A plain memcpy of bytes_moved between warm buffers by as many threads as ranks, at most the cores, timed between
-  // the executions; and that time divided by seconds_median. 0 without timing or without bytes.
+  // the executions, from the first thread's start to the last one's end; and that time divided by seconds_median. 0
+  // without timing or without bytes.
   double memcpy_seconds_median = 0.0;
   double memcpy_ratio = 0.0;
   // From other ranks, counted while executing: the most of any rank, and of all.

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "planner/layout/axes.h"
+
 namespace reshard::search {
 namespace {
 
@@ -111,9 +113,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
         if (factor.has_axis()) add_reference(factor.axis);
       }
     }
-    if (layout->pending()) {
-      for (const AxisRef& ref : layout->pending()->axes) add_reference(ref);
-    }
+    for (const AxisRef& ref : PendingAxes(*layout)) add_reference(ref);
   }
   for (const Cuts& axis_cuts : cuts) {
     if (!IsChain(axis_cuts)) return std::nullopt;
@@ -157,10 +157,8 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
         }
       }
     }
-    if (layout.pending()) {
-      for (const AxisRef& ref : layout.pending()->axes) {
-        for (int digit : out.DigitsOf(ref)) pending.push_back(digit);
-      }
+    for (const AxisRef& ref : PendingAxes(layout)) {
+      for (int digit : out.DigitsOf(ref)) pending.push_back(digit);
     }
   };
   collect(from, out.from, out.from_pending);

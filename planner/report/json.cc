@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/traffic.h"
@@ -71,29 +72,40 @@ Json StepJson(const Step& step) {
   return out;
 }
 
-// One entry a contiguous box of the tensor, in order of step, receiver, sender, offset.
-absl::StatusOr<Json> PiecesJson(const Plan& plan) {
-  Json out = Json::array();
+void AppendList(std::string& out, const std::vector<int64_t>& values) {
+  absl::StrAppend(&out, "[", absl::StrJoin(values, ","), "]");
+}
+
+// One entry a contiguous box of the tensor, in order of step, receiver, sender, offset. Written as text at once:
+// millions of them would be gigabytes as JSON values.
+absl::StatusOr<std::string> PiecesText(const Plan& plan) {
+  const auto too_many = [] {
+    return absl::ResourceExhaustedError(absl::StrCat("the plan has more than ", kMaxPieces, " pieces"));
+  };
+  std::string out = "[";
   int64_t count = 0;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (step.op == Op::kSlice) continue;
     auto traffic = Traffic::Create(step.op, step.from, step.to);
     if (!traffic.ok()) return traffic.status();
+    if ((*traffic)->Figures().messages_total > kMaxPieces) return too_many();
     for (int64_t device : (*traffic)->Devices()) {
       for (const Message& message : (*traffic)->Receives(device)) {
         if (message.sender == message.receiver) continue;
         std::vector<size_t> at(message.runs.size(), 0);
+        std::vector<int64_t> offset(at.size()), size(at.size());
         while (true) {
-          if (++count > kMaxPieces) {
-            return absl::ResourceExhaustedError(absl::StrCat("the plan has more than ", kMaxPieces, " pieces"));
-          }
-          Json offset = Json::array(), size = Json::array();
+          if (++count > kMaxPieces) return too_many();
           for (size_t d = 0; d < at.size(); ++d) {
-            offset.push_back(message.runs[d][at[d]].global);
-            size.push_back(message.runs[d][at[d]].length);
+            offset[d] = message.runs[d][at[d]].global;
+            size[d] = message.runs[d][at[d]].length;
           }
-          out.push_back(Json::array({s, message.sender, message.receiver, std::move(offset), std::move(size)}));
+          absl::StrAppend(&out, count > 1 ? "," : "", "[", s, ",", message.sender, ",", message.receiver, ",");
+          AppendList(out, offset);
+          out += ",";
+          AppendList(out, size);
+          out += "]";
           size_t d = at.size();
           while (d > 0 && ++at[d - 1] == message.runs[d - 1].size()) at[--d] = 0;
           if (d == 0) break;
@@ -101,7 +113,7 @@ absl::StatusOr<Json> PiecesJson(const Plan& plan) {
       }
     }
   }
-  return out;
+  return out + "]";
 }
 
 }  // namespace
@@ -139,12 +151,14 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
                                        {"time_ns", alternative.time_ns},
                                        {"rejected_because", alternative.rejected_because}});
   }
+  std::string text = out.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (with_pieces) {
-    auto pieces = PiecesJson(plan);
+    auto pieces = PiecesText(plan);
     if (!pieces.ok()) return pieces.status();
-    out["pieces"] = *std::move(pieces);
+    text.pop_back();
+    absl::StrAppend(&text, ",\"pieces\":", *pieces, "}");
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text;
 }
 
 }  // namespace reshard

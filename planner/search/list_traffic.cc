@@ -193,6 +193,7 @@ void ListTraffic::Count() {
   for (size_t i = 0; i < loads_.size(); ++i) {
     figures_.recv_max = std::max(figures_.recv_max, loads_[i].recv);
     figures_.recv_total += loads_[i].recv;
+    figures_.messages_total += received[i];
     figures_.send_max = std::max(figures_.send_max, loads_[i].send);
     figures_.peers_max = std::max({figures_.peers_max, received[i], sent[i]});
   }

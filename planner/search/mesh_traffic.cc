@@ -281,6 +281,7 @@ bool MeshTraffic::ComputeLoads() {
     sends[i] = send_peers;
     figures_.recv_max = std::max(figures_.recv_max, load.recv);
     figures_.recv_total += load.recv * copies_;
+    figures_.messages_total += recv_peers * copies_;
     figures_.send_max = std::max(figures_.send_max, load.send);
     figures_.peers_max = std::max({figures_.peers_max, recv_peers, send_peers});
   }

@@ -268,8 +268,14 @@ Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan
 }
 
 void Planner::AddAlternatives(size_t best, Plan& plan) const {
+  const auto same_steps = [](const search::PricedChain& a, const search::PricedChain& b) {
+    return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                      [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
+  };
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (i != best) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
+    bool seen = same_steps(candidates_[i].chain, candidates_[best].chain);  // the search and a fixed chain may agree
+    for (size_t j = 0; j < i; ++j) seen |= same_steps(candidates_[i].chain, candidates_[j].chain);
+    if (!seen) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
   }
   const bool reduces = !search::ReducedAxes(source_, target_).empty();
   // The best without an Exchange, where looking for it is cheap.

@@ -103,6 +103,7 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
     }
     out->figures_.recv_max = std::max(out->figures_.recv_max, load.recv);
     out->figures_.recv_total += load.recv;
+    if (target[p] > 0) out->figures_.messages_total += n - 1;
     out->figures_.send_max = std::max(out->figures_.send_max, load.send);
   }
   out->figures_.peers_max = out->figures_.recv_total > 0 ? n - 1 : 0;

@@ -43,6 +43,7 @@ struct TrafficFigures {
   int64_t recv_total = 0;
   int64_t send_max = 0;
   int64_t peers_max = 0;
+  int64_t messages_total = 0;  // a device's copy to itself left out
 };
 
 // What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.

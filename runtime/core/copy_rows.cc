@@ -81,14 +81,22 @@ void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t f
   (void)mode;
 #endif
   switch (bytes) {
-    case 1: return CopyFixedRows<1>(from, to, rows, from_step, to_step);
-    case 2: return CopyFixedRows<2>(from, to, rows, from_step, to_step);
-    case 4: return CopyFixedRows<4>(from, to, rows, from_step, to_step);
-    case 8: return CopyFixedRows<8>(from, to, rows, from_step, to_step);
-    case 16: return CopyFixedRows<16>(from, to, rows, from_step, to_step);
-    case 32: return CopyFixedRows<32>(from, to, rows, from_step, to_step);
-    case 64: return CopyFixedRows<64>(from, to, rows, from_step, to_step);
-    default: break;
+    case 1:
+      return CopyFixedRows<1>(from, to, rows, from_step, to_step);
+    case 2:
+      return CopyFixedRows<2>(from, to, rows, from_step, to_step);
+    case 4:
+      return CopyFixedRows<4>(from, to, rows, from_step, to_step);
+    case 8:
+      return CopyFixedRows<8>(from, to, rows, from_step, to_step);
+    case 16:
+      return CopyFixedRows<16>(from, to, rows, from_step, to_step);
+    case 32:
+      return CopyFixedRows<32>(from, to, rows, from_step, to_step);
+    case 64:
+      return CopyFixedRows<64>(from, to, rows, from_step, to_step);
+    default:
+      break;
   }
   for (int64_t i = 0; i < rows; ++i) {
     if (bytes >= kShortestFetchedAhead && i + 1 < rows) FetchAhead(from + from_step, bytes);

@@ -23,20 +23,21 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view, cons
   const bool empty = view.data == nullptr || NumElements(view.shape) == 0;
   if (!buffer.held || buffer.bytes == 0) {
     if (empty) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("the ", name, " has shape ", shape(view.shape), ", but this rank holds ",
+    return absl::InvalidArgumentError(absl::StrCat("the ", name, " has shape ", shape(view.shape),
+                                                   ", but this rank holds ",
                                                    buffer.held ? "no elements" : "nothing: it is outside the mesh"));
   }
   if (view.dtype != dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("the ", name, " is ", View(Name(view.dtype)), ", the plan is for ",
-                                                   View(Name(dtype))));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " is ", View(Name(view.dtype)), ", the plan is for ", View(Name(dtype))));
   }
   if (view.shape != buffer.shape) {
     return absl::InvalidArgumentError(absl::StrCat("the ", name, " has shape ", shape(view.shape),
                                                    ", this rank's fragment has ", shape(buffer.shape)));
   }
   if (view.strides.size() != view.shape.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the ", name, " has ", view.strides.size(), " strides for ",
-                                                   view.shape.size(), " dimensions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " has ", view.strides.size(), " strides for ", view.shape.size(), " dimensions"));
   }
   if (view.data == nullptr) return absl::InvalidArgumentError(absl::StrCat("the ", name, " is null"));
   return absl::OkStatus();
@@ -52,8 +53,8 @@ absl::StatusOr<Executor> Executor::Create(std::shared_ptr<const Program> program
     return absl::InvalidArgumentError("an executor needs a program and a communicator");
   }
   if (program->rank != communicator->rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("the program is for rank ", program->rank, ", the communicator is rank ",
-                                                   communicator->rank()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program is for rank ", program->rank, ", the communicator is rank ", communicator->rank()));
   }
   Executor executor;
   executor.communicator_ = communicator;
@@ -99,8 +100,7 @@ absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, c
   } else if (!checked.ok()) {
     return checked;
   }
-  absl::StatusOr<MovedBytes> moved =
-      NoThrow("executing a plan", [&] { return RunSteps(source, target); });
+  absl::StatusOr<MovedBytes> moved = NoThrow("executing a plan", [&] { return RunSteps(source, target); });
   if (!moved.ok()) {
     lost_ = moved.status();
     return lost_;

@@ -56,7 +56,7 @@ struct ProgramCompiler::State {
   struct StepState {
     Step step;
     std::unique_ptr<Traffic> traffic;
-    ShardMap from;  // for the shapes of the peers' fragments
+    ShardMap from;                        // for the shapes of the peers' fragments
     std::vector<int64_t> member_offsets;  // empty: no group
   };
 
@@ -100,7 +100,8 @@ Dims ProgramCompiler::State::ShapeAt(const ShardMap& map, int64_t device) const 
 // The receives must fill the output, each element once (or once by every contribution). A plan that breaks this is a
 // mistake of the planner; better found here than as wrong data.
 absl::Status ProgramCompiler::State::CheckReceives(const StepProgram& step, const Buffer& output) const {
-  if (step.op == Op::kSlice && step.recv_bytes > 0) return absl::InternalError("a Slice that receives from other ranks");
+  if (step.op == Op::kSlice && step.recv_bytes > 0)
+    return absl::InternalError("a Slice that receives from other ranks");
   int64_t bytes = 0;
   for (const Transfer& transfer : step.receives) bytes += transfer.bytes;
   const auto contributions = static_cast<int64_t>(step.receives.size());

@@ -69,7 +69,8 @@ absl::Status CheckReduction(ReduceOp op, DType dtype) {
     case DType::kBool:
       if (op == ReduceOp::kAvg) return absl::InvalidArgumentError(absl::StrCat(what, ": bools have no average"));
       return absl::OkStatus();
-    default: return absl::OkStatus();
+    default:
+      return absl::OkStatus();
   }
 }
 

@@ -180,11 +180,16 @@ void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributi
 template <typename Type, typename AverageType = Type>
 ReduceRowFn Ordered(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return ReduceRow<Sum, Type>;
-    case ReduceOp::kAvg: return ReduceRow<Average, AverageType>;
-    case ReduceOp::kMin: return ReduceRow<Min, Type>;
-    case ReduceOp::kMax: return ReduceRow<Max, Type>;
-    case ReduceOp::kProd: return ReduceRow<Product, Type>;
+    case ReduceOp::kSum:
+      return ReduceRow<Sum, Type>;
+    case ReduceOp::kAvg:
+      return ReduceRow<Average, AverageType>;
+    case ReduceOp::kMin:
+      return ReduceRow<Min, Type>;
+    case ReduceOp::kMax:
+      return ReduceRow<Max, Type>;
+    case ReduceOp::kProd:
+      return ReduceRow<Product, Type>;
   }
   return nullptr;
 }
@@ -197,20 +202,27 @@ ReduceRowFn Integer(ReduceOp op) {
 template <typename T>
 ReduceRowFn Unordered(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return ReduceRow<Sum, Complex<T>>;
-    case ReduceOp::kAvg: return ReduceRow<Average, Complex<T>>;
-    case ReduceOp::kProd: return ReduceRow<Product, Complex<T>>;
-    default: return nullptr;
+    case ReduceOp::kSum:
+      return ReduceRow<Sum, Complex<T>>;
+    case ReduceOp::kAvg:
+      return ReduceRow<Average, Complex<T>>;
+    case ReduceOp::kProd:
+      return ReduceRow<Product, Complex<T>>;
+    default:
+      return nullptr;
   }
 }
 
 ReduceRowFn Logical(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
-    case ReduceOp::kMax: return ReduceRow<Max, Bool>;
+    case ReduceOp::kMax:
+      return ReduceRow<Max, Bool>;
     case ReduceOp::kProd:
-    case ReduceOp::kMin: return ReduceRow<Min, Bool>;
-    default: return nullptr;
+    case ReduceOp::kMin:
+      return ReduceRow<Min, Bool>;
+    default:
+      return nullptr;
   }
 }
 
@@ -218,25 +230,41 @@ ReduceRowFn Logical(ReduceOp op) {
 
 ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype) {
   switch (dtype) {
-    case DType::kBool: return Logical(op);
-    case DType::kI8: return Integer<int8_t>(op);
-    case DType::kI16: return Integer<int16_t>(op);
-    case DType::kI32: return Integer<int32_t>(op);
-    case DType::kI64: return Integer<int64_t>(op);
-    case DType::kU8: return Integer<uint8_t>(op);
-    case DType::kU16: return Integer<uint16_t>(op);
-    case DType::kU32: return Integer<uint32_t>(op);
-    case DType::kU64: return Integer<uint64_t>(op);
-    case DType::kF16: return Ordered<Half>(op);
-    case DType::kBF16: return Ordered<BFloat16>(op);
-    case DType::kF32: return Ordered<Plain<float>>(op);
-    case DType::kF64: return Ordered<Plain<double>>(op);
-    case DType::kC64: return Unordered<float>(op);
-    case DType::kC128: return Unordered<double>(op);
+    case DType::kBool:
+      return Logical(op);
+    case DType::kI8:
+      return Integer<int8_t>(op);
+    case DType::kI16:
+      return Integer<int16_t>(op);
+    case DType::kI32:
+      return Integer<int32_t>(op);
+    case DType::kI64:
+      return Integer<int64_t>(op);
+    case DType::kU8:
+      return Integer<uint8_t>(op);
+    case DType::kU16:
+      return Integer<uint16_t>(op);
+    case DType::kU32:
+      return Integer<uint32_t>(op);
+    case DType::kU64:
+      return Integer<uint64_t>(op);
+    case DType::kF16:
+      return Ordered<Half>(op);
+    case DType::kBF16:
+      return Ordered<BFloat16>(op);
+    case DType::kF32:
+      return Ordered<Plain<float>>(op);
+    case DType::kF64:
+      return Ordered<Plain<double>>(op);
+    case DType::kC64:
+      return Unordered<float>(op);
+    case DType::kC128:
+      return Unordered<double>(op);
     case DType::kF8E4M3FN:
     case DType::kF8E5M2:
     case DType::kF8E4M3FNUZ:
-    case DType::kF8E5M2FNUZ: return nullptr;
+    case DType::kF8E5M2FNUZ:
+      return nullptr;
   }
   return nullptr;
 }

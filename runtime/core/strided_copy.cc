@@ -132,8 +132,7 @@ int64_t StridedCopy::shortest_run() const {
 }
 
 // `count` items of a level, the first of them at (from, to).
-void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count,
-                             CopyMode mode) const {
+void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const {
   if (level + 1 == levels_.size()) {
     CopyRows(from, to, 1, count, 0, 0, mode);
     return;

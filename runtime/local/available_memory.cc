@@ -51,8 +51,8 @@ int64_t AvailableMemoryBytes() {
   const int64_t machine = ParseMemAvailable(ReadAll("/proc/meminfo"));
   if (machine >= 0) available = machine;
   available = std::min(available, Left("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
-  return std::min(available, Left("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                                  "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  return std::min(available,
+                  Left("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
 }
 
 }  // namespace reshard

@@ -31,8 +31,7 @@ absl::Status Judge(const LocalShared& shared) {
   for (size_t i = 0; i < shared.slots.size(); ++i) {
     const LocalSlot& slot = shared.slots[i];
     if (!slot.own_status.ok()) {
-      return absl::AbortedError(
-          absl::StrCat("rank ", shared.device_ids[i], " failed: ", slot.own_status.message()));
+      return absl::AbortedError(absl::StrCat("rank ", shared.device_ids[i], " failed: ", slot.own_status.message()));
     }
     ranks_of[{slot.fingerprint.high, slot.fingerprint.low}].push_back(shared.device_ids[i]);
   }
@@ -178,7 +177,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, Moved
 absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t bytes) {
   LocalSlot& slot = shared_->slots[index_];
   const int64_t ranks = world_size();
-  if (step.op == Op::kSlice) {  // nothing travels: nobody waits, and nobody helps
+  if (step.op == Op::kSlice) {                    // nothing travels: nobody waits, and nobody helps
     const CopyMode mode = CopyModeFor(bytes, 1);  // the other ranks slice as much
     for (const LocalTask& task : slot.tasks[0]) {
       if (!RunLocalTask(*shared_, slot, task, mode)) return absl::InternalError("the step does not fit its own input");

@@ -41,16 +41,16 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
 void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTensorView*>& inputs, const TensorView& out,
             int64_t begin, int64_t end) {
   std::vector<Contribution> contributions(inputs.size());
-  ForEachMappedBox(region, out.shape, begin, end,
-                   [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
-                     for (size_t k = 0; k < inputs.size(); ++k) {
-                       const ConstTensorView& in = *inputs[k];
-                       contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype),
-                                           in.strides};
-                     }
-                     ReduceBox(op, out.dtype, sizes, contributions,
-                               static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides);
-                   });
+  ForEachMappedBox(
+      region, out.shape, begin, end,
+      [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
+        for (size_t k = 0; k < inputs.size(); ++k) {
+          const ConstTensorView& in = *inputs[k];
+          contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype), in.strides};
+        }
+        ReduceBox(op, out.dtype, sizes, contributions,
+                  static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides);
+      });
 }
 
 // Elements [begin, end) of a fragment of the same shape.

@@ -31,9 +31,9 @@ void ForEachStretch(const Layout& layout, int64_t position, Visit visit) {
     if (intervals[d].empty()) return;
   }
   if (rank == 0) return visit(int64_t{0}, int64_t{0}, int64_t{1});
-  std::vector<size_t> at(rank, 0);       // interval of each dimension but the last
-  std::vector<int64_t> index(rank, 0);   // global index
-  int64_t base = 0;                      // of the outer dimensions' indices
+  std::vector<size_t> at(rank, 0);      // interval of each dimension but the last
+  std::vector<int64_t> index(rank, 0);  // global index
+  int64_t base = 0;                     // of the outer dimensions' indices
   for (size_t d = 0; d + 1 < rank; ++d) {
     index[d] = intervals[d][0].begin;
     base += index[d] * pitch[d];
@@ -104,8 +104,8 @@ absl::StatusOr<LogicalContent> LogicalContent::Create(const Plan& plan, uint64_t
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       if (cuts[i + 1] % cuts[i] != 0) {
-        return absl::UnimplementedError(absl::StrCat("checking pending sub-axes of ", mesh.axis(axis).name,
-                                                     " that have no common digits"));
+        return absl::UnimplementedError(
+            absl::StrCat("checking pending sub-axes of ", mesh.axis(axis).name, " that have no common digits"));
       }
       const AxisRef digit{axis, cuts[i], cuts[i + 1] / cuts[i]};
       for (const AxisRef& ref : plan.source.pending()->axes) {
@@ -156,7 +156,8 @@ LogicalContent::Number LogicalContent::Contribution(uint64_t hash, const Contrib
   switch (op) {
     case ReduceOp::kSum:  // at most 65 * 3, exact in bf16
       if (!chosen(64)) return {0, 0};
-      return {static_cast<int64_t>(1 + ((hash >> 32) + y * 7) % 3), static_cast<int64_t>(1 + ((hash >> 40) + y * 5) % 3)};
+      return {static_cast<int64_t>(1 + ((hash >> 32) + y * 7) % 3),
+              static_cast<int64_t>(1 + ((hash >> 40) + y * 5) % 3)};
     case ReduceOp::kAvg: {
       Number value{static_cast<int64_t>(32 + (hash >> 16) % 32), static_cast<int64_t>(32 + (hash >> 24) % 32)};
       for (size_t i = 0; i < digits_.size(); ++i) {
@@ -193,10 +194,18 @@ LogicalContent::Number LogicalContent::Reduced(int64_t global, const std::vector
     const Number x = Contribution(hash, contributors[i]);
     switch (*op_) {
       case ReduceOp::kSum:
-      case ReduceOp::kAvg: out = {out.re + x.re, out.im + x.im}; break;
-      case ReduceOp::kMin: out.re = std::min(out.re, x.re); break;
-      case ReduceOp::kMax: out.re = std::max(out.re, x.re); break;
-      case ReduceOp::kProd: out = {out.re * x.re - out.im * x.im, out.re * x.im + out.im * x.re}; break;
+      case ReduceOp::kAvg:
+        out = {out.re + x.re, out.im + x.im};
+        break;
+      case ReduceOp::kMin:
+        out.re = std::min(out.re, x.re);
+        break;
+      case ReduceOp::kMax:
+        out.re = std::max(out.re, x.re);
+        break;
+      case ReduceOp::kProd:
+        out = {out.re * x.re - out.im * x.im, out.re * x.im + out.im * x.re};
+        break;
     }
   }
   if (*op_ == ReduceOp::kAvg) {
@@ -209,19 +218,28 @@ LogicalContent::Number LogicalContent::Reduced(int64_t global, const std::vector
 void LogicalContent::Encode(Number value, char* element) const {
   const int64_t re = value.re;
   switch (dtype_) {
-    case DType::kBool: return Put(element, static_cast<uint8_t>(re != 0));
+    case DType::kBool:
+      return Put(element, static_cast<uint8_t>(re != 0));
     case DType::kI8:
-    case DType::kU8: return Put(element, static_cast<uint8_t>(re));
+    case DType::kU8:
+      return Put(element, static_cast<uint8_t>(re));
     case DType::kI16:
-    case DType::kU16: return Put(element, static_cast<uint16_t>(re));
+    case DType::kU16:
+      return Put(element, static_cast<uint16_t>(re));
     case DType::kI32:
-    case DType::kU32: return Put(element, static_cast<uint32_t>(re));
+    case DType::kU32:
+      return Put(element, static_cast<uint32_t>(re));
     case DType::kI64:
-    case DType::kU64: return Put(element, re);
-    case DType::kF16: return Put(element, FloatToHalf(static_cast<float>(re)));
-    case DType::kBF16: return Put(element, FloatToBFloat16(static_cast<float>(re)));
-    case DType::kF32: return Put(element, static_cast<float>(re));
-    case DType::kF64: return Put(element, static_cast<double>(re));
+    case DType::kU64:
+      return Put(element, re);
+    case DType::kF16:
+      return Put(element, FloatToHalf(static_cast<float>(re)));
+    case DType::kBF16:
+      return Put(element, FloatToBFloat16(static_cast<float>(re)));
+    case DType::kF32:
+      return Put(element, static_cast<float>(re));
+    case DType::kF64:
+      return Put(element, static_cast<double>(re));
     case DType::kC64:
       Put(element, static_cast<float>(re));
       return Put(element + sizeof(float), static_cast<float>(value.im));
@@ -231,7 +249,8 @@ void LogicalContent::Encode(Number value, char* element) const {
     case DType::kF8E4M3FN:
     case DType::kF8E5M2:
     case DType::kF8E4M3FNUZ:
-    case DType::kF8E5M2FNUZ: return Put(element, uint8_t{0});  // not reduced, see CheckReduction
+    case DType::kF8E5M2FNUZ:
+      return Put(element, uint8_t{0});  // not reduced, see CheckReduction
   }
 }
 

@@ -31,7 +31,8 @@ class Rendezvous {
   // What a rank wrote before it arrived is visible to `last` and to every rank afterwards. `place` is where the rank
   // waits, for messages.
   // Unavailable: a rank left. DeadlineExceeded: one did not arrive. Otherwise the error of the rank that failed.
-  absl::Status Arrive(size_t index, absl::string_view place, absl::FunctionRef<void()> last = [] {});
+  absl::Status Arrive(
+      size_t index, absl::string_view place, absl::FunctionRef<void()> last = [] {});
 
   // This rank fails with `status`: all others get Aborted "rank N failed: ...". The first failure counts.
   void Fail(size_t index, const absl::Status& status);
@@ -65,7 +66,7 @@ class Rendezvous {
   std::atomic<int64_t> left_{0};
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
-  absl::Status failure_;       // guarded by mutex_
+  absl::Status failure_;        // guarded by mutex_
   int64_t first_failure_ = -1;  // guarded by mutex_
 };
 

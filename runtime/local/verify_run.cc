@@ -48,7 +48,8 @@ class Painted {
   void Paint() { std::memset(data(), kPaint, static_cast<size_t>(bytes_)); }
   bool MarginsIntact() {
     const auto painted = [](char c) { return static_cast<unsigned char>(c) == kPaint; };
-    return std::all_of(memory_.get(), data(), painted) && std::all_of(data() + bytes_, data() + bytes_ + kMargin, painted);
+    return std::all_of(memory_.get(), data(), painted) &&
+           std::all_of(data() + bytes_, data() + bytes_ + kMargin, painted);
   }
 
  private:
@@ -134,8 +135,9 @@ int64_t LocalRun::FragmentBytes(const Layout& layout, int64_t device) const {
 
 absl::Status LocalRun::CheckMemory(int64_t needed) const {
   if (needed <= memory_limit_) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("running this plan needs ", needed, " bytes of memory; allowed are 3/4 of what is available: ",
-                                                   memory_limit_, " bytes"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("running this plan needs ", needed,
+                   " bytes of memory; allowed are 3/4 of what is available: ", memory_limit_, " bytes"));
 }
 
 // Everything that may be refused, before a thread starts.
@@ -284,7 +286,8 @@ absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& sou
 }
 
 absl::Status LocalRun::RunRank(Communicator& comm) {
-  const auto index = static_cast<size_t>(std::lower_bound(devices_.begin(), devices_.end(), comm.rank()) - devices_.begin());
+  const auto index =
+      static_cast<size_t>(std::lower_bound(devices_.begin(), devices_.end(), comm.rank()) - devices_.begin());
   // All programs come from one plan, so there is nothing to agree on.
   absl::StatusOr<Executor> executor = Executor::Create(programs_[index], &comm, Agreement::kOff);
   if (!executor.ok()) return executor.status();
@@ -318,7 +321,8 @@ absl::StatusOr<RunReport> LocalRun::Run() {
     report_.received_bytes_max = std::max(report_.received_bytes_max, result.moved.received);
   }
   if (written != report_.bytes_moved) {
-    return absl::InternalError(absl::StrCat("the ranks wrote ", written, " bytes, the plan says ", report_.bytes_moved));
+    return absl::InternalError(
+        absl::StrCat("the ranks wrote ", written, " bytes, the plan says ", report_.bytes_moved));
   }
   report_.verified = options_.verify && report_.mismatches == 0;
   std::vector<double> seconds;

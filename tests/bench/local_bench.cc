@@ -84,7 +84,8 @@ int PrintTable(int64_t mebibytes, int64_t repeat) {
   for (const Case& c : kCases) {
     const std::string from_text = c.from;
     // Rows so that the tensor has the size asked for, whatever its columns are.
-    const std::string columns_text = absl::StrReplaceAll(from_text.substr(from_text.find(',') + 1), {{"<X>", ""}, {"<Y>", ""}});
+    const std::string columns_text =
+        absl::StrReplaceAll(from_text.substr(from_text.find(',') + 1), {{"<X>", ""}, {"<Y>", ""}});
     const int64_t columns = std::strtoll(columns_text.c_str(), nullptr, 10);
     const int64_t rows = (mebibytes << 20) / 4 / (columns > 0 ? columns : kRowElements);
     const auto mesh = std::make_shared<const Mesh>(ParseMesh(c.mesh).value());

@@ -13,8 +13,8 @@
 namespace reshard::testing {
 namespace {
 
-constexpr DType kTypes[] = {DType::kI8,  DType::kBF16, DType::kF32, DType::kF16,      DType::kU8,  DType::kBool, DType::kI16,
-                            DType::kC64, DType::kI64,  DType::kF64, DType::kF8E4M3FN, DType::kC128};
+constexpr DType kTypes[] = {DType::kI8,  DType::kBF16, DType::kF32, DType::kF16, DType::kU8,       DType::kBool,
+                            DType::kI16, DType::kC64,  DType::kI64, DType::kF64, DType::kF8E4M3FN, DType::kC128};
 
 Verdict Execute(Problem problem, DType dtype) {
   const auto layout = [](const std::string& mesh, const std::string& text) {
@@ -39,9 +39,9 @@ Verdict Execute(Problem problem, DType dtype) {
   if (!report->verified) return {Outcome::kWrong, report->first_mismatch};
   if (report->received_bytes_max != plan->totals.recv_bytes_max ||
       report->received_bytes_total != plan->totals.recv_bytes_total) {
-    return {Outcome::kWrong, absl::StrCat("received ", report->received_bytes_max, " / ", report->received_bytes_total,
-                                          " bytes, planned ", plan->totals.recv_bytes_max, " / ",
-                                          plan->totals.recv_bytes_total)};
+    return {Outcome::kWrong,
+            absl::StrCat("received ", report->received_bytes_max, " / ", report->received_bytes_total,
+                         " bytes, planned ", plan->totals.recv_bytes_max, " / ", plan->totals.recv_bytes_total)};
   }
   return {};
 }

@@ -117,10 +117,12 @@ TEST_CASE("a world may have any device ids") {
   std::vector<std::atomic<int>> seen(100);
   LocalWorld world(std::vector<int64_t>{70, 3, 12});
   CHECK(world.device_ids() == std::vector<int64_t>{3, 12, 70});
-  REQUIRE(world.Run([&](Communicator& comm) {
-    ++seen[static_cast<size_t>(comm.rank())];
-    return comm.world_size() == 3 ? comm.Barrier() : absl::InternalError("size");
-  }).ok());
+  REQUIRE(world
+              .Run([&](Communicator& comm) {
+                ++seen[static_cast<size_t>(comm.rank())];
+                return comm.world_size() == 3 ? comm.Barrier() : absl::InternalError("size");
+              })
+              .ok());
   CHECK(seen[3] == 1);
   CHECK(seen[12] == 1);
   CHECK(seen[70] == 1);
@@ -150,7 +152,7 @@ TEST_CASE("a rank that returns an error or throws fails all others, by name") {
           const absl::Status& status = statuses[static_cast<size_t>(r)];
           INFO(status);
           if (r == culprit) {
-            CHECK(status.code() == (way == Way::kError    ? absl::StatusCode::kDataLoss
+            CHECK(status.code() == (way == Way::kError   ? absl::StatusCode::kDataLoss
                                     : way == Way::kThrow ? absl::StatusCode::kInternal
                                                          : absl::StatusCode::kResourceExhausted));
           } else {
@@ -173,9 +175,8 @@ TEST_CASE("a rank that returns an error or throws fails all others, by name") {
 TEST_CASE("a rank that leaves early is named") {
   LocalWorld world(3, {absl::Seconds(30)});
   const auto start = steady_clock::now();
-  const std::vector<absl::Status> statuses = world.RunEach([&](Communicator& comm) {
-    return ExchangeRounds(comm, comm.rank() == 1 ? 2 : 4, 10, Ready);
-  });
+  const std::vector<absl::Status> statuses =
+      world.RunEach([&](Communicator& comm) { return ExchangeRounds(comm, comm.rank() == 1 ? 2 : 4, 10, Ready); });
   CHECK(SecondsSince(start) < 20);
   CHECK(statuses[1].ok());
   for (size_t r : {0u, 2u}) {

@@ -101,8 +101,8 @@ TEST_CASE("f16 and bf16 are combined in f32 and rounded once") {
     uint16_t (*from_float)(float);
   };
   std::mt19937_64 random(testing::Seed());
-  for (const Narrow& narrow : {Narrow{DType::kF16, HalfToFloat, FloatToHalf},
-                               Narrow{DType::kBF16, BFloat16ToFloat, FloatToBFloat16}}) {
+  for (const Narrow& narrow :
+       {Narrow{DType::kF16, HalfToFloat, FloatToHalf}, Narrow{DType::kBF16, BFloat16ToFloat, FloatToBFloat16}}) {
     for (ReduceOp op : kOps) {
       CAPTURE(Name(op), std::string(Name(narrow.dtype)));
       std::vector<std::vector<uint16_t>> in(5, std::vector<uint16_t>(700));
@@ -289,25 +289,26 @@ TEST_CASE("a range of a fragment is cut into boxes that cover it once, in order"
     REQUIRE(boxes <= 2 * shape.size() + 1);
 
     std::vector<int> seen(static_cast<size_t>(elements), 0);
-    ForEachMappedBox(region, shape, begin, end,
-                     [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
-                       for (int64_t i = 0; i < NumElements(sizes); ++i) {
-                         int64_t rest = i;
-                         int64_t at = 0;
-                         for (size_t d = shape.size(); d-- > 0;) {
-                           const int64_t index = rest % sizes[d];
-                           rest /= sizes[d];
-                           at += (to[d] + index) * strides[d];
-                           bool mapped = false;
-                           for (const IndexRun& run : region[d]) {
-                             const int64_t in_run = to[d] + index - run.to;
-                             mapped |= in_run >= 0 && in_run < run.length && from[d] + index == run.from + in_run;
-                           }
-                           REQUIRE(mapped);
-                         }
-                         ++seen[static_cast<size_t>(at)];
-                       }
-                     });
+    ForEachMappedBox(
+        region, shape, begin, end,
+        [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
+          for (int64_t i = 0; i < NumElements(sizes); ++i) {
+            int64_t rest = i;
+            int64_t at = 0;
+            for (size_t d = shape.size(); d-- > 0;) {
+              const int64_t index = rest % sizes[d];
+              rest /= sizes[d];
+              at += (to[d] + index) * strides[d];
+              bool mapped = false;
+              for (const IndexRun& run : region[d]) {
+                const int64_t in_run = to[d] + index - run.to;
+                mapped |= in_run >= 0 && in_run < run.length && from[d] + index == run.from + in_run;
+              }
+              REQUIRE(mapped);
+            }
+            ++seen[static_cast<size_t>(at)];
+          }
+        });
     for (int64_t i = 0; i < elements; ++i) {
       REQUIRE(seen[static_cast<size_t>(i)] == (i >= begin && i < end ? 1 : 0));
     }

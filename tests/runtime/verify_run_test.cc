@@ -1,47 +1,22 @@
 // Plans end to end on threads: every element is checked by logical index, and the bytes counted are the bytes planned.
 #include "reshard/runtime/verify_run.h"
 
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
-#include "reshard/runtime/executor.h"
-#include "reshard/runtime/local_world.h"
 #include "runtime/local/available_memory.h"
 #include "runtime/local/logical_content.h"
 #include "tests/catch.h"
+#include "tests/runtime/cases.h"
 
 namespace reshard {
 namespace {
 
-constexpr DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kI16,      DType::kI32,    DType::kI64,
-                               DType::kU8,   DType::kU16, DType::kU32,      DType::kU64,    DType::kF16,
-                               DType::kBF16, DType::kF32, DType::kF64,      DType::kF8E4M3FN, DType::kF8E5M2,
-                               DType::kF8E4M3FNUZ, DType::kF8E5M2FNUZ, DType::kC64, DType::kC128};
-
-struct Case {
-  std::string mesh;
-  std::string from;
-  std::string to;
-  std::string target_mesh = "";  // empty: the same
-};
-
-std::shared_ptr<const Mesh> MeshOf(const std::string& text) {
-  return std::make_shared<const Mesh>(ParseMesh(text).value());
-}
-
-absl::StatusOr<Plan> PlanOf(const Case& c, DType dtype = DType::kF32, const PlanOptions& options = {}) {
-  const auto mesh = MeshOf(c.mesh);
-  const auto target_mesh = c.target_mesh.empty() ? mesh : MeshOf(c.target_mesh);
-  absl::StatusOr<Layout> from = ParseLayout(c.from, mesh);
-  if (!from.ok()) return from.status();
-  absl::StatusOr<Layout> to = ParseLayout(c.to, target_mesh);
-  if (!to.ok()) return to.status();
-  return MakePlan(*from, *to, dtype, options);
-}
+using testing::Case;
+using testing::kAllTypes;
+using testing::kMoves;
+using testing::PlanOf;
 
 RunOptions Quick() {
   RunOptions options;
@@ -65,42 +40,6 @@ RunReport RunCase(const Case& c, DType dtype = DType::kF32, const PlanOptions& o
   CHECK(report->received_bytes_total == plan->totals.recv_bytes_total);
   return *report;
 }
-
-const Case kMoves[] = {
-    {"{X:4,Y:4,Z:2}", "[8<X,Y>128, 32]", "[8<Y,X>128, 32]"},
-    {"{X:4,Y:4,Z:2}", "[32<Y>128, 8<X>32]", "[32<X>128, 8<Y>32]"},
-    {"{X:2}", "[<X>6, 8]", "[6, <X>8]"},
-    {"{X:4}", "[<X>16]", "[16]"},
-    {"{X:4}", "[16]", "[<X>16]"},
-    {"{x:2,y:3}", "[<x>6]", "[<y>6]"},
-    {"{X:4}", "[<X>6]", "[6]"},                    // 2,2,2,0
-    {"{X:4}", "[<X>2, 5]", "[2, <X>5]"},           // ranks with nothing on both sides
-    {"{X:2,Y:4}", "[<X,Y>7, 3]", "[7, <Y>3]"},
-    {"{X:2}", "[<2,X>5]", "[<X>5]"},
-    {"{X:4}", "[<2,~X>16, 3]", "[<X>16, 3]"},      // zigzag
-    {"{X:4}", "[<X>16, 3]", "[<2,~X>16, 3]"},
-    {"{X:4}", "[<2,~X>13]", "[13]"},               // uneven zigzag
-    {"{X:3}", "[<4,X>100, 2]", "[<X>100, 2]"},     // block-cyclic, uneven
-    {"{X:3}", "[<X=[5,0,2]>7, 2]", "[7, <X>2]"},   // explicit sizes with an empty shard
-    {"{X:4}", "[<X:(1)2>8]", "[<X:(2)2>8]"},
-    {"{X:4,Y:2}", "[<X:(2)2,Y>16, 4]", "[16, <X>4]"},
-    {"{X:2,Y:2}", "[<X>4, <Y>4, 3]", "[4, <X>4, <Y>3]"},
-    {"{X:4}", "[]", "[]"},
-    {"{X:2}", "[0]", "[<X>0]"},
-    {"{X:2}", "[<X>0, 4]", "[0, <X>4]"},
-    {"{X:4}", "[1]", "[<X>1]"},
-    {"{}", "[5, 4]", "[5, 4]"},
-    {"{X:2}@[3,1]", "[<X>8]", "[8]"},
-    // Other meshes: disjoint, overlapping, single devices, gaps between ids.
-    {"{X:4}", "[<X>12]", "[<Y>12]", "{Y:3}@4"},
-    {"{X:4}", "[<X>12, 2]", "[12, <Y>2]", "{Y:2}@2"},
-    {"{X:3}", "[<X>9]", "[9]", "{}"},
-    {"{}", "[9]", "[<X>9]", "{X:3}@1"},
-    {"{}", "[]", "[]", "{X:3}@1"},
-    {"{X:2}@[7,1000000000]", "[<X>10, 3]", "[10, <X>3]", "{X:2}@[1000000000,5]"},
-    {"{X:4,Y:2}", "[<X>8, <Y>6]", "[<T>8, 6]", "{T:2}@8"},
-    {"{X:8}", "[<X>8, 8]", "[8, <Y>8]", "{Y:4,Z:2}"},
-};
 
 TEST_CASE("moves are element-exact, and the bytes are the plan's") {
   for (const Case& c : kMoves) {
@@ -142,12 +81,23 @@ TEST_CASE("every type moves") {
 }
 
 const char* const kReductions[][2] = {
-    {"[8, 6] {}<X>", "[8, 6]"},          {"[8, 6] {}<X>", "[<X>8, 6]"},        {"[8, 6] {}<X,Y>", "[8, 6]"},
-    {"[8, 6] {}<X,Y>", "[<X>8, <Y>6]"},  {"[8, 6] {}<X>", "[8, <Y>6]"},        {"[<Y>8, 6] {}<X>", "[8, 6]"},
-    {"[<Y>8, 6] {}<X>", "[<X>8, <Y>6]"}, {"[8, 6] {}<X,Y>", "[8, 6] {}<X>"},   {"[8, 6] {}<X,Y>", "[<X>8, 6] {}<Y>"},
-    {"[5, 3] {}<X,Y>", "[<X>5, 3]"},     {"[<Y>5, 3] {}<X>", "[5, <Y>3] {}<X>"}, {"[] {}<X>", "[]"},
-    {"[0, 4] {}<X>", "[0, 4]"},          {"[1] {}<X,Y>", "[1]"},               {"[7] {}<X:(1)2>", "[<X>7]"},
-    {"[8] {}<X>", "[8] {}<X:(1)2>"},     {"[2, 8] {}<X>", "[2, <2,~X>8]"},
+    {"[8, 6] {}<X>", "[8, 6]"},
+    {"[8, 6] {}<X>", "[<X>8, 6]"},
+    {"[8, 6] {}<X,Y>", "[8, 6]"},
+    {"[8, 6] {}<X,Y>", "[<X>8, <Y>6]"},
+    {"[8, 6] {}<X>", "[8, <Y>6]"},
+    {"[<Y>8, 6] {}<X>", "[8, 6]"},
+    {"[<Y>8, 6] {}<X>", "[<X>8, <Y>6]"},
+    {"[8, 6] {}<X,Y>", "[8, 6] {}<X>"},
+    {"[8, 6] {}<X,Y>", "[<X>8, 6] {}<Y>"},
+    {"[5, 3] {}<X,Y>", "[<X>5, 3]"},
+    {"[<Y>5, 3] {}<X>", "[5, <Y>3] {}<X>"},
+    {"[] {}<X>", "[]"},
+    {"[0, 4] {}<X>", "[0, 4]"},
+    {"[1] {}<X,Y>", "[1]"},
+    {"[7] {}<X:(1)2>", "[<X>7]"},
+    {"[8] {}<X>", "[8] {}<X:(1)2>"},
+    {"[2, 8] {}<X>", "[2, <2,~X>8]"},
 };
 
 std::string With(std::string text, ReduceOp op) {
@@ -306,11 +256,16 @@ TEST_CASE("the content of a tensor shows wrong, missing and doubled values") {
           numbers->Fill(pending->source, r, part.data());
           for (int times = r == doubled ? 2 : 1; times > 0; --times, ++count) {
             for (size_t i = 0; i < out.size(); ++i) {
-              if (count == 0) out[i] = part[i];
-              else if (op == ReduceOp::kMin) out[i] = std::min(out[i], part[i]);
-              else if (op == ReduceOp::kMax) out[i] = std::max(out[i], part[i]);
-              else if (op == ReduceOp::kProd) out[i] *= part[i];
-              else out[i] += part[i];
+              if (count == 0)
+                out[i] = part[i];
+              else if (op == ReduceOp::kMin)
+                out[i] = std::min(out[i], part[i]);
+              else if (op == ReduceOp::kMax)
+                out[i] = std::max(out[i], part[i]);
+              else if (op == ReduceOp::kProd)
+                out[i] *= part[i];
+              else
+                out[i] += part[i];
             }
           }
         }
@@ -324,71 +279,6 @@ TEST_CASE("the content of a tensor shows wrong, missing and doubled values") {
       if (op == ReduceOp::kSum || op == ReduceOp::kProd) CHECK(reduce(-1, 1) > 0);
     }
   }
-}
-
-TEST_CASE("ranks outside the plan take part with nothing") {
-  const absl::StatusOr<Plan> plan = PlanOf({"{X:2}@1", "[<X>8]", "[8]"});
-  REQUIRE(plan.ok());
-  LocalWorld world(5);
-  const absl::Status status = world.Run([&](Communicator& comm) -> absl::Status {
-    absl::StatusOr<Program> program = CompileProgram(*plan, comm.rank());
-    if (!program.ok()) return program.status();
-    const bool held = comm.rank() == 1 || comm.rank() == 2;
-    if (program->buffers[0].held != held) return absl::InternalError("held");
-    absl::StatusOr<Executor> executor =
-        Executor::Create(std::make_shared<const Program>(*std::move(program)), &comm);
-    if (!executor.ok()) return executor.status();
-    if (!held) return executor->Execute({}, {}).status();
-    std::vector<float> source(4, static_cast<float>(comm.rank()));
-    std::vector<float> target(8);
-    const absl::Status done = executor->Execute(DenseView(static_cast<const void*>(source.data()), DType::kF32, {4}),
-                                                DenseView(static_cast<void*>(target.data()), DType::kF32, {8})).status();
-    if (done.ok() && (target[0] != 1 || target[7] != 2)) return absl::DataLossError("wrong element");
-    return done;
-  });
-  INFO(status);
-  CHECK(status.ok());
-  CHECK(CompileProgram(*plan, -1).status().code() == absl::StatusCode::kInvalidArgument);
-}
-
-TEST_CASE("sends and receives of all ranks mirror each other") {
-  for (const Case& c : kMoves) {
-    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
-    const absl::StatusOr<Plan> plan = PlanOf(c);
-    REQUIRE(plan.ok());
-    std::vector<int64_t> devices;
-    for (const Layout* layout : {&plan->source, &plan->target}) {
-      for (int64_t p = 0; p < layout->mesh().size(); ++p) devices.push_back(layout->mesh().Device(p));
-    }
-    std::vector<Program> programs;
-    for (int64_t device : devices) programs.push_back(CompileProgram(*plan, device).value());
-    for (size_t i = 0; i < programs.size(); ++i) {
-      CHECK(programs[i].fingerprint == programs[0].fingerprint);
-      for (size_t j = 0; j < programs.size(); ++j) {
-        if (devices[i] == devices[j]) continue;
-        for (size_t k = 0; k < programs[i].steps.size(); ++k) {
-          std::vector<Region> sent;
-          std::vector<Region> received;
-          for (const Transfer& t : programs[i].steps[k].sends) {
-            if (t.peer == devices[j]) sent.push_back(t.region);
-          }
-          for (const Transfer& t : programs[j].steps[k].receives) {
-            if (t.peer == devices[i]) received.push_back(t.region);
-          }
-          CHECK(sent == received);
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("different problems have different fingerprints") {
-  const auto fingerprint = [](const Case& c, DType dtype) { return CompileProgram(PlanOf(c, dtype).value(), 0)->fingerprint; };
-  const Case base{"{X:4}", "[<X>16]", "[16]"};
-  CHECK(fingerprint(base, DType::kF32) == fingerprint(base, DType::kF32));
-  CHECK_FALSE(fingerprint(base, DType::kF32) == fingerprint(base, DType::kI32));
-  CHECK_FALSE(fingerprint(base, DType::kF32) == fingerprint({"{X:4}", "[<X>17]", "[17]"}, DType::kF32));
-  CHECK_FALSE(fingerprint(base, DType::kF32) == fingerprint({"{X:4}@[1,0,2,3]", "[<X>16]", "[16]"}, DType::kF32));
 }
 
 }  // namespace

@@ -94,7 +94,8 @@ struct Program {
 // Compiles a plan for many ranks: what does not depend on the rank is worked out once.
 class ProgramCompiler {
  public:
-  // InvalidArgument or Unimplemented: a reduction that the dtype does not have (see below), a step that Traffic refuses.
+  // InvalidArgument or Unimplemented: a reduction that the dtype does not have (see below), a step that Traffic
+  // refuses.
   static absl::StatusOr<ProgramCompiler> Create(const Plan& plan);
   ProgramCompiler(ProgramCompiler&&) noexcept;
   ProgramCompiler& operator=(ProgramCompiler&&) noexcept;

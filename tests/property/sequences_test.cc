@@ -13,6 +13,13 @@
 namespace reshard::testing {
 namespace {
 
+// Sanitizers see one pair in so many; the others see all.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kEvery = 23;
+#else
+constexpr size_t kEvery = 1;
+#endif
+
 const oracle::Exhaustive& Digits() {
   static const oracle::Exhaustive all(3, 3, 8, false);
   return all;
@@ -65,6 +72,7 @@ TEST_CASE("sequences with digit-level intermediates reach the exhaustive optimum
     for (size_t t = 0; t < all.states().size(); ++t) {
       if (!all.states()[s].is_box || !all.states()[t].is_box) continue;
       pairs += all.Bound(s, t) > 0 ? 1 : 0;
+      if ((s * all.states().size() + t) % kEvery != 0) continue;
       const int64_t planned = Planned(mesh, all.states()[s].layout, all.states()[t].layout, Sequences());
       INFO(all.states()[s].layout << " -> " << all.states()[t].layout);
       REQUIRE(planned == all.Optimum(s, t));
@@ -81,7 +89,7 @@ TEST_CASE("sequences reach the exhaustive optimum between digit-level layouts") 
     return (static_cast<size_t>(choices.Pick(256)) * 256 + static_cast<size_t>(choices.Pick(256))) %
            all.states().size();
   };
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 4000 / static_cast<int>(kEvery); ++i) {
     const size_t s = any();
     const size_t t = any();
     const int64_t planned = Planned(mesh, all.states()[s].layout, all.states()[t].layout, Sequences());
@@ -94,7 +102,7 @@ TEST_CASE("sequences reach the exhaustive optimum on every pair of digit-level l
   const oracle::Exhaustive& all = Digits();
   const auto mesh = MeshOf(all.mesh());
   for (size_t s = 0; s < all.states().size(); ++s) {
-    for (size_t t = 0; t < all.states().size(); ++t) {
+    for (size_t t = s % kEvery; t < all.states().size(); t += kEvery) {
       const int64_t planned = Planned(mesh, all.states()[s].layout, all.states()[t].layout, Sequences());
       INFO(all.states()[s].layout << " -> " << all.states()[t].layout);
       REQUIRE(planned == all.Optimum(s, t));
@@ -107,7 +115,7 @@ TEST_CASE("boxes reach the exhaustive optimum on every pair of box layouts") {
   const oracle::Exhaustive free(3, 3, 8, true);
   const auto mesh = MeshOf(boxes.mesh());
   for (size_t s = 0; s < boxes.states().size(); ++s) {
-    for (size_t t = 0; t < boxes.states().size(); ++t) {
+    for (size_t t = s % kEvery; t < boxes.states().size(); t += kEvery) {
       const int64_t planned = Planned(mesh, boxes.states()[s].layout, boxes.states()[t].layout, Boxes());
       INFO(boxes.states()[s].layout << " -> " << boxes.states()[t].layout);
       REQUIRE(planned <= boxes.Optimum(s, t));
@@ -139,7 +147,7 @@ TEST_CASE("sequences reach the exhaustive optimum however the axes are cut") {
   Choices choices(Seed() + 1);
   for (const auto& [mesh_text, names] : cuts) {
     const auto mesh = MeshOf(mesh_text);
-    for (int i = 0; i < 1000;) {
+    for (int i = 0; i < 1000 / static_cast<int>(kEvery);) {
       const auto any = [&] {
         return (static_cast<size_t>(choices.Pick(256)) * 256 + static_cast<size_t>(choices.Pick(256))) %
                all.states().size();

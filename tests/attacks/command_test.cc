@@ -1,10 +1,12 @@
 // Bad input to the command: a one-line reason on stderr, nothing on stdout, the right exit code, and quickly.
 #include "tests/attacks/command.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -248,6 +250,22 @@ TEST_CASE("the command refuses what is missing, unwritable or not feasible") {
   Refuses(3, Plan("{X:2}", "[<X>4]", "[4]", {"--ops", "boxes", "--to-mesh", "{X:2}@2"}));
   Refuses(3, Plan("{X:2}", "[4]", "[4] sum<X>"));
   Refuses(4, Plan("{X:4194304}", "[<X>9223372036854775807]", "[9223372036854775807]"));
+}
+
+TEST_CASE("the command refuses what is too large to print or to run") {
+  Refuses(3, Plan("{X:4096}", "[<X>4096]", "[4096]", {"--pieces"}));
+  Refuses(3, Plan("{X:4096}", "[<X>4096, 4096]", "[4096, <X>4096]", {"--pieces"}));
+  Refuses(3, {"run", "{X:2}", "[<X>1099511627776]", "[1099511627776]"});
+  Refuses(3, {"run", "{X:65536}", "[<X>65536]", "[65536]"});
+}
+
+TEST_CASE("output that cannot be written is an error") {
+  for (const char* words : {"plan '{X:2}' '[<X>4]' '[4]'", "plan '{X:2}' '[<X>4]' '[4]' --json",
+                            "show '{X:2}' '[<X>4]'", "run '{X:2}' '[<X>4]' '[4]' --json"}) {
+    INFO(words);
+    const int status = std::system((RESHARD_COMMAND " " + std::string(words) + " >/dev/full 2>/dev/null").c_str());
+    CHECK(WEXITSTATUS(status) == 5);
+  }
 }
 
 TEST_CASE("topology files that are not topologies are refused") {

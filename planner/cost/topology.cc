@@ -46,10 +46,13 @@ absl::StatusOr<Topology> Topology::Preset(std::string_view name) {
 }
 
 absl::StatusOr<Topology> Topology::FromJson(std::string_view json, std::string_view name) {
-  const auto parsed = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   auto bad = [&](std::string_view reason) {
     return absl::InvalidArgumentError(absl::StrCat("topology ", std::string(name), ": ", std::string(reason)));
   };
+  // Sixteen levels take a tenth of this; a tower of brackets cannot get high enough to exhaust the stack.
+  constexpr size_t kMostBytes = 8192;
+  if (json.size() > kMostBytes) return bad("more than 8192 bytes");
+  const auto parsed = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return bad("not JSON");
   if (!parsed.is_object() || !parsed.contains("levels") || !parsed["levels"].is_array() || parsed["levels"].empty()) {
     return bad("needs \"levels\", a list with at least one level");

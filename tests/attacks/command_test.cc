@@ -344,7 +344,7 @@ TEST_CASE("a bad line of a batch is answered with an error and the rest goes on"
       std::string(100000, '['),
       "{\"mesh\":\"" + std::string(size_t{1} << 20, '<') + "\",\"from\":\"[4]\",\"to\":\"[4]\"}",
       "{\"mesh\":\"{X:2}\",\"from\":\"" + std::string(size_t{1} << 20, '<') + "\",\"to\":\"[4]\"}",
-      "{\"id\":" + std::string(50000, '[') + std::string(50000, ']') +
+      "{\"id\":" + std::string(500000, '[') + std::string(500000, ']') +
           ",\"mesh\":\"{X:2}\",\"from\":\"[Q]\",\"to\":\"[4]\"}"};
   std::string input = std::string(kGood) + "\n\n";
   for (const std::string& line : bad) input += line + "\n";
@@ -360,7 +360,7 @@ TEST_CASE("a bad line of a batch is answered with an error and the rest goes on"
   CHECK(Answer(lines.back()) == Answer(lines.front()));
   for (size_t i = 0; i < bad.size(); ++i) {
     INFO(bad[i].substr(0, 120) << "\n" << lines[i + 1].substr(0, 500));
-    CHECK(lines[i + 1].size() < 120000);  // an id comes back as it was, however deep
+    CHECK(lines[i + 1].size() < 120000);  // an id comes back as it was, unless it nests too deep
     const nlohmann::json answer = Answer(lines[i + 1]);
     CHECK(answer.contains("id"));
     CHECK(answer["error"]["code"] == "INVALID_ARGUMENT");

@@ -19,6 +19,27 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A problem is a flat object; an id may be anything short of a tower of brackets, which would exhaust the stack of
+// whoever copies or prints it.
+bool NestsTooDeep(std::string_view line) {
+  constexpr int kMostLevels = 64;
+  int level = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+      continue;
+    }
+    quoted = c == '"';
+    if (c == '[' || c == '{') ++level;
+    if (c == ']' || c == '}') --level;
+    if (level > kMostLevels) return true;
+  }
+  return false;
+}
+
 // One line's problem, or why it is none.
 absl::StatusOr<ProblemText> ReadLine(const Json& line, const ProblemText& defaults, DType& dtype) {
   static const auto* keys =
@@ -130,10 +151,13 @@ int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype,
   std::string line;
   while (std::getline(in, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool deep = NestsTooDeep(line);
+    const Json parsed = deep ? Json() : Json::parse(line, nullptr, /*allow_exceptions=*/false);
     Json id = nullptr;
     Answer answer;
-    if (parsed.is_discarded()) {
+    if (deep) {
+      answer.status = absl::InvalidArgumentError("the line is not JSON that a problem can be: it nests too deep");
+    } else if (parsed.is_discarded()) {
       answer.status = absl::InvalidArgumentError("the line is not JSON");
     } else if (!parsed.is_object()) {
       answer.status = absl::InvalidArgumentError("the line is not a JSON object");

@@ -186,13 +186,15 @@ absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t byt
   }
   const std::string place = absl::StrCat("a step (", View(Name(step.op)), ")");
   shared_->step_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  const auto open = [this, ranks] {
-    shared_->first_open_slot.store(0, std::memory_order_relaxed);
+  const auto open = [this] { shared_->first_open_slot.store(0, std::memory_order_relaxed); };
+  const auto begin = [&] {
+    open();
     shared_->mode = CopyModeFor(shared_->step_bytes.exchange(0, std::memory_order_relaxed), ranks);
   };
   const int phases = step.op == Op::kAllReduce ? 2 : 1;
   for (int phase = 0; phase < phases; ++phase) {
-    const absl::Status met = shared_->rendezvous.Arrive(index_, place, open);
+    const absl::Status met =
+        phase == 0 ? shared_->rendezvous.Arrive(index_, place, begin) : shared_->rendezvous.Arrive(index_, place, open);
     if (!met.ok()) return met;
     Work(phase);
   }

@@ -1,7 +1,7 @@
 // Where the bytes of a LocalWorld move: pulls and reductions straight from the peers' fragments.
-#include <cstring>
 #include <vector>
 
+#include "runtime/core/copy_rows.h"
 #include "runtime/core/reduce.h"
 #include "runtime/local/local_communicator.h"
 
@@ -54,12 +54,13 @@ void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTens
 }
 
 // Elements [begin, end) of a fragment of the same shape.
-void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, int64_t end) {
+void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, int64_t end, CopyMode mode) {
   if (begin >= end) return;
   const int64_t size = SizeOf(out.dtype);
   if (IsDense(in) && IsDense(out)) {
-    std::memcpy(static_cast<char*>(out.data) + begin * size, static_cast<const char*>(in.data) + begin * size,
-                static_cast<size_t>((end - begin) * size));
+    CopyRows(static_cast<const char*>(in.data) + begin * size, static_cast<char*>(out.data) + begin * size, 1,
+             (end - begin) * size, 0, 0, mode);
+    if (mode == CopyMode::kStreaming) FinishStreaming();
     return;
   }
   ForEachBox(out.shape, begin, end, [&](absl::Span<const int64_t> offset, absl::Span<const int64_t> box) {
@@ -109,7 +110,7 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
           peer.outputs[index].dtype != out.dtype) {
         return misfit(shared.device_ids[peer_index]);
       }
-      CopyRange(peer.outputs[index], out, task.begin, task.end);
+      CopyRange(peer.outputs[index], out, task.begin, task.end, mode);
       return true;
     }
   }

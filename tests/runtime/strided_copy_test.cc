@@ -56,6 +56,9 @@ void CheckAgainstNaive(const Problem& p, std::mt19937_64& random) {
   std::vector<char> whole = before;
   copy.Run(from.data(), whole.data());
   REQUIRE(whole == expected);
+  std::vector<char> streamed = before;
+  copy.Run(from.data(), streamed.data(), CopyMode::kStreaming);
+  REQUIRE(streamed == expected);
 
   // Parts together do the same, in any order, and do nothing twice.
   const int64_t parts = 1 + static_cast<int64_t>(random() % 7);
@@ -136,6 +139,23 @@ TEST_CASE("a strided copy moves what an element by element copy moves") {
     p.from_strides = RandomStrides(random, p.from_shape, dense);
     p.to_strides = RandomStrides(random, p.to_shape, dense);
     CheckAgainstNaive(p, random);
+  }
+}
+
+TEST_CASE("long rows are copied alike in both modes, wherever they start") {
+  std::mt19937_64 random(testing::Seed());
+  for (int64_t bytes : {1, 63, 64, 65, 127, 128, 1000, 4095, 4096, 10920, 16383, 16384, 16385, 70001}) {
+    for (int64_t rows : {1, 2, 3, 4, 5, 9}) {
+      Problem p;
+      p.element_size = 1;
+      const int64_t shift = static_cast<int64_t>(random() % 70);
+      p.region = {{{0, 0, rows}}, {{shift, static_cast<int64_t>(random() % 70), bytes}}};
+      p.from_shape = {rows, bytes + 70};
+      p.to_shape = {rows, bytes + 70};
+      p.from_strides = DenseStrides(p.from_shape);
+      p.to_strides = DenseStrides(p.to_shape);
+      CheckAgainstNaive(p, random);
+    }
   }
 }
 

@@ -148,6 +148,13 @@ TEST_CASE("large reductions go through many tasks") {
   RunCase({"{X:3}", "[1000, 1003] sum<X>", "[1000, <X>1003]"}, DType::kBF16);
 }
 
+TEST_CASE("what does not fit the caches is streamed, and arrives") {
+  // More than 12 MiB a core on up to four cores; rows of 8208 and 5472 bytes do not start on cache lines.
+  RunCase({"{X:2}", "[<X>4096, 2052]", "[4096, <X>2052]"}, DType::kF64);
+  RunCase({"{X:3}", "[<X>4096, 2052]", "[4096, <X>2052]"}, DType::kF64);
+  RunCase({"{X:2}", "[3300001] sum<X>", "[3300001]"}, DType::kF64);
+}
+
 TEST_CASE("a hundred ranks and more") {
   RunCase({"{X:16,Y:8}", "[<X,Y>512, 40]", "[<Y,X>512, 40]"});
   RunCase({"{X:16,Y:16}", "[<X>64, <Y>64]", "[<Y>64, <X>64]"});

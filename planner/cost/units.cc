@@ -10,7 +10,8 @@ namespace {
 
 // 3 significant digits, without trailing zeros behind the point.
 std::string Short(double value) {
-  std::string out = absl::StrFormat(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value);
+  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  std::string out = absl::StrFormat("%.*f", decimals, value);
   if (out.find('.') != std::string::npos) {
     while (out.back() == '0') out.pop_back();
     if (out.back() == '.') out.pop_back();

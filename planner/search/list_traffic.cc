@@ -36,17 +36,15 @@ absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& fro
   }
 
   std::vector<std::vector<int32_t>> from_rows(n), to_rows(n);
-  int64_t cells = 1;
   for (size_t d = 0; d < n; ++d) {
     from_rows[d] = RowsOf(*from.mesh, *from.dims[d]);
     to_rows[d] = RowsOf(*to.mesh, *to.dims[d]);
-    cells *= out->overlaps_[d].from_rows;  // at most the devices of the mesh: digits are disjoint
   }
   std::vector<std::vector<int32_t>> holders;
   std::unordered_map<int64_t, size_t> cell_index;
   std::vector<int64_t> cell_of(static_cast<size_t>(from.mesh->size()));
   for (size_t p = 0; p < cell_of.size(); ++p) {
-    int64_t cell = 0;
+    int64_t cell = 0;  // below the number of devices: the dimensions' digits are disjoint
     for (size_t d = 0; d < n; ++d) cell = cell * out->overlaps_[d].from_rows + from_rows[d][p];
     cell_of[p] = cell;
     const auto [it, added] = cell_index.emplace(cell, holders.size());

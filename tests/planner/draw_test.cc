@@ -58,8 +58,9 @@ std::vector<Layout> SmallLayouts() {
 bool Holds(const Layout& layout, int64_t position, const Cell& cell) {
   for (const auto& [d, where] : cell.where) {
     const std::vector<Interval> held = layout.Intervals(position, d);
+    // Clang 14 captures no structured binding by name.
     if (std::none_of(held.begin(), held.end(),
-                     [&](const Interval& i) { return i.begin <= where.begin && where.end <= i.end; })) {
+                     [&part = where](const Interval& i) { return i.begin <= part.begin && part.end <= i.end; })) {
       return false;
     }
   }

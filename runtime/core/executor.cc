@@ -1,5 +1,6 @@
 #include "reshard/runtime/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -8,17 +9,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/core/host_pool.h"
 #include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {
 
-// Intermediates start on a cache line.
-constexpr size_t kAlignment = 64;
-
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-absl::Status CheckView(absl::string_view name, const ConstTensorView& view, const Buffer& buffer, DType dtype) {
+// `name` is the source or the target, of tensor `index` when there are several (index >= 0).
+absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorView& view, const Buffer& buffer) {
+  const std::string name = index < 0 ? std::string(side) : absl::StrCat(side, " of tensor ", index);
   const auto shape = [](const Dims& dims) { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); };
   const bool empty = view.data == nullptr || NumElements(view.shape) == 0;
   if (!buffer.held || buffer.bytes == 0) {
@@ -27,9 +28,9 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view, cons
                                                    ", but this rank holds ",
                                                    buffer.held ? "no elements" : "nothing: it is outside the mesh"));
   }
-  if (view.dtype != dtype) {
+  if (view.dtype != buffer.dtype) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", name, " is ", View(Name(view.dtype)), ", the plan is for ", View(Name(dtype))));
+        absl::StrCat("the ", name, " is ", View(Name(view.dtype)), ", the plan is for ", View(Name(buffer.dtype))));
   }
   if (view.shape != buffer.shape) {
     return absl::InvalidArgumentError(absl::StrCat("the ", name, " has shape ", shape(view.shape),
@@ -43,9 +44,43 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view, cons
   return absl::OkStatus();
 }
 
+// The bytes that a view spans.
+struct Extent {
+  const char* begin;
+  const char* end;
+  bool target;
+};
+
+Extent ExtentOf(const ConstTensorView& view, bool target) {
+  const auto* data = static_cast<const char*>(view.data);
+  int64_t low = 0;
+  int64_t high = SizeOf(view.dtype);
+  for (size_t d = 0; d < view.shape.size(); ++d) {
+    const int64_t reach = (view.shape[d] - 1) * view.strides[d] * SizeOf(view.dtype);
+    (reach < 0 ? low : high) += reach;
+  }
+  return {data + low, data + high, target};
+}
+
+// True when a target shares bytes with any other view.
+bool TargetsOverlap(std::vector<Extent>& extents) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  const char* end_of_sources = nullptr;
+  const char* end_of_targets = nullptr;
+  for (const Extent& extent : extents) {
+    if (extent.begin < end_of_targets || (extent.target && extent.begin < end_of_sources)) return true;
+    const char*& end = extent.target ? end_of_targets : end_of_sources;
+    end = std::max(end, extent.end);
+  }
+  return false;
+}
+
 }  // namespace
 
-void Executor::FreeDeleter::operator()(char* memory) const { std::free(memory); }
+Agreement DefaultAgreement() {
+  const char* text = std::getenv("RESHARD_AGREEMENT");
+  return text != nullptr && absl::string_view(text) == "off" ? Agreement::kOff : Agreement::kEveryCall;
+}
 
 absl::StatusOr<Executor> Executor::Create(std::shared_ptr<const Program> program, Communicator* communicator,
                                           Agreement agreement) {
@@ -59,48 +94,70 @@ absl::StatusOr<Executor> Executor::Create(std::shared_ptr<const Program> program
   Executor executor;
   executor.communicator_ = communicator;
   executor.agreement_ = agreement;
-  for (size_t i = 0; i < executor.scratch_.size(); ++i) {
-    const auto bytes = static_cast<size_t>(program->scratch_bytes[i]);
-    if (bytes == 0) continue;
-    const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    executor.scratch_[i].reset(static_cast<char*>(std::aligned_alloc(kAlignment, rounded)));
-    if (executor.scratch_[i] == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for an intermediate of ", bytes, " bytes"));
-    }
-  }
   executor.program_ = std::move(program);
   return executor;
 }
 
-absl::Status Executor::Check(const ConstTensorView& source, const TensorView& target) const {
-  const Buffer& source_buffer = program_->buffers[0];
-  const Buffer& target_buffer = program_->buffers[1];
-  absl::Status status = CheckView("source", source, source_buffer, program_->dtype);
-  if (!status.ok()) return status;
-  status = CheckView("target", target, target_buffer, program_->dtype);
-  if (!status.ok()) return status;
-  if (target_buffer.bytes > 0 && MayOverlapItself(target)) {
-    return absl::InvalidArgumentError("the target's strides let elements overlap");
+absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets) const {
+  const auto tensors = static_cast<size_t>(program_->tensors);
+  if (sources.size() != tensors || targets.size() != tensors) {
+    return absl::InvalidArgumentError(absl::StrCat("the program is for ", tensors, " tensors, got ", sources.size(),
+                                                   " sources and ", targets.size(), " targets"));
   }
-  if (source_buffer.bytes > 0 && target_buffer.bytes > 0 && SpansIntersect(source, target)) {
-    return absl::InvalidArgumentError("source and target share memory");
+  std::vector<Extent> extents;
+  extents.reserve(2 * tensors);
+  for (size_t t = 0; t < tensors; ++t) {
+    const int64_t index = tensors == 1 ? -1 : static_cast<int64_t>(t);
+    const Buffer& source_buffer = program_->source(static_cast<int64_t>(t));
+    const Buffer& target_buffer = program_->target(static_cast<int64_t>(t));
+    absl::Status status = CheckView("source", index, sources[t], source_buffer);
+    if (!status.ok()) return status;
+    status = CheckView("target", index, targets[t], target_buffer);
+    if (!status.ok()) return status;
+    if (target_buffer.bytes > 0 && MayOverlapItself(targets[t])) {
+      return absl::InvalidArgumentError("the target's strides let elements overlap");
+    }
+    if (source_buffer.bytes > 0) extents.push_back(ExtentOf(sources[t], false));
+    if (target_buffer.bytes > 0) extents.push_back(ExtentOf(targets[t], true));
+  }
+  if (TargetsOverlap(extents)) {
+    return absl::InvalidArgumentError(tensors == 1 ? "source and target share memory"
+                                                   : "a target shares memory with another source or target");
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, const TensorView& target) {
+  return Execute(absl::MakeConstSpan(&source, 1), absl::MakeConstSpan(&target, 1));
+}
+
+absl::StatusOr<ExecuteResult> Executor::Execute(absl::Span<const ConstTensorView> sources,
+                                                absl::Span<const TensorView> targets) {
   const auto start = std::chrono::steady_clock::now();
   if (!lost_.ok()) {
     return absl::FailedPreconditionError(absl::StrCat("this executor was lost earlier: ", lost_.message()));
   }
-  const absl::Status checked = NoThrow("checking the tensors", [&] { return Check(source, target); });
+  const absl::Status checked = NoThrow("checking the tensors", [&] { return Check(sources, targets); });
   if (agreement_ == Agreement::kEveryCall) {
-    const absl::Status agreed = communicator_->Agree(checked, program_->fingerprint);
+    const absl::Status agreed = communicator_->Agree(checked, program_->signature);
     if (!agreed.ok()) return agreed;
   } else if (!checked.ok()) {
     return checked;
   }
-  absl::StatusOr<MovedBytes> moved = NoThrow("executing a plan", [&] { return RunSteps(source, target); });
+  absl::StatusOr<ExecuteResult> result = ExecuteChecked(sources, targets);
+  if (!result.ok()) return result;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  result->seconds = seconds.count();
+  return result;
+}
+
+absl::StatusOr<ExecuteResult> Executor::ExecuteChecked(absl::Span<const ConstTensorView> sources,
+                                                       absl::Span<const TensorView> targets) {
+  const auto start = std::chrono::steady_clock::now();
+  if (!lost_.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("this executor was lost earlier: ", lost_.message()));
+  }
+  absl::StatusOr<MoveStats> moved = NoThrow("executing a plan", [&] { return RunSteps(sources, targets); });
   if (!moved.ok()) {
     lost_ = moved.status();
     return lost_;
@@ -109,44 +166,42 @@ absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, c
   return ExecuteResult{*moved, seconds.count()};
 }
 
-TensorView Executor::ScratchView(int buffer) const {
-  const Buffer& spec = program_->buffers[static_cast<size_t>(buffer)];
-  return DenseView(static_cast<void*>(scratch_[static_cast<size_t>(spec.scratch)].get()), program_->dtype, spec.shape);
-}
-
-absl::StatusOr<MovedBytes> Executor::RunSteps(const ConstTensorView& source, const TensorView& target) {
-  MovedBytes moved;
-  if (program_->steps.empty()) {
-    const StridedCopy& copy = program_->local_copy;
-    if (copy.bytes() == 0) return moved;
-    const CopyMode mode = CopyModeFor(copy.bytes(), 1);
-    if (IsDense(source) && IsDense(target)) {
-      copy.Run(source.data, target.data, mode);
-    } else {
-      StridedCopy(WholeRegion(source.shape), SizeOf(program_->dtype), source.strides, target.strides)
-          .Run(source.data, target.data, mode);
+absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> sources,
+                                             absl::Span<const TensorView> targets) {
+  HostBlock scratch[2];
+  for (size_t i = 0; i < 2; ++i) {
+    if (program_->scratch_bytes[i] == 0) continue;
+    scratch[i] = HostBlock(program_->scratch_bytes[i]);
+    if (!scratch[i]) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for an intermediate of ", program_->scratch_bytes[i], " bytes"));
     }
-    moved.copied_local = moved.written = copy.bytes();
-    return moved;
   }
-  // Fragments without elements may come as anything; the steps see the shapes of the program.
-  ConstTensorView input = source;
-  if (program_->buffers[0].bytes == 0) {
-    input = DenseView(static_cast<const void*>(nullptr), program_->dtype, program_->buffers[0].shape);
-  }
+  const auto ends = static_cast<int>(2 * program_->tensors);
+  const auto view = [&](int index) -> TensorView {
+    const Buffer& buffer = program_->buffers[static_cast<size_t>(index)];
+    // Fragments without elements may come as anything; the steps see the shapes of the program.
+    if (buffer.bytes == 0) return DenseView(static_cast<void*>(nullptr), buffer.dtype, buffer.shape);
+    if (index < ends) return targets[static_cast<size_t>(index / 2)];
+    return DenseView(static_cast<void*>(scratch[buffer.scratch].data() + buffer.scratch_offset), buffer.dtype,
+                     buffer.shape);
+  };
+  MoveStats moved;
+  std::vector<ConstTensorView> inputs;
+  std::vector<TensorView> outputs;
   for (const StepProgram& step : program_->steps) {
-    const int out = step.tensors[0].output;
-    TensorView output = target;
-    if (out != 1) {
-      output = ScratchView(out);
-    } else if (program_->buffers[1].bytes == 0) {
-      output = DenseView(static_cast<void*>(nullptr), program_->dtype, program_->buffers[1].shape);
+    inputs.clear();
+    outputs.clear();
+    for (const StepTensor& tensor : step.tensors) {
+      const bool reads_source = tensor.input < ends && tensor.input % 2 == 0 &&
+                                program_->buffers[static_cast<size_t>(tensor.input)].bytes > 0;
+      inputs.push_back(reads_source ? sources[static_cast<size_t>(tensor.input / 2)]
+                                    : ConstTensorView(view(tensor.input)));
+      outputs.push_back(view(tensor.output));
     }
-    const absl::StatusOr<MovedBytes> step_moved =
-        communicator_->ExecuteStep(step, absl::MakeConstSpan(&input, 1), absl::MakeConstSpan(&output, 1));
+    const absl::StatusOr<MoveStats> step_moved = communicator_->ExecuteStep(step, inputs, outputs);
     if (!step_moved.ok()) return step_moved.status();
     moved += *step_moved;
-    input = output;
   }
   return moved;
 }

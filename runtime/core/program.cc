@@ -8,8 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/shard_map.h"
-#include "runtime/core/fingerprint.h"
+#include "reshard/layout/text.h"
 #include "runtime/core/no_throw.h"
+#include "runtime/core/plan_signature.h"
 #include "runtime/core/reduce.h"
 
 namespace reshard {
@@ -49,6 +50,52 @@ std::vector<int64_t> MemberOffsets(const Mesh& mesh, const std::vector<AxisRef>&
   return offsets;
 }
 
+// Part `part` of `parts` of a region: a range of the indices of its longest dimension. Both sides of a transfer have
+// the same run lengths, so they cut alike.
+Region PartOf(const Region& region, int64_t part, int64_t parts) {
+  size_t cut = 0;
+  int64_t longest = -1;
+  for (size_t d = 0; d < region.size(); ++d) {
+    int64_t indices = 0;
+    for (const IndexRun& run : region[d]) indices += run.length;
+    if (indices > longest) {
+      longest = indices;
+      cut = d;
+    }
+  }
+  if (region.empty()) return part == 0 ? region : Region{};
+  const int64_t begin = longest / parts * part + longest % parts * part / parts;
+  const int64_t end = longest / parts * (part + 1) + longest % parts * (part + 1) / parts;
+  Region out = region;
+  out[cut].clear();
+  int64_t first = 0;
+  for (const IndexRun& run : region[cut]) {
+    const int64_t low = std::max(begin - first, int64_t{0});
+    const int64_t high = std::min(end - first, run.length);
+    if (low < high) out[cut].push_back({run.from + low, run.to + low, high - low});
+    first += run.length;
+  }
+  return out;
+}
+
+int64_t ElementsOf(const Region& region) {
+  int64_t elements = 1;
+  for (const auto& runs : region) {
+    int64_t indices = 0;
+    for (const IndexRun& run : runs) indices += run.length;
+    elements *= indices;
+  }
+  return elements;
+}
+
+StridedCopy PackCopy(const Region& region, int64_t element, absl::Span<const int64_t> fragment_strides) {
+  return StridedCopy(ToMessage(region), element, fragment_strides, MessageStrides(region));
+}
+
+StridedCopy UnpackCopy(const Region& region, int64_t element, absl::Span<const int64_t> fragment_strides) {
+  return StridedCopy(FromMessage(region), element, MessageStrides(region), fragment_strides);
+}
+
 }  // namespace
 
 // What all ranks' programs share.
@@ -63,19 +110,23 @@ struct ProgramCompiler::State {
   Layout source;
   Layout target;
   DType dtype = DType::kF32;
-  Fingerprint fingerprint;
+  Signature signature;
   int64_t world = 0;
   std::vector<StepState> steps;
 
   Buffer BufferOf(const Layout& layout, int64_t rank, int scratch) const;
   Dims ShapeAt(const ShardMap& map, int64_t device) const;
-  absl::Status CompileStep(const StepState& state, Program* program, int input, int output, bool with_sends) const;
+  absl::Status CompileStep(const StepState& state, Program* program, int input, int output,
+                           const CompileOptions& options) const;
+  absl::Status CompileWithoutSteps(Program* program) const;
+  void AppendRounds(StepProgram step, int64_t rounds, const Program& program, std::vector<StepProgram>* out) const;
   absl::Status CheckReceives(const StepProgram& step, const Buffer& output) const;
 };
 
 Buffer ProgramCompiler::State::BufferOf(const Layout& layout, int64_t rank, int scratch) const {
   Buffer buffer;
   buffer.scratch = scratch;
+  buffer.dtype = dtype;
   const std::optional<int64_t> position = layout.mesh().Position(rank);
   buffer.held = position.has_value();
   if (!position) {
@@ -120,17 +171,20 @@ absl::Status ProgramCompiler::State::CheckReceives(const StepProgram& step, cons
 }
 
 absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program* program, int input, int output,
-                                                 bool with_sends) const {
+                                                 const CompileOptions& options) const {
   const Step& plan_step = state.step;
   const int64_t rank = program->rank;
   const int64_t element = SizeOf(dtype);
   StepProgram step;
   step.op = plan_step.op;
-  step.rounds = plan_step.rounds;
   step.tensors.push_back({input, output, dtype, ReduceOp::kSum});
   if (Reduces(step.op)) step.tensors[0].reduce = plan_step.from.pending()->op;
 
   const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
+  if (!state.member_offsets.empty()) {
+    step.scope = ToString(plan_step.from.mesh());
+    for (const AxisRef& ref : plan_step.axes) absl::StrAppend(&step.scope, " ", ToString(plan_step.from.mesh(), ref));
+  }
   if (position && !state.member_offsets.empty()) {
     int64_t base = *position;
     for (const AxisRef& ref : plan_step.axes) {
@@ -149,8 +203,12 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   for (const Message& message : state.traffic->Receives(rank)) {
     Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
     if (!Reduces(step.op)) {
-      const Dims from_strides = DenseStrides(ShapeAt(state.from, message.sender));
-      transfer.pull = StridedCopy(transfer.region, element, from_strides, out_strides);
+      if (options.copies == CopyFor::kPull || message.sender == rank) {
+        const Dims from_strides = DenseStrides(ShapeAt(state.from, message.sender));
+        transfer.copy = StridedCopy(transfer.region, element, from_strides, out_strides);
+      } else {
+        transfer.copy = UnpackCopy(transfer.region, element, out_strides);
+      }
       if (message.sender != rank) step.recv_bytes += transfer.bytes;
     }
     step.receives.push_back(std::move(transfer));
@@ -165,15 +223,75 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
       step.recv_bytes = (members - 1) * out.bytes;
     }
   }
-  if (with_sends) {
+  if (options.sends) {
+    const Dims in_strides = DenseStrides(program->buffers[static_cast<size_t>(input)].shape);
     for (const Message& message : state.traffic->Sends(rank)) {
       if (message.receiver == rank) continue;
       step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
+      if (options.copies == CopyFor::kMessages && !Reduces(step.op)) {
+        step.sends.back().copy = PackCopy(step.sends.back().region, element, in_strides);
+      }
     }
   }
-  absl::Status checked = CheckReceives(step, out);
-  if (checked.ok()) program->steps.push_back(std::move(step));
-  return checked;
+  const absl::Status checked = CheckReceives(step, out);
+  if (!checked.ok()) return checked;
+  if (options.copies == CopyFor::kMessages && plan_step.rounds > 1 && !Reduces(step.op)) {
+    AppendRounds(std::move(step), plan_step.rounds, *program, &program->steps);
+  } else {
+    program->steps.push_back(std::move(step));
+  }
+  return absl::OkStatus();
+}
+
+// The step cut into rounds: each moves a part of every transfer, so that the staging of one round stays small.
+void ProgramCompiler::State::AppendRounds(StepProgram step, int64_t rounds, const Program& program,
+                                          std::vector<StepProgram>* out) const {
+  const StepTensor& tensor = step.tensors[0];
+  const int64_t element = SizeOf(tensor.dtype);
+  const Dims in_strides = DenseStrides(program.buffers[static_cast<size_t>(tensor.input)].shape);
+  const Dims out_strides = DenseStrides(program.buffers[static_cast<size_t>(tensor.output)].shape);
+  for (int64_t round = 0; round < rounds; ++round) {
+    StepProgram part = step;
+    part.sends.clear();
+    part.receives.clear();
+    part.recv_bytes = 0;
+    for (const Transfer& transfer : step.sends) {
+      Region region = PartOf(transfer.region, round, rounds);
+      const int64_t bytes = ElementsOf(region) * element;
+      if (bytes == 0) continue;
+      StridedCopy copy = PackCopy(region, element, in_strides);
+      part.sends.push_back({transfer.peer, 0, std::move(region), bytes, std::move(copy)});
+    }
+    for (const Transfer& transfer : step.receives) {
+      Region region = PartOf(transfer.region, round, rounds);
+      const int64_t bytes = ElementsOf(region) * element;
+      if (bytes == 0) continue;
+      StridedCopy copy = transfer.peer == program.rank ? StridedCopy(region, element, in_strides, out_strides)
+                                                       : UnpackCopy(region, element, out_strides);
+      if (transfer.peer != program.rank) part.recv_bytes += bytes;
+      part.receives.push_back({transfer.peer, 0, std::move(region), bytes, std::move(copy)});
+    }
+    out->push_back(std::move(part));
+  }
+}
+
+absl::Status ProgramCompiler::State::CompileWithoutSteps(Program* program) const {
+  const Buffer& from = program->source();
+  const Buffer& to = program->target();
+  if (from.bytes != to.bytes || (from.bytes > 0 && from.shape != to.shape)) {
+    return absl::InternalError("a plan without steps between layouts that are not equivalent");
+  }
+  StepProgram step;
+  step.op = Op::kSlice;
+  step.tensors.push_back({0, 1, dtype, ReduceOp::kSum});
+  if (from.bytes > 0) {
+    const Dims strides = DenseStrides(from.shape);
+    Region region = WholeRegion(from.shape);
+    StridedCopy copy(region, SizeOf(dtype), strides, strides);
+    step.receives.push_back({program->rank, 0, std::move(region), from.bytes, std::move(copy)});
+  }
+  program->steps.push_back(std::move(step));
+  return absl::OkStatus();
 }
 
 ProgramCompiler::ProgramCompiler(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -187,7 +305,7 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
     state->source = plan.source;
     state->target = plan.target;
     state->dtype = plan.dtype;
-    state->fingerprint = FingerprintOf(plan);
+    state->signature = SignatureOf(plan);
     state->world = plan.world();
     for (const Step& step : plan.steps) {
       if (Reduces(step.op)) {
@@ -207,26 +325,18 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
   });
 }
 
-absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, bool with_sends) const {
+absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, const CompileOptions& options) const {
   if (rank < 0) return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is negative"));
   return NoThrow("compiling a program", [&]() -> absl::StatusOr<Program> {
     Program program;
     program.rank = rank;
     program.world = state_->world;
-    program.dtype = state_->dtype;
-    program.fingerprint = state_->fingerprint;
+    program.signature = state_->signature;
     program.buffers.push_back(state_->BufferOf(state_->source, rank, -1));
     program.buffers.push_back(state_->BufferOf(state_->target, rank, -1));
     if (state_->steps.empty()) {
-      const Buffer& source = program.buffers[0];
-      const Buffer& target = program.buffers[1];
-      if (source.bytes != target.bytes || (source.bytes > 0 && source.shape != target.shape)) {
-        return absl::InternalError("a plan without steps between layouts that are not equivalent");
-      }
-      if (source.bytes > 0) {
-        const Dims strides = DenseStrides(source.shape);
-        program.local_copy = StridedCopy(WholeRegion(source.shape), SizeOf(program.dtype), strides, strides);
-      }
+      const absl::Status compiled = state_->CompileWithoutSteps(&program);
+      if (!compiled.ok()) return compiled;
     }
     int input = 0;
     for (size_t i = 0; i < state_->steps.size(); ++i) {
@@ -240,7 +350,7 @@ absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, bool with_sends) 
         int64_t& bytes = program.scratch_bytes[static_cast<size_t>(scratch)];
         bytes = std::max(bytes, program.buffers.back().bytes);
       }
-      const absl::Status compiled = state_->CompileStep(step, &program, input, output, with_sends);
+      const absl::Status compiled = state_->CompileStep(step, &program, input, output, options);
       if (!compiled.ok()) return compiled;
       input = output;
     }
@@ -261,10 +371,10 @@ int64_t Program::MemoryBytes() const {
   return bytes;
 }
 
-absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank) {
+absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank, const CompileOptions& options) {
   absl::StatusOr<ProgramCompiler> compiler = ProgramCompiler::Create(plan);
   if (!compiler.ok()) return compiler.status();
-  return compiler->Compile(rank);
+  return compiler->Compile(rank, options);
 }
 
 }  // namespace reshard

@@ -51,6 +51,42 @@ CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
   return bytes / std::clamp<int64_t>(threads, 1, cores) >= kBytesPerCore ? CopyMode::kStreaming : CopyMode::kCached;
 }
 
+Region ToMessage(const Region& region) {
+  Region out = region;
+  for (auto& runs : out) {
+    int64_t at = 0;
+    for (IndexRun& run : runs) {
+      run.to = at;
+      at += run.length;
+    }
+  }
+  return out;
+}
+
+Region FromMessage(const Region& region) {
+  Region out = region;
+  for (auto& runs : out) {
+    int64_t at = 0;
+    for (IndexRun& run : runs) {
+      run.from = at;
+      at += run.length;
+    }
+  }
+  return out;
+}
+
+absl::InlinedVector<int64_t, 6> MessageStrides(const Region& region) {
+  absl::InlinedVector<int64_t, 6> strides(region.size());
+  int64_t stride = 1;
+  for (size_t d = region.size(); d-- > 0;) {
+    strides[d] = stride;
+    int64_t indices = 0;
+    for (const IndexRun& run : region[d]) indices += run.length;
+    stride *= indices;
+  }
+  return strides;
+}
+
 Region WholeRegion(absl::Span<const int64_t> shape) {
   Region region;
   region.reserve(shape.size());

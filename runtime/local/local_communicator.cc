@@ -1,11 +1,11 @@
 #include "runtime/local/local_communicator.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/core/agreement.h"
 #include "runtime/core/no_throw.h"
 
 namespace reshard {
@@ -16,33 +16,17 @@ constexpr int64_t kTaskBytes = int64_t{1} << 20;
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-// "0, 1, 2 and 5 more".
-std::string Listed(const std::vector<int64_t>& ids) {
-  constexpr size_t kShown = 8;
-  std::string out;
-  for (size_t i = 0; i < ids.size() && i < kShown; ++i) absl::StrAppend(&out, i > 0 ? ", " : "", ids[i]);
-  if (ids.size() > kShown) absl::StrAppend(&out, " and ", ids.size() - kShown, " more");
-  return out;
-}
-
 // The outcome of an agreement: OK, the first error brought, or who disagrees with whom.
 absl::Status Judge(const LocalShared& shared) {
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> ranks_of;
-  for (size_t i = 0; i < shared.slots.size(); ++i) {
-    const LocalSlot& slot = shared.slots[i];
-    if (!slot.own_status.ok()) {
-      return absl::AbortedError(absl::StrCat("rank ", shared.device_ids[i], " failed: ", slot.own_status.message()));
-    }
-    ranks_of[{slot.fingerprint.high, slot.fingerprint.low}].push_back(shared.device_ids[i]);
+  std::vector<AgreementRecord> records(shared.slots.size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    records[i].status_code = static_cast<int64_t>(shared.slots[i].own_status.raw_code());
+    records[i].fingerprint = shared.slots[i].problem->fingerprint;
   }
-  if (ranks_of.size() == 1) return absl::OkStatus();
-  std::vector<std::string> sides;
-  for (const auto& [fingerprint, ranks] : ranks_of) sides.push_back(Listed(ranks));
-  std::sort(sides.begin(), sides.end());
-  if (sides.size() > 4) sides.resize(4);
-  std::string text;
-  for (const std::string& side : sides) absl::StrAppend(&text, text.empty() ? "ranks " : " against ranks ", side);
-  return absl::FailedPreconditionError(absl::StrCat("ranks disagree on the plan: ", text));
+  if (AllAgree(records)) return absl::OkStatus();
+  std::vector<std::string> details;
+  for (const LocalSlot& slot : shared.slots) details.push_back(Details(slot.own_status, *slot.problem));
+  return Verdict(shared.device_ids, records, details);
 }
 
 absl::Status NoSuchRank(int64_t device_id) {
@@ -74,21 +58,21 @@ int64_t LocalShared::IndexOf(int64_t device_id) const {
 
 absl::Status LocalCommunicator::Barrier() { return shared_->rendezvous.Arrive(index_, "a barrier"); }
 
-absl::Status LocalCommunicator::Agree(const absl::Status& own, const Fingerprint& problem) {
+absl::Status LocalCommunicator::Agree(const absl::Status& own, const Signature& problem) {
   LocalSlot& slot = shared_->slots[index_];
   slot.own_status = own;
-  slot.fingerprint = problem;
+  slot.problem = &problem;
   const absl::Status met =
       shared_->rendezvous.Arrive(index_, "the agreement", [this] { shared_->verdict = Judge(*shared_); });
   if (!met.ok()) return met;
   return own.ok() ? shared_->verdict : own;
 }
 
-absl::StatusOr<MovedBytes> LocalCommunicator::ExecuteStep(const StepProgram& step,
-                                                          absl::Span<const ConstTensorView> inputs,
-                                                          absl::Span<const TensorView> outputs) {
+absl::StatusOr<MoveStats> LocalCommunicator::ExecuteStep(const StepProgram& step,
+                                                         absl::Span<const ConstTensorView> inputs,
+                                                         absl::Span<const TensorView> outputs) {
   if (shared_->rendezvous.failed()) return shared_->rendezvous.failure();
-  MovedBytes moved;
+  MoveStats moved;
   const absl::Status status = NoThrow("executing a step", [&]() -> absl::Status {
     const absl::Status prepared = Prepare(step, inputs, outputs, &moved);
     return prepared.ok() ? MeetAndWork(step, moved.written) : prepared;
@@ -102,7 +86,7 @@ absl::StatusOr<MovedBytes> LocalCommunicator::ExecuteStep(const StepProgram& ste
 
 // Writes down what this rank has to do, before the ranks meet.
 absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                        absl::Span<const TensorView> outputs, MovedBytes* moved) {
+                                        absl::Span<const TensorView> outputs, MoveStats* moved) {
   if (inputs.size() != step.tensors.size() || outputs.size() != step.tensors.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the step has ", step.tensors.size(), " tensors, got ",
                                                    inputs.size(), " inputs and ", outputs.size(), " outputs"));
@@ -121,12 +105,12 @@ absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<cons
   return reduces ? PrepareReductions(step, moved) : PreparePulls(step, moved);
 }
 
-absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MovedBytes* moved) {
+absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats* moved) {
   std::vector<LocalTask>& tasks = shared_->slots[index_].tasks[0];
   for (size_t i = 0; i < step.receives.size(); ++i) {
     const Transfer& transfer = step.receives[i];
     const int64_t parts =
-        std::clamp(transfer.bytes / kTaskBytes, int64_t{1}, std::max(int64_t{1}, transfer.pull.max_parts()));
+        std::clamp(transfer.bytes / kTaskBytes, int64_t{1}, std::max(int64_t{1}, transfer.copy.max_parts()));
     const auto peer = static_cast<int32_t>(shared_->IndexOf(transfer.peer));
     if (peer < 0) return NoSuchRank(transfer.peer);
     for (int64_t part = 0; part < parts; ++part) {
@@ -138,7 +122,7 @@ absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MovedBytes
   return absl::OkStatus();
 }
 
-absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MovedBytes* moved) {
+absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveStats* moved) {
   LocalSlot& slot = shared_->slots[index_];
   std::vector<int64_t> contributions(step.tensors.size(), 0);
   for (const Transfer& transfer : step.receives) {

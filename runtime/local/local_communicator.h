@@ -43,9 +43,9 @@ struct alignas(64) LocalSlot {
   // A peer whose fragment is not what the program expects, or -1.
   std::atomic<int64_t> misfit{-1};
 
-  // The record of Agree.
+  // What it brings to Agree.
   absl::Status own_status;
-  Fingerprint fingerprint;
+  const Signature* problem = nullptr;
 };
 
 struct LocalShared {
@@ -73,16 +73,17 @@ class LocalCommunicator final : public Communicator {
 
   int64_t rank() const override { return shared_->device_ids[index_]; }
   int64_t world_size() const override { return static_cast<int64_t>(shared_->slots.size()); }
-  absl::Status Agree(const absl::Status& own, const Fingerprint& problem) override;
-  absl::StatusOr<MovedBytes> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                         absl::Span<const TensorView> outputs) override;
+  CopyFor copies() const override { return CopyFor::kPull; }
+  absl::Status Agree(const absl::Status& own, const Signature& problem) override;
+  absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                        absl::Span<const TensorView> outputs) override;
   absl::Status Barrier() override;
 
  private:
   absl::Status Prepare(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                       absl::Span<const TensorView> outputs, MovedBytes* moved);
-  absl::Status PreparePulls(const StepProgram& step, MovedBytes* moved);
-  absl::Status PrepareReductions(const StepProgram& step, MovedBytes* moved);
+                       absl::Span<const TensorView> outputs, MoveStats* moved);
+  absl::Status PreparePulls(const StepProgram& step, MoveStats* moved);
+  absl::Status PrepareReductions(const StepProgram& step, MoveStats* moved);
   absl::Status MeetAndWork(const StepProgram& step, int64_t bytes);
   void Work(int phase);
 

@@ -29,7 +29,7 @@ bool Fits(const Region& region, DType dtype, absl::Span<const ConstTensorView> i
 void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense, int64_t part,
           int64_t parts, CopyMode mode) {
   if (dense) {
-    transfer.pull.RunPart(in.data, out.data, part, parts, mode);
+    transfer.copy.RunPart(in.data, out.data, part, parts, mode);
   } else {
     StridedCopy(transfer.region, SizeOf(out.dtype), in.strides, out.strides)
         .RunPart(in.data, out.data, part, parts, mode);

@@ -99,7 +99,7 @@ class LocalRun {
  private:
   // What one rank measured.
   struct RankResult {
-    MovedBytes moved;
+    MoveStats moved;
     std::vector<double> seconds;  // one a repetition
     // The same for memcpy, of the ranks that copy.
     std::vector<std::pair<Clock::time_point, Clock::time_point>> memcpy_times;
@@ -171,7 +171,7 @@ absl::Status LocalRun::Prepare() {
   absl::StatusOr<ProgramCompiler> compiler = ProgramCompiler::Create(plan_);
   if (!compiler.ok()) return compiler.status();
   for (int64_t device : devices_) {
-    absl::StatusOr<Program> program = compiler->Compile(device, /*with_sends=*/false);
+    absl::StatusOr<Program> program = compiler->Compile(device, {CopyFor::kPull, /*sends=*/false});
     if (!program.ok()) return program.status();
     need(program->MemoryBytes());
     enough = CheckMemory(needed);
@@ -179,7 +179,6 @@ absl::Status LocalRun::Prepare() {
     for (const StepProgram& step : program->steps) {
       report_.bytes_moved += program->buffers[static_cast<size_t>(step.tensors[0].output)].bytes;
     }
-    if (program->steps.empty()) report_.bytes_moved += program->local_copy.bytes();
     programs_.push_back(std::make_shared<const Program>(*std::move(program)));
   }
   if (options_.repeat > 0) {

@@ -64,11 +64,11 @@ int64_t ShortestRun(const Plan& plan) {
   const absl::StatusOr<ProgramCompiler> compiler = ProgramCompiler::Create(plan);
   if (!compiler.ok()) return 0;
   for (int64_t rank = 0; rank < plan.world(); ++rank) {
-    const absl::StatusOr<Program> program = compiler->Compile(rank, false);
+    const absl::StatusOr<Program> program = compiler->Compile(rank, {CopyFor::kPull, /*sends=*/false});
     if (!program.ok()) return 0;
     for (const StepProgram& step : program->steps) {
       for (const Transfer& transfer : step.receives) {
-        const int64_t run = transfer.pull.shortest_run();
+        const int64_t run = transfer.copy.shortest_run();
         if (run > 0 && (shortest == 0 || run < shortest)) shortest = run;
       }
     }

@@ -40,16 +40,15 @@ Program AllToAll(int64_t rank, int64_t n, int64_t block) {
   Program program;
   program.rank = rank;
   program.world = n;
-  program.dtype = DType::kI32;
-  program.fingerprint = {1, static_cast<uint64_t>(n)};
+  program.signature = Signature({{"block", std::to_string(block)}});
   const int64_t bytes = n * block * 4;
-  program.buffers = {{true, {n * block}, bytes, -1}, {true, {n * block}, bytes, -1}};
+  program.buffers = {{true, {n * block}, bytes, -1, DType::kI32}, {true, {n * block}, bytes, -1, DType::kI32}};
   StepProgram step;
   step.op = Op::kAllToAll;
   step.tensors = {{0, 1, DType::kI32, ReduceOp::kSum}};
   for (int64_t peer = 0; peer < n; ++peer) {
     Transfer receive{peer, 0, {{{rank * block, peer * block, block}}}, block * 4, {}};
-    receive.pull = StridedCopy(receive.region, 4, {1}, {1});
+    receive.copy = StridedCopy(receive.region, 4, {1}, {1});
     step.receives.push_back(receive);
     if (peer != rank) step.sends.push_back({peer, 0, {{{peer * block, rank * block, block}}}, block * 4, {}});
   }
@@ -238,13 +237,15 @@ TEST_CASE("a late rank inside a step is named, and its memory is safe") {
 TEST_CASE("ranks agree, or learn who brought what, and go on") {
   LocalWorld world(4, {absl::Seconds(30)});
   const std::vector<absl::Status> statuses = world.RunEach([&](Communicator& comm) -> absl::Status {
-    const Fingerprint ours{7, 7};
-    const Fingerprint other{7, comm.rank() >= 2 ? 8u : 7u};
+    const Signature ours({{"source", "[<X>8]"}, {"target", "[8]"}});
+    const Signature other = comm.rank() == 2 ? Signature({{"source", "[<X>8]"}, {"target", "[<X>8]"}}) : ours;
     const absl::Status first = comm.Agree(absl::OkStatus(), ours);
     if (!first.ok()) return first;
     const absl::Status second = comm.Agree(absl::OkStatus(), other);
     if (second.code() != absl::StatusCode::kFailedPrecondition) return absl::InternalError("not noticed");
-    if (!Says(second, "ranks 0, 1 against ranks 2, 3")) return second;
+    if (!Says(second, "ranks disagree on target: ranks 0, 1, 3 have [8]; rank 2 has another target: [<X>8]")) {
+      return second;
+    }
     const absl::Status own = comm.rank() == 3 ? absl::InvalidArgumentError("no such tensor") : absl::OkStatus();
     const absl::Status third = comm.Agree(own, ours);
     if (comm.rank() == 3 ? third != own : !(absl::IsAborted(third) && Says(third, "rank 3 failed: no such tensor"))) {

@@ -58,7 +58,7 @@ TEST_CASE("sends and receives of all ranks mirror each other") {
     std::vector<Program> programs;
     for (int64_t device : devices) programs.push_back(CompileProgram(*plan, device).value());
     for (size_t i = 0; i < programs.size(); ++i) {
-      CHECK(programs[i].fingerprint == programs[0].fingerprint);
+      CHECK(programs[i].signature.fingerprint == programs[0].signature.fingerprint);
       for (size_t j = 0; j < programs.size(); ++j) {
         if (devices[i] == devices[j]) continue;
         for (size_t k = 0; k < programs[i].steps.size(); ++k) {
@@ -79,7 +79,7 @@ TEST_CASE("sends and receives of all ranks mirror each other") {
 
 TEST_CASE("different problems have different fingerprints") {
   const auto fingerprint = [](const Case& c, DType dtype) {
-    return CompileProgram(PlanOf(c, dtype).value(), 0)->fingerprint;
+    return CompileProgram(PlanOf(c, dtype).value(), 0)->signature.fingerprint;
   };
   const Case base{"{X:4}", "[<X>16]", "[16]"};
   CHECK(fingerprint(base, DType::kF32) == fingerprint(base, DType::kF32));

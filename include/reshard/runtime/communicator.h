@@ -28,16 +28,22 @@ namespace reshard {
 // RESHARD_TIMEOUT_MS where it is a positive integer, else 10 minutes.
 absl::Duration DefaultTimeout();
 
-// Bytes that one rank moved.
-struct MovedBytes {
-  int64_t received = 0;      // from other ranks, each byte once
-  int64_t copied_local = 0;  // kept: written to the output from the rank's own input
-  int64_t written = 0;       // written into outputs, own parts included
+// What one rank moved, and where its time went. Seconds are of this rank's clock and do not overlap.
+struct MoveStats {
+  int64_t received = 0;              // bytes from other ranks, each once
+  int64_t copied_local = 0;          // bytes kept: written to the output from the rank's own input
+  int64_t written = 0;               // bytes written into outputs, own parts included
+  double pack_seconds = 0.0;         // copying into messages
+  double communicate_seconds = 0.0;  // handing messages over and waiting for them
+  double unpack_seconds = 0.0;       // copying or reducing out of messages, own parts included
 
-  MovedBytes& operator+=(const MovedBytes& other) {
+  MoveStats& operator+=(const MoveStats& other) {
     received += other.received;
     copied_local += other.copied_local;
     written += other.written;
+    pack_seconds += other.pack_seconds;
+    communicate_seconds += other.communicate_seconds;
+    unpack_seconds += other.unpack_seconds;
     return *this;
   }
 };
@@ -51,18 +57,22 @@ class Communicator {
   // Number of ranks that take part. Their device ids need not be consecutive.
   virtual int64_t world_size() const = 0;
 
-  // Compares what every rank is about to do: one record {own status, fingerprint} a rank.
-  // OK when all ranks are OK and brought the same fingerprint. Otherwise, and the communicator stays usable:
-  //   own               when this rank brought an error
-  //   Aborted           "rank 3 failed: ...", the first rank that brought one
-  //   FailedPrecondition "ranks disagree on the plan: ranks 0, 1 against ranks 2, 3"
-  virtual absl::Status Agree(const absl::Status& own, const Fingerprint& problem) = 0;
+  // Which copies its steps need: what to compile programs for.
+  virtual CopyFor copies() const = 0;
+
+  // Compares what every rank is about to do: one record {own status, fingerprint} a rank, and only if something is
+  // wrong the details. OK when all ranks are OK and brought the same fingerprint. Otherwise, and the communicator stays
+  // usable:
+  //   own                when this rank brought an error
+  //   Aborted            "rank 3 failed: ...", the first rank that brought one
+  //   FailedPrecondition "ranks disagree on target: ranks 0, 2, 3 have [8, <X>8]; rank 1 has another target: [<X>8, 8]"
+  virtual absl::Status Agree(const absl::Status& own, const Signature& problem) = 0;
 
   // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i], with the
   // shapes of their buffers; whether they are dense is free. See StepProgram for what the outputs hold afterwards.
   // The backend decides whether to pack. Never throws.
-  virtual absl::StatusOr<MovedBytes> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                                 absl::Span<const TensorView> outputs) = 0;
+  virtual absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                                absl::Span<const TensorView> outputs) = 0;
 
   // Returns when all ranks have called it.
   virtual absl::Status Barrier() = 0;

@@ -1,13 +1,15 @@
-// Runs a compiled program again and again: the program, the memory for its intermediates, and the checks of each call.
+// Runs a compiled program again and again: the program, and the checks of each call. Intermediates and staging come
+// from a pool, so that an executor that rests holds no data.
 #ifndef RESHARD_RUNTIME_EXECUTOR_H_
 #define RESHARD_RUNTIME_EXECUTOR_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/tensor_view.h"
@@ -17,15 +19,18 @@ namespace reshard {
 // Whether the ranks compare what they are about to do before any data moves.
 enum class Agreement { kEveryCall, kOff };
 
+// kOff where RESHARD_AGREEMENT is "off", else kEveryCall.
+Agreement DefaultAgreement();
+
 struct ExecuteResult {
-  MovedBytes moved;      // over all steps; moved.received is what the plan counts for this rank
+  MoveStats moved;       // over all steps; moved.received is what the plan counts for this rank
   double seconds = 0.0;  // of this call on this rank, waiting included
 };
 
 class Executor {
  public:
-  // Allocates the intermediates. `communicator` must outlive the executor.
-  // InvalidArgument: no program, or the program is another rank's. ResourceExhausted: no memory for the intermediates.
+  // `communicator` must outlive the executor.
+  // InvalidArgument: no program, or the program is another rank's.
   static absl::StatusOr<Executor> Create(std::shared_ptr<const Program> program, Communicator* communicator,
                                          Agreement agreement = Agreement::kEveryCall);
 
@@ -37,24 +42,26 @@ class Executor {
   // InvalidArgument: a view has another dtype or shape than the program, is null, not in host memory, or the target
   // overlaps itself or the source. With Agreement::kEveryCall that error reaches every rank and all stay usable; with
   // kOff the others find out by waiting.
-  // Any error of the communicator. After one the executor is lost: later calls return FailedPrecondition at once.
+  // ResourceExhausted: no memory for the intermediates. Any error of the communicator. After an error during the steps
+  // the executor is lost: later calls return FailedPrecondition at once.
   absl::StatusOr<ExecuteResult> Execute(const ConstTensorView& source, const TensorView& target);
+  // The same for a program of many tensors, one source and one target each. No target may overlap any other view.
+  absl::StatusOr<ExecuteResult> Execute(absl::Span<const ConstTensorView> sources,
+                                        absl::Span<const TensorView> targets);
+
+  // The two halves of Execute, for callers that agree on several executors at once. Check is local: what Execute says of
+  // the views. ExecuteChecked runs the steps for views that Check has passed, without any agreement.
+  absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets) const;
+  absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
+                                               absl::Span<const TensorView> targets);
 
  private:
-  struct FreeDeleter {
-    void operator()(char* memory) const;
-  };
-  using Memory = std::unique_ptr<char[], FreeDeleter>;
-
   Executor() = default;
-  absl::Status Check(const ConstTensorView& source, const TensorView& target) const;
-  absl::StatusOr<MovedBytes> RunSteps(const ConstTensorView& source, const TensorView& target);
-  TensorView ScratchView(int buffer) const;
+  absl::StatusOr<MoveStats> RunSteps(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets);
 
   std::shared_ptr<const Program> program_;
   Communicator* communicator_ = nullptr;
   Agreement agreement_ = Agreement::kEveryCall;
-  std::array<Memory, 2> scratch_;
   absl::Status lost_;  // the error that ended it
 };
 

@@ -4,29 +4,27 @@
 // Regions are given in elements of both fragments, so that a backend may pull (read the sender's memory, as LocalWorld
 // does), or pack. On the wire the elements of a transfer stand in the row-major order of its region, which is the same
 // on both sides because runs ascend on both.
+//
+// A program may hold many tensors: then their steps share exchanges (MergePrograms).
 #ifndef RESHARD_RUNTIME_PROGRAM_H_
 #define RESHARD_RUNTIME_PROGRAM_H_
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "reshard/layout/dtype.h"
 #include "reshard/planner/plan.h"
 #include "reshard/planner/traffic.h"
+#include "reshard/runtime/signature.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
 
 namespace reshard {
-
-// 128 bits that tell problems apart: equal on all ranks that compiled the same plan, on every machine.
-struct Fingerprint {
-  uint64_t high = 0;
-  uint64_t low = 0;
-  bool operator==(const Fingerprint&) const = default;
-};
 
 // One fragment of this rank. Dense row-major unless it is the caller's.
 struct Buffer {
@@ -34,6 +32,8 @@ struct Buffer {
   Dims shape;
   int64_t bytes = 0;
   int scratch = -1;  // which of the two scratch allocations it lives in; -1: the caller's source or target
+  DType dtype = DType::kF32;
+  int64_t scratch_offset = 0;  // bytes from the start of that allocation
 };
 
 // One tensor of a step.
@@ -51,9 +51,8 @@ struct Transfer {
   int tensor = 0;    // index into StepProgram::tensors
   Region region;
   int64_t bytes = 0;
-  // Receives of a moving step: the pull from a dense input fragment of the peer to a dense output fragment. Empty in
-  // sends and reductions.
-  StridedCopy pull;
+  // The copy that this rank makes when all fragments are dense, as CompileOptions::copies says; empty in reductions.
+  StridedCopy copy;
 };
 
 // One collective step. Every rank of the world executes it, also those for which all lists are empty.
@@ -72,23 +71,38 @@ struct StepProgram {
   // when the op is an Exchange or this rank is not in the mesh.
   std::vector<int64_t> group;
   int64_t group_index = 0;
-  int64_t rounds = 1;      // a backend that packs cuts its staging into so many rounds; others may ignore it
+  // The mesh and axes that make the group, as text: steps of the same op and scope have the same groups on every rank.
+  std::string scope;
   int64_t recv_bytes = 0;  // from other ranks, as the plan counts them
 };
 
 struct Program {
   int64_t rank = 0;   // device id
   int64_t world = 0;  // highest device id of the plan + 1
-  DType dtype = DType::kF32;
-  Fingerprint fingerprint;
-  std::vector<Buffer> buffers;  // 0 is the source, 1 the target
+  Signature signature;
+  // Of tensor t: 2t is the source, 2t+1 the target. Intermediates follow.
+  std::vector<Buffer> buffers;
+  int64_t tensors = 1;
   std::array<int64_t, 2> scratch_bytes = {0, 0};
+  // A plan without steps becomes one Slice, in which every rank copies its own part.
   std::vector<StepProgram> steps;
-  // A plan without steps moves nothing between ranks: this copies the source to the target.
-  StridedCopy local_copy;
 
+  const Buffer& source(int64_t tensor = 0) const { return buffers[static_cast<size_t>(2 * tensor)]; }
+  const Buffer& target(int64_t tensor = 0) const { return buffers[static_cast<size_t>(2 * tensor + 1)]; }
   // Memory that the program itself takes, roughly.
   int64_t MemoryBytes() const;
+};
+
+// Which copies a backend makes.
+enum class CopyFor {
+  kPull,      // receives: from the peer's fragment to this rank's
+  kMessages,  // sends: from the fragment to the message; receives: from the message to the fragment
+};
+
+struct CompileOptions {
+  CopyFor copies = CopyFor::kPull;
+  // False leaves the sends out, for backends where receivers pull.
+  bool sends = true;
 };
 
 // Compiles a plan for many ranks: what does not depend on the rank is worked out once.
@@ -102,13 +116,13 @@ class ProgramCompiler {
   ~ProgramCompiler();
 
   // Post-conditions of the program:
-  //  - the first step reads buffer 0 and the last writes buffer 1; the source is never written to;
+  //  - the first step reads the source and the last writes the target; the source is never written to;
   //  - consecutive steps agree, and no step writes the buffer that it reads;
-  //  - the bytes it receives are those that the plan counts for this rank.
-  // A rank outside both meshes gets a program whose lists are empty. With `with_sends` false the sends are left out,
-  // for backends where receivers pull.
+  //  - the bytes it receives are those that the plan counts for this rank;
+  //  - with CopyFor::kMessages, a step that the plan cuts into rounds is as many steps, which fill the output together.
+  // A rank outside both meshes gets a program whose lists are empty.
   // InvalidArgument: a negative rank. Internal: a plan that breaks its own promises.
-  absl::StatusOr<Program> Compile(int64_t rank, bool with_sends = true) const;
+  absl::StatusOr<Program> Compile(int64_t rank, const CompileOptions& options = {}) const;
 
  private:
   struct State;
@@ -118,7 +132,12 @@ class ProgramCompiler {
 
 // The program of one rank. Reductions: sum, avg, prod, min, max of integers and floating-point numbers; no min and max
 // of complex numbers and no average of bools (InvalidArgument); none of f8 types (Unimplemented).
-absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank);
+absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank, const CompileOptions& options = {});
+
+// One program that does what all of these do, for the same rank: the i-th steps of all tensors move in one exchange,
+// reductions over the same groups in one step. Deterministic: all ranks that merge programs of the same plans in the
+// same order get programs that fit together. `programs` must not be empty.
+absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs);
 
 }  // namespace reshard
 

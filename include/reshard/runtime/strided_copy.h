@@ -25,6 +25,12 @@ struct IndexRun {
 // One list of runs a dimension; no dimensions mean one element. The runs of a list are disjoint on both sides.
 using Region = std::vector<std::vector<IndexRun>>;
 
+// The same region with one side replaced by the message that carries it: its elements without gaps, in row-major order.
+Region ToMessage(const Region& region);    // from the fragment to the message
+Region FromMessage(const Region& region);  // from the message to the fragment
+// Strides of that message in elements.
+absl::InlinedVector<int64_t, 6> MessageStrides(const Region& region);
+
 // The whole of a fragment of this shape, at the same place on both sides.
 Region WholeRegion(absl::Span<const int64_t> shape);
 
@@ -49,6 +55,10 @@ class StridedCopy {
   int64_t bytes() const { return bytes_; }
   // Length in bytes of the shortest contiguous run that it copies; 0 when it copies nothing.
   int64_t shortest_run() const;
+  // True when it copies one contiguous run of bytes (or nothing): from + from_offset() to to + to_offset(), in bytes.
+  bool contiguous() const { return bytes_ == 0 || (levels_.size() == 1 && levels_[0].segments.size() == 1); }
+  int64_t from_offset() const { return bytes_ == 0 ? 0 : from_offset_ + FirstOf(&Segment::from); }
+  int64_t to_offset() const { return bytes_ == 0 ? 0 : to_offset_ + FirstOf(&Segment::to); }
   // Into how many parts the work can be cut at most; each is worth a thread's trouble only if it has bytes enough.
   int64_t max_parts() const { return outer_count_; }
 
@@ -71,6 +81,7 @@ class StridedCopy {
     absl::InlinedVector<Segment, 1> segments;
   };
 
+  int64_t FirstOf(int64_t Segment::*side) const { return levels_[0].segments[0].*side; }
   void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
   void MergeLevels();
   void AddByteRuns(int64_t element_size);

@@ -1,0 +1,34 @@
+// Executes steps over a backend that carries contiguous messages: packs, sends, receives, unpacks, reduces.
+//
+// At most one pass over the data on each side: a transfer whose bytes lie contiguously in the fragment is sent from
+// there or received into it directly. Small transfers to one peer share a message; a transfer of kOwnMessageBytes or
+// more has one of its own. Both sides decide that from the number of bytes alone, so that they agree without asking.
+//
+// Messages are packed peer by peer, starting after this rank, and sent as soon as they are packed; what arrives is
+// unpacked while later messages are still under way. Reductions are all-to-alls of contributions that every rank
+// combines in the order of the ranks, so that all backends give the same bits.
+#ifndef RESHARD_RUNTIME_CORE_PACKED_STEP_H_
+#define RESHARD_RUNTIME_CORE_PACKED_STEP_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "reshard/runtime/program.h"
+#include "reshard/runtime/tensor_view.h"
+#include "runtime/core/message_transport.h"
+
+namespace reshard {
+
+inline constexpr int64_t kOwnMessageBytes = int64_t{256} << 10;
+
+// One step of a program compiled for CopyFor::kMessages, on rank `rank`. All views are in host memory.
+// ResourceExhausted: no memory for staging. Otherwise what the transport reports.
+absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t rank,
+                                            absl::Span<const ConstTensorView> inputs,
+                                            absl::Span<const TensorView> outputs, MessageTransport& transport);
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_CORE_PACKED_STEP_H_

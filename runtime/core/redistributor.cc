@@ -1,0 +1,197 @@
+#include "reshard/runtime/redistributor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/planner.h"
+#include "reshard/runtime/program.h"
+#include "runtime/core/no_throw.h"
+
+namespace reshard {
+namespace {
+
+// The parts are set apart by bytes that no text form contains.
+void AppendKey(const Problem& problem, std::string* key) {
+  for (const std::string_view part : {problem.mesh, problem.source, problem.target, problem.target_mesh}) {
+    key->append(part);
+    key->push_back('\0');
+  }
+  key->push_back(static_cast<char>(problem.dtype));
+}
+
+struct Compiled {
+  std::shared_ptr<const Program> program;
+  int64_t bytes_max = 0;  // of a rank's source and target together: the same on all ranks
+};
+
+absl::StatusOr<Compiled> CompileProblem(const Problem& problem, const PlanOptions& options, const Communicator& comm) {
+  absl::StatusOr<Mesh> mesh = ParseMesh(problem.mesh);
+  if (!mesh.ok()) return mesh.status();
+  auto source_mesh = std::make_shared<const Mesh>(*std::move(mesh));
+  auto target_mesh = source_mesh;
+  if (!problem.target_mesh.empty()) {
+    absl::StatusOr<Mesh> other = ParseMesh(problem.target_mesh);
+    if (!other.ok()) return other.status();
+    target_mesh = std::make_shared<const Mesh>(*std::move(other));
+  }
+  absl::StatusOr<Layout> source = ParseLayout(problem.source, source_mesh);
+  if (!source.ok()) return source.status();
+  absl::StatusOr<Layout> target = ParseLayout(problem.target, target_mesh);
+  if (!target.ok()) return target.status();
+  absl::StatusOr<Plan> plan = MakePlan(*source, *target, problem.dtype, options);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Program> program =
+      CompileProgram(*plan, comm.rank(), {comm.copies(), comm.copies() != CopyFor::kPull});
+  if (!program.ok()) return program.status();
+  int64_t bytes = 0;
+  for (const Step& step : plan->steps)
+    bytes = std::max(bytes, step.local_bytes_before_max + step.local_bytes_after_max);
+  return Compiled{std::make_shared<const Program>(*std::move(program)), bytes};
+}
+
+}  // namespace
+
+const Buffer& PreparedProblem::source(int64_t t) const {
+  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  return buckets_[bucket].executor->program().source(index);
+}
+
+const Buffer& PreparedProblem::target(int64_t t) const {
+  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  return buckets_[bucket].executor->program().target(index);
+}
+
+Redistributor::Redistributor(Communicator* communicator, RedistributorOptions options)
+    : communicator_(communicator), options_(std::move(options)) {}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Prepare(const Problem& problem) {
+  return PrepareBatch({&problem, 1});
+}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(absl::Span<const Problem> problems) {
+  if (problems.empty()) return absl::InvalidArgumentError("a batch needs at least one tensor");
+  return NoThrow("preparing a redistribution", [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    key_.clear();
+    for (const Problem& problem : problems) AppendKey(problem, &key_);
+    const auto found = by_key_.find(key_);
+    if (found != by_key_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return found->second->second;
+    }
+    absl::StatusOr<std::shared_ptr<PreparedProblem>> built = Build(problems);
+    if (!built.ok()) return built;
+    entries_.emplace_front(key_, *built);
+    by_key_[entries_.front().first] = entries_.begin();
+    if (static_cast<int64_t>(entries_.size()) > std::max<int64_t>(1, options_.cache_entries)) {
+      by_key_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    return built;
+  });
+}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span<const Problem> problems) {
+  auto prepared = std::make_shared<PreparedProblem>();
+  prepared->tensors_ = static_cast<int64_t>(problems.size());
+  // Tensors of one problem share its program: a model has few shapes.
+  absl::flat_hash_map<std::string, Compiled> compiled;
+  std::vector<const Compiled*> each;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    std::string key;
+    AppendKey(problems[i], &key);
+    auto found = compiled.find(key);
+    if (found == compiled.end()) {
+      absl::StatusOr<Compiled> one = CompileProblem(problems[i], options_.plan, *communicator_);
+      if (!one.ok()) {
+        if (problems.size() == 1) return one.status();
+        return absl::Status(one.status().code(), absl::StrCat("tensor ", i, ": ", one.status().message()));
+      }
+      found = compiled.emplace(std::move(key), *std::move(one)).first;
+    }
+  }
+  for (const Problem& problem : problems) {
+    std::string key;
+    AppendKey(problem, &key);
+    each.push_back(&compiled.at(key));
+  }
+  std::vector<Signature::Field> fields;
+  for (size_t first = 0; first < each.size();) {
+    // Every rank counts the same bytes, so every rank cuts alike.
+    size_t end = first + 1;
+    int64_t bytes = each[first]->bytes_max;
+    while (end < each.size() && bytes + each[end]->bytes_max <= options_.batch_bytes) bytes += each[end++]->bytes_max;
+    std::shared_ptr<const Program> program = each[first]->program;
+    if (end - first > 1) {
+      std::vector<const Program*> list;
+      for (size_t i = first; i < end; ++i) list.push_back(each[i]->program.get());
+      absl::StatusOr<Program> merged = MergePrograms(list);
+      if (!merged.ok()) return merged.status();
+      program = std::make_shared<const Program>(*std::move(merged));
+    }
+    for (const Signature::Field& field : program->signature.fields) fields.push_back(field);
+    // Agreement is on the whole batch, before the first bucket.
+    absl::StatusOr<Executor> executor = Executor::Create(std::move(program), communicator_, Agreement::kOff);
+    if (!executor.ok()) return executor.status();
+    for (size_t i = first; i < end; ++i) {
+      prepared->place_.emplace_back(prepared->buckets_.size(), static_cast<int64_t>(i - first));
+    }
+    prepared->buckets_.push_back({static_cast<int64_t>(first), std::make_unique<Executor>(*std::move(executor))});
+    first = end;
+  }
+  prepared->signature_ = Signature(std::move(fields));
+  return prepared;
+}
+
+absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
+                                                 absl::Span<const ConstTensorView> sources,
+                                                 absl::Span<const TensorView> targets) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status own = prepared.status();
+  if (own.ok() &&
+      (sources.size() != targets.size() || static_cast<int64_t>(sources.size()) != (*prepared)->tensors())) {
+    own = absl::InvalidArgumentError(absl::StrCat("prepared for ", (*prepared)->tensors(), " tensors, got ",
+                                                  sources.size(), " sources and ", targets.size(), " targets"));
+  }
+  if (own.ok()) {
+    own = NoThrow("checking the tensors", [&] {
+      for (const PreparedProblem::Bucket& bucket : (*prepared)->buckets_) {
+        const auto first = static_cast<size_t>(bucket.first);
+        const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+        const absl::Status checked =
+            bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count));
+        if (!checked.ok()) return checked;
+      }
+      return absl::OkStatus();
+    });
+  }
+  if (options_.agreement == Agreement::kEveryCall) {
+    static const Signature* const kNothing = new Signature;
+    const absl::Status agreed = communicator_->Agree(own, own.ok() ? (*prepared)->signature() : *kNothing);
+    if (!agreed.ok()) return agreed;
+  } else if (!own.ok()) {
+    return own;
+  }
+  ExecuteResult result;
+  for (const PreparedProblem::Bucket& bucket : (*prepared)->buckets_) {
+    const auto first = static_cast<size_t>(bucket.first);
+    const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+    absl::StatusOr<ExecuteResult> part =
+        bucket.executor->ExecuteChecked(sources.subspan(first, count), targets.subspan(first, count));
+    if (!part.ok()) return part.status();
+    result.moved += part->moved;
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  result.seconds = seconds.count();
+  return result;
+}
+
+int64_t Redistributor::cached() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int64_t>(entries_.size());
+}
+
+}  // namespace reshard

@@ -128,11 +128,11 @@ absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Sp
 }
 
 absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, const TensorView& target) {
-  return Execute(absl::MakeConstSpan(&source, 1), absl::MakeConstSpan(&target, 1));
+  return ExecuteBatch(absl::MakeConstSpan(&source, 1), absl::MakeConstSpan(&target, 1));
 }
 
-absl::StatusOr<ExecuteResult> Executor::Execute(absl::Span<const ConstTensorView> sources,
-                                                absl::Span<const TensorView> targets) {
+absl::StatusOr<ExecuteResult> Executor::ExecuteBatch(absl::Span<const ConstTensorView> sources,
+                                                     absl::Span<const TensorView> targets) {
   const auto start = std::chrono::steady_clock::now();
   if (!lost_.ok()) {
     return absl::FailedPreconditionError(absl::StrCat("this executor was lost earlier: ", lost_.message()));

@@ -238,7 +238,9 @@ TEST_CASE("ranks agree, or learn who brought what, and go on") {
   LocalWorld world(4, {absl::Seconds(30)});
   const std::vector<absl::Status> statuses = world.RunEach([&](Communicator& comm) -> absl::Status {
     const Signature ours({{"source", "[<X>8]"}, {"target", "[8]"}});
-    const Signature other = comm.rank() == 2 ? Signature({{"source", "[<X>8]"}, {"target", "[<X>8]"}}) : ours;
+    Signature::Field target{"target", "[8]"};
+    if (comm.rank() == 2) target.value = "[<X>8]";
+    const Signature other({{"source", "[<X>8]"}, target});
     const absl::Status first = comm.Agree(absl::OkStatus(), ours);
     if (!first.ok()) return first;
     const absl::Status second = comm.Agree(absl::OkStatus(), other);

@@ -46,11 +46,11 @@ class Executor {
   // the executor is lost: later calls return FailedPrecondition at once.
   absl::StatusOr<ExecuteResult> Execute(const ConstTensorView& source, const TensorView& target);
   // The same for a program of many tensors, one source and one target each. No target may overlap any other view.
-  absl::StatusOr<ExecuteResult> Execute(absl::Span<const ConstTensorView> sources,
-                                        absl::Span<const TensorView> targets);
+  absl::StatusOr<ExecuteResult> ExecuteBatch(absl::Span<const ConstTensorView> sources,
+                                             absl::Span<const TensorView> targets);
 
-  // The two halves of Execute, for callers that agree on several executors at once. Check is local: what Execute says of
-  // the views. ExecuteChecked runs the steps for views that Check has passed, without any agreement.
+  // The two halves of Execute, for callers that agree on several executors at once. Check is local: what Execute says
+  // of the views. ExecuteChecked runs the steps for views that Check has passed, without any agreement.
   absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets) const;
   absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
                                                absl::Span<const TensorView> targets);

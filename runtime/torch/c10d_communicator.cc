@@ -1,0 +1,330 @@
+#include "reshard/torch/c10d_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/core/agreement.h"
+#include "runtime/core/no_throw.h"
+#include "runtime/core/packed_step.h"
+#include "runtime/torch/c10d_messages.h"
+#include "runtime/torch/peer_board.h"
+
+namespace reshard {
+namespace {
+
+// Asking who is to blame takes at most so long in all, and one silent peer so long of it.
+constexpr absl::Duration kAskAll = absl::Milliseconds(800);
+constexpr absl::Duration kAskOne = absl::Milliseconds(250);
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+struct C10dCommunicator::Impl {
+  Impl(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const C10dOptions& opts)
+      : group(process_group),
+        rank(process_group->getRank()),
+        size(process_group->getSize()),
+        options(opts),
+        messages(opts.timeout, &board,
+                 [this](int64_t peer, const std::string& reason) { return Blame(peer, reason); }) {
+    for (int64_t r = 0; r < size; ++r) ranks.push_back(r);
+    board.OnLost([this](const std::string& message) {
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        told = message;
+      }
+      messages.Abort();
+    });
+  }
+  ~Impl() { board.OnLost(nullptr); }
+
+  // One collective operation: checks, counts, and remembers how it ended.
+  template <typename T, typename F>
+  T Operate(absl::string_view name, int64_t bytes, F&& f);
+
+  absl::Status Meet();
+  absl::Status AllGather(void* records, int64_t bytes);
+  absl::Status Blame(int64_t peer, const std::string& reason);
+  absl::Status BlameRank(int64_t peer, const std::string& reason);
+  void Lose(const absl::Status& status);
+  absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
+
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
+  const int64_t rank;
+  const int64_t size;
+  const C10dOptions options;
+  std::vector<int64_t> ranks;
+  RecentOperations recent;
+  PeerBoard board;
+  C10dMessages messages;
+  std::vector<PeerAddress> peers;  // empty before the ranks have met
+  int64_t operations = 0;          // begun
+  std::string place;               // of the operation under way
+  absl::Status lost;
+  std::mutex mutex;
+  std::string told;  // what a peer told of a failure; guarded by mutex
+};
+
+template <typename T, typename F>
+T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, F&& f) {
+  const auto result = [&]() -> T {
+    if (!lost.ok()) {
+      return absl::Status(lost.code(), absl::StrCat("this communicator was lost earlier: ", lost.message()));
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (!told.empty()) lost = absl::AbortedError(told);
+    }
+    if (!lost.ok()) return lost;
+    const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
+    if (process_group == nullptr) return absl::UnavailableError("the process group has been destroyed");
+    c10::intrusive_ptr<c10d::Backend> backend;
+    try {
+      backend = process_group->getBackend(c10::DeviceType::CPU);
+    } catch (const std::exception& error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the process group has no backend for host memory: ", error.what()));
+    }
+    const int64_t number = recent.Begin(name, bytes);
+    place = std::string(name);
+    ++operations;
+    messages.Use(backend.get(), operations);
+    board.Begin(operations);
+    T outcome = NoThrow("communicating", [&]() -> T {
+      if (size > 1 && peers.empty()) {
+        const absl::Status met = Meet();
+        if (!met.ok()) return met;
+      }
+      return f();
+    });
+    board.End();
+    absl::Status status;
+    if constexpr (std::is_same_v<T, absl::Status>) {
+      status = outcome;
+    } else {
+      status = outcome.status();
+    }
+    recent.End(number, status);
+    return outcome;
+  }();
+  return result;
+}
+
+// At the first call: everybody learns where everybody can be asked.
+absl::Status C10dCommunicator::Impl::Meet() {
+  std::vector<PeerAddress> addresses(static_cast<size_t>(size));
+  addresses[static_cast<size_t>(rank)] = board.address();
+  const absl::Status gathered = AllGather(addresses.data(), sizeof(PeerAddress));
+  if (!gathered.ok()) {
+    Lose(gathered);
+    return gathered;
+  }
+  peers = std::move(addresses);
+  // What follows is another operation, also for the tags.
+  ++operations;
+  messages.Use(group.lock()->getBackend(c10::DeviceType::CPU).get(), operations);
+  board.Begin(operations);
+  return absl::OkStatus();
+}
+
+// records[r] of every rank r to everybody. In few ranks straight from each to each, so that each knows at once who is
+// missing; in many by doubling: in round k the 2^k records of the rank 2^k further on, once the ranks can ask each
+// other.
+absl::Status C10dCommunicator::Impl::AllGather(void* records, int64_t bytes) {
+  auto* const data = static_cast<char*>(records);
+  constexpr int64_t kFewRanks = 8;
+  if (size <= kFewRanks || peers.empty()) {
+    const std::unique_ptr<MessageRound> round = messages.NewRound();
+    absl::Status status;
+    for (int64_t k = 1; k < size && status.ok(); ++k) {
+      const int64_t peer = (rank + k) % size;
+      status = round->PostReceive(peer, data + peer * bytes, bytes);
+    }
+    for (int64_t k = 1; k < size && status.ok(); ++k) {
+      status = round->PostSend((rank + k) % size, data + rank * bytes, bytes);
+    }
+    if (status.ok()) status = round->Posted();
+    for (int64_t k = 1; k < size && status.ok(); ++k) status = round->WaitReceive(static_cast<size_t>(k - 1));
+    return status.ok() ? round->WaitSends() : status;
+  }
+  // In the order of distance from this rank, so that what is there is contiguous.
+  std::vector<char> turned(static_cast<size_t>(size * bytes));
+  std::memcpy(turned.data(), data + rank * bytes, static_cast<size_t>(bytes));
+  for (int64_t have = 1; have < size; have *= 2) {
+    const int64_t more = std::min(have, size - have);
+    const std::unique_ptr<MessageRound> round = messages.NewRound();
+    absl::Status status = round->PostReceive((rank + have) % size, turned.data() + have * bytes, more * bytes);
+    if (status.ok()) status = round->PostSend((rank - have + size) % size, turned.data(), more * bytes);
+    if (status.ok()) status = round->Posted();
+    if (status.ok()) status = round->WaitReceive(0);
+    if (status.ok()) status = round->WaitSends();
+    if (!status.ok()) return status;
+  }
+  for (int64_t k = 0; k < size; ++k) {
+    std::memcpy(data + (rank + k) % size * bytes, turned.data() + k * bytes, static_cast<size_t>(bytes));
+  }
+  return absl::OkStatus();
+}
+
+// The error of a wait for `peer` (-1: for anybody) that failed.
+absl::Status C10dCommunicator::Impl::Blame(int64_t peer, const std::string& reason) {
+  absl::Status status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!told.empty()) status = absl::AbortedError(told);
+  }
+  if (status.ok()) {
+    if (peer >= 0) {
+      status = BlameRank(peer, reason);
+    } else {
+      // A group of messages failed: whoever is not well is to blame, else nobody can say.
+      for (int64_t r = 0; r < size && status.ok() && !peers.empty(); ++r) {
+        if (r == rank) continue;
+        const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(r)], kAskOne);
+        const bool well = answer.kind == PeerAnswer::Kind::kState && answer.state.phase != PeerState::Phase::kLost;
+        if (!well || answer.state.operations < operations) status = BlameRank(r, reason);
+      }
+      if (status.ok()) status = absl::InternalError(absl::StrCat("communication failed: ", reason));
+    }
+  }
+  Lose(status);
+  return status;
+}
+
+// Follows who waits for whom.
+absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& reason) {
+  const std::string waited = absl::StrCat(absl::ToInt64Milliseconds(options.timeout), " ms at ", place);
+  const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
+  if (peers.empty()) {
+    // Gloo speaks of its time only when the time was over.
+    if (reason.find("imed out") == std::string::npos) {
+      return absl::UnavailableError(absl::StrCat("rank ", peer, " did not arrive at ", place, said));
+    }
+    return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not arrive within ", waited));
+  }
+  const absl::Time deadline = absl::Now() + kAskAll;
+  std::vector<bool> asked(static_cast<size_t>(size));
+  while (absl::Now() < deadline && !asked[static_cast<size_t>(peer)]) {
+    asked[static_cast<size_t>(peer)] = true;
+    const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(peer)], kAskOne);
+    switch (answer.kind) {
+      case PeerAnswer::Kind::kGone:
+        return absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: its process has ended, at ", place));
+      case PeerAnswer::Kind::kSilent:
+        return absl::UnavailableError(absl::StrCat(
+            "rank ", peer, " does not answer: its process hangs or its host cannot be reached, at ", place));
+      case PeerAnswer::Kind::kState:
+        break;
+    }
+    if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
+    if (answer.state.operations < operations) {
+      return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not arrive within ", waited));
+    }
+    const int64_t next = answer.state.waiting_for;
+    if (answer.state.operations > operations || next < 0 || next >= size || next == rank) break;
+    peer = next;
+  }
+  return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not answer within ", waited, said));
+}
+
+void C10dCommunicator::Impl::Lose(const absl::Status& status) {
+  if (!lost.ok()) return;
+  lost = status;
+  const std::string message(status.message());
+  board.Lose(message);
+  // All at once: one that is silent must not delay the rest.
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < peers.size(); ++r) {
+    if (static_cast<int64_t>(r) == rank) continue;
+    try {
+      threads.emplace_back([address = peers[r], message] { TellPeer(address, message, kAskOne); });
+    } catch (const std::system_error&) {
+      break;  // no threads to be had: the others find out by waiting
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+absl::Status C10dCommunicator::Impl::AgreeNow(const absl::Status& own, const Signature& problem) {
+  std::vector<AgreementRecord> records(static_cast<size_t>(size));
+  AgreementRecord& mine = records[static_cast<size_t>(rank)];
+  const std::string details = own.ok() ? "" : Details(own, problem);
+  mine.status_code = static_cast<int64_t>(own.raw_code());
+  mine.sequence = operations;
+  mine.fingerprint = problem.fingerprint;
+  mine.details_bytes = static_cast<int64_t>(details.size());
+  absl::Status status = AllGather(records.data(), sizeof(AgreementRecord));
+  if (!status.ok()) return status;
+  if (AllAgree(records)) return absl::OkStatus();
+
+  // Everybody has seen the same records, so everybody comes here. Lengths first, then the details.
+  const std::string all = Details(own, problem);
+  std::vector<int64_t> lengths(static_cast<size_t>(size));
+  lengths[static_cast<size_t>(rank)] = static_cast<int64_t>(all.size());
+  status = AllGather(lengths.data(), sizeof(int64_t));
+  if (!status.ok()) return status;
+  constexpr int64_t kLongestDetails = int64_t{1} << 20;
+  const int64_t longest = std::clamp<int64_t>(*std::max_element(lengths.begin(), lengths.end()), 1, kLongestDetails);
+  std::vector<char> texts(static_cast<size_t>(size * longest), '\0');
+  std::memcpy(texts.data() + rank * longest, all.data(), std::min(all.size(), static_cast<size_t>(longest)));
+  status = AllGather(texts.data(), longest);
+  if (!status.ok()) return status;
+  std::vector<std::string> everybody;
+  for (int64_t r = 0; r < size; ++r) {
+    const int64_t length = std::clamp<int64_t>(lengths[static_cast<size_t>(r)], 0, longest);
+    everybody.emplace_back(texts.data() + r * longest, static_cast<size_t>(length));
+  }
+  if (!own.ok()) return own;
+  return Verdict(ranks, records, everybody);
+}
+
+C10dCommunicator::C10dCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+C10dCommunicator::~C10dCommunicator() = default;
+
+absl::StatusOr<std::unique_ptr<C10dCommunicator>> C10dCommunicator::Create(
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group, C10dOptions options) {
+  if (group == nullptr) return absl::InvalidArgumentError("no process group");
+  return NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<C10dCommunicator>> {
+    return std::unique_ptr<C10dCommunicator>(new C10dCommunicator(std::make_unique<Impl>(group, options)));
+  });
+}
+
+int64_t C10dCommunicator::rank() const { return impl_->rank; }
+int64_t C10dCommunicator::world_size() const { return impl_->size; }
+bool C10dCommunicator::alive() const { return !impl_->group.expired(); }
+const RecentOperations& C10dCommunicator::recent_operations() const { return impl_->recent; }
+
+absl::Status C10dCommunicator::Agree(const absl::Status& own, const Signature& problem) {
+  if (impl_->size == 1) return own;
+  return impl_->Operate<absl::Status>("agreement", sizeof(AgreementRecord),
+                                      [&] { return impl_->AgreeNow(own, problem); });
+}
+
+absl::Status C10dCommunicator::Barrier() {
+  if (impl_->size == 1) return absl::OkStatus();
+  return impl_->Operate<absl::Status>("barrier", 1, [&] {
+    std::vector<char> tokens(static_cast<size_t>(impl_->size));
+    return impl_->AllGather(tokens.data(), 1);
+  });
+}
+
+absl::StatusOr<MoveStats> C10dCommunicator::ExecuteStep(const StepProgram& step,
+                                                        absl::Span<const ConstTensorView> inputs,
+                                                        absl::Span<const TensorView> outputs) {
+  const auto on_host = [](const ConstTensorView& view) { return view.memory == MemoryKind::kHost; };
+  if (!std::all_of(inputs.begin(), inputs.end(), on_host) || !std::all_of(outputs.begin(), outputs.end(), on_host)) {
+    return absl::UnimplementedError("only fragments in host memory travel over a c10d group so far");
+  }
+  return impl_->Operate<absl::StatusOr<MoveStats>>(View(Name(step.op)), step.recv_bytes, [&] {
+    absl::StatusOr<MoveStats> moved = ExecutePackedStep(step, impl_->rank, inputs, outputs, impl_->messages);
+    if (!moved.ok()) impl_->Lose(moved.status());
+    return moved;
+  });
+}
+
+}  // namespace reshard

@@ -1,0 +1,152 @@
+#include "runtime/torch/c10d_messages.h"
+
+#include <ATen/Functions.h>
+#include <ATen/ops/from_blob.h>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace reshard {
+
+class C10dRound final : public MessageRound {
+ public:
+  C10dRound(C10dMessages* owner, bool coalesces) : owner_(*owner), coalesces_(coalesces) {
+    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    owner_.round_ = this;
+    aborted_ = owner_.aborted_;
+  }
+  ~C10dRound() override {
+    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    owner_.round_ = nullptr;
+    // Dropping a request of Gloo withdraws its memory.
+    receives_.clear();
+    sends_.clear();
+  }
+
+  absl::Status PostReceive(int64_t peer, void* data, int64_t bytes) override {
+    return Post(peer, data, bytes, &receives_, false);
+  }
+  absl::Status PostSend(int64_t peer, const void* data, int64_t bytes) override {
+    return Post(peer, const_cast<void*>(data), bytes, &sends_, true);
+  }
+
+  absl::Status Posted() override {
+    if (!coalesces_ || (receives_.empty() && sends_.empty())) return absl::OkStatus();
+    return Try(-1, [&] {
+      owner_.backend_->startCoalescing();
+      for (Request& request : receives_) owner_.backend_->recv(request.tensors, static_cast<int>(request.peer), Tag());
+      for (Request& request : sends_) owner_.backend_->send(request.tensors, static_cast<int>(request.peer), Tag());
+      group_ = owner_.backend_->endCoalescing();
+    });
+  }
+
+  absl::Status WaitReceive(size_t index) override {
+    if (coalesces_) return WaitGroup();
+    return Wait(receives_[index]);
+  }
+
+  absl::Status WaitSends() override {
+    if (coalesces_) return WaitGroup();
+    for (Request& request : sends_) {
+      absl::Status status = Wait(request);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  // Called with the owner's mutex held.
+  void Abort() {
+    aborted_ = true;
+    for (std::vector<Request>* list : {&receives_, &sends_}) {
+      for (Request& request : *list) {
+        if (request.work == nullptr) continue;
+        try {
+          request.work->abort();
+        } catch (const std::exception&) {
+          // A backend that cannot abort waits for its deadline instead.
+        }
+      }
+    }
+  }
+
+ private:
+  struct Request {
+    int64_t peer = 0;
+    std::vector<at::Tensor> tensors;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  // Tags of this library are apart from the small numbers that people choose.
+  int Tag() const { return static_cast<int>(0x40000000 | (owner_.operation_ & 0x3FFFFFFF)); }
+
+  absl::Status Post(int64_t peer, void* data, int64_t bytes, std::vector<Request>* list, bool sends) {
+    Request request{peer, {at::from_blob(data, {bytes}, at::TensorOptions(at::kByte))}, nullptr};
+    absl::Status status;
+    if (!coalesces_) {
+      status = Try(peer, [&] {
+        request.work = sends ? owner_.backend_->send(request.tensors, static_cast<int>(peer), Tag())
+                             : owner_.backend_->recv(request.tensors, static_cast<int>(peer), Tag());
+      });
+    }
+    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    list->push_back(std::move(request));
+    return status;
+  }
+
+  absl::Status Wait(Request& request) {
+    bool aborted = false;
+    {
+      const std::lock_guard<std::mutex> lock(owner_.mutex_);
+      aborted = aborted_;
+    }
+    if (aborted) return owner_.blame_(request.peer, "");
+    owner_.board_->WaitFor(request.peer);
+    bool completed = false;
+    const absl::Status status = Try(request.peer, [&] { completed = request.work->wait(Patience()); });
+    if (!status.ok()) return status;
+    return completed ? absl::OkStatus() : owner_.blame_(request.peer, "");
+  }
+
+  absl::Status WaitGroup() {
+    if (group_ == nullptr) return absl::OkStatus();
+    const c10::intrusive_ptr<c10d::Work> group = std::exchange(group_, nullptr);
+    return Try(-1, [&] { group->wait(Patience()); });
+  }
+
+  std::chrono::milliseconds Patience() const {
+    return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(owner_.timeout_)));
+  }
+
+  // The one place where a backend's exceptions become errors.
+  template <typename F>
+  absl::Status Try(int64_t peer, F&& f) {
+    try {
+      f();
+      return absl::OkStatus();
+    } catch (const c10::Error& error) {
+      return owner_.blame_(peer, error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      return owner_.blame_(peer, error.what());
+    }
+  }
+
+  C10dMessages& owner_;
+  const bool coalesces_;
+  std::vector<Request> receives_;
+  std::vector<Request> sends_;
+  c10::intrusive_ptr<c10d::Work> group_;
+  bool aborted_ = false;  // guarded by the owner's mutex
+};
+
+std::unique_ptr<MessageRound> C10dMessages::NewRound() {
+  return std::make_unique<C10dRound>(this, backend_->supportsCoalescing());
+}
+
+void C10dMessages::Abort() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  aborted_ = true;
+  if (round_ != nullptr) round_->Abort();
+}
+
+}  // namespace reshard

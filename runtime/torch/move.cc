@@ -1,0 +1,139 @@
+#include "runtime/torch/move.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+#include "runtime/core/no_throw.h"
+#include "runtime/torch/tensors.h"
+
+namespace reshard {
+namespace {
+
+absl::StatusOr<Layout> ParseOver(const std::string& mesh_text, const std::string& layout_text) {
+  absl::StatusOr<Mesh> mesh = ParseMesh(mesh_text);
+  if (!mesh.ok()) return mesh.status();
+  return ParseLayout(layout_text, std::make_shared<const Mesh>(*std::move(mesh)));
+}
+
+int64_t Contributions(const Layout& layout) {
+  int64_t product = 1;
+  if (!layout.pending()) return product;
+  for (const AxisRef& axis : layout.pending()->axes) product *= axis.size;
+  return product;
+}
+
+// Moves run together when nothing is wrong with any.
+absl::StatusOr<std::vector<Problem>> ProblemsOf(at::TensorList tensors, const std::vector<Move>& moves) {
+  if (tensors.size() != moves.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tensors.size(), " tensors, but ", moves.size(), " sources and targets"));
+  }
+  std::vector<Problem> problems;
+  problems.reserve(moves.size());
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const absl::Status checked = CheckTensor(tensors[i]);
+    if (!checked.ok()) return checked;
+    const Move& move = moves[i];
+    problems.push_back(
+        {move.mesh, move.source, move.target, move.target_mesh, DTypeOf(tensors[i].scalar_type()).value()});
+  }
+  return problems;
+}
+
+}  // namespace
+
+std::string WithoutPending(std::string_view layout) {
+  const size_t end = layout.rfind(']');
+  return std::string(end == std::string_view::npos ? layout : layout.substr(0, end + 1));
+}
+
+Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh) {
+  Move move{std::move(mesh), std::move(source), std::move(target), std::move(target_mesh), "", "", 1.0};
+  move.grad_from = WithoutPending(move.target);
+  move.grad_to = WithoutPending(move.source);
+  if (move.grad_to.size() == move.source.size()) return move;
+  const absl::StatusOr<Layout> source_layout = ParseOver(move.mesh, move.source);
+  if (!source_layout.ok() || !source_layout->pending()) return move;
+  if (source_layout->pending()->op == ReduceOp::kAvg) {
+    const absl::StatusOr<Layout> target_layout =
+        ParseOver(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
+    if (!target_layout.ok()) return move;
+    move.grad_scale =
+        static_cast<double>(Contributions(*target_layout)) / static_cast<double>(Contributions(*source_layout));
+  } else if (source_layout->pending()->op != ReduceOp::kSum) {
+    move.grad_from.clear();
+    move.grad_to.clear();
+  }
+  return move;
+}
+
+Move Move::Gradient() const {
+  const std::string back_mesh = target_mesh.empty() ? mesh : target_mesh;
+  Move back{back_mesh, grad_from, grad_to, target_mesh.empty() ? "" : mesh, source, target, grad_scale};
+  // Where the gradient of a pending sum is a replica, what comes back to it is a replica, too.
+  const bool source_pends = WithoutPending(source).size() != source.size();
+  const bool gradient_pends = WithoutPending(grad_from).size() != grad_from.size();
+  if (source_pends && !gradient_pends) {
+    back.grad_from = WithoutPending(source);
+    back.grad_to = WithoutPending(target);
+  }
+  return back;
+}
+
+std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
+                                       TensorCommunicator& communicator, at::TensorList outs) {
+  std::vector<at::Tensor> results;
+  const absl::Status status = NoThrow("redistributing", [&]() -> absl::Status {
+    std::vector<at::Tensor> resolved;
+    resolved.reserve(tensors.size());
+    absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = moves.status();
+    if (moves.ok()) {
+      for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
+      const absl::StatusOr<std::vector<Problem>> problems = ProblemsOf(resolved, *moves);
+      prepared = problems.status();
+      if (problems.ok()) prepared = communicator.redistributor().PrepareBatch(*problems);
+    }
+    std::vector<ConstTensorView> sources;
+    std::vector<TensorView> targets;
+    for (size_t i = 0; i < resolved.size() && prepared.ok(); ++i) {
+      sources.push_back(ViewOf(resolved[i]));
+      if (outs.empty()) {
+        const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
+        results.push_back(NewTensor(at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()));
+      } else {
+        const absl::Status checked = CheckTensor(outs[i]);
+        if (!checked.ok()) {
+          prepared = checked;
+          break;
+        }
+        results.push_back(outs[i]);
+      }
+      targets.push_back(MutableViewOf(results.back()));
+    }
+    const absl::StatusOr<ExecuteResult> run = communicator.redistributor().Run(prepared, sources, targets);
+    if (run.ok()) communicator.SetLastResult(*run);
+    return run.status();
+  });
+  if (!status.ok()) Throw(status, communicator.communicator().rank());
+  return results;
+}
+
+std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
+                                 TensorCommunicator& communicator, at::TensorList outs) {
+  std::vector<at::Tensor> results;
+  communicator.RunInOrder([&] { results = RunMovesInTurn(tensors, moves, communicator, outs); });
+  return results;
+}
+
+std::vector<int64_t> ResultShape(const Move& move, int64_t rank) {
+  const absl::StatusOr<Layout> target = ParseOver(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
+  if (!target.ok()) Throw(target.status(), rank);
+  const std::optional<int64_t> position = target->mesh().Position(rank);
+  if (!position) return std::vector<int64_t>(static_cast<size_t>(target->rank()), 0);
+  return target->LocalShape(*position);
+}
+
+}  // namespace reshard

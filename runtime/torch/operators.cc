@@ -1,0 +1,299 @@
+// torch.ops.reshard.*: schemas, kernels for host memory, shapes for tracing, and gradients.
+//
+// Two operators do the moving, `_move` and `_move_batch`; those with layouts in their signature and the
+// sequence-parallel set are built on them (CompositeImplicitAutograd), so gradients and tracing are written once.
+#include <ATen/Functions.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <utility>
+
+#include "runtime/torch/move.h"
+#include "runtime/torch/planning.h"
+#include "runtime/torch/sequence_parallel.h"
+#include "runtime/torch/tensors.h"
+
+namespace reshard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Text = std::string;
+using Texts = std::vector<std::string>;
+
+// ---- _move
+
+at::Tensor DispatchMoveTexts(const at::Tensor& tensor, const Move& move, const Text& group) {
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("reshard::_move", "")
+          .typed<at::Tensor(const at::Tensor&, c10::string_view, c10::string_view, c10::string_view, c10::string_view,
+                            c10::string_view, c10::string_view, c10::string_view, double)>();
+  return op.call(tensor, move.mesh, move.source, move.target, move.target_mesh, group, move.grad_from, move.grad_to,
+                 move.grad_scale);
+}
+
+Move MoveFrom(c10::string_view mesh, c10::string_view source, c10::string_view target, c10::string_view target_mesh,
+              c10::string_view grad_from, c10::string_view grad_to, double grad_scale) {
+  return Move{Text(mesh), Text(source), Text(target), Text(target_mesh), Text(grad_from), Text(grad_to), grad_scale};
+}
+
+at::Tensor MoveOnHost(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
+                      c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
+                      c10::string_view grad_to, double grad_scale) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+  const absl::StatusOr<std::vector<Move>> moves =
+      std::vector<Move>{MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale)};
+  return RunMoves(at::TensorList(tensor), moves, *communicator)[0];
+}
+
+at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
+                    c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
+                    c10::string_view grad_to, double grad_scale) {
+  const Move move = MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
+  return at::empty(ResultShape(move, c10d::resolve_process_group(Text(group))->getRank()), tensor.options());
+}
+
+class MoveFunction : public torch::autograd::Function<MoveFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const Move& move, const Text& group) {
+    context->saved_data["move"] =
+        Texts{move.mesh, move.source, move.target, move.target_mesh, group, move.grad_from, move.grad_to};
+    context->saved_data["scale"] = move.grad_scale;
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return DispatchMoveTexts(tensor, move, group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto texts = context->saved_data["move"].to<Texts>();
+    const Move move{
+        texts[0], texts[1], texts[2], texts[3], texts[5], texts[6], context->saved_data["scale"].toDouble()};
+    TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+    const at::Tensor scaled = move.grad_scale == 1.0 ? gradients[0] : gradients[0].mul(move.grad_scale);
+    return {DispatchMoveTexts(scaled, move.Gradient(), texts[4]), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source,
+                        c10::string_view target, c10::string_view target_mesh, c10::string_view group,
+                        c10::string_view grad_from, c10::string_view grad_to, double grad_scale) {
+  const Move move = MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
+  if (!at::GradMode::is_enabled() || !tensor.requires_grad()) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return DispatchMoveTexts(tensor, move, Text(group));
+  }
+  return MoveFunction::apply(tensor, move, Text(group));
+}
+
+// ---- _move_batch: texts[i] has the source, target, grad_from and grad_to of tensor i, one after the other.
+
+std::vector<at::Tensor> DispatchBatch(at::TensorList tensors, const Text& mesh, const Texts& texts,
+                                      at::ArrayRef<double> scales, const Text& group) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("reshard::_move_batch", "")
+                             .typed<std::vector<at::Tensor>(at::TensorList, c10::string_view, c10::List<Text>,
+                                                            at::ArrayRef<double>, c10::string_view)>();
+  c10::List<Text> list;
+  list.reserve(texts.size());
+  for (const Text& text : texts) list.push_back(text);
+  return op.call(tensors, mesh, list, scales, group);
+}
+
+absl::StatusOr<std::vector<Move>> BatchMoves(const Text& mesh, const Texts& texts, at::ArrayRef<double> scales) {
+  if (texts.size() != 4 * scales.size()) return absl::InvalidArgumentError("sources and targets differ in number");
+  std::vector<Move> moves;
+  moves.reserve(scales.size());
+  for (size_t i = 0; i < scales.size(); ++i) {
+    moves.push_back({mesh, texts[4 * i], texts[4 * i + 1], "", texts[4 * i + 2], texts[4 * i + 3], scales[i]});
+  }
+  return moves;
+}
+
+Texts TextsOf(const c10::List<Text>& list) { return {list.begin(), list.end()}; }
+
+std::vector<at::Tensor> MoveBatchOnHost(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
+                                        at::ArrayRef<double> scales, c10::string_view group) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+  return RunMoves(tensors, BatchMoves(Text(mesh), TextsOf(texts), scales), *communicator);
+}
+
+std::vector<at::Tensor> MoveBatchMeta(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
+                                      at::ArrayRef<double> scales, c10::string_view group) {
+  const int64_t rank = c10d::resolve_process_group(Text(group))->getRank();
+  const absl::StatusOr<std::vector<Move>> moves = BatchMoves(Text(mesh), TextsOf(texts), scales);
+  if (!moves.ok()) Throw(moves.status(), rank);
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    results.push_back(at::empty(ResultShape((*moves)[i], rank), tensors[i].options()));
+  }
+  return results;
+}
+
+class BatchFunction : public torch::autograd::Function<BatchFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, at::TensorList tensors, const Text& mesh, const Texts& texts,
+                               const std::vector<double>& scales, const Text& group) {
+    context->saved_data["mesh"] = mesh;
+    context->saved_data["texts"] = texts;
+    context->saved_data["scales"] = scales;
+    context->saved_data["group"] = group;
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return DispatchBatch(tensors, mesh, texts, scales, group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Text mesh = context->saved_data["mesh"].toStringRef();
+    const auto texts = context->saved_data["texts"].to<Texts>();
+    const std::vector<double> scales = context->saved_data["scales"].toDoubleVector();
+    const absl::StatusOr<std::vector<Move>> moves = BatchMoves(mesh, texts, scales);
+    Texts back;
+    std::vector<double> back_scales;
+    std::vector<at::Tensor> scaled;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Move& move = (*moves)[i];
+      TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+      const Move gradient = move.Gradient();
+      for (const Text* text : {&gradient.source, &gradient.target, &gradient.grad_from, &gradient.grad_to}) {
+        back.push_back(*text);
+      }
+      back_scales.push_back(gradient.grad_scale);
+      scaled.push_back(move.grad_scale == 1.0 ? gradients[i] : gradients[i].mul(move.grad_scale));
+    }
+    variable_list results = DispatchBatch(scaled, mesh, back, back_scales, context->saved_data["group"].toStringRef());
+    for (int i = 0; i < 4; ++i) results.emplace_back();
+    return results;
+  }
+};
+
+std::vector<at::Tensor> MoveBatchAutograd(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
+                                          at::ArrayRef<double> scales, c10::string_view group) {
+  bool differentiated = false;
+  for (const at::Tensor& tensor : tensors) differentiated |= tensor.requires_grad();
+  if (!at::GradMode::is_enabled() || !differentiated) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return DispatchBatch(tensors, Text(mesh), TextsOf(texts), scales, Text(group));
+  }
+  return BatchFunction::apply(tensors, Text(mesh), TextsOf(texts), scales.vec(), Text(group));
+}
+
+// ---- redistribute, redistribute_batch
+
+at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::string_view source,
+                          c10::string_view target, c10::string_view group,
+                          std::optional<c10::string_view> target_mesh) {
+  const Move move = MoveOf(Text(mesh), Text(source), Text(target), Text(target_mesh.value_or("")));
+  return DispatchMove(local, move, Text(group));
+}
+
+std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_view mesh,
+                                            const c10::List<Text>& sources, const c10::List<Text>& targets,
+                                            c10::string_view group) {
+  if (locals.empty() || sources.size() != locals.size() || targets.size() != locals.size()) {
+    const absl::Status status = absl::InvalidArgumentError(
+        "a batch needs at least one tensor, and a source and a target for each; got " + std::to_string(locals.size()) +
+        " tensors, " + std::to_string(sources.size()) + " sources, " + std::to_string(targets.size()) + " targets");
+    Refuse(locals.empty() ? at::Tensor() : locals[0], status, Text(group));
+  }
+  Texts texts;
+  std::vector<double> scales;
+  texts.reserve(4 * locals.size());
+  for (size_t i = 0; i < locals.size(); ++i) {
+    Move move = MoveOf(Text(mesh), sources.get(i), targets.get(i), "");
+    texts.push_back(std::move(move.source));
+    texts.push_back(std::move(move.target));
+    texts.push_back(std::move(move.grad_from));
+    texts.push_back(std::move(move.grad_to));
+    scales.push_back(move.grad_scale);
+  }
+  return DispatchBatch(locals, Text(mesh), texts, scales, Text(group));
+}
+
+// ---- all_to_all_v
+
+void AllToAllVMeta(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool, bool, c10::string_view) {}
+
+void DispatchAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata, bool recv_counts_known,
+                       bool has_rdispls, c10::string_view group) {
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("reshard::all_to_all_v", "")
+          .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool, bool, c10::string_view)>();
+  op.call(src, dst, metadata, recv_counts_known, has_rdispls, group);
+}
+
+void AllToAllVAutograd(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata, bool recv_counts_known,
+                       bool has_rdispls, c10::string_view group) {
+  if (at::GradMode::is_enabled() && (src.requires_grad() || dst.requires_grad())) {
+    Refuse(src, absl::UnimplementedError("all_to_all_v has no gradient: detach its tensors, or use redistribute"),
+           Text(group));
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  DispatchAllToAllV(src, dst, metadata, recv_counts_known, has_rdispls, group);
+}
+
+}  // namespace
+
+at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group) {
+  return DispatchMoveTexts(tensor, move, group);
+}
+
+void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group) {
+  const bool traced = tensor.defined() && (tensor.is_meta() || tensor.key_set().has(c10::DispatchKey::Python));
+  if (traced) Throw(status, c10d::resolve_process_group(group)->getRank());
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group);
+  const absl::StatusOr<std::vector<Move>> none = status;
+  RunMoves({}, none, *communicator);
+  Throw(status, communicator->communicator().rank());
+}
+
+TORCH_LIBRARY(reshard, library) {
+  library.def(
+      "_move(Tensor local, str mesh, str source, str target, str target_mesh, str group, str grad_from, str grad_to, "
+      "float grad_scale) -> Tensor");
+  library.def("_move_batch(Tensor[] locals, str mesh, str[] texts, float[] grad_scales, str group) -> Tensor[]");
+  library.def(
+      "redistribute(Tensor local, str mesh, str source, str target, str group, str? target_mesh=None) -> Tensor",
+      RedistributeOp);
+  library.def("redistribute_batch(Tensor[] locals, str mesh, str[] sources, str[] targets, str group) -> Tensor[]",
+              RedistributeBatchOp);
+  library.def("all_to_all_single(Tensor x, str group, str type, bool with_zigzag_splitting) -> Tensor", AllToAllSingle);
+  library.def("all_to_all_4d(Tensor x, int scatter_dim, int gather_dim, str group) -> Tensor", AllToAll4d);
+  library.def("all_gather(Tensor x, int dim, str group) -> Tensor", AllGather);
+  library.def("all_gather_with_unpad(Tensor x, int original_seq_len, int dim, str group) -> Tensor",
+              AllGatherWithUnpad);
+  library.def("shard(Tensor x, int dim, str group) -> (Tensor, int)", Shard);
+  library.def("gather(Tensor x, int dst, int dim, str group) -> Tensor?", Gather);
+  library.def("all_reduce(Tensor x, str op, str group) -> Tensor", AllReduce);
+  library.def("exchange_overlapping_regions(Tensor data, int width, str group) -> (Tensor, Tensor)",
+              ExchangeOverlappingRegions);
+  library.def(
+      "all_to_all_v(Tensor src, Tensor(a!) dst, Tensor(b!) metadata, bool recv_counts_known, bool has_rdispls, "
+      "str group) -> ()");
+  library.def("_plan(str mesh, str source, str target, str target_mesh, str dtype, str options_json) -> str", PlanJson);
+  library.def("_layout_from_dtensor(str placements, str mesh, int[] shape) -> str", LayoutFromDTensor);
+  library.def("_recent_operations(str group) -> str", RecentOperationsOf);
+  library.def("_last_timings(str group) -> str", LastTimingsOf);
+}
+
+TORCH_LIBRARY_IMPL(reshard, CPU, library) {
+  library.impl("_move", MoveOnHost);
+  library.impl("_move_batch", MoveBatchOnHost);
+  library.impl("all_to_all_v", AllToAllV);
+}
+
+TORCH_LIBRARY_IMPL(reshard, Meta, library) {
+  library.impl("_move", MoveMeta);
+  library.impl("_move_batch", MoveBatchMeta);
+  library.impl("all_to_all_v", AllToAllVMeta);
+}
+
+TORCH_LIBRARY_IMPL(reshard, Autograd, library) {
+  library.impl("_move", MoveAutograd);
+  library.impl("_move_batch", MoveBatchAutograd);
+  library.impl("all_to_all_v", AllToAllVAutograd);
+}
+
+}  // namespace reshard

@@ -1,0 +1,110 @@
+#include "reshard/torch/redistribute.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+#include "runtime/torch/move.h"
+#include "runtime/torch/tensors.h"
+
+namespace reshard {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+absl::StatusOr<std::vector<Move>> MovesOf(absl::Span<const Layout> sources, absl::Span<const Layout> targets) {
+  if (sources.size() != targets.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources, but ", targets.size(), " targets"));
+  }
+  std::vector<Move> moves;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const bool same = sources[i].mesh() == targets[i].mesh();
+    moves.push_back(MoveOf(ToString(sources[i].mesh()), ToString(sources[i]), ToString(targets[i]),
+                           same ? "" : ToString(targets[i].mesh())));
+  }
+  return moves;
+}
+
+// What a node of the graph remembers: which moves, over which communicator.
+struct Remembered : torch::CustomClassHolder {
+  std::vector<Move> moves;
+  TensorCommunicator* communicator = nullptr;
+};
+
+class MovesFunction : public torch::autograd::Function<MovesFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, at::TensorList tensors,
+                               const absl::StatusOr<std::vector<Move>>& moves, TensorCommunicator& communicator) {
+    auto remembered = c10::make_intrusive<Remembered>();
+    if (moves.ok()) remembered->moves = *moves;
+    remembered->communicator = &communicator;
+    context->saved_data["moves"] = c10::IValue::make_capsule(std::move(remembered));
+    return RunMoves(tensors, moves, communicator);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto remembered = c10::static_intrusive_pointer_cast<Remembered>(context->saved_data["moves"].toCapsule());
+    std::vector<Move> back;
+    std::vector<at::Tensor> scaled;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Move& move = remembered->moves[i];
+      TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+      back.push_back(move.Gradient());
+      scaled.push_back(move.grad_scale == 1.0 ? gradients[i] : gradients[i].mul(move.grad_scale));
+    }
+    const absl::StatusOr<std::vector<Move>> moves = back;
+    variable_list results = Function<MovesFunction>::apply(at::TensorList(scaled), moves, *remembered->communicator);
+    results.emplace_back();
+    results.emplace_back();
+    return results;
+  }
+};
+
+}  // namespace
+
+at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const Layout& target,
+                        TensorCommunicator& communicator, const std::optional<at::Tensor>& out) {
+  const absl::StatusOr<std::vector<Move>> moves = MovesOf({&source, 1}, {&target, 1});
+  if (!out) return MovesFunction::apply(at::TensorList(tensor), moves, communicator)[0];
+  const bool differentiated = at::GradMode::is_enabled() && (tensor.requires_grad() || out->requires_grad());
+  TORCH_CHECK_VALUE(!differentiated, "rank ", communicator.communicator().rank(),
+                    ": a redistribution into `out` has no gradient; detach the tensors");
+  return RunMoves(at::TensorList(tensor), moves, communicator, at::TensorList(*out))[0];
+}
+
+std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
+                                          absl::Span<const Layout> targets, TensorCommunicator& communicator) {
+  const absl::StatusOr<std::vector<Move>> moves = MovesOf(sources, targets);
+  return MovesFunction::apply(at::TensorList(tensors.data(), tensors.size()), moves, communicator);
+}
+
+RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
+                                     absl::Span<const Layout> targets, TensorCommunicator& communicator) {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(!(at::GradMode::is_enabled() && tensor.requires_grad()), "rank ",
+                      communicator.communicator().rank(), ": asynchronous calls have no gradient; detach the tensors");
+  }
+  RedistributeHandle handle;
+  handle.results_ = std::make_shared<std::vector<at::Tensor>>();
+  handle.done_ = communicator.RunLater([results = handle.results_, &communicator,
+                                        held = std::vector<at::Tensor>(tensors.begin(), tensors.end()),
+                                        moves = MovesOf(sources, targets)] {
+    const at::NoGradGuard no_gradient;
+    *results = RunMovesInTurn(held, moves, communicator);
+  });
+  return handle;
+}
+
+std::vector<at::Tensor> RedistributeHandle::Wait() {
+  done_.get();
+  return std::move(*results_);
+}
+
+bool RedistributeHandle::Done() const { return done_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+
+}  // namespace reshard

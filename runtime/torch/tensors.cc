@@ -1,0 +1,128 @@
+#include "runtime/torch/tensors.h"
+
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/core/host_pool.h"
+
+namespace reshard {
+namespace {
+
+struct TypePair {
+  at::ScalarType torch;
+  DType ours;
+};
+constexpr TypePair kTypes[] = {
+    {at::kBool, DType::kBool},
+    {at::kChar, DType::kI8},
+    {at::kShort, DType::kI16},
+    {at::kInt, DType::kI32},
+    {at::kLong, DType::kI64},
+    {at::kByte, DType::kU8},
+    {at::kUInt16, DType::kU16},
+    {at::kUInt32, DType::kU32},
+    {at::kUInt64, DType::kU64},
+    {at::kHalf, DType::kF16},
+    {at::kBFloat16, DType::kBF16},
+    {at::kFloat, DType::kF32},
+    {at::kDouble, DType::kF64},
+    {at::kFloat8_e4m3fn, DType::kF8E4M3FN},
+    {at::kFloat8_e5m2, DType::kF8E5M2},
+    {at::kFloat8_e4m3fnuz, DType::kF8E4M3FNUZ},
+    {at::kFloat8_e5m2fnuz, DType::kF8E5M2FNUZ},
+    {at::kComplexFloat, DType::kC64},
+    {at::kComplexDouble, DType::kC128},
+};
+
+}  // namespace
+
+absl::StatusOr<DType> DTypeOf(at::ScalarType type) {
+  for (const TypePair& pair : kTypes) {
+    if (pair.torch == type) return pair.ours;
+  }
+  return absl::UnimplementedError(absl::StrCat("tensors of type ", c10::toString(type)));
+}
+
+at::ScalarType ScalarTypeOf(DType dtype) {
+  for (const TypePair& pair : kTypes) {
+    if (pair.ours == dtype) return pair.torch;
+  }
+  return at::kByte;
+}
+
+absl::Status CheckTensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return absl::InvalidArgumentError("an undefined tensor");
+  if (!tensor.device().is_cpu()) {
+    return absl::UnimplementedError(absl::StrCat("a tensor on ", tensor.device().str(), "; only host memory so far"));
+  }
+  if (tensor.layout() != at::kStrided) return absl::InvalidArgumentError("a tensor that is not strided");
+  return DTypeOf(tensor.scalar_type()).status();
+}
+
+ConstTensorView ViewOf(const at::Tensor& tensor) {
+  ConstTensorView view;
+  view.data = tensor.const_data_ptr();
+  view.dtype = DTypeOf(tensor.scalar_type()).value_or(DType::kU8);
+  view.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+  view.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  return view;
+}
+
+TensorView MutableViewOf(const at::Tensor& tensor) {
+  TensorView view;
+  view.data = tensor.mutable_data_ptr();
+  view.dtype = DTypeOf(tensor.scalar_type()).value_or(DType::kU8);
+  view.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+  view.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  return view;
+}
+
+at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type) {
+  // glibc gives blocks of this size back to the system, and their pages with them.
+  constexpr int64_t kPooledFrom = int64_t{1} << 20;
+  const auto options = at::TensorOptions(type).device(at::kCPU);
+  const int64_t bytes = c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(type));
+  if (bytes < kPooledFrom) return at::empty(shape, options);
+  void* const block = AcquireHostBlock(bytes);
+  TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "no memory for ", bytes, " bytes");
+  return at::from_blob(
+      block, shape, [bytes](void* memory) { ReleaseHostBlock(memory, bytes); }, options);
+}
+
+at::Tensor Resolved(const at::Tensor& tensor) {
+  if (!tensor.is_conj() && !tensor.is_neg()) return tensor;
+  return tensor.resolve_conj().resolve_neg();
+}
+
+void Throw(const absl::Status& status, int64_t rank) {
+  std::string message(status.message());
+  switch (status.code()) {
+    // These name a rank themselves.
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      C10_THROW_ERROR(DistBackendError, message);
+    case absl::StatusCode::kFailedPrecondition:
+      if (absl::StartsWith(message, "ranks disagree")) C10_THROW_ERROR(DistBackendError, message);
+      break;
+    default:
+      break;
+  }
+  message = absl::StrCat("rank ", rank, ": ", message);
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      C10_THROW_ERROR(ValueError, message);
+    case absl::StatusCode::kUnimplemented:
+      C10_THROW_ERROR(NotImplementedError, message);
+    case absl::StatusCode::kResourceExhausted:
+      C10_THROW_ERROR(OutOfMemoryError, message);
+    default:
+      C10_THROW_ERROR(Error, message);
+  }
+}
+
+}  // namespace reshard

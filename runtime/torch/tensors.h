@@ -1,0 +1,37 @@
+// at::Tensor on one side, views and Status on the other.
+#ifndef RESHARD_RUNTIME_TORCH_TENSORS_H_
+#define RESHARD_RUNTIME_TORCH_TENSORS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reshard/layout/dtype.h"
+#include "reshard/runtime/tensor_view.h"
+
+namespace reshard {
+
+// Unimplemented for types that have no counterpart (quantized ones, say).
+absl::StatusOr<DType> DTypeOf(at::ScalarType type);
+at::ScalarType ScalarTypeOf(DType dtype);
+
+// OK when the tensor is strided memory of the host that a view can describe.
+absl::Status CheckTensor(const at::Tensor& tensor);
+
+// Views of tensors that passed CheckTensor.
+ConstTensorView ViewOf(const at::Tensor& tensor);
+TensorView MutableViewOf(const at::Tensor& tensor);
+
+// A dense tensor with any content. Large ones come from the pool and go back there.
+at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type);
+
+// The value with lazy conjugation and negation carried out; the tensor itself where there is none.
+at::Tensor Resolved(const at::Tensor& tensor);
+
+// Throws what corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank; the message of
+// an error of its own begins with "rank N: ".
+[[noreturn]] void Throw(const absl::Status& status, int64_t rank);
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_TORCH_TENSORS_H_

@@ -1,0 +1,52 @@
+"""Moves sharded tensors from one layout to another: the Python side of reshard.
+
+    import reshard
+    y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor in, a DTensor out, differentiable
+    torch.ops.reshard.redistribute(local, "{X:4}", "[<X>1024, 64]", "[1024, <X>64]", group_name)
+
+Importing it loads the library, which registers torch.ops.reshard.*. The operators are the whole of it: what is here
+translates DTensors and process groups to their texts and names.
+"""
+
+from .library import load_library
+
+load_library()  # before the modules below, which look the operators up
+
+from .diagnostics import last_timings, recent_operations  # noqa: E402
+from .dtensors import redistribute, redistribute_all  # noqa: E402
+from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
+from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
+from .planning import plan  # noqa: E402
+from .sequence_parallel import (  # noqa: E402
+    all_gather,
+    all_gather_with_unpad,
+    all_reduce,
+    all_to_all_4d,
+    all_to_all_single,
+    exchange_overlapping_regions,
+    gather,
+    shard,
+    warmup,
+)
+
+__all__ = [
+    "all_gather",
+    "all_gather_with_unpad",
+    "all_reduce",
+    "all_to_all_4d",
+    "all_to_all_single",
+    "all_to_all_v",
+    "build_all_to_all_v_metadata",
+    "compute_padding_for_sp",
+    "exchange_overlapping_regions",
+    "gather",
+    "last_timings",
+    "pad_sequence_tensor",
+    "plan",
+    "recent_operations",
+    "redistribute",
+    "redistribute_all",
+    "shard",
+    "unpad_sequence_tensor",
+    "warmup",
+]

@@ -1,0 +1,121 @@
+"""Process groups: by object or by name, and the one that spans given meshes."""
+
+import weakref
+from typing import Callable, NamedTuple
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+Group = dist.ProcessGroup | DeviceMesh | str | None
+
+
+def group_name(group: Group) -> str:
+    """The name by which the operators know a group.
+
+    Args:
+        group: a process group, its name, a mesh of one dimension, or None for the default group.
+
+    Raises:
+        ValueError: a mesh of several dimensions, or a group of which this process is no member.
+        RuntimeError: None, and there is no default group yet.
+    """
+    if group is None:
+        if not dist.is_initialized():
+            raise RuntimeError("there is no default process group; call torch.distributed.init_process_group first")
+        return dist.group.WORLD.group_name
+    if isinstance(group, str):
+        return group
+    if isinstance(group, DeviceMesh):
+        if group.ndim != 1:
+            raise ValueError(f"a mesh of {group.ndim} dimensions is several groups; choose one: mesh[name]")
+        return group.get_group().group_name
+    if not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"not a process group of which this process is a member: {group!r}")
+    return group.group_name
+
+
+def mesh_ranks(mesh: DeviceMesh) -> tuple[int, ...]:
+    """The global ranks of a mesh, row-major."""
+    return tuple(mesh.mesh.flatten().tolist())
+
+
+class Span(NamedTuple):
+    """A group, as the operators need it: its name, and the global rank of each of its ranks."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+    def device_ids(self, mesh: DeviceMesh) -> tuple[int, ...]:
+        """The ranks of a mesh, row-major, as ranks of this group.
+
+        Raises:
+            ValueError: the mesh has a rank that is not in the group.
+        """
+        position = {rank: index for index, rank in enumerate(self.ranks)}
+        outside = [rank for rank in mesh_ranks(mesh) if rank not in position]
+        if outside:
+            raise ValueError(f"{mesh} has ranks {outside}, which are not in the process group {self.name!r}")
+        return tuple(position[rank] for rank in mesh_ranks(mesh))
+
+
+def span_of_group(group: Group) -> Span:
+    name = group_name(group)
+    members = dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))
+    return Span(name, tuple(members))
+
+
+def span_of_meshes(source: DeviceMesh, target: DeviceMesh) -> Span | None:
+    """The group of exactly the ranks of both meshes; None for a rank in neither.
+
+    The default group or a mesh's own group where one fits. Otherwise one is made the first time, by its members only,
+    and kept: the slices of a larger mesh then do not wait for each other. (DeviceMesh._flatten would make one too, but
+    it changes what DTensor does with the mesh from then on.)
+    """
+    global _default_group
+    if _default_group() is not dist.group.WORLD:
+        # torch.distributed was shut down and started again: the groups of before are gone.
+        _default_group = weakref.ref(dist.group.WORLD)
+        _spans.clear()
+    key = (source, target)
+    if key not in _spans:
+        _spans[key] = _find_span(source, target)
+    return _spans[key]
+
+
+_default_group: Callable[[], dist.ProcessGroup | None] = lambda: None
+_spans: dict[tuple[DeviceMesh, DeviceMesh], Span | None] = {}
+
+
+def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
+    ranks = sorted({*mesh_ranks(source), *mesh_ranks(target)})
+    if dist.get_rank() not in ranks:
+        return None
+    if len(ranks) == dist.get_world_size():
+        return span_of_group(None)
+    for mesh in (source, target):
+        if mesh.ndim == 1 and mesh.size() == len(ranks):
+            return span_of_group(mesh)
+    for span in _spans.values():
+        if span and sorted(span.ranks) == ranks:
+            return span
+    return _make_group(ranks)
+
+
+def _make_group(ranks: list[int]) -> Span:
+    # What dist.new_group(ranks, use_local_synchronization=True) does, but for the name: PyTorch 2.11 makes it of the number
+    # of groups that each rank knows, so that members of different other groups wait for each other under two names.
+    c10d = dist.distributed_c10d
+    backend, store = c10d._world.pg_map[dist.group.WORLD]
+    name = "reshard:" + "_".join(map(str, ranks))
+    group, _ = c10d._new_process_group_helper(
+        len(ranks),
+        ranks.index(dist.get_rank()),
+        ranks,
+        c10d.Backend(backend),
+        store,
+        c10d.GroupName(name),
+        timeout=c10d._get_default_timeout(c10d.Backend(backend)),
+        group_desc="ranks of a redistribution",
+    )
+    c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
+    return Span(name, tuple(ranks))

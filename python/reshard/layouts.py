@@ -1,0 +1,121 @@
+"""Meshes and placements of PyTorch as the texts of reshard's layouts."""
+
+import functools
+import re
+from typing import Sequence
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Partial, Placement, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, ShardOrderEntry
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from .groups import Span
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
+
+
+@functools.lru_cache(maxsize=1024)
+def mesh_text(mesh: DeviceMesh, span: Span) -> str:
+    """A mesh over the ranks of a group. Axes keep the mesh's names where all of them can be names, else d0, d1, ..."""
+    names = mesh.mesh_dim_names or ()
+    if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
+        names = tuple(f"d{dim}" for dim in range(mesh.ndim))
+    axes = ",".join(f"{name}:{size}" for name, size in zip(names, mesh.shape))
+    ids = span.device_ids(mesh)
+    if ids == tuple(range(ids[0], ids[0] + len(ids))):
+        return f"{{{axes}}}@{ids[0]}" if ids[0] else f"{{{axes}}}"
+    return f"{{{axes}}}@[{','.join(map(str, ids))}]"
+
+
+@functools.lru_cache(maxsize=65536)
+def layout_text(
+    mesh: DeviceMesh,
+    placements: tuple[Placement, ...],
+    shard_order: ShardOrder | None,
+    shape: torch.Size,
+    span: Span,
+) -> str:
+    """The layout of a DTensor.
+
+    Raises:
+        NotImplementedError: a placement that a layout cannot say: other kinds of partial values than reductions.
+        RuntimeError: nested strided shards that do not divide evenly (PyTorch has two readings of them).
+    """
+    text = _placements_text(placements, shard_order)
+    return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))
+
+
+def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder | None) -> str:
+    # A dimension with a strided shard has no order of its own: the split factors say it.
+    strided = {p.dim for p in placements if isinstance(p, _StridedShard)}
+    position = {}
+    for entry in shard_order or ():
+        if entry.tensor_dim not in strided and len(entry.mesh_dims) > 1:
+            position.update({mesh_dim: index for index, mesh_dim in enumerate(entry.mesh_dims)})
+    texts = []
+    for mesh_dim, placement in enumerate(placements):
+        if isinstance(placement, _StridedShard):
+            text = f"_S({placement.dim}, {placement.split_factor})"
+        elif isinstance(placement, Shard):
+            text = f"S({placement.dim})"
+        elif isinstance(placement, Replicate):
+            text = "R"
+        elif type(placement) is Partial:  # its subclasses mean something else by their values
+            text = f"P({placement.reduce_op})"
+        else:
+            raise NotImplementedError(f"mesh dimension {mesh_dim}: {placement!r} is no layout")
+        texts.append(f"{text}[{position[mesh_dim]}]" if mesh_dim in position else text)
+    return "".join(texts)
+
+
+def normalized_placements(
+    mesh: DeviceMesh, placements: Sequence[Placement] | None, shard_order: ShardOrder | None, ndim: int
+) -> tuple[Placement, ...]:
+    """One placement a mesh dimension, tensor dimensions counted from the front; None takes them from shard_order.
+
+    Raises:
+        ValueError: not one placement a mesh dimension, a tensor dimension that is not there.
+    """
+    if placements is None:
+        if shard_order is None:
+            raise ValueError("placements are needed, or a shard_order to take them from")
+        placements = [Replicate()] * mesh.ndim
+        for tensor_dim, mesh_dims in shard_order:
+            for mesh_dim in mesh_dims:
+                if not 0 <= mesh_dim < mesh.ndim:
+                    raise ValueError(f"shard_order {shard_order}: there is no mesh dimension {mesh_dim}")
+                placements[mesh_dim] = Shard(tensor_dim)
+    if len(placements) != mesh.ndim:
+        raise ValueError(f"{len(placements)} placements for a mesh of {mesh.ndim} dimensions")
+    normalized = []
+    for placement in placements:
+        if isinstance(placement, (Shard, _StridedShard)):
+            dim = placement.dim + ndim if placement.dim < 0 else placement.dim
+            if not 0 <= dim < ndim:
+                raise ValueError(f"{placement}: the tensor has {ndim} dimensions")
+            if isinstance(placement, _StridedShard):
+                placement = _StridedShard(dim, split_factor=placement.split_factor)
+            else:
+                placement = Shard(dim)
+        normalized.append(placement)
+    return tuple(normalized)
+
+
+def normalized_shard_order(placements: tuple[Placement, ...], shard_order: ShardOrder | None, ndim: int) -> ShardOrder:
+    """PyTorch's form, sorted and complete: a tensor dimension that is not mentioned is split left to right.
+
+    Raises:
+        ValueError: it does not name exactly the mesh dimensions that shard the tensor dimension, each once.
+    """
+    order = {entry.tensor_dim: entry for entry in DTensorSpec.compute_default_shard_order(placements)}
+    for tensor_dim, mesh_dims in shard_order or ():
+        dim = tensor_dim + ndim if tensor_dim < 0 else tensor_dim
+        expected = order[dim].mesh_dims if dim in order else ()
+        if sorted(mesh_dims) != list(expected):
+            raise ValueError(
+                f"shard_order splits tensor dimension {tensor_dim} by mesh dimensions {tuple(mesh_dims)}, "
+                f"but the placements {placements} by {expected}"
+            )
+        order[dim] = ShardOrderEntry(dim, tuple(mesh_dims))
+    return tuple(order[dim] for dim in sorted(order))

@@ -1,0 +1,58 @@
+"""Plans without running them."""
+
+import json
+from typing import Any
+
+import torch
+
+DTYPE_NAMES = {
+    torch.bool: "bool",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float8_e4m3fn: "f8e4m3fn",
+    torch.float8_e5m2: "f8e5m2",
+    torch.float8_e4m3fnuz: "f8e4m3fnuz",
+    torch.float8_e5m2fnuz: "f8e5m2fnuz",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+
+
+def plan(
+    mesh: str,
+    source: str,
+    target: str,
+    *,
+    target_mesh: str | None = None,
+    dtype: str | torch.dtype = "bf16",
+    **options: Any,
+) -> dict[str, Any]:
+    """The cheapest way from one layout to another: the plan object, as `reshard plan --json` prints it.
+
+    Args:
+        mesh: the source's mesh, such as "{X:4,Y:2}".
+        source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
+        target_mesh: the target's mesh; without it, the source's.
+        dtype: a torch.dtype or its name here, "bf16" by default as in the command.
+        options: objective ("time", "bytes", "steps"), ops ("all", "boxes", or a list of names), memory_limit (bytes, or
+            text such as "2GiB"), topology (a preset's name, a file, or the levels as a dict), explain (True adds the
+            text under "explain").
+
+    Needs no process group; nothing is communicated.
+
+    Raises:
+        RuntimeError: malformed text (with a caret under the column), an unknown option, nothing feasible.
+    """
+    name = DTYPE_NAMES[dtype] if isinstance(dtype, torch.dtype) else dtype
+    given = {key: value for key, value in options.items() if value is not None}
+    return json.loads(torch.ops.reshard._plan(mesh, source, target, target_mesh or "", name, json.dumps(given)))

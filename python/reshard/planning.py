@@ -44,15 +44,19 @@ def plan(
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
         target_mesh: the target's mesh; without it, the source's.
         dtype: a torch.dtype or its name here, "bf16" by default as in the command.
-        options: objective ("time", "bytes", "steps"), ops ("all", "boxes", or a list of names), memory_limit (bytes, or
-            text such as "2GiB"), topology (a preset's name, a file, or the levels as a dict), explain (True adds the
-            text under "explain").
+        options: those of the command: objective ("time", "bytes", "steps"), ops ("all", "boxes", or names, in a list
+            or with commas), memory_limit (bytes, or text such as "2GiB"), topology (a preset's name or a file), pieces
+            (True lists every message).
 
     Needs no process group; nothing is communicated.
 
     Raises:
-        RuntimeError: malformed text (with a caret under the column), an unknown option, nothing feasible.
+        ValueError: malformed text (with a caret under the column), an unknown option, nothing feasible.
+        NotImplementedError: what the planner cannot do yet, such as a new pending reduction.
     """
     name = DTYPE_NAMES[dtype] if isinstance(dtype, torch.dtype) else dtype
+    ops = options.get("ops")
+    if ops is not None and not isinstance(ops, str):
+        options["ops"] = ",".join(ops)
     given = {key: value for key, value in options.items() if value is not None}
     return json.loads(torch.ops.reshard._plan(mesh, source, target, target_mesh or "", name, json.dumps(given)))

@@ -116,6 +116,7 @@ absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs)
       }
     }
     for (StepProgram& step : merged.steps) {
+      step.salt = merged.signature.fingerprint.low;
       std::stable_sort(step.sends.begin(), step.sends.end(), ByPeerThenTensor);
       std::stable_sort(step.receives.begin(), step.receives.end(), ByPeerThenTensor);
     }

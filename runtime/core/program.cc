@@ -130,7 +130,8 @@ Buffer ProgramCompiler::State::BufferOf(const Layout& layout, int64_t rank, int 
   const std::optional<int64_t> position = layout.mesh().Position(rank);
   buffer.held = position.has_value();
   if (!position) {
-    buffer.shape.assign(static_cast<size_t>(layout.rank()), 0);
+    // No elements, also where the tensor is 0-d.
+    buffer.shape.assign(static_cast<size_t>(std::max(layout.rank(), 1)), 0);
     return buffer;
   }
   const std::vector<int64_t> shape = layout.LocalShape(*position);
@@ -354,6 +355,7 @@ absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, const CompileOpti
       if (!compiled.ok()) return compiled;
       input = output;
     }
+    for (StepProgram& step : program.steps) step.salt = program.signature.fingerprint.low;
     return program;
   });
 }

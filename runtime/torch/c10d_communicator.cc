@@ -20,6 +20,10 @@ namespace {
 constexpr absl::Duration kAskAll = absl::Milliseconds(800);
 constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
+// A tag is a number of the plan and the low bits of the number of the operation.
+constexpr uint64_t kTags = uint64_t{1} << 14;
+constexpr int64_t kOperationsPerTag = int64_t{1} << 16;
+
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
@@ -45,7 +49,7 @@ struct C10dCommunicator::Impl {
 
   // One collective operation: checks, counts, and remembers how it ended.
   template <typename T, typename F>
-  T Operate(absl::string_view name, int64_t bytes, F&& f);
+  T Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f);
 
   absl::Status Meet();
   absl::Status AllGather(void* records, int64_t bytes);
@@ -71,7 +75,7 @@ struct C10dCommunicator::Impl {
 };
 
 template <typename T, typename F>
-T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, F&& f) {
+T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f) {
   const auto result = [&]() -> T {
     if (!lost.ok()) {
       return absl::Status(lost.code(), absl::StrCat("this communicator was lost earlier: ", lost.message()));
@@ -100,6 +104,8 @@ T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, F&& f) 
         const absl::Status met = Meet();
         if (!met.ok()) return met;
       }
+      messages.Use(backend.get(),
+                   operations % kOperationsPerTag + static_cast<int64_t>(salt % kTags) * kOperationsPerTag);
       return f();
     });
     board.End();
@@ -125,9 +131,8 @@ absl::Status C10dCommunicator::Impl::Meet() {
     return gathered;
   }
   peers = std::move(addresses);
-  // What follows is another operation, also for the tags.
+  // What follows is another operation.
   ++operations;
-  messages.Use(group.lock()->getBackend(c10::DeviceType::CPU).get(), operations);
   board.Begin(operations);
   return absl::OkStatus();
 }
@@ -301,13 +306,13 @@ const RecentOperations& C10dCommunicator::recent_operations() const { return imp
 
 absl::Status C10dCommunicator::Agree(const absl::Status& own, const Signature& problem) {
   if (impl_->size == 1) return own;
-  return impl_->Operate<absl::Status>("agreement", sizeof(AgreementRecord),
+  return impl_->Operate<absl::Status>("agreement", sizeof(AgreementRecord), 0,
                                       [&] { return impl_->AgreeNow(own, problem); });
 }
 
 absl::Status C10dCommunicator::Barrier() {
   if (impl_->size == 1) return absl::OkStatus();
-  return impl_->Operate<absl::Status>("barrier", 1, [&] {
+  return impl_->Operate<absl::Status>("barrier", 1, 0, [&] {
     std::vector<char> tokens(static_cast<size_t>(impl_->size));
     return impl_->AllGather(tokens.data(), 1);
   });
@@ -320,7 +325,7 @@ absl::StatusOr<MoveStats> C10dCommunicator::ExecuteStep(const StepProgram& step,
   if (!std::all_of(inputs.begin(), inputs.end(), on_host) || !std::all_of(outputs.begin(), outputs.end(), on_host)) {
     return absl::UnimplementedError("only fragments in host memory travel over a c10d group so far");
   }
-  return impl_->Operate<absl::StatusOr<MoveStats>>(View(Name(step.op)), step.recv_bytes, [&] {
+  return impl_->Operate<absl::StatusOr<MoveStats>>(View(Name(step.op)), step.recv_bytes, step.salt, [&] {
     absl::StatusOr<MoveStats> moved = ExecutePackedStep(step, impl_->rank, inputs, outputs, impl_->messages);
     if (!moved.ok()) impl_->Lose(moved.status());
     return moved;

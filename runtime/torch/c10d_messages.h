@@ -27,7 +27,8 @@ class C10dMessages final : public MessageTransport {
       : timeout_(timeout), board_(board), blame_(std::move(blame)) {}
 
   // For the rounds that follow: the backend, and a number that all ranks have in common and that differs between
-  // operations, so that messages of different operations never meet.
+  // operations and between plans, so that messages of different ones do not meet: they would not have the same length,
+  // and a backend may answer that by ending the process.
   void Use(c10d::Backend* backend, int64_t operation) {
     backend_ = backend;
     operation_ = operation;

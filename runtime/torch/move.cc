@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,15 @@ absl::StatusOr<std::vector<Problem>> ProblemsOf(at::TensorList tensors, const st
         {move.mesh, move.source, move.target, move.target_mesh, DTypeOf(tensors[i].scalar_type()).value()});
   }
   return problems;
+}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(at::TensorList tensors,
+                                                         const absl::StatusOr<std::vector<Move>>& moves,
+                                                         TensorCommunicator& communicator) {
+  if (!moves.ok()) return moves.status();
+  const absl::StatusOr<std::vector<Problem>> problems = ProblemsOf(tensors, *moves);
+  if (!problems.ok()) return problems.status();
+  return communicator.redistributor().PrepareBatch(*problems);
 }
 
 }  // namespace
@@ -89,13 +99,8 @@ std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::Statu
   const absl::Status status = NoThrow("redistributing", [&]() -> absl::Status {
     std::vector<at::Tensor> resolved;
     resolved.reserve(tensors.size());
-    absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = moves.status();
-    if (moves.ok()) {
-      for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
-      const absl::StatusOr<std::vector<Problem>> problems = ProblemsOf(resolved, *moves);
-      prepared = problems.status();
-      if (problems.ok()) prepared = communicator.redistributor().PrepareBatch(*problems);
-    }
+    for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
+    absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = Prepare(resolved, moves, communicator);
     std::vector<ConstTensorView> sources;
     std::vector<TensorView> targets;
     for (size_t i = 0; i < resolved.size() && prepared.ok(); ++i) {
@@ -132,7 +137,7 @@ std::vector<int64_t> ResultShape(const Move& move, int64_t rank) {
   const absl::StatusOr<Layout> target = ParseOver(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
   if (!target.ok()) Throw(target.status(), rank);
   const std::optional<int64_t> position = target->mesh().Position(rank);
-  if (!position) return std::vector<int64_t>(static_cast<size_t>(target->rank()), 0);
+  if (!position) return std::vector<int64_t>(static_cast<size_t>(std::max(target->rank(), 1)), 0);
   return target->LocalShape(*position);
 }
 

@@ -107,7 +107,8 @@ void Throw(const absl::Status& status, int64_t rank) {
     case absl::StatusCode::kDeadlineExceeded:
       C10_THROW_ERROR(DistBackendError, message);
     case absl::StatusCode::kFailedPrecondition:
-      if (absl::StartsWith(message, "ranks disagree")) C10_THROW_ERROR(DistBackendError, message);
+      if (absl::StartsWith(message, "ranks disagree") || absl::StrContains(message, "was lost earlier"))
+        C10_THROW_ERROR(DistBackendError, message);
       break;
     default:
       break;

@@ -73,6 +73,9 @@ struct StepProgram {
   int64_t group_index = 0;
   // The mesh and axes that make the group, as text: steps of the same op and scope have the same groups on every rank.
   std::string scope;
+  // Derived from the signature of the program: keeps messages of different programs apart where ranks do not agree
+  // first.
+  uint64_t salt = 0;
   int64_t recv_bytes = 0;  // from other ranks, as the plan counts them
 };
 

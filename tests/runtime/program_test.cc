@@ -1,8 +1,6 @@
 // Programs of all ranks of a plan: they mirror each other, fit any fragment, and tell problems apart.
 #include "reshard/runtime/program.h"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "runtime/local/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
+#include "tests/runtime/spread.h"
 
 namespace reshard {
 namespace {
@@ -19,6 +18,7 @@ namespace {
 using testing::Case;
 using testing::kMoves;
 using testing::PlanOf;
+using testing::Spread;
 
 TEST_CASE("ranks outside the plan take part with nothing") {
   const absl::StatusOr<Plan> plan = PlanOf({"{X:2}@1", "[<X>8]", "[8]"});
@@ -88,23 +88,6 @@ TEST_CASE("different problems have different fingerprints") {
   CHECK_FALSE(fingerprint(base, DType::kF32) == fingerprint({"{X:4}@[1,0,2,3]", "[<X>16]", "[16]"}, DType::kF32));
 }
 
-// A fragment in memory of its own, its dimensions in the opposite order and with gaps.
-struct Spread {
-  Dims shape;
-  Dims strides;
-  std::vector<char> memory;
-
-  Spread(const Buffer& buffer, DType dtype) : shape(buffer.shape), strides(buffer.shape.size()) {
-    int64_t stride = 2;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      strides[d] = stride;
-      stride *= std::max<int64_t>(shape[d], 1) + 1;
-    }
-    memory.assign(static_cast<size_t>(stride * SizeOf(dtype)), 0x5A);
-  }
-  TensorView View(DType dtype) { return {memory.data(), dtype, shape, strides}; }
-};
-
 TEST_CASE("every kind of step reads and writes strided fragments") {
   const DType dtype = DType::kI32;
   PlanOptions sequences;
@@ -132,30 +115,23 @@ TEST_CASE("every kind of step reads and writes strided fragments") {
       const std::vector<Buffer> buffers = program->buffers;
       absl::StatusOr<Executor> executor = Executor::Create(std::make_shared<const Program>(*std::move(program)), &comm);
       if (!executor.ok()) return executor.status();
-      Spread source(buffers[0], dtype);
-      Spread target(buffers[1], dtype);
+      Spread source(buffers[0]);
+      Spread target(buffers[1]);
       std::vector<char> dense_source(static_cast<size_t>(buffers[0].bytes));
       std::vector<char> dense_target(static_cast<size_t>(buffers[1].bytes));
       const int64_t position = *plan->source.mesh().Position(comm.rank());
       content->Fill(plan->source, position, dense_source.data());
-      StridedCopy(WholeRegion(source.shape), SizeOf(dtype), DenseStrides(source.shape), source.strides)
-          .Run(dense_source.data(), source.memory.data());
+      source.CopyFrom(dense_source.data());
       const std::vector<char> before = source.memory;
-      const absl::Status executed = executor->Execute(source.View(dtype), target.View(dtype)).status();
+      const absl::Status executed = executor->Execute(source.View(), target.View()).status();
       if (!executed.ok()) return executed;
-      StridedCopy(WholeRegion(target.shape), SizeOf(dtype), target.strides, DenseStrides(target.shape))
-          .Run(target.memory.data(), dense_target.data());
+      target.CopyTo(dense_target.data());
       int64_t first = 0;
       if (content->CountMismatches(plan->target, position, dense_target.data(), &first) != 0) {
         return absl::DataLossError("wrong element");
       }
       if (source.memory != before) return absl::DataLossError("the source has changed");
-      // Nothing between the elements was touched.
-      StridedCopy(WholeRegion(target.shape), SizeOf(dtype), DenseStrides(target.shape), target.strides)
-          .Run(std::vector<char>(dense_target.size(), 0x5A).data(), target.memory.data());
-      const auto untouched = [](char byte) { return byte == 0x5A; };
-      if (!std::all_of(target.memory.begin(), target.memory.end(), untouched))
-        return absl::DataLossError("gaps written");
+      if (!target.GapsIntact()) return absl::DataLossError("gaps written");
       return absl::OkStatus();
     });
     INFO(status);

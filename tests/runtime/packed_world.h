@@ -1,0 +1,124 @@
+// Ranks as threads whose backend carries messages only: what a process group is to the library, without processes.
+#ifndef RESHARD_TESTS_RUNTIME_PACKED_WORLD_H_
+#define RESHARD_TESTS_RUNTIME_PACKED_WORLD_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "reshard/runtime/communicator.h"
+#include "runtime/core/packed_step.h"
+
+namespace reshard::testing {
+
+// Mail between ranks: per pair a queue of messages, and the bytes that went through.
+class Mail {
+ public:
+  void Put(int64_t from, int64_t to, std::vector<char> message) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queues_[{from, to}].push_back(std::move(message));
+    changed_.notify_all();
+  }
+  // Nothing when it does not come within ten seconds.
+  std::vector<char> Take(int64_t from, int64_t to) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    std::deque<std::vector<char>>& queue = queues_[{from, to}];
+    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return !queue.empty(); });
+    if (queue.empty()) return {};
+    std::vector<char> message = std::move(queue.front());
+    queue.pop_front();
+    return message;
+  }
+  bool empty() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [pair, queue] : queues_) {
+      if (!queue.empty()) return false;
+    }
+    return true;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<char>>> queues_;
+};
+
+class MailRound final : public MessageRound {
+ public:
+  MailRound(Mail* mail, int64_t rank) : mail_(*mail), rank_(rank) {}
+  absl::Status PostReceive(int64_t peer, void* data, int64_t bytes) override {
+    receives_.emplace_back(peer, data, bytes);
+    return bytes > 0 && peer != rank_ ? absl::OkStatus() : absl::InternalError("an empty message, or one to oneself");
+  }
+  absl::Status PostSend(int64_t peer, const void* data, int64_t bytes) override {
+    if (bytes <= 0 || peer == rank_) return absl::InternalError("an empty message, or one to oneself");
+    const auto* begin = static_cast<const char*>(data);
+    mail_.Put(rank_, peer, std::vector<char>(begin, begin + bytes));
+    return absl::OkStatus();
+  }
+  absl::Status Posted() override { return absl::OkStatus(); }
+  absl::Status WaitReceive(size_t index) override {
+    const auto& [peer, data, bytes] = receives_[index];
+    const std::vector<char> message = mail_.Take(peer, rank_);
+    if (static_cast<int64_t>(message.size()) != bytes) return absl::InternalError("a message of another length");
+    std::memcpy(data, message.data(), message.size());
+    return absl::OkStatus();
+  }
+  absl::Status WaitSends() override { return absl::OkStatus(); }
+
+ private:
+  Mail& mail_;
+  const int64_t rank_;
+  std::vector<std::tuple<int64_t, void*, int64_t>> receives_;
+};
+
+class PackedCommunicator final : public Communicator, private MessageTransport {
+ public:
+  PackedCommunicator(Mail* mail, int64_t rank, int64_t size) : mail_(mail), rank_(rank), size_(size) {}
+  int64_t rank() const override { return rank_; }
+  int64_t world_size() const override { return size_; }
+  CopyFor copies() const override { return CopyFor::kMessages; }
+  absl::Status Agree(const absl::Status& own, const Signature&) override { return own; }
+  absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                        absl::Span<const TensorView> outputs) override {
+    return ExecutePackedStep(step, rank_, inputs, outputs, *this);
+  }
+  absl::Status Barrier() override { return absl::UnimplementedError("no barrier"); }
+
+ private:
+  std::unique_ptr<MessageRound> NewRound() override { return std::make_unique<MailRound>(mail_, rank_); }
+
+  Mail* mail_;
+  const int64_t rank_;
+  const int64_t size_;
+};
+
+// Runs body once a rank, each in a thread; the errors in the order of `ranks`. No message may be left over.
+inline std::vector<absl::Status> RunPacked(const std::vector<int64_t>& ranks,
+                                           const std::function<absl::Status(Communicator&)>& body) {
+  Mail mail;
+  std::vector<absl::Status> statuses(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      PackedCommunicator communicator(&mail, ranks[i], static_cast<int64_t>(ranks.size()));
+      statuses[i] = body(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (!mail.empty()) statuses.emplace_back(absl::StatusCode::kInternal, "messages that nobody took");
+  return statuses;
+}
+
+}  // namespace reshard::testing
+
+#endif  // RESHARD_TESTS_RUNTIME_PACKED_WORLD_H_

@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -161,6 +162,7 @@ absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Com
 
 absl::Status RunAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata,
                           bool recv_counts_known, bool has_rdispls, TensorCommunicator& tensors) {
+  const auto start = std::chrono::steady_clock::now();
   Communicator& communicator = tensors.communicator();
   const bool agree = tensors.redistributor().options().agreement == Agreement::kEveryCall;
   const absl::StatusOr<Call> call = CheckCall(src, dst, metadata, has_rdispls, communicator.world_size());
@@ -181,8 +183,8 @@ absl::Status RunAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at
   TensorView output = DenseView(static_cast<void*>(dst.mutable_data_ptr()), call->dtype, {dst.numel()});
   const absl::StatusOr<MoveStats> moved = communicator.ExecuteStep(step, {&input, 1}, {&output, 1});
   if (!moved.ok()) return moved.status();
-  ExecuteResult result;
-  result.moved = *moved;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const ExecuteResult result{*moved, seconds.count()};
   tensors.SetLastResult(result);
   if (!recv_counts_known) {
     at::Tensor counts = at::empty({metadata.size(1)}, at::TensorOptions(at::kLong));

@@ -94,7 +94,7 @@ std::vector<at::Tensor> DispatchBatch(at::TensorList tensors, const Text& mesh, 
                                       at::ArrayRef<double> scales, const Text& group) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("reshard::_move_batch", "")
-                             .typed<std::vector<at::Tensor>(at::TensorList, c10::string_view, c10::List<Text>,
+                             .typed<std::vector<at::Tensor>(at::TensorList, c10::string_view, const c10::List<Text>&,
                                                             at::ArrayRef<double>, c10::string_view)>();
   c10::List<Text> list;
   list.reserve(texts.size());

@@ -50,6 +50,12 @@ absl::StatusOr<Options> OptionsOf(const std::string& text) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_null()) continue;
     absl::Status status;
+    const bool known =
+        name == "objective" || name == "ops" || name == "memory_limit" || name == "topology" || name == "pieces";
+    if (!known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown option ", name, " (known: objective, ops, memory_limit, topology, pieces)"));
+    }
     if (name == "pieces" && value.is_boolean()) {
       options.pieces = value.get<bool>();
     } else if (name == "memory_limit" && value.is_number_integer()) {
@@ -66,13 +72,10 @@ absl::StatusOr<Options> OptionsOf(const std::string& text) {
       const absl::StatusOr<int64_t> bytes = ParseBytes(value.get<std::string>());
       status = bytes.status();
       if (bytes.ok()) options.plan.memory_limit_bytes = *bytes;
-    } else if (name == "topology") {
+    } else {
       absl::StatusOr<Topology> topology = TopologyOf(value.get<std::string>());
       status = topology.status();
       if (topology.ok()) options.plan.topology = *std::move(topology);
-    } else {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("unknown option ", name, " (known: objective, ops, memory_limit, topology, pieces)"));
     }
     if (!status.ok()) return status;
   }

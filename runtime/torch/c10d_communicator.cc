@@ -20,6 +20,9 @@ namespace {
 constexpr absl::Duration kAskAll = absl::Milliseconds(800);
 constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
+// In the store of the group, when the ranks could not even meet.
+constexpr char kVerdictKey[] = "reshard/verdict";
+
 // A tag is a number of the plan and the low bits of the number of the operation.
 constexpr uint64_t kTags = uint64_t{1} << 14;
 constexpr int64_t kOperationsPerTag = int64_t{1} << 16;
@@ -56,6 +59,9 @@ struct C10dCommunicator::Impl {
   absl::Status Blame(int64_t peer, const std::string& reason);
   absl::Status BlameRank(int64_t peer, const std::string& reason);
   void Lose(const absl::Status& status);
+  void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
+  void WriteVerdict(const std::string& message);
+  std::string ReadVerdict();
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
 
   const c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
@@ -127,7 +133,10 @@ absl::Status C10dCommunicator::Impl::Meet() {
   addresses[static_cast<size_t>(rank)] = board.address();
   const absl::Status gathered = AllGather(addresses.data(), sizeof(PeerAddress));
   if (!gathered.ok()) {
-    Lose(gathered);
+    // Those that came know where to be told, but not all may have come: for them the verdict is left in the store that
+    // the group was made with.
+    WriteVerdict(std::string(gathered.message()));
+    Tell(addresses, std::string(gathered.message()));
     return gathered;
   }
   peers = std::move(addresses);
@@ -135,6 +144,43 @@ absl::Status C10dCommunicator::Impl::Meet() {
   ++operations;
   board.Begin(operations);
   return absl::OkStatus();
+}
+
+void C10dCommunicator::Impl::WriteVerdict(const std::string& message) {
+  try {
+    const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
+    if (process_group == nullptr || process_group->getStore() == nullptr) return;
+    process_group->getStore()->set(kVerdictKey, message);
+  } catch (const std::exception&) {
+    // The store went with the rank that is lost, perhaps.
+  }
+}
+
+std::string C10dCommunicator::Impl::ReadVerdict() {
+  try {
+    const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
+    if (process_group == nullptr || process_group->getStore() == nullptr) return "";
+    const c10::intrusive_ptr<c10d::Store> store = process_group->getStore();
+    if (!store->check({kVerdictKey})) return "";
+    const std::vector<uint8_t> text = store->get(kVerdictKey);
+    return std::string(text.begin(), text.end());
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+void C10dCommunicator::Impl::Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const {
+  // All at once: one that is silent must not delay the rest.
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < addresses.size(); ++r) {
+    if (static_cast<int64_t>(r) == rank || addresses[r].port == 0) continue;
+    try {
+      threads.emplace_back([address = addresses[r], message] { TellPeer(address, message, kAskOne); });
+    } catch (const std::system_error&) {
+      break;  // no threads to be had: the others find out by waiting
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // records[r] of every rank r to everybody. In few ranks straight from each to each, so that each knows at once who is
@@ -206,6 +252,8 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
   const std::string waited = absl::StrCat(absl::ToInt64Milliseconds(options.timeout), " ms at ", place);
   const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
   if (peers.empty()) {
+    const std::string verdict = ReadVerdict();
+    if (!verdict.empty()) return absl::AbortedError(verdict);
     // Gloo speaks of its time only when the time was over.
     if (reason.find("imed out") == std::string::npos) {
       return absl::UnavailableError(absl::StrCat("rank ", peer, " did not arrive at ", place, said));
@@ -214,7 +262,7 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
   }
   const absl::Time deadline = absl::Now() + kAskAll;
   std::vector<bool> asked(static_cast<size_t>(size));
-  while (absl::Now() < deadline && !asked[static_cast<size_t>(peer)]) {
+  while (absl::Now() < deadline) {
     asked[static_cast<size_t>(peer)] = true;
     const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(peer)], kAskOne);
     switch (answer.kind) {
@@ -227,12 +275,16 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
         break;
     }
     if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
+    // A rank that waits for another is not to blame, even when it is behind.
+    const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
+    if (next >= 0 && next < size && next != rank && !asked[static_cast<size_t>(next)]) {
+      peer = next;
+      continue;
+    }
     if (answer.state.operations < operations) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not arrive within ", waited));
     }
-    const int64_t next = answer.state.waiting_for;
-    if (answer.state.operations > operations || next < 0 || next >= size || next == rank) break;
-    peer = next;
+    break;
   }
   return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not answer within ", waited, said));
 }
@@ -242,17 +294,7 @@ void C10dCommunicator::Impl::Lose(const absl::Status& status) {
   lost = status;
   const std::string message(status.message());
   board.Lose(message);
-  // All at once: one that is silent must not delay the rest.
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < peers.size(); ++r) {
-    if (static_cast<int64_t>(r) == rank) continue;
-    try {
-      threads.emplace_back([address = peers[r], message] { TellPeer(address, message, kAskOne); });
-    } catch (const std::system_error&) {
-      break;  // no threads to be had: the others find out by waiting
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
+  Tell(peers, message);
 }
 
 absl::Status C10dCommunicator::Impl::AgreeNow(const absl::Status& own, const Signature& problem) {

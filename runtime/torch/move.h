@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -57,6 +58,9 @@ std::vector<int64_t> ResultShape(const Move& move, int64_t rank);
 
 // Through the dispatcher: differentiable, traceable.
 at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group);
+// Rank r gives `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), zeros where there is none.
+std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
+                                                  const std::string& group);
 // For a rank that cannot take part: tells the group, and throws `status`. Tensors that are only traced tell nobody.
 [[noreturn]] void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group);
 

@@ -57,12 +57,19 @@ at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string
   return at::empty(ResultShape(move, c10d::resolve_process_group(Text(group))->getRank()), tensor.options());
 }
 
+// A rank outside a mesh may bring an empty tensor of any shape; its gradient has that shape.
+at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes) {
+  if (gradient.sym_numel() != 0 || gradient.sym_sizes() == c10::SymIntArrayRef(sizes)) return gradient;
+  return gradient.reshape_symint(sizes);
+}
+
 class MoveFunction : public torch::autograd::Function<MoveFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const Move& move, const Text& group) {
     context->saved_data["move"] =
         Texts{move.mesh, move.source, move.target, move.target_mesh, group, move.grad_from, move.grad_to};
     context->saved_data["scale"] = move.grad_scale;
+    context->saved_data["sizes"] = tensor.sym_sizes();
     const at::AutoDispatchBelowADInplaceOrView below;
     return DispatchMoveTexts(tensor, move, group);
   }
@@ -73,7 +80,8 @@ class MoveFunction : public torch::autograd::Function<MoveFunction> {
         texts[0], texts[1], texts[2], texts[3], texts[5], texts[6], context->saved_data["scale"].toDouble()};
     TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
     const at::Tensor scaled = move.grad_scale == 1.0 ? gradients[0] : gradients[0].mul(move.grad_scale);
-    return {DispatchMoveTexts(scaled, move.Gradient(), texts[4]), at::Tensor(), at::Tensor()};
+    const at::Tensor result = DispatchMoveTexts(scaled, move.Gradient(), texts[4]);
+    return {LikeInput(result, context->saved_data["sizes"].toSymIntVector()), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -140,6 +148,9 @@ class BatchFunction : public torch::autograd::Function<BatchFunction> {
     context->saved_data["texts"] = texts;
     context->saved_data["scales"] = scales;
     context->saved_data["group"] = group;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      context->saved_data["sizes" + std::to_string(i)] = tensors[i].sym_sizes();
+    }
     const at::AutoDispatchBelowADInplaceOrView below;
     return DispatchBatch(tensors, mesh, texts, scales, group);
   }
@@ -163,6 +174,9 @@ class BatchFunction : public torch::autograd::Function<BatchFunction> {
       scaled.push_back(move.grad_scale == 1.0 ? gradients[i] : gradients[i].mul(move.grad_scale));
     }
     variable_list results = DispatchBatch(scaled, mesh, back, back_scales, context->saved_data["group"].toStringRef());
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i] = LikeInput(results[i], context->saved_data["sizes" + std::to_string(i)].toSymIntVector());
+    }
     for (int i = 0; i < 4; ++i) results.emplace_back();
     return results;
   }
@@ -211,6 +225,71 @@ std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_v
   return DispatchBatch(locals, Text(mesh), texts, scales, Text(group));
 }
 
+// ---- _pass_on: rank r gives `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1), zeros where
+// there is no such rank. One operator with the same inputs and outputs on every rank, so that no compiler drops it on
+// some of them and its gradient is one exchange, too.
+
+std::tuple<at::Tensor, at::Tensor> DispatchPassOnTensors(const at::Tensor& up, const at::Tensor& down,
+                                                         c10::string_view group) {
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("reshard::_pass_on", "")
+          .typed<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, c10::string_view)>();
+  return op.call(up, down, group);
+}
+
+std::tuple<at::Tensor, at::Tensor> PassOnHost(const at::Tensor& up, const at::Tensor& down, c10::string_view group) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+  const int64_t rank = communicator->communicator().rank();
+  const int64_t pairs = communicator->communicator().world_size() - 1;
+  at::Tensor below = at::zeros_like(up, up.options(), at::MemoryFormat::Contiguous);
+  at::Tensor above = at::zeros_like(down, down.options(), at::MemoryFormat::Contiguous);
+  if (pairs == 0) return {below, above};
+  // One mesh of the ranks that give and one of those that get, so that nothing wraps around.
+  const auto move = [pairs](const at::Tensor& part, int64_t from, int64_t to) {
+    const Text layout = "[<r>" + std::to_string(pairs * part.numel()) + "]";
+    const auto mesh = [pairs](int64_t first) { return "{r:" + std::to_string(pairs) + "}@" + std::to_string(first); };
+    return Move{mesh(from), layout, layout, mesh(to), "", "", 1.0};
+  };
+  const absl::StatusOr<std::vector<Move>> moves = std::vector<Move>{move(up, 0, 1), move(down, 1, 0)};
+  const at::Tensor nothing = at::empty({0}, up.options());
+  const bool gives_up = rank < pairs;
+  const bool gives_down = rank > 0;
+  const std::vector<at::Tensor> gifts = {gives_up ? up.reshape({-1}) : nothing,
+                                         gives_down ? down.reshape({-1}) : nothing};
+  // What comes in goes straight into the results.
+  const std::vector<at::Tensor> places = {gives_down ? below.view({-1}) : nothing,
+                                          gives_up ? above.view({-1}) : at::empty({0}, up.options())};
+  RunMoves(gifts, moves, *communicator, places);
+  return {below, above};
+}
+
+std::tuple<at::Tensor, at::Tensor> PassOnMeta(const at::Tensor& up, const at::Tensor& down, c10::string_view) {
+  return {at::empty_like(up, at::MemoryFormat::Contiguous), at::empty_like(down, at::MemoryFormat::Contiguous)};
+}
+
+class PassOnFunction : public torch::autograd::Function<PassOnFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& up, const at::Tensor& down,
+                               const Text& group) {
+    context->saved_data["group"] = group;
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [from_below, from_above] = DispatchPassOnTensors(up, down, group);
+    return {from_below, from_above};
+  }
+  // What came from below goes back down, what came from above back up.
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    auto [down, up] = DispatchPassOnTensors(gradients[1], gradients[0], context->saved_data["group"].toStringRef());
+    return {up, down, at::Tensor()};
+  }
+};
+
+std::tuple<at::Tensor, at::Tensor> PassOnAutograd(const at::Tensor& up, const at::Tensor& down,
+                                                  c10::string_view group) {
+  const variable_list results = PassOnFunction::apply(up, down, Text(group));
+  return {results[0], results[1]};
+}
+
 // ---- all_to_all_v
 
 void AllToAllVMeta(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool, bool, c10::string_view) {}
@@ -240,6 +319,11 @@ at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::s
   return DispatchMoveTexts(tensor, move, group);
 }
 
+std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
+                                                  const std::string& group) {
+  return DispatchPassOnTensors(up, down, group);
+}
+
 void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group) {
   const bool traced = tensor.defined() && (tensor.is_meta() || tensor.key_set().has(c10::DispatchKey::Python));
   if (traced) Throw(status, c10d::resolve_process_group(group)->getRank());
@@ -253,6 +337,7 @@ TORCH_LIBRARY(reshard, library) {
   library.def(
       "_move(Tensor local, str mesh, str source, str target, str target_mesh, str group, str grad_from, str grad_to, "
       "float grad_scale) -> Tensor");
+  library.def("_pass_on(Tensor up, Tensor down, str group) -> (Tensor, Tensor)");
   library.def("_move_batch(Tensor[] locals, str mesh, str[] texts, float[] grad_scales, str group) -> Tensor[]");
   library.def(
       "redistribute(Tensor local, str mesh, str source, str target, str group, str? target_mesh=None) -> Tensor",
@@ -280,18 +365,21 @@ TORCH_LIBRARY(reshard, library) {
 
 TORCH_LIBRARY_IMPL(reshard, CPU, library) {
   library.impl("_move", MoveOnHost);
+  library.impl("_pass_on", PassOnHost);
   library.impl("_move_batch", MoveBatchOnHost);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Meta, library) {
   library.impl("_move", MoveMeta);
+  library.impl("_pass_on", PassOnMeta);
   library.impl("_move_batch", MoveBatchMeta);
   library.impl("all_to_all_v", AllToAllVMeta);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Autograd, library) {
   library.impl("_move", MoveAutograd);
+  library.impl("_pass_on", PassOnAutograd);
   library.impl("_move_batch", MoveBatchAutograd);
   library.impl("all_to_all_v", AllToAllVAutograd);
 }

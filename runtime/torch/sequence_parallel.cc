@@ -214,28 +214,6 @@ at::Tensor AllReduce(const at::Tensor& x, c10::string_view op, c10::string_view 
   return RunOrRefuse(x, AllReduceMove(SizesOf(x), op, PlaceIn(name)), name);
 }
 
-namespace {
-
-// Rank r's `part` goes to rank r+1 (up) or r-1 (down); the rank that nothing comes to gets `instead`. One mesh of the
-// P-1 ranks that send and one of those that receive, so that nothing wraps around.
-at::Tensor PassOn(const at::Tensor& part, const at::Tensor& instead, bool up, const Place& place,
-                  const std::string& group) {
-  const int64_t pairs = place.ranks - 1;
-  std::vector<int64_t> sizes = SizesOf(part);
-  sizes.back() *= pairs;
-  const std::string layout = LayoutText(sizes, static_cast<int64_t>(sizes.size()) - 1, "<r>");
-  const auto mesh = [pairs](int64_t first) { return absl::StrCat("{r:", pairs, "}@", first); };
-  const Move move = MoveOf(mesh(up ? 0 : 1), layout, layout, mesh(up ? 1 : 0));
-  const bool sends = up ? place.rank < pairs : place.rank > 0;
-  const bool receives = up ? place.rank > 0 : place.rank < pairs;
-  // Empty, but part of the graph: its gradient is a collective, which every rank has to come to.
-  const at::Tensor moved = DispatchMove(sends ? part : part.narrow(-1, 0, 0), move, group);
-  if (receives) return moved;
-  return instead.requires_grad() || moved.requires_grad() ? instead + moved.sum() : instead.clone();
-}
-
-}  // namespace
-
 std::tuple<at::Tensor, at::Tensor> ExchangeOverlappingRegions(const at::Tensor& data, int64_t width,
                                                               c10::string_view group) {
   const std::string name(group);
@@ -250,11 +228,9 @@ std::tuple<at::Tensor, at::Tensor> ExchangeOverlappingRegions(const at::Tensor& 
   const int64_t chunk = sizes.back() / 2;
   const at::Tensor a = data.narrow(-1, chunk - width, width);
   const at::Tensor b = data.narrow(-1, 2 * chunk - width, width);
-  const at::Tensor zeros = at::zeros_like(a, a.options(), at::MemoryFormat::Contiguous);
-  if (place.ranks == 1) return {zeros, a.clone(at::MemoryFormat::Contiguous)};
-  at::Tensor previous = PassOn(a, zeros, true, place, name);
-  at::Tensor next = PassOn(b, a, false, place, name);
-  return {std::move(previous), std::move(next)};
+  const auto [previous, next] = DispatchPassOn(a, b, name);
+  // Nothing comes to the last rank from above: it goes on with its own.
+  return {previous, place.rank == place.ranks - 1 ? next + a : next};
 }
 
 }  // namespace reshard

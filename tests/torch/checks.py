@@ -113,7 +113,11 @@ def _on_rank(rank, world, functions, arguments):
             while at.tb_next:
                 at = at.tb_next
             c.fail(function.__name__, f"{type(error).__name__} in line {at.tb_lineno}: {error}")
-        dist.barrier()
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            c.fail(f"after {function.__name__}", error)
+            break
     return c.count, c.failures
 
 
@@ -137,5 +141,5 @@ def main(name):
     """Runs the tests of the calling script; its last line sums up."""
     result = unittest.main(exit=False, verbosity=1).result
     bad = len(result.failures) + len(result.errors)
-    print(f"{name}: {ChecksTest.checks} checks, {bad} of {result.testsRun} tests failed")
+    print(f"{name}: {ChecksTest.checks} checks in {result.testsRun} tests, {bad} failures")
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -21,7 +21,7 @@ SLACK = 3  # for a slow machine: an upper guard against hanging
 LATER = 0.5 + 1  # a later call fails at once
 WORLDS = (2, 3, 4, 8)
 STEPS = ("before the first call", "between calls", "during a large call")
-LARGE = 1 << 21  # elements of a tensor
+LARGE = 1 << 20  # elements of a tensor
 
 
 def end_by(manner):
@@ -53,7 +53,7 @@ def live_with_a_victim(rank, world, victim, manner, step):
         small_call(world, group)
     tensors = [torch.ones(1, LARGE // world * world)] * (2 if world > 4 else 4)
     if rank == victim and step == "during a large call":
-        gloo.signal_me_in(0.1, signal.SIGSTOP if manner == "stall" else signal.SIGKILL)
+        gloo.signal_me_in(0.05, signal.SIGSTOP if manner == "stall" else signal.SIGKILL)
     elif rank == victim:
         end_by(manner)
     function = (lambda: large_call(world, group, tensors)) if step == "during a large call" else (lambda: small_call(world, group))

@@ -139,6 +139,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", action="store_true", help="2 and 4 ranks, few steps, one line each: for tests")
     options = parser.parse_args()
+    ranks = int(os.environ.get("WORLD_SIZE", options.ranks))
+    if options.sequence % (2 * ranks) or options.heads % ranks:
+        parser.error(f"{ranks} ranks need a sequence of a multiple of {2 * ranks} and heads of {ranks}")
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
         code = run_rank(options)

@@ -116,7 +116,7 @@ TEST_CASE("a megabyte of anything is answered, in every notation") {
   };
   std::vector<std::string> texts;
   for (const char c : {'<', '[', '{', '(', '1', '"', '\'', ' ', '-', 'S', 'R', '\0', '\xFF'}) {
-    texts.push_back(std::string(kMega, c));
+    texts.emplace_back(kMega, c);
   }
   texts.push_back(repeat("", "S(0)", ""));
   texts.push_back(repeat("P(", "'X',", ")"));

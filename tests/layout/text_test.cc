@@ -125,7 +125,7 @@ TEST_CASE("a megabyte of anything is answered, shortly") {
   constexpr size_t kMega = 1 << 20;
   std::vector<std::string> texts;
   for (const char c : {'<', '[', '{', '(', '1', 'a', ' ', ',', '~', '-', '\n', '\0', '\xFF'}) {
-    texts.push_back(std::string(kMega, c));
+    texts.emplace_back(kMega, c);
     texts.push_back("[" + std::string(kMega, c));
     texts.push_back("[<" + std::string(kMega, c));
     texts.push_back("{X:" + std::string(kMega, c));

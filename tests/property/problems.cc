@@ -141,7 +141,7 @@ std::string Factors(Choices& choices, const Flavour& flavour, const std::vector<
       cut *= part.size;
     }
   }
-  if (flavour.digits && choices.Chance(5)) out.push_back("2");
+  if (flavour.digits && choices.Chance(5)) out.emplace_back("2");
   return out.empty() ? absl::StrCat(n) : absl::StrCat("<", absl::StrJoin(out, ","), ">", n);
 }
 
@@ -325,7 +325,7 @@ Verdict Judge(const Problem& problem) {
   const auto to = parse(problem.target_mesh, problem.to);
   if (!from.ok()) return {Outcome::kWrong, absl::StrCat("the source is refused: ", from.status().ToString())};
   if (!to.ok()) return {Outcome::kWrong, absl::StrCat("the target is refused: ", to.status().ToString())};
-  const Verdict verdict = JudgePlan(*from, *to, problem, problem.options);
+  Verdict verdict = JudgePlan(*from, *to, problem, problem.options);
   if (!problem.limit_memory || verdict.outcome != Outcome::kPlanned) return verdict;
   PlanOptions limited = problem.options;
   limited.memory_limit_bytes = std::stoll(verdict.text) * problem.limit_percent / 100;

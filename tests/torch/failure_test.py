@@ -10,6 +10,7 @@ import time
 import unittest
 
 import torch
+import torch.distributed as dist
 
 import gloo
 from checks import ChecksTest, main
@@ -51,6 +52,7 @@ def live_with_a_victim(rank, world, victim, manner, step):
     if step != "before the first call":
         small_call(world, group)
         small_call(world, group)
+    dist.barrier()  # all have joined, all calls so far are over
     tensors = [torch.ones(1, LARGE // world * world)] * (2 if world > 4 else 4)
     if rank == victim and step == "during a large call":
         gloo.signal_me_in(0.05, signal.SIGSTOP if manner == "stall" else signal.SIGKILL)

@@ -2,8 +2,7 @@
 """torch.ops.reshard.redistribute and redistribute_batch on Gloo ranks, element by element against reference.py.
 
 Each call is also held to the promises around it: the input keeps its bytes, the output is dense fresh memory, and what was
-returned before stays as it was. RESHARD_TEST_SEED repeats a run, RESHARD_TEST_PAIRS sets the number of random pairs;
-RESHARD_FULL_SIZE=1 runs the golden cases at their stated sizes (8 GiB of memory).
+returned before stays as it was. RESHARD_TEST_SEED repeats a run, RESHARD_TEST_PAIRS sets the number of random pairs.
 """
 import json
 import os
@@ -187,15 +186,13 @@ def sixteenth(size):
 
 
 def golden_problems(world):
-    """The golden cases of at most `world` devices, in a size that fits a test."""
-    full = os.environ.get("RESHARD_FULL_SIZE") == "1"
+    """The golden cases of at most `world` devices, large dimensions at a sixteenth."""
     for case in json.loads(GOLDEN.read_text()):
         problem = Problem(case["mesh"], case["from"], case["to"], case.get("to_mesh"), torch.bfloat16, len(case["name"]))
         source, target = problem.layouts()
         if max(source.mesh.devices + target.mesh.devices) >= world:
             continue
-        if not full:
-            problem.source, problem.target = (SIZE.sub(sixteenth, text) for text in (problem.source, problem.target))
+        problem.source, problem.target = (SIZE.sub(sixteenth, text) for text in (problem.source, problem.target))
         yield problem
 
 

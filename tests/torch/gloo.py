@@ -28,6 +28,7 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.setdefault("RESHARD_TORCH_LIBRARY", str(ROOT / "build/full/lib/libreshard_torch.so")))
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # not the warnings about peers that tests kill
 sys.path.append(str(ROOT / "build/full/python"))  # after PYTHONPATH
 
 import torch

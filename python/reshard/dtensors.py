@@ -12,6 +12,7 @@ from .groups import Group, Span, span_of_group, span_of_meshes
 from .layouts import layout_text, mesh_text, normalized_placements, normalized_shard_order
 
 
+@torch._disable_dynamo  # a compiled function calls it between two graphs; within one, torch.ops.reshard.redistribute
 def redistribute(
     dtensor: DTensor,
     mesh: DeviceMesh | None = None,
@@ -45,9 +46,9 @@ def redistribute(
     Raises:
         TypeError: not a DTensor.
         ValueError: placements, shard order and mesh do not fit each other or the tensor.
-        NotImplementedError: a placement that is no layout.
-        RuntimeError: no layout or no plan (say, a reduction pending in the result but not in the tensor); ranks
-            disagree; a rank was lost.
+        NotImplementedError: a placement that is no layout, a reduction pending in the result but not in the tensor; in the
+            backward pass, a minimum, maximum or product.
+        RuntimeError: ranks disagree; a rank was lost.
     """
     target = _target_spec(dtensor, mesh, placements, shard_order)
     span = _span(dtensor._spec, target, group)
@@ -61,6 +62,7 @@ def redistribute(
     return _from_local(out, target)
 
 
+@torch._disable_dynamo
 def redistribute_all(
     dtensors: Sequence[DTensor],
     mesh: DeviceMesh | None,

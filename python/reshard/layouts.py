@@ -39,8 +39,8 @@ def layout_text(
     """The layout of a DTensor.
 
     Raises:
-        NotImplementedError: a placement that a layout cannot say: other kinds of partial values than reductions.
-        RuntimeError: nested strided shards that do not divide evenly (PyTorch has two readings of them).
+        NotImplementedError: a placement that a layout cannot say: other kinds of partial values than reductions, and
+            nested strided shards that do not divide evenly (PyTorch has two readings of them).
     """
     text = _placements_text(placements, shard_order)
     return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))

@@ -38,6 +38,8 @@ void Append(const StepProgram& step, const Rename& rename, StepProgram* into) {
     into->receives.push_back(std::move(transfer));
   }
   into->recv_bytes += step.recv_bytes;
+  into->recv_bytes_max += step.recv_bytes_max;
+  into->peers_max = std::max(into->peers_max, step.peers_max);
 }
 
 }  // namespace

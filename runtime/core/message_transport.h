@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace reshard {
 
@@ -31,6 +32,15 @@ class MessageTransport {
  public:
   virtual ~MessageTransport() = default;
   virtual std::unique_ptr<MessageRound> NewRound() = 0;
+
+  // Whether a step of these figures, which all ranks know alike, had better be one all-to-all of everybody than single
+  // messages. False where ranks are not 0 .. world-1.
+  virtual bool PrefersAllToAll(int64_t recv_bytes_max, int64_t peers_max) const = 0;
+  // A message, empty perhaps, from every rank to every rank, itself included. Both buffers hold them in the order of
+  // the ranks without gaps; a rank's message to itself has the same length on both sides. Collective over all ranks.
+  virtual absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
+                                absl::Span<const int64_t> receive_bytes) = 0;
+  virtual int64_t world_size() const = 0;
 };
 
 }  // namespace reshard

@@ -158,6 +158,113 @@ absl::Status MovePieces(const std::vector<Piece>& sends, const std::vector<Piece
   return status;
 }
 
+// What this rank keeps: from its input straight to its output.
+struct OwnPart {
+  const StridedCopy* copy = nullptr;
+  const char* from = nullptr;
+  char* to = nullptr;
+};
+
+// Where pieces, one after the other, lie in memory without gaps: the start of the first. Null when they do not.
+template <typename Offset>
+char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
+  char* start = nullptr;
+  const char* end = nullptr;
+  for (const Piece* piece : pieces) {
+    if (!piece->copy->contiguous()) return nullptr;
+    char* const at = piece->fragment + offset(*piece->copy);
+    if (start == nullptr) {
+      start = at;
+    } else if (at != end) {
+      return nullptr;
+    }
+    end = at + piece->bytes;
+  }
+  return start;
+}
+
+// The same by one all-to-all. Pieces come ordered by peer. What a rank keeps takes part when that makes one side's
+// buffer the fragment itself.
+absl::Status MoveTogether(const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                          const std::vector<OwnPart>& own, int64_t rank, MessageTransport& transport, MoveStats* stats,
+                          Laps& lap) {
+  std::vector<StridedCopy> bytes_copies;  // how the own part looks as pieces
+  std::vector<Piece> own_out;
+  std::vector<Piece> own_in;
+  if (own.size() == 1 && own[0].copy->contiguous()) {
+    const int64_t bytes = own[0].copy->bytes();
+    bytes_copies.emplace_back(Region{{{0, 0, bytes}}}, 1, absl::Span<const int64_t>({1}),
+                              absl::Span<const int64_t>({1}));
+    char* const from = const_cast<char*>(own[0].from) + own[0].copy->from_offset();
+    own_out.push_back({rank, from, &bytes_copies[0], bytes});
+    own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &bytes_copies[0], bytes});
+  }
+  const auto in_order = [rank](const std::vector<Piece>& pieces, const std::vector<Piece>& kept) {
+    std::vector<const Piece*> list;
+    size_t k = 0;
+    for (; k < pieces.size() && pieces[k].peer < rank; ++k) list.push_back(&pieces[k]);
+    for (const Piece& piece : kept) list.push_back(&piece);
+    for (; k < pieces.size(); ++k) list.push_back(&pieces[k]);
+    return list;
+  };
+  const auto from_side = [](const StridedCopy& copy) { return copy.from_offset(); };
+  const auto to_side = [](const StridedCopy& copy) { return copy.to_offset(); };
+  std::vector<const Piece*> out = in_order(sends, own_out);
+  std::vector<const Piece*> in = in_order(receives, own_in);
+  char* send_direct = Contiguous(out, from_side);
+  char* receive_direct = Contiguous(in, to_side);
+  const bool own_travels = !own_out.empty() && (send_direct != nullptr || receive_direct != nullptr);
+  if (!own_travels) {
+    out = in_order(sends, {});
+    in = in_order(receives, {});
+    send_direct = Contiguous(out, from_side);
+    receive_direct = Contiguous(in, to_side);
+  }
+
+  std::vector<int64_t> send_bytes(static_cast<size_t>(transport.world_size()), 0);
+  std::vector<int64_t> receive_bytes(send_bytes);
+  int64_t send_total = 0;
+  int64_t receive_total = 0;
+  for (const Piece* piece : out) {
+    send_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    send_total += piece->bytes;
+  }
+  for (const Piece* piece : in) {
+    receive_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    receive_total += piece->bytes;
+  }
+  HostBlock send_staging;
+  HostBlock receive_staging;
+  if (send_direct == nullptr && !(send_staging = HostBlock(send_total))) return NoStaging(send_total);
+  if (receive_direct == nullptr && !(receive_staging = HostBlock(receive_total))) return NoStaging(receive_total);
+  if (send_direct == nullptr) {
+    char* at = send_staging.data();
+    for (const Piece* piece : out) {
+      piece->copy->Run(piece->fragment, at);
+      at += piece->bytes;
+    }
+    lap(&stats->pack_seconds);
+  }
+  const absl::Status moved =
+      transport.AllToAll(send_direct != nullptr ? send_direct : send_staging.data(), send_bytes,
+                         receive_direct != nullptr ? receive_direct : receive_staging.data(), receive_bytes);
+  if (!moved.ok()) return moved;
+  lap(&stats->communicate_seconds);
+  for (const Piece& piece : receives) stats->received += piece.bytes;
+  if (receive_direct == nullptr) {
+    const char* at = receive_staging.data();
+    for (const Piece* piece : in) {
+      piece->copy->Run(at, piece->fragment);
+      at += piece->bytes;
+    }
+  }
+  if (!own_travels) {
+    for (const OwnPart& part : own) part.copy->Run(part.from, part.to);
+  }
+  lap(&stats->unpack_seconds);
+  return absl::OkStatus();
+}
+
 char* Data(const ConstTensorView& view) { return static_cast<char*>(const_cast<void*>(view.data)); }
 
 // The copies of a step: those of the program where the fragment is dense, else made for its strides and kept in `made`.
@@ -194,12 +301,7 @@ absl::Status Move(const StepProgram& step, int64_t rank, absl::Span<const ConstT
   CopyChooser copies;
   std::vector<Piece> sends;
   std::vector<Piece> receives;
-  struct Own {
-    const StridedCopy* copy;
-    const void* from;
-    void* to;
-  };
-  std::vector<Own> own;
+  std::vector<OwnPart> own;
   sends.reserve(step.sends.size());
   receives.reserve(step.receives.size());
   for (const Transfer& transfer : step.sends) {
@@ -213,7 +315,7 @@ absl::Status Move(const StepProgram& step, int64_t rank, absl::Span<const ConstT
     stats->written += transfer.bytes;
     if (transfer.peer == rank) {
       const bool dense = dense_in[t] != 0 && dense_out[t] != 0;
-      own.push_back({copies.Own(transfer, inputs[t], outputs[t], dense), inputs[t].data, outputs[t].data});
+      own.push_back({copies.Own(transfer, inputs[t], outputs[t], dense), Data(inputs[t]), Data(outputs[t])});
       own_bytes += transfer.bytes;
     } else {
       receives.push_back(
@@ -223,14 +325,26 @@ absl::Status Move(const StepProgram& step, int64_t rank, absl::Span<const ConstT
   stats->copied_local += own_bytes;
   const CopyMode mode = CopyModeFor(own_bytes, 1);
   const auto copy_own = [&] {
-    for (const Own& part : own) part.copy->Run(part.from, part.to, mode);
+    for (const OwnPart& part : own) part.copy->Run(part.from, part.to, mode);
   };
+  if (step.op != Op::kSlice && transport.PrefersAllToAll(step.recv_bytes_max, step.peers_max)) {
+    return MoveTogether(sends, receives, own, rank, transport, stats, lap);
+  }
   if (sends.empty() && receives.empty()) {
     copy_own();
     lap(&stats->unpack_seconds);
     return absl::OkStatus();
   }
   return MovePieces(sends, receives, rank, transport, stats, lap, copy_own);
+}
+
+// Moves pieces that no rank keeps a part of, in the way that suits the step.
+absl::Status Exchange(const StepProgram& step, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                      int64_t rank, MessageTransport& transport, MoveStats* stats, Laps& lap) {
+  if (transport.PrefersAllToAll(step.recv_bytes_max, step.peers_max)) {
+    return MoveTogether(sends, receives, {}, rank, transport, stats, lap);
+  }
+  return MovePieces(sends, receives, rank, transport, stats, lap, [] {});
 }
 
 // A dense run of bytes as a copy.
@@ -269,7 +383,7 @@ absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<con
     reduction.contributions = blocks.back().data();
     reduction.members = 0;
   }
-  std::vector<std::pair<const StridedCopy*, std::pair<const char*, char*>>> own;
+  std::vector<OwnPart> own;
   for (const Transfer& transfer : step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
     Reduction& reduction = reductions[t];
@@ -279,16 +393,16 @@ absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<con
       const Region region = ToMessage(transfer.region);
       own.push_back({&copies.made.emplace_back(region, SizeOf(inputs[t].dtype), inputs[t].strides,
                                                MessageStrides(transfer.region)),
-                     {Data(inputs[t]), at}});
+                     Data(inputs[t]), at});
       reduction.own = reduction.members;
     } else {
       receives.push_back({transfer.peer, at, &whole.emplace_back(Bytes(transfer.bytes)), transfer.bytes});
     }
     ++reduction.members;
   }
-  const absl::Status moved = MovePieces(sends, receives, rank, transport, stats, lap, [&] {
-    for (const auto& [copy, ends] : own) copy->Run(ends.first, ends.second);
-  });
+  for (const OwnPart& part : own) part.copy->Run(part.from, part.to);
+  lap(&stats->pack_seconds);
+  const absl::Status moved = Exchange(step, sends, receives, rank, transport, stats, lap);
   if (!moved.ok()) return moved;
   for (const Reduction& reduction : reductions) {
     if (reduction.contributions == nullptr) continue;
@@ -310,7 +424,6 @@ absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<con
 absl::Status AllReduce(const StepProgram& step, int64_t rank, absl::Span<const ConstTensorView> inputs,
                        absl::Span<const TensorView> outputs, MessageTransport& transport, MoveStats* stats, Laps& lap) {
   const auto members = static_cast<int64_t>(step.group.size());
-  if (members == 0) return absl::OkStatus();
   struct Reduction {
     HostBlock packed;         // the input, when it is not dense
     HostBlock contributions;  // everybody's part of this rank's chunk
@@ -382,8 +495,7 @@ absl::Status AllReduce(const StepProgram& step, int64_t rank, absl::Span<const C
   std::sort(in_rank_order.begin(), in_rank_order.end(), [&](int64_t a, int64_t b) {
     return step.group[static_cast<size_t>(a)] < step.group[static_cast<size_t>(b)];
   });
-  const auto nothing = [] {};
-  absl::Status moved = MovePieces(sends, receives, rank, transport, stats, lap, nothing);
+  absl::Status moved = Exchange(step, sends, receives, rank, transport, stats, lap);
   if (!moved.ok()) return moved;
   for (size_t t = 0; t < reductions.size(); ++t) {
     const Reduction& r = reductions[t];
@@ -400,7 +512,7 @@ absl::Status AllReduce(const StepProgram& step, int64_t rank, absl::Span<const C
               {&stride, 1});
   }
   lap(&stats->unpack_seconds);
-  moved = MovePieces(gives, takes, rank, transport, stats, lap, nothing);
+  moved = Exchange(step, gives, takes, rank, transport, stats, lap);
   if (!moved.ok()) return moved;
   for (size_t t = 0; t < reductions.size(); ++t) {
     if (!reductions[t].result) continue;

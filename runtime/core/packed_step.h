@@ -4,6 +4,9 @@
 // there or received into it directly. Small transfers to one peer share a message; a transfer of kOwnMessageBytes or
 // more has one of its own. Both sides decide that from the number of bytes alone, so that they agree without asking.
 //
+// Small steps in which most ranks have to do with most go through one all-to-all of the backend instead, where it says
+// that it prefers that.
+//
 // Messages are packed peer by peer, starting after this rank, and sent as soon as they are packed; what arrives is
 // unpacked while later messages are still under way. Reductions are all-to-alls of contributions that every rank
 // combines in the order of the ranks, so that all backends give the same bits.

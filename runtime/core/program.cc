@@ -178,6 +178,8 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   const int64_t element = SizeOf(dtype);
   StepProgram step;
   step.op = plan_step.op;
+  step.recv_bytes_max = plan_step.recv_bytes_max;
+  step.peers_max = plan_step.peers_max;
   step.tensors.push_back({input, output, dtype, ReduceOp::kSum});
   if (Reduces(step.op)) step.tensors[0].reduce = plan_step.from.pending()->op;
 

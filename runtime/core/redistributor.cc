@@ -37,6 +37,13 @@ absl::StatusOr<Compiled> CompileProblem(const Problem& problem, const PlanOption
     if (!other.ok()) return other.status();
     target_mesh = std::make_shared<const Mesh>(*std::move(other));
   }
+  for (const Mesh* each : {source_mesh.get(), target_mesh.get()}) {
+    for (int64_t position = 0; position < each->size(); ++position) {
+      if (comm.has_rank(each->Device(position))) continue;
+      return absl::InvalidArgumentError(absl::StrCat("mesh ", ToString(*each), " has device ", each->Device(position),
+                                                     ", which is none of the ", comm.world_size(), " ranks"));
+    }
+  }
   absl::StatusOr<Layout> source = ParseLayout(problem.source, source_mesh);
   if (!source.ok()) return source.status();
   absl::StatusOr<Layout> target = ParseLayout(problem.target, target_mesh);

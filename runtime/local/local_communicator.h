@@ -73,6 +73,7 @@ class LocalCommunicator final : public Communicator {
 
   int64_t rank() const override { return shared_->device_ids[index_]; }
   int64_t world_size() const override { return static_cast<int64_t>(shared_->slots.size()); }
+  bool has_rank(int64_t device_id) const override { return shared_->IndexOf(device_id) >= 0; }
   CopyFor copies() const override { return CopyFor::kPull; }
   absl::Status Agree(const absl::Status& own, const Signature& problem) override;
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,

@@ -152,7 +152,9 @@ absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Com
     from.push_back({2 * communicator.rank(), 2});
     places.push_back(2 * j);
   }
-  const StepProgram step = FlatStep(DType::kI64, communicator.rank(), two, from, places);
+  StepProgram step = FlatStep(DType::kI64, communicator.rank(), two, from, places);
+  step.recv_bytes_max = step.recv_bytes;
+  step.peers_max = ranks - 1;
   const ConstTensorView input = DenseView(static_cast<const void*>(sends.data()), DType::kI64, {2 * ranks});
   const TensorView output = DenseView(static_cast<void*>(announced.data()), DType::kI64, {2 * ranks});
   const absl::Status moved = communicator.ExecuteStep(step, {&input, 1}, {&output, 1}).status();

@@ -37,7 +37,7 @@ struct C10dCommunicator::Impl {
         rank(process_group->getRank()),
         size(process_group->getSize()),
         options(opts),
-        messages(opts.timeout, &board,
+        messages(opts.timeout, size, &board,
                  [this](int64_t peer, const std::string& reason) { return Blame(peer, reason); }) {
     for (int64_t r = 0; r < size; ++r) ranks.push_back(r);
     board.OnLost([this](const std::string& message) {
@@ -189,7 +189,19 @@ void C10dCommunicator::Impl::Tell(const std::vector<PeerAddress>& addresses, con
 absl::Status C10dCommunicator::Impl::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
   constexpr int64_t kFewRanks = 8;
-  if (size <= kFewRanks || peers.empty()) {
+  if (size <= kFewRanks && !peers.empty()) {
+    // The same record for everybody.
+    std::vector<char> copies(static_cast<size_t>(size * bytes));
+    std::vector<char> gathered(copies.size());
+    for (int64_t r = 0; r < size; ++r) {
+      std::memcpy(copies.data() + r * bytes, data + rank * bytes, static_cast<size_t>(bytes));
+    }
+    const std::vector<int64_t> lengths(static_cast<size_t>(size), bytes);
+    const absl::Status status = messages.AllToAll(copies.data(), lengths, gathered.data(), lengths);
+    if (status.ok()) std::memcpy(data, gathered.data(), gathered.size());
+    return status;
+  }
+  if (peers.empty()) {
     const std::unique_ptr<MessageRound> round = messages.NewRound();
     absl::Status status;
     for (int64_t k = 1; k < size && status.ok(); ++k) {

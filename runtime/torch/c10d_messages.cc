@@ -3,11 +3,22 @@
 #include <ATen/Functions.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 namespace reshard {
+
+namespace {
+
+std::chrono::milliseconds Patience(absl::Duration timeout) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
+}
+
+}  // namespace
 
 class C10dRound final : public MessageRound {
  public:
@@ -103,7 +114,7 @@ class C10dRound final : public MessageRound {
     if (aborted) return owner_.blame_(request.peer, "");
     owner_.board_->WaitFor(request.peer);
     bool completed = false;
-    const absl::Status status = Try(request.peer, [&] { completed = request.work->wait(Patience()); });
+    const absl::Status status = Try(request.peer, [&] { completed = request.work->wait(Patience(owner_.timeout_)); });
     if (!status.ok()) return status;
     return completed ? absl::OkStatus() : owner_.blame_(request.peer, "");
   }
@@ -111,11 +122,7 @@ class C10dRound final : public MessageRound {
   absl::Status WaitGroup() {
     if (group_ == nullptr) return absl::OkStatus();
     const c10::intrusive_ptr<c10d::Work> group = std::exchange(group_, nullptr);
-    return Try(-1, [&] { group->wait(Patience()); });
-  }
-
-  std::chrono::milliseconds Patience() const {
-    return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(owner_.timeout_)));
+    return Try(-1, [&] { group->wait(Patience(owner_.timeout_)); });
   }
 
   // The one place where a backend's exceptions become errors.
@@ -143,10 +150,63 @@ std::unique_ptr<MessageRound> C10dMessages::NewRound() {
   return std::make_unique<C10dRound>(this, backend_->supportsCoalescing());
 }
 
+absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
+                                    absl::Span<const int64_t> receive_bytes) {
+  std::vector<int64_t> out(send_bytes.begin(), send_bytes.end());
+  std::vector<int64_t> in(receive_bytes.begin(), receive_bytes.end());
+  const int64_t out_total = std::accumulate(out.begin(), out.end(), int64_t{0});
+  const int64_t in_total = std::accumulate(in.begin(), in.end(), int64_t{0});
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (aborted_) return blame_(-1, "");
+    together_ = true;
+  }
+  c10::intrusive_ptr<c10d::Work> work;
+  std::string failed;
+  try {
+    at::Tensor input = at::from_blob(const_cast<void*>(send), {out_total}, at::TensorOptions(at::kByte));
+    at::Tensor output = at::from_blob(receive, {in_total}, at::TensorOptions(at::kByte));
+    work = backend_->alltoall_base(output, input, in, out);
+    work->wait(Patience(timeout_));
+  } catch (const c10::Error& error) {
+    failed = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failed = error.what();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    together_ = false;
+  }
+  if (failed.empty()) return absl::OkStatus();
+  const absl::Status status = blame_(-1, failed);
+  if (work != nullptr && !work->isCompleted()) {
+    // The time was over, but the backend is still at it: nobody may touch the buffers once this has returned.
+    Disconnect();
+    while (!work->isCompleted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return status;
+}
+
+void C10dMessages::Disconnect() {
+  // A receive of Gloo that is not served in time closes all connections of its group.
+  const auto rank = static_cast<int64_t>(backend_->getRank());
+  for (int64_t peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank) continue;
+    try {
+      std::vector<at::Tensor> token = {at::empty({1}, at::TensorOptions(at::kByte))};
+      constexpr int kNobodysTag = 0x7FFFFFFF;
+      backend_->recv(token, static_cast<int>(peer), kNobodysTag)->wait(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+      return;
+    }
+  }
+}
+
 void C10dMessages::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = true;
   if (round_ != nullptr) round_->Abort();
+  if (together_) Disconnect();
 }
 
 }  // namespace reshard

@@ -75,12 +75,16 @@ absl::Status CheckRank(const Plan& plan, const LogicalContent& content, Communic
 void CheckPlan(const Plan& plan) {
   const absl::StatusOr<LogicalContent> content = LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
-  for (const bool strided : {false, true}) {
-    const auto statuses =
-        RunPacked(DevicesOf(plan), [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); });
-    for (const absl::Status& status : statuses) {
-      INFO(status);
-      CHECK(status.ok());
+  const std::vector<int64_t> devices = DevicesOf(plan);
+  for (const bool together : {false, true}) {
+    if (together && devices.back() + 1 != static_cast<int64_t>(devices.size())) continue;
+    for (const bool strided : {false, true}) {
+      const auto statuses = RunPacked(
+          devices, [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); }, together);
+      for (const absl::Status& status : statuses) {
+        INFO(status << (together ? ", together" : ", by messages"));
+        CHECK(status.ok());
+      }
     }
   }
 }
@@ -196,7 +200,7 @@ TEST_CASE("a batch shares its exchanges, and is cut under its budget") {
 
 TEST_CASE("what cannot be prepared is an error, and the least recently used problem is forgotten") {
   testing::Mail mail;
-  testing::PackedCommunicator comm(&mail, 0, 1);
+  testing::PackedCommunicator comm(&mail, 0, 1, false);
   RedistributorOptions options;
   options.cache_entries = 2;
   options.agreement = Agreement::kOff;

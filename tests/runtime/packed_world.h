@@ -83,9 +83,12 @@ class MailRound final : public MessageRound {
 
 class PackedCommunicator final : public Communicator, private MessageTransport {
  public:
-  PackedCommunicator(Mail* mail, int64_t rank, int64_t size) : mail_(mail), rank_(rank), size_(size) {}
+  // `together`: steps of ranks 0 .. size-1 go through all-to-alls wherever their figures are known.
+  PackedCommunicator(Mail* mail, int64_t rank, int64_t size, bool together)
+      : mail_(mail), rank_(rank), size_(size), together_(together) {}
+  bool has_rank(int64_t) const override { return true; }
   int64_t rank() const override { return rank_; }
-  int64_t world_size() const override { return size_; }
+  int64_t world_size() const override { return size_; }  // of both bases
   CopyFor copies() const override { return CopyFor::kMessages; }
   absl::Status Agree(const absl::Status& own, const Signature&) override { return own; }
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
@@ -96,21 +99,45 @@ class PackedCommunicator final : public Communicator, private MessageTransport {
 
  private:
   std::unique_ptr<MessageRound> NewRound() override { return std::make_unique<MailRound>(mail_, rank_); }
+  bool PrefersAllToAll(int64_t recv_bytes_max, int64_t) const override { return together_ && recv_bytes_max > 0; }
+  absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
+                        absl::Span<const int64_t> receive_bytes) override {
+    const auto* from = static_cast<const char*>(send);
+    auto* to = static_cast<char*>(receive);
+    for (int64_t peer = 0; peer < size_; ++peer) {
+      const int64_t bytes = send_bytes[static_cast<size_t>(peer)];
+      // Never empty, so that a message of no bytes is not taken for one that did not come.
+      std::vector<char> message(from, from + bytes);
+      message.push_back('.');
+      mail_->Put(rank_, peer, std::move(message));
+      from += bytes;
+    }
+    for (int64_t peer = 0; peer < size_; ++peer) {
+      const int64_t bytes = receive_bytes[static_cast<size_t>(peer)];
+      const std::vector<char> message = mail_->Take(peer, rank_);
+      if (static_cast<int64_t>(message.size()) != bytes + 1) return absl::InternalError("a message of another length");
+      std::memcpy(to, message.data(), static_cast<size_t>(bytes));
+      to += bytes;
+    }
+    return absl::OkStatus();
+  }
 
   Mail* mail_;
   const int64_t rank_;
   const int64_t size_;
+  const bool together_;
 };
 
 // Runs body once a rank, each in a thread; the errors in the order of `ranks`. No message may be left over.
 inline std::vector<absl::Status> RunPacked(const std::vector<int64_t>& ranks,
-                                           const std::function<absl::Status(Communicator&)>& body) {
+                                           const std::function<absl::Status(Communicator&)>& body,
+                                           bool together = false) {
   Mail mail;
   std::vector<absl::Status> statuses(ranks.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
-      PackedCommunicator communicator(&mail, ranks[i], static_cast<int64_t>(ranks.size()));
+      PackedCommunicator communicator(&mail, ranks[i], static_cast<int64_t>(ranks.size()), together);
       statuses[i] = body(communicator);
     });
   }

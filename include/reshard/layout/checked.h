@@ -1,4 +1,5 @@
-// Checked 64-bit arithmetic: every size, offset and byte count of the library goes through it, so that no input can wrap.
+// Checked 64-bit arithmetic: every size, offset and byte count of the library goes through it, so that no input can
+// wrap.
 #ifndef RESHARD_LAYOUT_CHECKED_H_
 #define RESHARD_LAYOUT_CHECKED_H_
 

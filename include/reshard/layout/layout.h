@@ -48,10 +48,10 @@ struct AxisRef {
 struct Factor {
   enum class Kind { kAxis, kReflected, kDigit, kSizes };
   Kind kind = Kind::kAxis;
-  AxisRef axis;                // all kinds but kDigit; whole axes for kReflected and kSizes
-  bool written_as_sub = false; // kAxis: printed as X:(pre)size even when it is the whole axis
-  int64_t digit = 1;           // kDigit: the number of blocks
-  std::vector<int64_t> sizes;  // kSizes: one a coordinate
+  AxisRef axis;                 // all kinds but kDigit; whole axes for kReflected and kSizes
+  bool written_as_sub = false;  // kAxis: printed as X:(pre)size even when it is the whole axis
+  int64_t digit = 1;            // kDigit: the number of blocks
+  std::vector<int64_t> sizes;   // kSizes: one a coordinate
 
   // Chunks it cuts an interval into.
   int64_t parts() const { return kind == Kind::kDigit ? digit : axis.size; }
@@ -82,7 +82,8 @@ class Layout {
 
   // Checks every rule of the algebra. InvalidArgument with the rule broken: rank above kMaxRank, negative sizes, an
   // element count that does not fit int64, an unknown axis, an axis (or overlapping sub-axes of it) used twice, a
-  // sub-axis that does not divide, explicit sizes that do not add up, a digit below 1, more than kMaxIntervals intervals.
+  // sub-axis that does not divide, explicit sizes that do not add up, a digit below 1, more than kMaxIntervals
+  // intervals.
   static absl::StatusOr<Layout> Create(std::shared_ptr<const Mesh> mesh, std::vector<DimLayout> dims,
                                        std::optional<Pending> pending = std::nullopt);
 

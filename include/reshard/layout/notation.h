@@ -4,12 +4,13 @@
 //                                    tensor dimension (0 is the first, the major one). Also Shard(0), Replicate(),
 //                                    Partial(), Partial(avg), P, P(max), _StridedShard(dim=0, sf=2) / _S(0, 2).
 //   JAX         PartitionSpec('y', None, ('x','y'))   or P(...); unreduced= is read where JAX prints it
-//   Shardy      #sdy.sharding<@mesh, [{"x"}, {"y":(1)2}], replicated={"w"}, unreduced={"z"}>  (also <["x"=2], device_ids=[..]>)
-//   HLO         {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}, {replicated}, {maximal device=3}
+//   Shardy      #sdy.sharding<@mesh, [{"x"}, {"y":(1)2}], replicated={"w"}, unreduced={"z"}>  (also <["x"=2],
+//   device_ids=[..]>) HLO         {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}, {replicated}, {maximal
+//   device=3}
 //
 // Refused, with the reason: an uneven Shardy or JAX or HLO tiling over several axes of one dimension where their
-// ceil-of-the-product cut and our nested cut differ; an uneven _StridedShard nest; HLO lists that are no product of mesh
-// factors; anything with an open or unknown mesh.
+// ceil-of-the-product cut and our nested cut differ; an uneven _StridedShard nest; HLO lists that are no product of
+// mesh factors; anything with an open or unknown mesh.
 #ifndef RESHARD_LAYOUT_NOTATION_H_
 #define RESHARD_LAYOUT_NOTATION_H_
 

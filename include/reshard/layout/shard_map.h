@@ -17,9 +17,9 @@ namespace reshard {
 
 // One dimension: which axis digits choose the row, and what each row holds.
 struct DimShards {
-  int64_t size = 0;            // global elements
-  std::vector<AxisRef> digits; // major first
-  std::vector<int64_t> first;  // row r is intervals[first[r] .. first[r+1])
+  int64_t size = 0;             // global elements
+  std::vector<AxisRef> digits;  // major first
+  std::vector<int64_t> first;   // row r is intervals[first[r] .. first[r+1])
   std::vector<Interval> intervals;
   std::vector<int64_t> length;  // elements of row r
 

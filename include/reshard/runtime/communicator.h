@@ -56,6 +56,8 @@ class Communicator {
   virtual int64_t rank() const = 0;
   // Number of ranks that take part. Their device ids need not be consecutive.
   virtual int64_t world_size() const = 0;
+  // Whether a rank with this device id takes part.
+  virtual bool has_rank(int64_t device_id) const { return device_id >= 0 && device_id < world_size(); }
 
   // Which copies its steps need: what to compile programs for.
   virtual CopyFor copies() const = 0;

@@ -77,6 +77,10 @@ struct StepProgram {
   // first.
   uint64_t salt = 0;
   int64_t recv_bytes = 0;  // from other ranks, as the plan counts them
+  // Of the whole step, the same on every rank, for choosing how to move: the most bytes that a rank receives and the
+  // most peers that it has. 0: not known.
+  int64_t recv_bytes_max = 0;
+  int64_t peers_max = 0;
 };
 
 struct Program {

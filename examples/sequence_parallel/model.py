@@ -1,5 +1,5 @@
-"""A small causal transformer over bytes. It does not know how its sequence is laid out: what attention needs whole, `spread`
-exchanges."""
+"""A small causal transformer over bytes. It does not know how its sequence is laid out: `spread` exchanges what
+attention needs whole."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The sequence over the ranks of a group, in zigzag order, and Ulysses' exchange around attention. All of it is layouts."""
+"""The sequence over the ranks of a group, in zigzag order, and the exchange around attention: all of it layouts."""
 
 import torch
 
@@ -6,11 +6,11 @@ import reshard
 
 
 class Zigzag:
-    """Rank r of P holds chunks r and 2P-1-r of 2P: the order in which loaders for causal context parallelism deal out tokens,
-    since then all ranks have the same number of pairs to attend to.
+    """Rank r of P holds chunks r and 2P-1-r of 2P: the order in which loaders for causal context parallelism deal out
+    tokens, since then all ranks have the same number of pairs to attend to.
 
-    Attention wants all tokens, in order, of some heads. Between the two lies one exchange; that the chunks come back into
-    order is part of the layout, and costs nothing extra. The gradients take the same ways back.
+    Attention wants all tokens, in order, of some heads. Between the two lies one exchange; that the chunks come back
+    into order is part of the layout, and costs nothing extra. The gradients take the same ways back.
     """
 
     def __init__(self, group, ranks: int, batch: int, sequence: int, heads: int, head_width: int) -> None:

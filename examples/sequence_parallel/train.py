@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small transformer with its sequence spread over the ranks of a Gloo group, and on one process alone, and compares.
+"""Trains a small transformer with its sequence spread over the ranks of a Gloo group, and alone, and compares the two.
 
     train.py [--ranks 2] [--steps 30] [--dtype float32|float64] [--check]     starts its own ranks
     torchrun --nproc-per-node 2 train.py                                      uses torchrun's
@@ -91,9 +91,9 @@ def compare(options: argparse.Namespace, spread: list[float], seconds: float) ->
         for step in range(0, options.steps, max(1, options.steps // 10)):
             print(f"{step:4}   {spread[step]:.8f}    {alone[step]:.8f}")
     same = worst <= TOLERANCE and spread[-1] < spread[0]
-    print(f"{dist.get_world_size()} ranks, {options.dtype}: loss {spread[0]:.4f} -> {spread[-1]:.4f} in {options.steps} steps "
-          f"({seconds:.1f} s); largest difference from one process {worst:.1e}: "
-          f"{'the same' if same else f'DIFFERENT (more than {TOLERANCE:g} is)'}", flush=True)
+    verdict = "the same" if same else f"DIFFERENT (more than {TOLERANCE:g} is)"
+    print(f"{dist.get_world_size()} ranks, {options.dtype}: loss {spread[0]:.4f} -> {spread[-1]:.4f} in {options.steps}"
+          f" steps ({seconds:.1f} s); largest difference from one process {worst:.1e}: {verdict}", flush=True)
     return 0 if same else 1
 
 

@@ -40,14 +40,15 @@ def redistribute(
         DTensor.redistribute and this function go by it, but the operators of PyTorch 2.11, clone and detach among them,
         forget it: compute on to_local(), or redistribute back first.
 
-    Differentiable, more than once too (DTensor.to_local is not): the gradient is redistributed back in one plan. Where the tensor has a pending reduction its
-    gradient is replicated, as in DTensor; a pending average's is divided by the number of terms.
+    Differentiable, more than once too (DTensor.to_local is not): the gradient is redistributed back in one plan. Where
+    the tensor has a pending reduction its gradient is replicated, as in DTensor; a pending average's is divided by the
+    number of terms.
 
     Raises:
         TypeError: not a DTensor.
         ValueError: placements, shard order and mesh do not fit each other or the tensor.
-        NotImplementedError: a placement that is no layout, a reduction pending in the result but not in the tensor; in the
-            backward pass, a minimum, maximum or product.
+        NotImplementedError: a placement that is no layout, a reduction pending in the result but not in the tensor; in
+            the backward pass, a minimum, maximum or product.
         RuntimeError: ranks disagree; a rank was lost.
     """
     target = _target_spec(dtensor, mesh, placements, shard_order)
@@ -210,6 +211,6 @@ def _holds(grad: DTensorSpec, wanted: DTensorSpec) -> bool:
         return False
     if grad.shard_order == wanted.shard_order:
         return True
-    # DTensor.to_local's backward drops the shard order, but leaves the elements where they are, whenever a stride of the
-    # whole tensor is not what it computes from the local one as if all shards were equal. Those strides give it away.
+    # DTensor.to_local's backward drops the shard order, but leaves the elements where they are, whenever a stride of
+    # the whole tensor is not what it computes from the local one as if all shards were equal. Those strides tell.
     return grad.tensor_meta.stride != wanted.tensor_meta.stride

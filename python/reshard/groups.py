@@ -102,8 +102,8 @@ def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
 
 
 def _make_group(ranks: list[int]) -> Span:
-    # What dist.new_group(ranks, use_local_synchronization=True) does, but for the name: PyTorch 2.11 makes it of the number
-    # of groups that each rank knows, so that members of different other groups wait for each other under two names.
+    # What dist.new_group(ranks, use_local_synchronization=True) does, but for the name: PyTorch 2.11 makes it of the
+    # number of groups that a rank knows, so that members of different other groups wait for each other under two names.
     c10d = dist.distributed_c10d
     backend, store = c10d._world.pg_map[dist.group.WORLD]
     name = "reshard:" + "_".join(map(str, ranks))

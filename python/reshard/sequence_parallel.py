@@ -21,11 +21,12 @@ def all_to_all_single(
     type "split_to_full":  [B, P*d, l, ...] -> [B, d, P*l, ...]
     type "full_to_split":  [B, d, L, ...] -> [B, P*d, L/P, ...]
 
-    With zigzag splitting the sequence is 2P chunks, and rank r holds chunks r and 2P-1-r: the order that balances causal
-    attention. The two types undo each other, and each is the other's gradient.
+    With zigzag splitting the sequence is 2P chunks, and rank r holds chunks r and 2P-1-r: the order that balances
+    causal attention. The two types undo each other, and each is the other's gradient.
 
     Raises:
-        ValueError: unknown type, not 3 to 5 dimensions, P does not divide the channels, P (zigzag: 2P) not the sequence.
+        ValueError: unknown type, not 3 to 5 dimensions, P does not divide the channels, P (zigzag: 2P) not the
+            sequence.
     """
     return torch.ops.reshard.all_to_all_single(x, group_name(group), type, with_zigzag_splitting)
 

@@ -1,7 +1,7 @@
 """What torch_bench.py times: for each case a problem, and contenders that all solve it.
 
-A contender is a function without arguments that makes its result anew; contenders(rank, mode) runs in every process, and
-checks that the results agree before anything is timed.
+A contender is a function without arguments that makes its result anew; contenders(rank, mode) runs in every process,
+and checks that the results agree before anything is timed.
 """
 import dataclasses
 import functools
@@ -66,7 +66,7 @@ def _record(size=64):
 
 
 def _hand(local):
-    """S0 -> S1 as one writes it by hand: pack, all_to_all_single. Rows arrive in order, so nothing is left to unpack."""
+    """S0 -> S1 as one writes it by hand: pack, all_to_all_single. Rows arrive in order: nothing to unpack."""
     ranks = dist.get_world_size()
     rows, columns = local.shape
 

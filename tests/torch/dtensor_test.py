@@ -198,6 +198,35 @@ def check_gradients(c):
             c.equal(f"{what}: DTensor's answer", grads[0].full_tensor(), wanted[0].full_tensor())
 
 
+def check_several(c):
+    """redistribute_all, and meshes without names."""
+    import reshard  # pylint: disable=import-outside-toplevel
+    mesh, axes = make_mesh((2, 2))
+    tensors = [Tensor(c, shape) for shape in SHAPES]
+    for source, target in PAIRS[::7]:
+        xs = [t.place(mesh, axes, source) for t in tensors]
+        got = c.run(f"all {source} -> {target}", lambda: reshard.redistribute_all(xs, mesh, target))
+        for tensor, y in zip(tensors, got or []):
+            tensor.check(f"all {tensor.shape} {source} -> {target}", y, mesh, axes, target)
+    unnamed = DeviceMesh("cpu", torch.arange(4).reshape(2, 2))
+    for source, target in PAIRS[::11]:
+        x = tensors[0].place(unnamed, axes, source)
+        tensors[0].check(f"unnamed {source} -> {target}", c.run("unnamed", lambda: redistribute(x, unnamed, target)), unnamed, axes, target)
+        tensors[0].check(f"its own mesh {source} -> {target}", c.run("own mesh", lambda: redistribute(x, None, target)), unnamed, axes, target)
+
+
+def check_slices(c):
+    """The rows of a mesh, each with tensors of its own and at its own pace."""
+    mesh, _ = make_mesh((2, 2))
+    row = mesh["b"]
+    first = c.rank // 2 * 2
+    axes = Mesh(f"{{a:2}}@{first}")  # reference names its axes a, b, ...
+    for i, (source, target) in enumerate([((S0,), (S1,)), ((S1,), (R,)), ((R,), (S0,))] * (2 if first else 3)):
+        tensor = Tensor(c, (5 + first + i, 3))
+        what = f"row {first}, {source} -> {target}"
+        tensor.check(what, c.run(what, lambda: redistribute(tensor.place(row, axes, source), row, target)), row, axes, target)
+
+
 def check_errors(c):
     mesh, axes = make_mesh((2, 2))
     tensor = Tensor(c, (6, 6))
@@ -223,7 +252,7 @@ class DTensorTest(ChecksTest):
                 self.on_ranks(torch.Size(shape).numel(), [check_random_pairs], shape, seed, timeout=100)
 
     def test_what_dtensor_refuses(self):
-        for function in (check_shard_orders, check_strided_shards, check_other_meshes):
+        for function in (check_shard_orders, check_strided_shards, check_other_meshes, check_several, check_slices):
             with self.subTest(function=function.__name__):
                 self.on_ranks(4, [function], timeout=100)
 

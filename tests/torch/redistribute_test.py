@@ -23,6 +23,7 @@ BATCHES = 30  # a world
 GOLDEN = gloo.ROOT / "tests/golden/cases.json"
 SIZE = re.compile(r"\b(?:512|[0-9]{4,})\b")  # of a large dimension
 SHOWN = 8
+LONGEST = 600  # characters of a failure
 MANY = 8  # failures after which a rank stops
 
 
@@ -111,7 +112,7 @@ class Rank:
         self.kept = None  # the last output and what it was
 
     def fail(self, what, why):
-        self.failures.append((self.calls, f"rank {self.rank}, {what}: {why}"))
+        self.failures.append((self.calls, " ".join(f"rank {self.rank}, {what}: {why}".split())[:LONGEST]))
 
     def call(self, function, problems, seed):
         """Runs `function(inputs)` -> outputs for the problems and checks everything about it."""
@@ -196,6 +197,12 @@ def golden_problems(world):
         yield problem
 
 
+def named_problems():
+    """Pairs that went wrong once, on 3 ranks."""
+    return [Problem("{X:3}@[2,0,1]", f"[3] {op}<X>", "[<X>3]", None, torch.float32, 1) for op in ("sum", "max")] + [
+        Problem("{}@2", "[]", "[]", None, torch.float32, 1), Problem("{X:2}", "[] sum<X>", "[]", "{}@2", torch.float32, 1)]
+
+
 class RedistributeTest(unittest.TestCase):
     calls = 0
     seed = 0
@@ -205,8 +212,8 @@ class RedistributeTest(unittest.TestCase):
         gloo.load_library()
         cls.seed = gloo.seed()
 
-    def run_all(self, world, groups, timeout=150):
-        outcomes = gloo.run_ranks(world, run_groups, groups, self.seed, timeout=timeout)
+    def run_all(self, world, groups, env=None):
+        outcomes = gloo.run_ranks(world, run_groups, groups, self.seed, timeout=150, env=env)
         RedistributeTest.calls += sum(map(len, groups))
         failures = sorted(f for o in outcomes for f in (o.value if o.ok else [(0, str(o))]))  # the earliest calls first
         if failures:
@@ -218,6 +225,9 @@ class RedistributeTest(unittest.TestCase):
             self.assertTrue(problems)
             with self.subTest(world=world):
                 self.run_all(world, [[p] for p in problems])
+
+    def test_pairs_that_went_wrong_once(self):
+        self.run_all(3, [[p] for p in named_problems()])
 
     def test_random_pairs(self):
         for world, share in SHARE.items():
@@ -231,6 +241,13 @@ class RedistributeTest(unittest.TestCase):
             rng = random.Random(self.seed * 10 + world + 5)
             with self.subTest(world=world):
                 self.run_all(world, [random_batch(rng, world) for _ in range(BATCHES)])
+
+    def test_without_agreement(self):
+        for world in (3, 8):
+            rng = random.Random(self.seed * 10 + world + 6)
+            groups = [[random_problem(rng, world)] for _ in range(100)] + [random_batch(rng, world) for _ in range(10)]
+            with self.subTest(world=world):
+                self.run_all(world, groups, env={"RESHARD_AGREEMENT": "off"})
 
     def test_the_same_call_again(self):
         rng = random.Random(self.seed * 10 + 9)

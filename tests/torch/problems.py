@@ -111,10 +111,19 @@ def _random_pending(rng, axes, dtype):
     return rng.choice(operations), parts[:rng.randint(1, len(parts))]
 
 
-def random_problem(rng, world, axes_and_mesh=None):
+def random_shape(rng):
+    return [rng.choice(SIZES) for _ in range(rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 3, rng.randrange(3)]))]
+
+
+def large_shape(rng):
+    """Enough elements that a rank receives many MiB of most dtypes."""
+    return [rng.randint(1500, 2500)] + [rng.randint(1, 2)] * rng.randrange(2) + [rng.randint(1500, 2500)]
+
+
+def random_problem(rng, world, axes_and_mesh=None, shape_of=random_shape):
     axes, mesh = axes_and_mesh or random_mesh(rng, world)
     dtype = rng.choice(DTYPES)
-    shape = [rng.choice(SIZES) for _ in range(rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 3, rng.randrange(3)]))]
+    shape = shape_of(rng)
     pending = _random_pending(rng, axes, dtype)
     source = random_layout(rng, axes, shape, pending)
     target_axes, target_mesh, kept = axes, None, None

@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 
 import gloo
-from problems import (Problem, bytes_of, contributions, random_mesh, random_problem, rearranged, reduced, same_bits,
+from problems import (Problem, bytes_of, contributions, large_shape, random_mesh, random_problem, rearranged, reduced, same_bits,
                       tensor_of_bytes, tensor_of_numbers, whole_bytes)
 
 PAIRS = int(os.environ.get("RESHARD_TEST_PAIRS", "2400"))
 SHARE = {2: 0.2, 3: 0.2, 4: 0.25, 7: 0.15, 8: 0.2}  # of the random pairs
 BATCHES = 30  # a world
+LARGE_PAIRS = 12  # a world
 GOLDEN = gloo.ROOT / "tests/golden/cases.json"
 SIZE = re.compile(r"\b(?:512|[0-9]{4,})\b")  # of a large dimension
 SHOWN = 8
@@ -235,6 +236,13 @@ class RedistributeTest(unittest.TestCase):
             problems = [random_problem(rng, world) for _ in range(int(PAIRS * share))]
             with self.subTest(world=world):
                 self.run_all(world, [[p] for p in problems])
+
+    def test_large_pairs(self):
+        """Other ways of sending than small ones."""
+        for world in (2, 3, 4):
+            rng = random.Random(self.seed * 10 + world + 7)
+            with self.subTest(world=world):
+                self.run_all(world, [[random_problem(rng, world, shape_of=large_shape)] for _ in range(LARGE_PAIRS)])
 
     def test_batches(self):
         for world in SHARE:

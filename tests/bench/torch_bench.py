@@ -97,7 +97,8 @@ def redistributions(worlds, ranks, sizes, rows, rounds, command, targets):
             case = cases.redistribution(row, ranks, size)
             if case is None:
                 continue
-            t = medians(worlds, case, rounds if size < 2**26 else max(3, rounds // 2))
+            # Small ones cost nothing and vary the most.
+            t = medians(worlds, case, 3 * rounds if size <= 2**20 else rounds if size < 2**26 else max(3, rounds // 2))
             off, default = t["off", "reshard"], t["default", "reshard"]
             dtensor, hand = t.get(("off", "DTensor")), t.get(("off", "by hand"))
             gather = t["default", "64-byte all-gather"]
@@ -128,7 +129,7 @@ def zigzag(worlds, ranks, sizes, rounds, targets):
     print(f"\n{ranks} ranks, split_to_full with zigzag, ms a call")
     print(f"{'size':>5} {'off':>9} {'default':>9} {'reference':>9}  reference/off")
     for size in sizes:
-        t = medians(worlds, cases.zigzag(ranks, size), rounds)
+        t = medians(worlds, cases.zigzag(ranks, size), 3 * rounds if size <= 2**20 else rounds)
         off, reference = t["off", "reshard"], t["off", "three copies"]
         default = t["default", "reshard"]
         print(f"{name_of(size):>5} {ms(off)} {ms(default)} {ms(reference)}  {ratio(reference / off)}", flush=True)
@@ -137,7 +138,7 @@ def zigzag(worlds, ranks, sizes, rounds, targets):
 
 
 def overhead(worlds, ranks, rounds, targets):
-    t = medians(worlds, cases.overhead(ranks), 2 * rounds)
+    t = medians(worlds, cases.overhead(ranks), 3 * rounds)
     off, default = t["off", "reshard"], t["default", "reshard"]
     bare = {mode: t[mode, "bare collective"] for mode in worlds}
     gather = t["default", "64-byte all-gather"]

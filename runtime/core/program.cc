@@ -236,6 +236,10 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
       }
     }
   }
+  // Contributions come in the order of the mesh, which may list its devices in any.
+  const auto by_peer = [](const Transfer& a, const Transfer& b) { return a.peer < b.peer; };
+  std::stable_sort(step.sends.begin(), step.sends.end(), by_peer);
+  std::stable_sort(step.receives.begin(), step.receives.end(), by_peer);
   const absl::Status checked = CheckReceives(step, out);
   if (!checked.ok()) return checked;
   if (options.copies == CopyFor::kMessages && plan_step.rounds > 1 && !Reduces(step.op)) {

@@ -155,7 +155,7 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
 
 absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                                  absl::Span<const ConstTensorView> sources,
-                                                 absl::Span<const TensorView> targets) {
+                                                 absl::Span<const TensorView> targets, bool targets_are_fresh) {
   const auto start = std::chrono::steady_clock::now();
   absl::Status own = prepared.status();
   if (own.ok() &&
@@ -169,7 +169,7 @@ absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::share
         const auto first = static_cast<size_t>(bucket.first);
         const auto count = static_cast<size_t>(bucket.executor->program().tensors);
         const absl::Status checked =
-            bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count));
+            bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count), targets_are_fresh);
         if (!checked.ok()) return checked;
       }
       return absl::OkStatus();

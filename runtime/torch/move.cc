@@ -26,31 +26,66 @@ int64_t Contributions(const Layout& layout) {
   return product;
 }
 
-// Moves run together when nothing is wrong with any.
-absl::StatusOr<std::vector<Problem>> ProblemsOf(at::TensorList tensors, const std::vector<Move>& moves) {
-  if (tensors.size() != moves.size()) {
+absl::StatusOr<std::vector<Problem>> ProblemsOf(at::TensorList tensors,
+                                                const absl::StatusOr<std::vector<Move>>& moves) {
+  if (!moves.ok()) return moves.status();
+  if (tensors.size() != moves->size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(tensors.size(), " tensors, but ", moves.size(), " sources and targets"));
+        absl::StrCat(tensors.size(), " tensors, but ", moves->size(), " sources and targets"));
   }
   std::vector<Problem> problems;
-  problems.reserve(moves.size());
-  for (size_t i = 0; i < moves.size(); ++i) {
-    const absl::Status checked = CheckTensor(tensors[i]);
-    if (!checked.ok()) return checked;
-    const Move& move = moves[i];
-    problems.push_back(
-        {move.mesh, move.source, move.target, move.target_mesh, DTypeOf(tensors[i].scalar_type()).value()});
+  problems.reserve(moves->size());
+  for (const Move& move : *moves) {
+    problems.push_back({move.mesh, move.source, move.target, move.target_mesh, DType::kU8});
   }
   return problems;
 }
 
-absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(at::TensorList tensors,
-                                                         const absl::StatusOr<std::vector<Move>>& moves,
-                                                         TensorCommunicator& communicator) {
-  if (!moves.ok()) return moves.status();
-  const absl::StatusOr<std::vector<Problem>> problems = ProblemsOf(tensors, *moves);
-  if (!problems.ok()) return problems.status();
-  return communicator.redistributor().PrepareBatch(*problems);
+// Executes, or tells the others why not. The dtypes of the problems are filled in. `results` holds the destinations, or
+// gets them when it is empty.
+absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
+                     TensorCommunicator& communicator, std::vector<at::Tensor>* results) {
+  std::vector<at::Tensor> resolved;
+  const bool fresh = results->empty();
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
+    if (!problems.ok()) return problems.status();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      absl::Status checked = CheckTensor(tensors[i]);
+      if (checked.ok() && !fresh) checked = CheckTensor((*results)[i]);
+      if (!checked.ok()) return checked;
+      resolved.push_back(Resolved(tensors[i]));
+      (*problems)[i].dtype = DTypeOf(tensors[i].scalar_type()).value();
+    }
+    return communicator.redistributor().PrepareBatch(*problems);
+  };
+  const absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = prepare();
+  std::vector<ConstTensorView> sources;
+  std::vector<TensorView> targets;
+  if (prepared.ok()) {
+    sources.reserve(resolved.size());
+    targets.reserve(resolved.size());
+    if (fresh) results->reserve(resolved.size());
+    for (size_t i = 0; i < resolved.size(); ++i) {
+      sources.push_back(ViewOf(resolved[i]));
+      if (fresh) {
+        const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
+        results->push_back(NewTensor(at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()));
+      }
+      targets.push_back(MutableViewOf((*results)[i]));
+    }
+  }
+  const absl::StatusOr<ExecuteResult> run = communicator.redistributor().Run(prepared, sources, targets, fresh);
+  if (run.ok()) communicator.SetLastResult(*run);
+  return run.status();
+}
+
+std::vector<at::Tensor> ExecuteOrThrow(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
+                                       TensorCommunicator& communicator, at::TensorList outs) {
+  std::vector<at::Tensor> results = outs.vec();
+  const absl::Status status =
+      NoThrow("redistributing", [&] { return Execute(tensors, std::move(problems), communicator, &results); });
+  if (!status.ok()) Throw(status, communicator.communicator().rank());
+  return results;
 }
 
 }  // namespace
@@ -95,41 +130,20 @@ Move Move::Gradient() const {
 
 std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
                                        TensorCommunicator& communicator, at::TensorList outs) {
-  std::vector<at::Tensor> results;
-  const absl::Status status = NoThrow("redistributing", [&]() -> absl::Status {
-    std::vector<at::Tensor> resolved;
-    resolved.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
-    absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = Prepare(resolved, moves, communicator);
-    std::vector<ConstTensorView> sources;
-    std::vector<TensorView> targets;
-    for (size_t i = 0; i < resolved.size() && prepared.ok(); ++i) {
-      sources.push_back(ViewOf(resolved[i]));
-      if (outs.empty()) {
-        const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
-        results.push_back(NewTensor(at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()));
-      } else {
-        const absl::Status checked = CheckTensor(outs[i]);
-        if (!checked.ok()) {
-          prepared = checked;
-          break;
-        }
-        results.push_back(outs[i]);
-      }
-      targets.push_back(MutableViewOf(results.back()));
-    }
-    const absl::StatusOr<ExecuteResult> run = communicator.redistributor().Run(prepared, sources, targets);
-    if (run.ok()) communicator.SetLastResult(*run);
-    return run.status();
-  });
-  if (!status.ok()) Throw(status, communicator.communicator().rank());
-  return results;
+  return ExecuteOrThrow(tensors, ProblemsOf(tensors, moves), communicator, outs);
 }
 
 std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
                                  TensorCommunicator& communicator, at::TensorList outs) {
   std::vector<at::Tensor> results;
   communicator.RunInOrder([&] { results = RunMovesInTurn(tensors, moves, communicator, outs); });
+  return results;
+}
+
+std::vector<at::Tensor> RunProblems(at::TensorList tensors, const absl::StatusOr<std::vector<Problem>>& problems,
+                                    TensorCommunicator& communicator) {
+  std::vector<at::Tensor> results;
+  communicator.RunInOrder([&] { results = ExecuteOrThrow(tensors, problems, communicator, {}); });
   return results;
 }
 

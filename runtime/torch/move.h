@@ -53,6 +53,10 @@ std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<st
 std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
                                        TensorCommunicator& communicator, at::TensorList outs = {});
 
+// The same for problems without gradients, whose texts need not be copied: the quick way for large batches.
+std::vector<at::Tensor> RunProblems(at::TensorList tensors, const absl::StatusOr<std::vector<Problem>>& problems,
+                                    TensorCommunicator& communicator);
+
 // The local shape of a result on `rank`; ValueError for bad text.
 std::vector<int64_t> ResultShape(const Move& move, int64_t rank);
 

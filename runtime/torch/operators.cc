@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -202,6 +203,21 @@ at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::s
   return DispatchMove(local, move, Text(group));
 }
 
+// True when the dispatcher would do nothing on the way to the kernel for host memory: nothing is differentiated or
+// traced. A thousand small tensors cost more there than they cost to move.
+bool NeedsNothingBut(at::TensorList tensors) {
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
+  const bool gradients = at::GradMode::is_enabled();
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
+    const c10::DispatchKeySet beyond =
+        tensor.key_set() -
+        c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView});
+    if (!beyond.empty()) return false;
+  }
+  return true;
+}
+
 std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_view mesh,
                                             const c10::List<Text>& sources, const c10::List<Text>& targets,
                                             c10::string_view group) {
@@ -210,6 +226,17 @@ std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_v
         "a batch needs at least one tensor, and a source and a target for each; got " + std::to_string(locals.size()) +
         " tensors, " + std::to_string(sources.size()) + " sources, " + std::to_string(targets.size()) + " targets");
     Refuse(locals.empty() ? at::Tensor() : locals[0], status, Text(group));
+  }
+  if (NeedsNothingBut(locals)) {
+    const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+    std::vector<Problem> problems;
+    problems.reserve(locals.size());
+    for (size_t i = 0; i < locals.size(); ++i) {
+      const Text& source = sources[i];
+      const Text& target = targets[i];
+      problems.push_back({mesh, source, target, "", DType::kU8});
+    }
+    return RunProblems(locals, problems, *communicator);
   }
   Texts texts;
   std::vector<double> scales;

@@ -1,8 +1,11 @@
 #include "runtime/torch/tensors.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -41,9 +44,14 @@ constexpr TypePair kTypes[] = {
 }  // namespace
 
 absl::StatusOr<DType> DTypeOf(at::ScalarType type) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.torch == type) return pair.ours;
-  }
+  // Asked for every tensor of every call.
+  static const auto* const table = [] {
+    auto* const filled = new std::array<std::optional<DType>, static_cast<size_t>(at::ScalarType::NumOptions)>;
+    for (const TypePair& pair : kTypes) (*filled)[static_cast<size_t>(pair.torch)] = pair.ours;
+    return filled;
+  }();
+  const std::optional<DType> found = (*table)[static_cast<size_t>(type)];
+  if (found) return *found;
   return absl::UnimplementedError(absl::StrCat("tensors of type ", c10::toString(type)));
 }
 
@@ -86,7 +94,8 @@ at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type) {
   constexpr int64_t kPooledFrom = int64_t{1} << 20;
   const auto options = at::TensorOptions(type).device(at::kCPU);
   const int64_t bytes = c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(type));
-  if (bytes < kPooledFrom) return at::empty(shape, options);
+  // Not through the dispatcher: a batch makes a thousand of these.
+  if (bytes < kPooledFrom) return at::detail::empty_cpu(shape, type);
   void* const block = AcquireHostBlock(bytes);
   TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "no memory for ", bytes, " bytes");
   return at::from_blob(

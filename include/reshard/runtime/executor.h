@@ -50,8 +50,10 @@ class Executor {
                                              absl::Span<const TensorView> targets);
 
   // The two halves of Execute, for callers that agree on several executors at once. Check is local: what Execute says
-  // of the views. ExecuteChecked runs the steps for views that Check has passed, without any agreement.
-  absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets) const;
+  // of the views; whether targets overlap anything is not asked where they are known to be fresh memory. ExecuteChecked
+  // runs the steps for views that Check has passed, without any agreement.
+  absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
+                     bool targets_are_fresh = false) const;
   absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
                                                absl::Span<const TensorView> targets);
 

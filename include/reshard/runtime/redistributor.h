@@ -89,7 +89,8 @@ class Redistributor {
   // Executes what was prepared; collective. A rank that has an error instead brings that, and every rank returns it.
   // Post-conditions and errors: see Executor::Execute.
   absl::StatusOr<ExecuteResult> Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
-                                    absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets);
+                                    absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
+                                    bool targets_are_fresh = false);
 
   // Prepared problems that are remembered.
   int64_t cached() const;

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Installs what a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Says nothing when all is there.
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
-#   tools/setup.sh --full   also LibTorch, in a private environment under build/venv (apt, pip)
+#   tools/setup.sh --full   also PyTorch, in a private environment under build/venv (apt, pip; some 5 GB)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 torch=2.11.0
-cuda=13.0.2
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
@@ -64,16 +63,6 @@ fi
 
 $full || exit 0
 
-# True when a CUDA toolkit of this machine has the library.
-toolkit_has() {
-  local folder
-  for folder in "${CUDA_HOME:-/usr/local/cuda}" /usr/local/cuda-*; do
-    compgen -G "$folder/lib64/$1*" >/dev/null && return 0
-    compgen -G "$folder/extras/CUPTI/lib64/$1*" >/dev/null && return 0
-  done
-  ldconfig -p 2>/dev/null | grep -qF "$1"
-}
-
 venv=build/venv
 # True when the environment has that version of a Python package.
 venv_has() { compgen -G "$venv/lib/python3*/site-packages/$1-$2.dist-info" >/dev/null; }
@@ -83,12 +72,8 @@ if [[ ! -x $venv/bin/pip ]]; then
   quietly /usr/bin/python3 -m venv "$venv"
 fi
 pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)
-if ! venv_has torch "$torch"; then
-  say "installing torch==$torch (a large download)"
-  # Its headers and libraries are enough for C++.
-  quietly "${pip[@]}" --no-deps "torch==$torch"
-fi
-if ! { toolkit_has libcupti.so && toolkit_has libcudart.so; } && ! venv_has cuda_toolkit "$cuda"; then
-  say "no CUDA toolkit has libcupti and libcudart; installing cuda-toolkit[cudart,cupti]==$cuda"
-  quietly "${pip[@]}" "cuda-toolkit[cudart,cupti]==$cuda"
+if ! venv_has torch "$torch" || ! venv_has numpy '*'; then
+  say "installing torch==$torch and numpy (a large download)"
+  # With what Python needs to import it: the tests run real PyTorch processes.
+  quietly "${pip[@]}" "torch==$torch" numpy
 fi

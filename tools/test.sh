@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs every test. Ends with CTest's summary.
 #   tools/test.sh           the tests of the core preset, without those labelled slow (the full sweeps)
+#   tools/test.sh --full    those of everything: also tensors, gradients and real PyTorch processes over Gloo
 #   tools/test.sh --slow    all of them
 #   tools/test.sh --asan    with AddressSanitizer and UBSan;  --tsan with ThreadSanitizer
 #   tools/test.sh ... -- A  A... go to ctest, such as -L layout
@@ -12,16 +13,17 @@ slow=false
 while (($# > 0)); do
   case "$1" in
     --slow) slow=true ;;
+    --full) preset=full ;;
     --asan) preset=asan ;;
     --tsan) preset=tsan ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "test: unknown option $1 (known: --slow, --asan, --tsan, --)" >&2; exit 2 ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "test: unknown option $1 (known: --full, --slow, --asan, --tsan, --)" >&2; exit 2 ;;
   esac
   shift
 done
 
-tools/setup.sh
+if [[ $preset == full ]]; then tools/setup.sh --full; else tools/setup.sh; fi
 # So that a clone elsewhere finds what was compiled before.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset" >/dev/null

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """torch.ops.reshard.all_to_all_v against its definition, and the validation it promises, on Gloo ranks."""
+
 import random
 
 import torch
@@ -21,7 +22,13 @@ class Case:
     """What all ranks pass, made alike on every rank, and what each ends up with."""
 
     def __init__(self, rng, world, has_rdispls, known, rows, index_dtype, dtype):
-        self.world, self.has_rdispls, self.known, self.index_dtype, self.dtype = world, has_rdispls, known, index_dtype, dtype
+        self.world, self.has_rdispls, self.known, self.index_dtype, self.dtype = (
+            world,
+            has_rdispls,
+            known,
+            index_dtype,
+            dtype,
+        )
         self.slot = rng.choice([0, 1, 4, 7])
         self.counts = [[rng.randint(0, self.slot) for _ in range(world)] for _ in range(world)]  # [sender][receiver]
         self.src_sizes = [max(counts) + rng.randint(0, 5) for counts in self.counts]
@@ -54,14 +61,14 @@ class Case:
         return torch.full([self.dst_sizes[rank]], FILL).to(self.dtype)
 
     def metadata(self, rank):
-        rows = [self.counts[rank], self.displs[rank], [9] * self.world, self.places[rank]][:self.rows]
+        rows = [self.counts[rank], self.displs[rank], [9] * self.world, self.places[rank]][: self.rows]
         return torch.tensor(rows).reshape(self.rows, self.world).to(self.index_dtype)
 
     def wanted(self, rank):
         dst = self.dst(rank)
         for sender in range(self.world):
             n, displ, at = self.counts[sender][rank], self.displs[sender][rank], self.places[rank][sender]
-            dst[at:at + n] = self.src(sender)[displ:displ + n]
+            dst[at : at + n] = self.src(sender)[displ : displ + n]
         metadata = self.metadata(rank)
         if not self.known:
             received = [self.counts[sender][rank] for sender in range(self.world)]
@@ -73,11 +80,17 @@ def check_random_exchanges(c, seed):
     rng = random.Random(seed * 10 + c.world)
     for number in range(80):
         has_rdispls = rng.random() < 0.5
-        case = Case(rng, c.world, has_rdispls, known=rng.random() < 0.5, rows=4 if has_rdispls else rng.choice([3, 4]),
-                    index_dtype=rng.choice([torch.int64, torch.uint32]),
-                    dtype=rng.choice([torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.float64]))
+        case = Case(
+            rng,
+            c.world,
+            has_rdispls,
+            known=rng.random() < 0.5,
+            rows=4 if has_rdispls else rng.choice([3, 4]),
+            index_dtype=rng.choice([torch.int64, torch.uint32]),
+            dtype=rng.choice([torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.float64]),
+        )
         src, dst, metadata = case.src(c.rank), case.dst(c.rank), case.metadata(c.rank)
-        what = f"exchange {number}: rdispls {has_rdispls}, known {case.known}, {case.rows} rows, {case.index_dtype}, {case.dtype}"
+        what = f"{number}: rdispls {has_rdispls}, known {case.known}, {case.rows} rows, {case.index_dtype} {case.dtype}"
         c.run(what, lambda: exchange(c, src, dst, metadata, case.known, has_rdispls))
         wanted_dst, wanted_metadata = case.wanted(c.rank)
         c.equal(f"{what}: dst", dst, wanted_dst)
@@ -88,7 +101,9 @@ def check_random_exchanges(c, seed):
 def uniform(c, index_dtype=torch.int64, rows=4, n=2):
     """Every rank sends n elements to everyone: src, dst, metadata."""
     p = c.world
-    metadata = torch.tensor([[n] * p, [n * i for i in range(p)], [0] * p, [n * i for i in range(p)]][:rows]).to(index_dtype)
+    metadata = torch.tensor([[n] * p, [n * i for i in range(p)], [0] * p, [n * i for i in range(p)]][:rows]).to(
+        index_dtype
+    )
     return torch.arange(n * p) + 100.0 * c.rank, torch.full([n * p], float(FILL)), metadata
 
 
@@ -114,27 +129,30 @@ def check_same_data_to_several(c):
 
 def changed(change, rows=4, index_dtype=torch.int64):
     """The tensors of a uniform exchange after change(src, dst, metadata), which may return new ones."""
+
     def make(c):
         tensors = uniform(c, index_dtype, rows)
         return change(*tensors) or tensors
+
     return make
 
 
 def put(row, column, value):
     def change(_src, _dst, metadata):
         metadata[row, column] = value
+
     return change
 
 
 # name: (the tensors, has_rdispls, fragments of the message). Each is wrong on the rank that passes it.
 ERRORS = {
-    "send beyond src": (changed(put(DISPLS, 0, 10 ** 6)), True, ["src"]),
-    "send count beyond src": (changed(put(COUNTS, 0, 10 ** 6)), True, []),
+    "send beyond src": (changed(put(DISPLS, 0, 10**6)), True, ["src"]),
+    "send count beyond src": (changed(put(COUNTS, 0, 10**6)), True, []),
     "send displacement at the largest int64": (changed(put(DISPLS, 0, MAX[torch.int64])), True, []),
     "send displacement at the largest uint32": (changed(put(DISPLS, 0, MAX[torch.uint32]), 4, torch.uint32), True, []),
     "negative count": (changed(put(COUNTS, 0, -1)), True, []),
     "negative displacement": (changed(put(DISPLS, 0, -1)), True, []),
-    "receive beyond dst": (changed(put(PLACES, 0, 10 ** 6)), True, ["dst"]),
+    "receive beyond dst": (changed(put(PLACES, 0, 10**6)), True, ["dst"]),
     "receive place at the largest int64": (changed(put(PLACES, 0, MAX[torch.int64])), True, []),
     "negative receive place": (changed(put(PLACES, 0, -1)), True, []),
     "dst does not divide": (changed(lambda s, d, m: (s, torch.zeros(2 * m.shape[1] + 1), m), 3), False, ["divide"]),
@@ -158,8 +176,12 @@ def check_errors(c):
             src, dst, metadata = make(c) if c.rank == culprit else uniform(c, torch.int64, rows)
             before, row = dst.clone(), metadata.clone()
             what = f"{name} on rank {culprit}"
-            c.raises(what, lambda: exchange(c, src, dst, metadata, False, has_rdispls),
-                     *(fragments if c.rank == culprit else [f"rank {culprit}"]), kind=(ValueError, RuntimeError))
+            c.raises(
+                what,
+                lambda: exchange(c, src, dst, metadata, False, has_rdispls),
+                *(fragments if c.rank == culprit else [f"rank {culprit}"]),
+                kind=(ValueError, RuntimeError),
+            )
             c.equal(f"{what}: dst", dst, before)
             c.equal(f"{what}: metadata", metadata, row)
             src, dst, metadata = uniform(c)
@@ -183,8 +205,12 @@ def check_errors_of_two_ranks(c):
             if c.rank == receiver:
                 metadata[PLACES, 1] = 1  # into the second element of rank 0's chunk
             what = f"overlap in dst of rank {receiver}"
-            c.raises(what, lambda: exchange(c, src, dst, metadata, False, True),
-                     *(["overlap"] if c.rank == receiver else [f"rank {receiver}"]), kind=(ValueError, RuntimeError))
+            c.raises(
+                what,
+                lambda: exchange(c, src, dst, metadata, False, True),
+                *(["overlap"] if c.rank == receiver else [f"rank {receiver}"]),
+                kind=(ValueError, RuntimeError),
+            )
             c.equal(f"{what}: dst", dst, before)
         src, dst, metadata = uniform(c)
         c.run(f"{what}, afterwards", lambda: exchange(c, src, dst, metadata, False, True))
@@ -223,8 +249,14 @@ class AllToAllVTest(ChecksTest):
 
     def test_the_rest(self):
         for world in WORLDS:
-            for function in (check_shapes, check_same_data_to_several, check_errors, check_errors_of_two_ranks,
-                             check_requires_grad, check_known_on_one_rank_only):
+            for function in (
+                check_shapes,
+                check_same_data_to_several,
+                check_errors,
+                check_errors_of_two_ranks,
+                check_requires_grad,
+                check_known_on_one_rank_only,
+            ):
                 with self.subTest(world=world, function=function.__name__):
                     self.on_ranks(world, [function])
 

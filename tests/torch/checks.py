@@ -1,11 +1,12 @@
 """Checks on every rank of a group, collected instead of raised, so that no rank leaves the others waiting.
 
-    def check_something(c):                      # on every rank
-        c.equal("what", torch.ops.reshard...., wanted)
-        c.raises("what", lambda: ..., "fragment", kind=ValueError)
+def check_something(c):                      # on every rank
+    c.equal("what", torch.ops.reshard...., wanted)
+    c.raises("what", lambda: ..., "fragment", kind=ValueError)
 
-    failures = run_checks(4, [check_something])  # in the parent
+failures = run_checks(4, [check_something])  # in the parent
 """
+
 import sys
 import unittest
 
@@ -44,7 +45,7 @@ class Checks:
         self._begin(what)
         try:
             return function()
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             self.fail(what, f"{type(error).__name__}: {error}")
             return None
 
@@ -86,7 +87,7 @@ class Checks:
             if missing:
                 self.fail(what, f"no {missing} in {type(error).__name__}: {error}")
             return str(error)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             self.fail(what, f"{type(error).__name__} instead of {kind}: {error}")
             return str(error)
         self.fail(what, f"no error but {got}")
@@ -108,7 +109,7 @@ def _on_rank(rank, world, functions, arguments):
     for function in functions:
         try:
             function(c, *arguments)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             at = error.__traceback__.tb_next
             while at.tb_next:
                 at = at.tb_next
@@ -123,6 +124,7 @@ def _on_rank(rank, world, functions, arguments):
 
 class ChecksTest(unittest.TestCase):
     """A test that runs checks on groups of ranks."""
+
     checks = 0
 
     @classmethod

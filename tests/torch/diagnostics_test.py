@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Plans as objects, bytes counted against bytes planned, and the record of recent operations, on Gloo ranks."""
+
 import time
 
 import torch
@@ -10,30 +11,43 @@ from checks import ChecksTest, main
 from reference import Layout, Mesh
 
 OPS = torch.ops.reshard
-PAIRS = [("{X:4}", "[<X>8, 8]", "[8, <X>8]", None), ("{X:4}", "[<X>6]", "[6]", None), ("{X:4}", "[6]", "[<X>6]", None),
-         ("{X:2,Y:2}", "[<X,Y>512, 16]", "[<Y,X>512, 16]", None), ("{X:4}", "[8, 3] sum<X>", "[<X>8, 3]", None),
-         ("{X:4}", "[8, 3] sum<X>", "[8, 3]", None), ("{X:4}", "[<X>7]", "[<Y>7]", "{Y:2}@[3,1]"), ("{X:4}", "[<X>8]", "[<X>8]", None),
-         ("{X:2,Y:2}", "[<X>9, <Y>5]", "[<Y>9, <X>5]", None)]
+PAIRS = [
+    ("{X:4}", "[<X>8, 8]", "[8, <X>8]", None),
+    ("{X:4}", "[<X>6]", "[6]", None),
+    ("{X:4}", "[6]", "[<X>6]", None),
+    ("{X:2,Y:2}", "[<X,Y>512, 16]", "[<Y,X>512, 16]", None),
+    ("{X:4}", "[8, 3] sum<X>", "[<X>8, 3]", None),
+    ("{X:4}", "[8, 3] sum<X>", "[8, 3]", None),
+    ("{X:4}", "[<X>7]", "[<Y>7]", "{Y:2}@[3,1]"),
+    ("{X:4}", "[<X>8]", "[<X>8]", None),
+    ("{X:2,Y:2}", "[<X>9, <Y>5]", "[<Y>9, <X>5]", None),
+]
 
 
 def check_bytes(c):
     """What each call received, all ranks together and the worst, is what its plan says."""
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     for mesh, source, target, other in PAIRS:
         what = f"{mesh} {source} -> {other or ''} {target}"
         layout = Layout(source, Mesh(mesh))
         x = torch.ones(layout.local_shape(c.rank))
-        c.run(what, lambda: OPS.redistribute(x, mesh, source, target, c.group, other))  # pylint: disable=cell-var-from-loop
+        c.run(what, lambda: OPS.redistribute(x, mesh, source, target, c.group, other))
         received = [None] * c.world
         dist.all_gather_object(received, reshard.last_timings()["received_bytes"])
         plan = reshard.plan(mesh, source, target, target_mesh=other, dtype=torch.float32)
         totals = plan["totals"]
         c.true(what, plan["schema"] == "reshard.plan/1", plan["schema"])
-        c.true(what, [max(received), sum(received)] == [totals["recv_bytes_max"], totals["recv_bytes_total"]], f"{received}, planned {totals}")
+        c.true(
+            what,
+            [max(received), sum(received)] == [totals["recv_bytes_max"], totals["recv_bytes_total"]],
+            f"{received}, planned {totals}",
+        )
 
 
 def check_plan(c):
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     plan = reshard.plan("{X:2,Y:2}", "[<X>8, 8]", "[<Y>8, 8]", dtype="f32", objective="bytes")
     c.true("plan", plan["options"]["objective"] == "bytes" and plan["shape"] == [8, 8] and plan["dtype"] == "f32", plan)
     c.true("plan by torch.dtype", reshard.plan("{X:2}", "[<X>8]", "[8]", dtype=torch.bfloat16)["dtype"] == "bf16")
@@ -42,17 +56,25 @@ def check_plan(c):
 
 
 def check_recent_operations(c):
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     OPS.redistribute(torch.ones(2, 8), "{X:4}", "[<X>8, 8]", "[8, <X>8]", c.group)
     operations = reshard.recent_operations()
-    c.true("recent operations", operations and all(o["state"] == "done" and o["operation"] for o in operations), operations)
-    c.true("numbered", [o["number"] for o in operations] == list(range(operations[0]["number"], operations[0]["number"] + len(operations))),
-           operations)
+    c.true(
+        "recent operations", operations and all(o["state"] == "done" and o["operation"] for o in operations), operations
+    )
+    c.true(
+        "numbered",
+        [o["number"] for o in operations]
+        == list(range(operations[0]["number"], operations[0]["number"] + len(operations))),
+        operations,
+    )
     c.true("in time", all(o["begin_us"] <= o["end_us"] <= time.time() * 1e6 + 1e6 for o in operations), operations)
 
 
 def after_a_loss(rank, _world):
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     OPS.all_reduce(torch.ones(2), "sum", gloo.world_name())
     if rank == 1:
         time.sleep(600)

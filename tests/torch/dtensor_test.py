@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""reshard.redistribute on DTensors next to DTensor's own answer, and where DTensor refuses or corrupts, next to reference.py.
+"""reshard.redistribute on DTensors next to DTensor's own answer; where that one refuses or corrupts, reference.py.
 
 Once mesh["a", "b"]._flatten() has been called, DTensor silently corrupts some uneven pairs (PyTorch #194457): there the
 reference alone counts.
 """
+
 import itertools
 import logging
 import random
@@ -29,7 +30,7 @@ def make_mesh(shape, devices=None):
     """A DeviceMesh and what reference.py makes of it."""
     devices = list(range(torch.Size(shape).numel())) if devices is None else devices
     axes = ",".join(f"{name}:{size}" for name, size in zip(NAMES, shape))
-    mesh = DeviceMesh("cpu", torch.tensor(devices).reshape(shape), mesh_dim_names=NAMES[:len(shape)])
+    mesh = DeviceMesh("cpu", torch.tensor(devices).reshape(shape), mesh_dim_names=NAMES[: len(shape)])
     return mesh, Mesh(f"{{{axes}}}@[{','.join(map(str, devices))}]")
 
 
@@ -70,15 +71,20 @@ class Tensor:
             local = torch.from_numpy(layout.local(parts[layout.contribution(self.c.rank)], self.c.rank)).to(self.dtype)
         else:
             local = torch.from_numpy(layout.local(self.whole, self.c.rank))
-        return DTensor.from_local(local, mesh, placements, run_check=False, shape=torch.Size(self.shape), stride=strides(self.shape))
+        return DTensor.from_local(
+            local, mesh, placements, run_check=False, shape=torch.Size(self.shape), stride=strides(self.shape)
+        )
 
     def check(self, what, got, mesh, axes, placements, shard_order=()):
         """`got` is this tensor, so placed."""
         layout = layout_of(self.shape, axes, placements, shard_order)
         if got is None:
             return
-        self.c.true(what, isinstance(got, DTensor) and tuple(got.shape) == self.shape and got.device_mesh == mesh,
-                    f"{got} on {getattr(got, 'device_mesh', None)}")
+        self.c.true(
+            what,
+            isinstance(got, DTensor) and tuple(got.shape) == self.shape and got.device_mesh == mesh,
+            f"{got} on {getattr(got, 'device_mesh', None)}",
+        )
         if not shard_order:
             self.c.true(what, tuple(got.placements) == tuple(placements), f"{got.placements} instead of {placements}")
         local = got.to_local()
@@ -89,7 +95,8 @@ class Tensor:
 
 
 def redistribute(*arguments, **options):
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     return reshard.redistribute(*arguments, **options)
 
 
@@ -168,7 +175,13 @@ def check_strided_shards(c):
 def check_other_meshes(c):
     """From one mesh to another, which DTensor refuses."""
     grid, grid_axes = make_mesh((2, 2))
-    others = [make_mesh((4,)), make_mesh((4,), [3, 1, 0, 2]), make_mesh((2, 2), [3, 2, 1, 0]), make_mesh((2,), [3, 1]), make_mesh((1,), [2])]
+    others = [
+        make_mesh((4,)),
+        make_mesh((4,), [3, 1, 0, 2]),
+        make_mesh((2, 2), [3, 2, 1, 0]),
+        make_mesh((2,), [3, 1]),
+        make_mesh((1,), [2]),
+    ]
     for shape, (other, other_axes) in itertools.product(SHAPES, others):
         tensor = Tensor(c, shape)
         targets = itertools.product((R, S0, S1), repeat=other.ndim)
@@ -200,7 +213,8 @@ def check_gradients(c):
 
 def check_several(c):
     """redistribute_all, and meshes without names."""
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     mesh, axes = make_mesh((2, 2))
     tensors = [Tensor(c, shape) for shape in SHAPES]
     for source, target in PAIRS[::7]:
@@ -211,8 +225,20 @@ def check_several(c):
     unnamed = DeviceMesh("cpu", torch.arange(4).reshape(2, 2))
     for source, target in PAIRS[::11]:
         x = tensors[0].place(unnamed, axes, source)
-        tensors[0].check(f"unnamed {source} -> {target}", c.run("unnamed", lambda: redistribute(x, unnamed, target)), unnamed, axes, target)
-        tensors[0].check(f"its own mesh {source} -> {target}", c.run("own mesh", lambda: redistribute(x, None, target)), unnamed, axes, target)
+        tensors[0].check(
+            f"unnamed {source} -> {target}",
+            c.run("unnamed", lambda: redistribute(x, unnamed, target)),
+            unnamed,
+            axes,
+            target,
+        )
+        tensors[0].check(
+            f"its own mesh {source} -> {target}",
+            c.run("own mesh", lambda: redistribute(x, None, target)),
+            unnamed,
+            axes,
+            target,
+        )
 
 
 def check_slices(c):
@@ -224,7 +250,9 @@ def check_slices(c):
     for i, (source, target) in enumerate([((S0,), (S1,)), ((S1,), (R,)), ((R,), (S0,))] * (2 if first else 3)):
         tensor = Tensor(c, (5 + first + i, 3))
         what = f"row {first}, {source} -> {target}"
-        tensor.check(what, c.run(what, lambda: redistribute(tensor.place(row, axes, source), row, target)), row, axes, target)
+        tensor.check(
+            what, c.run(what, lambda: redistribute(tensor.place(row, axes, source), row, target)), row, axes, target
+        )
 
 
 def check_errors(c):
@@ -234,9 +262,13 @@ def check_errors(c):
     c.raises("a plain tensor", lambda: redistribute(torch.ones(3), mesh, (R, R)))
     c.raises("too few placements", lambda: redistribute(x, mesh, (R,)))
     c.raises("a dimension that is not there", lambda: redistribute(x, mesh, (Shard(2), R)))
-    c.raises("an order that names another dimension", lambda: redistribute(x, mesh, (S0, S1), shard_order=((0, (1, 0)),)))
+    c.raises(
+        "an order that names another dimension", lambda: redistribute(x, mesh, (S0, S1), shard_order=((0, (1, 0)),))
+    )
     tensor.check("afterwards", c.run("afterwards", lambda: redistribute(x, mesh, (R, S0))), mesh, axes, (R, S0))
-    tensor.check("negative dimension", c.run("negative", lambda: redistribute(x, mesh, (R, Shard(-2)))), mesh, axes, (R, S0))
+    tensor.check(
+        "negative dimension", c.run("negative", lambda: redistribute(x, mesh, (R, Shard(-2)))), mesh, axes, (R, S0)
+    )
 
 
 class DTensorTest(ChecksTest):

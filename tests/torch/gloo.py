@@ -3,11 +3,12 @@
     outcomes = run_ranks(4, function, argument)         # function(rank, world, argument) on every rank
     values(outcomes)                                    # what they returned; AssertionError if any rank did not return
 
-The parent imports torch and the library once and never runs an operation, so that the children inherit a clean state. Each
-child runs one thread, joins the group through a file (or a TCPStore of rank 0), writes its result to a pipe and leaves by
-os._exit, since Gloo sometimes aborts at interpreter exit. Whatever happens, run_ranks ends at `timeout` and leaves no
-process behind; what a child was doing by then (see note) is part of its outcome.
+The parent imports torch and the library once and never runs an operation, so that the children inherit a clean state.
+Each child runs one thread, joins the group through a file (or a TCPStore of rank 0), writes its result to a pipe and
+leaves by os._exit, since Gloo sometimes aborts at interpreter exit. Whatever happens, run_ranks ends at `timeout` and
+leaves no process behind; what a child was doing by then (see note) is part of its outcome.
 """
+
 import ctypes
 import dataclasses
 import datetime
@@ -44,7 +45,7 @@ _child = None  # in a child: its end of the pipe and its note
 def load_library():
     """Makes torch.ops.reshard, and the package where it is there, known to this process and its future children."""
     try:
-        import reshard  # noqa: F401  pylint: disable=unused-import
+        import reshard  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "reshard":
             raise
@@ -54,11 +55,12 @@ def load_library():
 @dataclasses.dataclass
 class Outcome:
     """How one rank ended: with a value, with an exception, or (ended) without a word."""
+
     rank: int
     value: object = None
-    error: str = ""      # "ValueError: message"
+    error: str = ""  # "ValueError: message"
     trace: str = ""
-    ended: str = ""      # "killed by SIGKILL", "exit code 3", "stopped at the timeout"
+    ended: str = ""  # "killed by SIGKILL", "exit code 3", "stopped at the timeout"
     note: str = ""
 
     @property
@@ -90,11 +92,12 @@ def seed():
 
 # What a rank may call.
 
+
 def note(text):
     """What this rank does now. The parent shows it when the rank dies or hangs."""
     if _child:
-        data = str(text).encode()[:NOTE_BYTES - 4]
-        _child.note[:4 + len(data)] = struct.pack("<I", len(data)) + data
+        data = str(text).encode()[: NOTE_BYTES - 4]
+        _child.note[: 4 + len(data)] = struct.pack("<I", len(data)) + data
 
 
 def signal_me_in(seconds, number):
@@ -115,7 +118,7 @@ class _Child:
         data = pickle.dumps(message)
         data = struct.pack("<Q", len(data)) + data
         while data:
-            data = data[os.write(self.pipe, data):]
+            data = data[os.write(self.pipe, data) :]
 
 
 def _live(child, rank, world, function, arguments, init_method, group_timeout, env):
@@ -127,8 +130,9 @@ def _live(child, rank, world, function, arguments, init_method, group_timeout, e
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.update(env or {})
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=init_method, rank=rank, world_size=world,
-                            timeout=datetime.timedelta(seconds=group_timeout))
+    dist.init_process_group(
+        "gloo", init_method=init_method, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=group_timeout)
+    )
     return function(rank, world, *arguments)
 
 
@@ -139,7 +143,7 @@ def _run_child(*arguments):
         try:
             message = ("value", _live(*arguments))
             pickle.dumps(message[1])
-        except BaseException as error:  # pylint: disable=broad-except
+        except BaseException as error:
             message = ("error", f"{type(error).__name__}: {error}", traceback.format_exc())
         child.send(message)
         sys.stdout.flush()
@@ -194,7 +198,7 @@ class _Rank:
         _, status = os.waitpid(self.pid, 0)
         os.close(self.pipe)
         size = struct.unpack("<I", self.shared[:4])[0]
-        outcome = Outcome(self.rank, note=self.shared[4:4 + size].decode(errors="replace"))
+        outcome = Outcome(self.rank, note=self.shared[4 : 4 + size].decode(errors="replace"))
         self.shared.close()
         if self.message is not None and self.message[0] == "value":
             outcome.value = self.message[1]
@@ -239,8 +243,16 @@ def run_ranks(world, function, *arguments, timeout=60, env=None, group_timeout=N
                 for other in ranks:
                     os.close(other.pipe)
                 os.close(read_end)
-                _run_child(_Child(write_end, shared), rank, world, function, arguments, init_method,
-                           group_timeout or timeout, env)
+                _run_child(
+                    _Child(write_end, shared),
+                    rank,
+                    world,
+                    function,
+                    arguments,
+                    init_method,
+                    group_timeout or timeout,
+                    env,
+                )
             os.close(write_end)
             ranks.append(_Rank(rank, pid, read_end, shared))
         late = _attend(ranks, victims, time.monotonic() + timeout)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Gradients of every differentiable operation, in double precision, next to numeric ones on real Gloo ranks.
 
-The numeric gradient is that of L = sum over ranks of <y_r, g_r> with respect to the inputs of all ranks: every input element
-is moved up and down in turn, on all ranks that hold it, and all ranks run the operation. For `redistribute*` a replicated
-element counts once, as input and as output, and g is equal on all ranks that hold it.
+The numeric gradient is that of L = sum over ranks of <y_r, g_r> with respect to the inputs of all ranks: every input
+element is moved up and down in turn, on all ranks that hold it, and all ranks run the operation. For `redistribute*` a
+replicated element counts once, as input and as output, and g is equal on all ranks that hold it.
 """
+
 import itertools
 
 import numpy as np
@@ -91,22 +92,50 @@ def check_gradient(c, what, function, x, outputs, places, scale=1.0, weights=Non
 def check_operations(c):
     p, g = c.world, c.group
     cases = [
-        ("all_to_all_single", lambda x, k=kind, z=zigzag: OPS.all_to_all_single(x, g, k, z),
-         [1, 2 * p, 2, 2] if kind == "split_to_full" else [1, 2, 2 * p, 2],
-         [[1, 2, 2 * p, 2] if kind == "split_to_full" else [1, 2 * p, 2, 2]], 1.0)
-        for kind, zigzag in itertools.product(("split_to_full", "full_to_split"), (True, False))]
+        (
+            "all_to_all_single",
+            lambda x, k=kind, z=zigzag: OPS.all_to_all_single(x, g, k, z),
+            [1, 2 * p, 2, 2] if kind == "split_to_full" else [1, 2, 2 * p, 2],
+            [[1, 2, 2 * p, 2] if kind == "split_to_full" else [1, 2 * p, 2, 2]],
+            1.0,
+        )
+        for kind, zigzag in itertools.product(("split_to_full", "full_to_split"), (True, False))
+    ]
     cases += [
         ("all_to_all_4d (2, 1)", lambda x: OPS.all_to_all_4d(x, 2, 1, g), [2, 2, p, 2], [[2, 2 * p, 1, 2]], 1.0),
         ("all_to_all_4d (1, 2)", lambda x: OPS.all_to_all_4d(x, 1, 2, g), [2, 2 * p, 1, 2], [[2, 2, p, 2]], 1.0),
         ("all_gather dim 0", lambda x: OPS.all_gather(x, 0, g), [2, 3], [[2 * p, 3]], 1.0),
         ("all_gather dim -1", lambda x: OPS.all_gather(x, -1, g), [2, 3], [[2, 3 * p]], 1.0),
-        ("all_gather_with_unpad", lambda x: OPS.all_gather_with_unpad(x, 3 * p - 2, 1, g), [2, 3], [[2, 3 * p - 2]], 1.0),
-        ("all_gather_with_unpad, nothing off", lambda x: OPS.all_gather_with_unpad(x, 3 * p, 1, g), [2, 3], [[2, 3 * p]], 1.0),
+        (
+            "all_gather_with_unpad",
+            lambda x: OPS.all_gather_with_unpad(x, 3 * p - 2, 1, g),
+            [2, 3],
+            [[2, 3 * p - 2]],
+            1.0,
+        ),
+        (
+            "all_gather_with_unpad, nothing off",
+            lambda x: OPS.all_gather_with_unpad(x, 3 * p, 1, g),
+            [2, 3],
+            [[2, 3 * p]],
+            1.0,
+        ),
         ("all_reduce sum", lambda x: OPS.all_reduce(x, "sum", g), [2, 3], [[2, 3]], 1.0),
         ("all_reduce avg", lambda x: OPS.all_reduce(x, "avg", g), [2, 3], [[2, 3]], 1.0),
-        ("exchange_overlapping_regions", lambda x: OPS.exchange_overlapping_regions(x, 2, g), [1, 2, 6], [[1, 2, 2]] * 2, 1.0),
-        ("exchange_overlapping_regions, whole chunks", lambda x: OPS.exchange_overlapping_regions(x, 3, g), [1, 1, 6],
-         [[1, 1, 3]] * 2, 1.0),
+        (
+            "exchange_overlapping_regions",
+            lambda x: OPS.exchange_overlapping_regions(x, 2, g),
+            [1, 2, 6],
+            [[1, 2, 2]] * 2,
+            1.0,
+        ),
+        (
+            "exchange_overlapping_regions, whole chunks",
+            lambda x: OPS.exchange_overlapping_regions(x, 3, g),
+            [1, 1, 6],
+            [[1, 1, 3]] * 2,
+            1.0,
+        ),
     ]
     for name, function, shape, outputs, scale in cases:
         x = noise(shape, c.rank)
@@ -116,7 +145,15 @@ def check_operations(c):
         x = noise(shape, 3)
         out = list(shape)
         out[dim] = -(-length // p)
-        check_gradient(c, f"shard {shape} dim {dim}", lambda x, d=dim: OPS.shard(x, d, g)[0], x, [out], replicated_places(c, x), 1.0 / p)
+        check_gradient(
+            c,
+            f"shard {shape} dim {dim}",
+            lambda x, d=dim: OPS.shard(x, d, g)[0],
+            x,
+            [out],
+            replicated_places(c, x),
+            1.0 / p,
+        )
 
 
 def check_gather(c):
@@ -128,25 +165,53 @@ def check_gather(c):
         loss = (leaf * w).sum() + ((got * gradient).sum() if c.rank == dst else 0)
         grads = c.run(f"gather to {dst}: backward", lambda: torch.autograd.grad(loss, leaf))
         if grads is not None:
-            c.close(f"gather to {dst}", grads[0], w + gradient[:, 3 * c.rank:3 * c.rank + 3])
+            c.close(f"gather to {dst}", grads[0], w + gradient[:, 3 * c.rank : 3 * c.rank + 3])
 
 
 # redistribute: a replicated element counts once.
 
 PAIRS = {  # by world: mesh, source, target
-    2: [("{X:2}", "[<X>5]", "[5]"), ("{X:2}", "[5]", "[<X>5]"), ("{X:2}", "[<X>4, 3]", "[4, <X>3]"), ("{X:2}", "[3] sum<X>", "[3]"),
-        ("{X:2}", "[3] sum<X>", "[<X>3]"), ("{X:2}", "[3] avg<X>", "[3]"), ("{X:2}", "[3] avg<X>", "[<X>3]"),
-        ("{X:2}", "[<2,~X>8]", "[<X>8]"), ("{X:2}", "[] sum<X>", "[]"), ("{X:2}", "[3]", "[3]")],
-    3: [("{X:3}", "[<X>7]", "[7]"), ("{X:3}", "[7] sum<X>", "[<X>7]"), ("{X:3}", "[7] avg<X>", "[7]"), ("{X:2}@1", "[<X>4]", "[4]"),
-        ("{X:3}@[2,0,1]", "[<X>2, 3]", "[2, <X>3]")],
-    4: [("{X:2,Y:2}", "[<X,Y>5]", "[<Y,X>5]"), ("{X:2,Y:2}", "[<X>3, <Y>2]", "[3, 2]"), ("{X:2,Y:2}", "[3, 2]", "[<Y>3, 2]"),
-        ("{X:2,Y:2}", "[<X>4] sum<Y>", "[<Y>4]"), ("{X:2,Y:2}", "[<X>4] avg<Y>", "[4]"), ("{X:2,Y:2}", "[3] sum<X,Y>", "[<X>3] sum<Y>"),
-        ("{X:2,Y:2}", "[3] avg<X,Y>", "[<X>3]"), ("{X:2,Y:2}", "[3] sum<X>", "[<Y>3]"), ("{X:2,Y:2}", "[<X=[3,1]>4]", "[<Y>4]"),
-        ("{X:4}", "[3] sum<X:(1)2>", "[<X>3]"), ("{X:2,Y:2}", "[<X>3] sum<Y>", "[3] sum<Y>")],
+    2: [
+        ("{X:2}", "[<X>5]", "[5]"),
+        ("{X:2}", "[5]", "[<X>5]"),
+        ("{X:2}", "[<X>4, 3]", "[4, <X>3]"),
+        ("{X:2}", "[3] sum<X>", "[3]"),
+        ("{X:2}", "[3] sum<X>", "[<X>3]"),
+        ("{X:2}", "[3] avg<X>", "[3]"),
+        ("{X:2}", "[3] avg<X>", "[<X>3]"),
+        ("{X:2}", "[<2,~X>8]", "[<X>8]"),
+        ("{X:2}", "[] sum<X>", "[]"),
+        ("{X:2}", "[3]", "[3]"),
+    ],
+    3: [
+        ("{X:3}", "[<X>7]", "[7]"),
+        ("{X:3}", "[7] sum<X>", "[<X>7]"),
+        ("{X:3}", "[7] avg<X>", "[7]"),
+        ("{X:2}@1", "[<X>4]", "[4]"),
+        ("{X:3}@[2,0,1]", "[<X>2, 3]", "[2, <X>3]"),
+    ],
+    4: [
+        ("{X:2,Y:2}", "[<X,Y>5]", "[<Y,X>5]"),
+        ("{X:2,Y:2}", "[<X>3, <Y>2]", "[3, 2]"),
+        ("{X:2,Y:2}", "[3, 2]", "[<Y>3, 2]"),
+        ("{X:2,Y:2}", "[<X>4] sum<Y>", "[<Y>4]"),
+        ("{X:2,Y:2}", "[<X>4] avg<Y>", "[4]"),
+        ("{X:2,Y:2}", "[3] sum<X,Y>", "[<X>3] sum<Y>"),
+        ("{X:2,Y:2}", "[3] avg<X,Y>", "[<X>3]"),
+        ("{X:2,Y:2}", "[3] sum<X>", "[<Y>3]"),
+        ("{X:2,Y:2}", "[<X=[3,1]>4]", "[<Y>4]"),
+        ("{X:4}", "[3] sum<X:(1)2>", "[<X>3]"),
+        ("{X:2,Y:2}", "[<X>3] sum<Y>", "[3] sum<Y>"),
+    ],
 }
-ACROSS = [("{X:4}", "[<X>6]", "{Y:2}@[3,1]", "[<Y>6]"), ("{X:2,Y:2}", "[<X>3, <Y>2]", "{Z:3}@1", "[<Z>3, 2]"),
-          ("{X:2}", "[3] sum<X>", "{Y:2}@2", "[<Y>3]"), ("{X:2}@2", "[3]", "{Y:4}", "[<Y>3]"), ("{X:2}", "[<X>4, 2]", "{Y:2}@2", "[4, <Y>2]"),
-          ("{X:2}@[3,0]", "[]", "{}@1", "[]")]
+ACROSS = [
+    ("{X:4}", "[<X>6]", "{Y:2}@[3,1]", "[<Y>6]"),
+    ("{X:2,Y:2}", "[<X>3, <Y>2]", "{Z:3}@1", "[<Z>3, 2]"),
+    ("{X:2}", "[3] sum<X>", "{Y:2}@2", "[<Y>3]"),
+    ("{X:2}@2", "[3]", "{Y:4}", "[<Y>3]"),
+    ("{X:2}", "[<X>4, 2]", "{Y:2}@2", "[4, <Y>2]"),
+    ("{X:2}@[3,0]", "[]", "{}@1", "[]"),
+]
 
 
 def whole_places(c, layout):
@@ -193,8 +258,16 @@ def check_redistribute(c):
     if c.world == 4:
         pairs += [Pair(c, mesh, source, target, other) for mesh, source, other, target in ACROSS]
     for pair in pairs:
-        check_gradient(c, f"redistribute {pair.what}", lambda x, pair=pair: pair.run(c, x), pair.x, None, pair.places,
-                       weights=[pair.weight], gs=[pair.g])
+        check_gradient(
+            c,
+            f"redistribute {pair.what}",
+            lambda x, pair=pair: pair.run(c, x),
+            pair.x,
+            None,
+            pair.places,
+            weights=[pair.weight],
+            gs=[pair.g],
+        )
 
 
 def check_redistribute_batch(c):
@@ -225,16 +298,35 @@ def check_redistribute_batch(c):
 def check_double_backward(c):
     """Where nothing is pending, the gradient of <gradient(g), v> with respect to g is the operation on v."""
     p = c.world
-    cases = [(f"all_to_all_single {kind} {zigzag}", lambda x, k=kind, z=zigzag: OPS.all_to_all_single(x, c.group, k, z),
-              noise([1, 2 * p, 2] if kind == "split_to_full" else [1, 2, 2 * p], c.rank, 1),
-              noise([1, 2 * p, 2] if kind == "split_to_full" else [1, 2, 2 * p], c.rank, 2))
-             for kind, zigzag in itertools.product(("split_to_full", "full_to_split"), (True, False))]
-    cases += [(f"all_to_all_4d {dims}", lambda x, d=dims: OPS.all_to_all_4d(x, *d, c.group),
-               noise([1, 2 * p, 2 * p, 2], c.rank, 1), noise([1, 2 * p, 2 * p, 2], c.rank, 2)) for dims in ((2, 1), (1, 2))]
+    cases = [
+        (
+            f"all_to_all_single {kind} {zigzag}",
+            lambda x, k=kind, z=zigzag: OPS.all_to_all_single(x, c.group, k, z),
+            noise([1, 2 * p, 2] if kind == "split_to_full" else [1, 2, 2 * p], c.rank, 1),
+            noise([1, 2 * p, 2] if kind == "split_to_full" else [1, 2, 2 * p], c.rank, 2),
+        )
+        for kind, zigzag in itertools.product(("split_to_full", "full_to_split"), (True, False))
+    ]
+    cases += [
+        (
+            f"all_to_all_4d {dims}",
+            lambda x, d=dims: OPS.all_to_all_4d(x, *d, c.group),
+            noise([1, 2 * p, 2 * p, 2], c.rank, 1),
+            noise([1, 2 * p, 2 * p, 2], c.rank, 2),
+        )
+        for dims in ((2, 1), (1, 2))
+    ]
     for mesh, source, target in PAIRS[p]:
         if "<" in source + target and "sum" not in source and "avg" not in source:
             pair = Pair(c, mesh, source, target)
-            cases.append((f"redistribute {pair.what}", lambda x, pair=pair: pair.run(c, x), pair.x, Pair.value(c, pair.source, 4)))
+            cases.append(
+                (
+                    f"redistribute {pair.what}",
+                    lambda x, pair=pair: pair.run(c, x),
+                    pair.x,
+                    Pair.value(c, pair.source, 4),
+                )
+            )
     for what, function, x, v in cases:
         leaf = x.clone().requires_grad_()
         y = c.run(f"{what}: forward", lambda: function(leaf))
@@ -257,7 +349,11 @@ def check_no_gradient(c):
         x = noise([3], c.rank).requires_grad_()
         c.raises(f"all_reduce {op}", lambda x=x, op=op: OPS.all_reduce(x, op, c.group).sum().backward(), "grad")
         mesh, source = f"{{X:{c.world}}}", f"[3] {op}<X>"
-        c.raises(f"redistribute {op}", lambda x=x, s=source: OPS.redistribute(x, mesh, s, "[3]", c.group).sum().backward(), "grad")
+        c.raises(
+            f"redistribute {op}",
+            lambda x=x, s=source: OPS.redistribute(x, mesh, s, "[3]", c.group).sum().backward(),
+            "grad",
+        )
         with torch.no_grad():
             c.run(f"all_reduce {op} under no_grad", lambda x=x, op=op: OPS.all_reduce(x, op, c.group))
 
@@ -265,7 +361,11 @@ def check_no_gradient(c):
 def check_gradient_forms(c):
     """What autograd may hand to a backward: expanded and strided gradients; inputs that need none."""
     x = noise([2, 2 * c.world], c.rank).requires_grad_()
-    mesh, source, target = f"{{X:{c.world}}}", f"[<X>{2 * c.world}, {2 * c.world}]", f"[{2 * c.world}, <X>{2 * c.world}]"
+    mesh, source, target = (
+        f"{{X:{c.world}}}",
+        f"[<X>{2 * c.world}, {2 * c.world}]",
+        f"[{2 * c.world}, <X>{2 * c.world}]",
+    )
     y = OPS.redistribute(x, mesh, source, target, c.group)
     c.close("expanded gradient", torch.autograd.grad(y.sum(), x, retain_graph=True)[0], torch.ones_like(x))
     g = noise([2, 2 * c.world], c.rank, 3)
@@ -274,14 +374,23 @@ def check_gradient_forms(c):
     plain = noise([2, 2 * c.world], c.rank)
     a, b = OPS.redistribute_batch([x, plain], mesh, [source] * 2, [target] * 2, c.group)
     c.true("requires_grad is that of the input, or of all", a.requires_grad)
-    c.close("batch with a plain input", torch.autograd.grad((a * 2).sum() + b.sum().detach(), x)[0], torch.full_like(x, 2))
+    c.close(
+        "batch with a plain input", torch.autograd.grad((a * 2).sum() + b.sum().detach(), x)[0], torch.full_like(x, 2)
+    )
     half = noise([2, 2 * c.world], c.rank).bfloat16().requires_grad_()
     grad = torch.autograd.grad(OPS.redistribute(half, mesh, source, target, c.group).float().sum(), half)[0]
     c.true("the gradient has the input's dtype", grad.dtype == torch.bfloat16, grad.dtype)
 
 
-CHECKS = [check_operations, check_gather, check_redistribute, check_redistribute_batch, check_double_backward, check_no_gradient,
-          check_gradient_forms]
+CHECKS = [
+    check_operations,
+    check_gather,
+    check_redistribute,
+    check_redistribute_batch,
+    check_double_backward,
+    check_no_gradient,
+    check_gradient_forms,
+]
 
 
 class GradientsTest(ChecksTest):
@@ -293,6 +402,7 @@ def _add(function):
         for world in (2, 3, 4):
             with self.subTest(world=world):
                 self.on_ranks(world, [function])
+
     setattr(GradientsTest, function.__name__.replace("check_", "test_"), test)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Process groups: sub-groups, several at a time, shut down and started again, and processes that leave the ordinary way."""
+"""Process groups: sub-groups, several at a time, shut down and started again; processes that leave the ordinary way."""
+
 import datetime
 import os
 import subprocess
@@ -21,7 +22,8 @@ sys.path.insert(0, sys.argv[1])
 import gloo
 gloo.load_library()
 rank, world, store = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=30))
+limit = datetime.timedelta(seconds=30)
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world, timeout=limit)
 y = torch.ops.reshard.all_reduce(torch.ones(3), "sum", gloo.world_name())
 assert y.tolist() == [world] * 3
 if "destroy" in sys.argv:
@@ -41,7 +43,7 @@ def check_subgroups(c):
             c.equal("evens", got, torch.tensor([0.0, 2.0]))
         else:
             x = torch.arange(2.0)[None] + 10 * number + i
-            got = c.run("odds", lambda: OPS.redistribute(x, "{X:2}", "[<X>2, 2]", "[2, <X>2]", odds.group_name))  # pylint: disable=cell-var-from-loop
+            got = c.run("odds", lambda: OPS.redistribute(x, "{X:2}", "[<X>2, 2]", "[2, <X>2]", odds.group_name))
             c.equal("odds", got, torch.tensor([[number + i], [10.0 + number + i]]))
         if i % 5 == 0:
             got = c.run("all", lambda: OPS.all_reduce(torch.tensor(1.0), "sum", c.group))
@@ -59,7 +61,11 @@ def check_error_in_a_subgroup(c):
     pair = dist.new_group([1, 3])
     if c.rank in (1, 3):
         bad = c.rank == 3
-        c.raises("an error of rank 1 of the group", lambda: OPS.all_gather(torch.ones(2), 5 if bad else 0, pair.group_name), *([] if bad else ["rank 1"]))
+        c.raises(
+            "an error of rank 1 of the group",
+            lambda: OPS.all_gather(torch.ones(2), 5 if bad else 0, pair.group_name),
+            *([] if bad else ["rank 1"]),
+        )
         c.run("afterwards", lambda: OPS.all_gather(torch.ones(2), 0, pair.group_name))
     c.equal("all", c.run("all", lambda: OPS.all_reduce(torch.tensor(1.0), "sum", c.group)), torch.tensor(4.0))
 
@@ -68,7 +74,9 @@ def check_loss_in_a_subgroup(c):
     """A lost group stays lost; others go on."""
     pair, others = dist.new_group([0, 1]), dist.new_group([2, 3])
     if c.rank == 0:
-        error = c.raises("rank 1 of the group stalls", lambda: OPS.all_reduce(torch.ones(2), "sum", pair.group_name), "rank 1")
+        error = c.raises(
+            "rank 1 of the group stalls", lambda: OPS.all_reduce(torch.ones(2), "sum", pair.group_name), "rank 1"
+        )
         begin = time.monotonic()
         c.raises("a later call", lambda: OPS.all_reduce(torch.ones(2), "sum", pair.group_name), "rank 1")
         c.true("at once", time.monotonic() - begin < 1, error)
@@ -89,8 +97,13 @@ def check_started_again(c, folder):
         c.equal(f"round {i}", got, torch.arange(c.world))
         dist.barrier()
         dist.destroy_process_group()
-        dist.init_process_group("gloo", init_method=f"file://{folder}/again{i}", rank=c.rank, world_size=c.world,
-                                timeout=datetime.timedelta(seconds=30))
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{folder}/again{i}",
+            rank=c.rank,
+            world_size=c.world,
+            timeout=datetime.timedelta(seconds=30),
+        )
 
 
 def check_one_rank(c):
@@ -98,8 +111,15 @@ def check_one_rank(c):
     alone = [dist.new_group([r]) for r in range(c.world)][c.rank]
     x = torch.arange(6.0).reshape(1, 2, 3)
     c.equal("all_reduce", c.run("all_reduce", lambda: OPS.all_reduce(x, "avg", alone.group_name)), x)
-    c.equal("redistribute", c.run("redistribute", lambda: OPS.redistribute(x, "{X:1}", "[<X>1, 2, 3]", "[1, <2,X>2, 3]", alone.group_name)), x)
-    c.raises("a mesh larger than the group", lambda: OPS.redistribute(x, "{X:2}", "[<X>2, 2, 3]", "[2, 2, 3]", alone.group_name))
+    c.equal(
+        "redistribute",
+        c.run("redistribute", lambda: OPS.redistribute(x, "{X:1}", "[<X>1, 2, 3]", "[1, <2,X>2, 3]", alone.group_name)),
+        x,
+    )
+    c.raises(
+        "a mesh larger than the group",
+        lambda: OPS.redistribute(x, "{X:2}", "[<X>2, 2, 3]", "[2, 2, 3]", alone.group_name),
+    )
 
 
 class GroupsTest(ChecksTest):
@@ -122,10 +142,30 @@ class LeavingTest(unittest.TestCase):
 
     def leave(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "RESHARD_TIMEOUT_MS": "10000"}
-            processes = [subprocess.Popen([sys.executable, "-c", LEAVING, os.path.dirname(os.path.abspath(__file__)), str(rank), "2",
-                                           folder + "/store", *arguments], env=environment, stderr=subprocess.PIPE, text=True)
-                         for rank in range(2)]
+            environment = {
+                **os.environ,
+                "GLOO_SOCKET_IFNAME": "lo",
+                "OMP_NUM_THREADS": "1",
+                "RESHARD_TIMEOUT_MS": "10000",
+            }
+            processes = [
+                subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-c",
+                        LEAVING,
+                        os.path.dirname(os.path.abspath(__file__)),
+                        str(rank),
+                        "2",
+                        folder + "/store",
+                        *arguments,
+                    ],
+                    env=environment,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
             for process in processes:
                 try:
                     _, errors = process.communicate(timeout=60)

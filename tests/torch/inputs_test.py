@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tensors as programs have them: lazy views, expanded ones, parameters, inference mode, many at once, large ones."""
+
 import os
 import unittest
 
@@ -31,8 +32,8 @@ def check_one(c, what, x, wanted_rows):
     got = c.run(what, lambda: there_and_back(c, x, columns))
     if got is not None:
         m = -(-columns // c.world)
-        c.equal(what, got[0], wanted_rows[:, c.rank * m:(c.rank + 1) * m].resolve_conj())
-        c.equal(f"{what} and back", got[1], wanted_rows[c.rank:c.rank + 1].resolve_conj())
+        c.equal(what, got[0], wanted_rows[:, c.rank * m : (c.rank + 1) * m].resolve_conj())
+        c.equal(f"{what} and back", got[1], wanted_rows[c.rank : c.rank + 1].resolve_conj())
         c.true(f"{what}: not a lazy view", not got[0].is_conj() and not got[0].is_neg())
 
 
@@ -40,26 +41,35 @@ def check_views(c):
     n = 2 * c.world
     for dtype in (torch.complex64, torch.complex128):
         whole = values(c, n, dtype)
-        check_one(c, f"conj {dtype}", whole[c.rank:c.rank + 1].conj(), whole.conj())
-        check_one(c, f"imag of conj {dtype}", whole[c.rank:c.rank + 1].conj().imag, whole.conj().imag.resolve_neg())
-        check_one(c, f"real {dtype}", whole[c.rank:c.rank + 1].real, whole.real.clone())
-        check_one(c, f"conj of transposed {dtype}", whole.t().contiguous().t()[c.rank:c.rank + 1].conj(), whole.conj())
-        got = c.run(f"sum of conj {dtype}", lambda: OPS.all_reduce(whole[:1].conj(), "sum", c.group))  # pylint: disable=cell-var-from-loop
+        check_one(c, f"conj {dtype}", whole[c.rank : c.rank + 1].conj(), whole.conj())
+        check_one(c, f"imag of conj {dtype}", whole[c.rank : c.rank + 1].conj().imag, whole.conj().imag.resolve_neg())
+        check_one(c, f"real {dtype}", whole[c.rank : c.rank + 1].real, whole.real.clone())
+        check_one(
+            c, f"conj of transposed {dtype}", whole.t().contiguous().t()[c.rank : c.rank + 1].conj(), whole.conj()
+        )
+        got = c.run(f"sum of conj {dtype}", lambda: OPS.all_reduce(whole[:1].conj(), "sum", c.group))
         c.equal(f"sum of conj {dtype}", got, (whole[:1] * c.world).conj().resolve_conj())
     whole = values(c, n, torch.float32)
     check_one(c, "expanded", torch.tensor([[7.0]]).expand(1, n), torch.full((c.world, n), 7.0))
-    check_one(c, "reversed by flip", whole.flip(1)[c.rank:c.rank + 1], whole.flip(1))
-    check_one(c, "every second", torch.stack([whole, whole], 2)[:, :, 1][c.rank:c.rank + 1], whole)
-    check_one(c, "as_strided, overlapping", torch.arange(n + 1.0).as_strided((1, n), (1, 1), 1), torch.arange(1.0, n + 1).repeat(c.world, 1))
-    channels_last = torch.arange(16.0 * c.world).reshape(1, 4 * c.world, 2, 2).contiguous(memory_format=torch.channels_last)
+    check_one(c, "reversed by flip", whole.flip(1)[c.rank : c.rank + 1], whole.flip(1))
+    check_one(c, "every second", torch.stack([whole, whole], 2)[:, :, 1][c.rank : c.rank + 1], whole)
+    check_one(
+        c,
+        "as_strided, overlapping",
+        torch.arange(n + 1.0).as_strided((1, n), (1, 1), 1),
+        torch.arange(1.0, n + 1).repeat(c.world, 1),
+    )
+    channels_last = (
+        torch.arange(16.0 * c.world).reshape(1, 4 * c.world, 2, 2).contiguous(memory_format=torch.channels_last)
+    )
     got = c.run("channels_last", lambda: OPS.all_to_all_4d(channels_last, 1, 2, c.group))
-    c.equal("channels_last", got, torch.cat([channels_last[:, 4 * c.rank:4 * c.rank + 4]] * c.world, 2).contiguous())
+    c.equal("channels_last", got, torch.cat([channels_last[:, 4 * c.rank : 4 * c.rank + 4]] * c.world, 2).contiguous())
 
 
 def check_modes(c):
     n = 2 * c.world
     whole = values(c, n, torch.float32)
-    row = whole[c.rank:c.rank + 1]
+    row = whole[c.rank : c.rank + 1]
     with torch.inference_mode():
         check_one(c, "inference mode", row.clone(), whole)
     inside = torch.inference_mode()(lambda: row.clone())()
@@ -71,10 +81,10 @@ def check_modes(c):
         y, _ = there_and_back(c, torch.nn.Parameter(row.clone()), n)
     c.true("no_grad", not y.requires_grad)
     integers = values(c, n, torch.int64)
-    check_one(c, "integers", integers[c.rank:c.rank + 1], integers)
+    check_one(c, "integers", integers[c.rank : c.rank + 1], integers)
     y, _ = there_and_back(c, row.clone().requires_grad_(), n)
     y.add_(1)  # results may be written to, also under autograd
-    c.equal("written to", y.detach(), whole[:, 2 * c.rank:2 * c.rank + 2] + 1)
+    c.equal("written to", y.detach(), whole[:, 2 * c.rank : 2 * c.rank + 2] + 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         check_one(c, "autocast", row.clone(), whole)
 
@@ -100,15 +110,17 @@ def check_many(c):
         whole = (torch.arange(p * n) + i).remainder(100).reshape(p, n).to(dtypes[i % 5])
         m = -(-n // p)
         sources.append(f"[<X>{p}, {n}]")
-        inputs.append(whole[c.rank:c.rank + 1])
+        inputs.append(whole[c.rank : c.rank + 1])
         if i % 3:
             targets.append(f"[{p}, <X>{n}]")
-            wanted.append(whole[:, min(n, c.rank * m):min(n, (c.rank + 1) * m)])
+            wanted.append(whole[:, min(n, c.rank * m) : min(n, (c.rank + 1) * m)])
         else:
             targets.append(f"[{p}, {n}]")
             wanted.append(whole)
     for time in ("first", "second"):
-        got = c.run(f"1000 tensors, {time} time", lambda: OPS.redistribute_batch(inputs, mesh, sources, targets, c.group))
+        got = c.run(
+            f"1000 tensors, {time} time", lambda: OPS.redistribute_batch(inputs, mesh, sources, targets, c.group)
+        )
         wrong = [i for i, (g, w) in enumerate(zip(got or [], wanted)) if not same_bits(g, w)]
         c.true(f"1000 tensors, {time} time", got is not None and len(got) == 1000 and not wrong, f"wrong: {wrong[:10]}")
         storages = {g.untyped_storage().data_ptr() for g in got or [] if g.numel()}
@@ -120,13 +132,19 @@ def check_large(c, megabytes):
     p = c.world
     n = megabytes * (1 << 20) // 4 // p * p
     row = torch.arange(n, dtype=torch.int32) + c.rank
-    y = c.run(f"{megabytes} MiB a rank", lambda: OPS.redistribute(row[None], f"{{X:{p}}}", f"[<X>{p}, {n}]", f"[{p}, <X>{n}]", c.group))
+    y = c.run(
+        f"{megabytes} MiB a rank",
+        lambda: OPS.redistribute(row[None], f"{{X:{p}}}", f"[<X>{p}, {n}]", f"[{p}, <X>{n}]", c.group),
+    )
     m = n // p
     for q in range(p):
         part = torch.arange(c.rank * m, (c.rank + 1) * m, dtype=torch.int32) + q
         c.true(f"{megabytes} MiB a rank, row {q}", y is not None and torch.equal(y[q], part))
-    tensors = [row[None, i * m:(i + 1) * m] for i in range(p)]
-    ys = c.run("a batch of large ones", lambda: OPS.redistribute_batch(tensors, f"{{X:{p}}}", [f"[<X>{p}, {m}]"] * p, [f"[{p}, {m}]"] * p, c.group))
+    tensors = [row[None, i * m : (i + 1) * m] for i in range(p)]
+    ys = c.run(
+        "a batch of large ones",
+        lambda: OPS.redistribute_batch(tensors, f"{{X:{p}}}", [f"[<X>{p}, {m}]"] * p, [f"[{p}, {m}]"] * p, c.group),
+    )
     for i, y in enumerate(ys or []):
         part = torch.arange(i * m, (i + 1) * m, dtype=torch.int32)
         c.true(f"a batch of large ones, {i}", all(torch.equal(y[q], part + q) for q in range(p)))
@@ -141,7 +159,11 @@ def check_beyond_32_bits(c):
         x[-1] = 100
     y = c.run("2 GiB", lambda: OPS.redistribute(x, "{}", f"[{n}]", f"[{n}]", c.group, "{}@1"))
     if y is not None and c.rank == 1:
-        c.true("2 GiB", y.numel() == n and int(y[-1]) == 100 and int(y.sum(dtype=torch.int64)) == n - 1 + 100, [y.numel(), y[-1]])
+        c.true(
+            "2 GiB",
+            y.numel() == n and int(y[-1]) == 100 and int(y.sum(dtype=torch.int64)) == n - 1 + 100,
+            [y.numel(), y[-1]],
+        )
 
 
 class InputsTest(ChecksTest):

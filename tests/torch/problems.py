@@ -1,4 +1,5 @@
 """Random meshes, layouts and tensor contents for the redistribution tests. Everything follows from the given rng."""
+
 import dataclasses
 
 import numpy as np
@@ -38,7 +39,7 @@ def random_axes(rng, world):
     """[(name, size)], at most `world` devices."""
     axes = []
     devices = 1
-    for name in "XYZ"[:rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 3, rng.randrange(2)])]:
+    for name in "XYZ"[: rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 3, rng.randrange(2)])]:
         limit = world // devices
         size = rng.choice([s for s in (1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, limit) if s <= limit] or [1])
         axes.append((name, size))
@@ -108,7 +109,7 @@ def _random_pending(rng, axes, dtype):
     if dtype in FLOATS + COMPLEX:
         operations += ["avg"]
     parts = [text for text, _, _ in _parts(rng, axes)]
-    return rng.choice(operations), parts[:rng.randint(1, len(parts))]
+    return rng.choice(operations), parts[: rng.randint(1, len(parts))]
 
 
 def random_shape(rng):
@@ -136,6 +137,7 @@ def random_problem(rng, world, axes_and_mesh=None, shape_of=random_shape):
 
 
 # Contents: moves are tested with arbitrary bytes, reductions with small numbers whose results are exact.
+
 
 def tensor_of_bytes(array, dtype):
     """From an array [..., itemsize] of bytes."""

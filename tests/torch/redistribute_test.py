@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """torch.ops.reshard.redistribute and redistribute_batch on Gloo ranks, element by element against reference.py.
 
-Each call is also held to the promises around it: the input keeps its bytes, the output is dense fresh memory, and what was
-returned before stays as it was. RESHARD_TEST_SEED repeats a run, RESHARD_TEST_PAIRS sets the number of random pairs.
+Each call is also held to the promises around it: the input keeps its bytes, the output is dense fresh memory, and what
+was returned before stays as it was. RESHARD_TEST_SEED repeats a run, RESHARD_TEST_PAIRS sets the number of random
+pairs.
 """
+
 import json
 import os
 import random
@@ -14,8 +16,20 @@ import torch
 import torch.distributed as dist
 
 import gloo
-from problems import (Problem, bytes_of, contributions, large_shape, random_mesh, random_problem, rearranged, reduced, same_bits,
-                      tensor_of_bytes, tensor_of_numbers, whole_bytes)
+from problems import (
+    Problem,
+    bytes_of,
+    contributions,
+    large_shape,
+    random_mesh,
+    random_problem,
+    rearranged,
+    reduced,
+    same_bits,
+    tensor_of_bytes,
+    tensor_of_numbers,
+    whole_bytes,
+)
 
 PAIRS = int(os.environ.get("RESHARD_TEST_PAIRS", "2400"))
 SHARE = {2: 0.2, 3: 0.2, 4: 0.25, 7: 0.15, 8: 0.2}  # of the random pairs
@@ -80,7 +94,11 @@ def _pending_difference(problem, source, target, rank, out):
         if [i.tolist() for i in target.indices(device)] == mine and _same_group(target, rank, device):
             parts.setdefault(target.contribution(device), gathered[device])
     total = reduced_tensors(target.pending_op, list(parts.values()))
-    return "" if close(total.to(problem.dtype), wanted, target.pending_op) else f"parts reduce to {total} instead of {wanted}"
+    return (
+        ""
+        if close(total.to(problem.dtype), wanted, target.pending_op)
+        else f"parts reduce to {total} instead of {wanted}"
+    )
 
 
 def _same_group(target, a, b):
@@ -126,7 +144,7 @@ class Rank:
         gloo.note(what)
         try:
             outputs = function(inputs)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             self.fail(what, f"{type(error).__name__}: {error}")
             return
         for problem, (source, target), x, out, bits in zip(problems, layouts, inputs, outputs, before, strict=True):
@@ -151,15 +169,21 @@ class Rank:
 
 def call_one(problem):
     def call(inputs):
-        return [torch.ops.reshard.redistribute(inputs[0], problem.mesh, problem.source, problem.target, gloo.world_name(),
-                                               problem.target_mesh)]
+        return [
+            torch.ops.reshard.redistribute(
+                inputs[0], problem.mesh, problem.source, problem.target, gloo.world_name(), problem.target_mesh
+            )
+        ]
+
     return call
 
 
 def call_batch(problems):
     def call(inputs):
-        return torch.ops.reshard.redistribute_batch(inputs, problems[0].mesh, [p.source for p in problems],
-                                                    [p.target for p in problems], gloo.world_name())
+        return torch.ops.reshard.redistribute_batch(
+            inputs, problems[0].mesh, [p.source for p in problems], [p.target for p in problems], gloo.world_name()
+        )
+
     return call
 
 
@@ -190,7 +214,9 @@ def sixteenth(size):
 def golden_problems(world):
     """The golden cases of at most `world` devices, large dimensions at a sixteenth."""
     for case in json.loads(GOLDEN.read_text()):
-        problem = Problem(case["mesh"], case["from"], case["to"], case.get("to_mesh"), torch.bfloat16, len(case["name"]))
+        problem = Problem(
+            case["mesh"], case["from"], case["to"], case.get("to_mesh"), torch.bfloat16, len(case["name"])
+        )
         source, target = problem.layouts()
         if max(source.mesh.devices + target.mesh.devices) >= world:
             continue
@@ -201,7 +227,9 @@ def golden_problems(world):
 def named_problems():
     """Pairs that went wrong once, on 3 ranks."""
     return [Problem("{X:3}@[2,0,1]", f"[3] {op}<X>", "[<X>3]", None, torch.float32, 1) for op in ("sum", "max")] + [
-        Problem("{}@2", "[]", "[]", None, torch.float32, 1), Problem("{X:2}", "[] sum<X>", "[]", "{}@2", torch.float32, 1)]
+        Problem("{}@2", "[]", "[]", None, torch.float32, 1),
+        Problem("{X:2}", "[] sum<X>", "[]", "{}@2", torch.float32, 1),
+    ]
 
 
 class RedistributeTest(unittest.TestCase):
@@ -218,7 +246,9 @@ class RedistributeTest(unittest.TestCase):
         RedistributeTest.calls += sum(map(len, groups))
         failures = sorted(f for o in outcomes for f in (o.value if o.ok else [(0, str(o))]))  # the earliest calls first
         if failures:
-            self.fail(f"{len(groups)} calls, {len(failures)} failures\n" + "\n".join(text for _, text in failures[:SHOWN]))
+            self.fail(
+                f"{len(groups)} calls, {len(failures)} failures\n" + "\n".join(text for _, text in failures[:SHOWN])
+            )
 
     def test_golden(self):
         for world in (2, 4, 8):

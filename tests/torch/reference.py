@@ -1,4 +1,4 @@
-"""Who holds what, from the text of meshes and layouts: a second reading of their definition, independent of the library.
+"""Who holds what, from the text of meshes and layouts: a second reading of the definition, without the library.
 
     mesh = Mesh("{X:4,Y:2}@[7,6,5,4,3,2,1,0]")
     layout = Layout("[<2,~Y>12, <X:(1)2>7] sum<X:(2)2>", mesh)
@@ -9,6 +9,7 @@
 The meaning of a dimension of n elements with factors f1..fk: start with the interval [0,n); every factor cuts every
 interval; an axis keeps one chunk, a digit keeps all of them.
 """
+
 import itertools
 import re
 

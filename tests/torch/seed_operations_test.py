@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The sequence- and context-parallel operations against their closed forms, and their errors, on Gloo ranks."""
+
 import itertools
 
 import torch
 
-import gloo
 from checks import ChecksTest, main
 
 OPS = torch.ops.reshard
@@ -31,6 +31,7 @@ def strided(x):
 
 # all_to_all_single: [B, D, l, *S] <-> [B, d, L, *S].
 
+
 def split_to_full(inputs, r, zigzag):
     count = len(inputs)
     b, big_d, l = inputs[0].shape[:3]
@@ -43,7 +44,7 @@ def split_to_full(inputs, r, zigzag):
             p, u = (k, s % q) if k < count else (2 * count - 1 - k, q + s % q)
         else:
             p, u = s // l, s % l
-        out[:, :, s] = inputs[p][:, r * d:(r + 1) * d, u]
+        out[:, :, s] = inputs[p][:, r * d : (r + 1) * d, u]
     return out
 
 
@@ -59,7 +60,7 @@ def full_to_split(inputs, r, zigzag):
             s = k * q + t % q
         else:
             s = r * l + t
-        out[:, p * d:(p + 1) * d, t] = inputs[p][:, :, s]
+        out[:, p * d : (p + 1) * d, t] = inputs[p][:, :, s]
     return out
 
 
@@ -67,7 +68,8 @@ def check_all_to_all_single(c):
     closed_forms = {"split_to_full": split_to_full, "full_to_split": full_to_split}
     inverse = {"split_to_full": "full_to_split", "full_to_split": "split_to_full"}
     for kind, zigzag, spatial, dtype in itertools.product(
-            closed_forms, (True, False), ((), (3,), (2, 3)), (torch.float32, torch.bfloat16, torch.int64)):
+        closed_forms, (True, False), ((), (3,), (2, 3)), (torch.float32, torch.bfloat16, torch.int64)
+    ):
         split = kind == "split_to_full"
         shape = [2, 3 * c.world if split else 3, 4 if split else 4 * c.world, *spatial]
         inputs = on_all(c, shape, dtype)
@@ -89,12 +91,18 @@ def check_all_to_all_single_sizes(c):
             shape = [1, c.world, length // c.world] if split else [1, 1, length]
             inputs = on_all(c, shape)
             wanted = (split_to_full if split else full_to_split)(inputs, c.rank, zigzag)
-            c.equal(f"{what} L={length}", c.run(what, lambda: OPS.all_to_all_single(inputs[c.rank], c.group, kind, zigzag)), wanted)
+            c.equal(
+                f"{what} L={length}",
+                c.run(what, lambda: OPS.all_to_all_single(inputs[c.rank], c.group, kind, zigzag)),
+                wanted,
+            )
         shape = [1, c.world, 3] if split else [1, 1, 3 * c.world]  # L = 3P: fine without zigzag
         if not zigzag:
             inputs = on_all(c, shape)
             wanted = (split_to_full if split else full_to_split)(inputs, c.rank, False)
-            c.equal(f"{what} l=3", c.run(what, lambda: OPS.all_to_all_single(inputs[c.rank], c.group, kind, False)), wanted)
+            c.equal(
+                f"{what} l=3", c.run(what, lambda: OPS.all_to_all_single(inputs[c.rank], c.group, kind, False)), wanted
+            )
 
 
 def check_all_to_all_single_errors(c):
@@ -110,21 +118,30 @@ def check_all_to_all_single_errors(c):
     for shape in ([4, 4], [4], [1, p, 2 * p, 1, 1, 1]):
         c.raises(f"{len(shape)} dimensions", call(shape, "split_to_full", False), kind=ValueError)
     if p > 1:
-        c.raises("full_to_split, L % P", call([1, 2, 2 * p + 1], "full_to_split", False), "divisible",
-                 kind=(ValueError, RuntimeError))
-        c.raises("split_to_full, D % P", call([1, p + 1, 2], "split_to_full", False), "divisible",
-                 kind=(ValueError, RuntimeError))
+        c.raises(
+            "full_to_split, L % P",
+            call([1, 2, 2 * p + 1], "full_to_split", False),
+            "divisible",
+            kind=(ValueError, RuntimeError),
+        )
+        c.raises(
+            "split_to_full, D % P",
+            call([1, p + 1, 2], "split_to_full", False),
+            "divisible",
+            kind=(ValueError, RuntimeError),
+        )
 
 
 # The sequence-parallel set.
+
 
 def all_to_all_4d(inputs, r, scatter_dim):
     count = len(inputs)
     if scatter_dim == 2:
         h = inputs[0].shape[2] // count
-        return torch.cat([x[:, :, r * h:(r + 1) * h] for x in inputs], 1)
+        return torch.cat([x[:, :, r * h : (r + 1) * h] for x in inputs], 1)
     s = inputs[0].shape[1] // count
-    return torch.cat([x[:, r * s:(r + 1) * s] for x in inputs], 2)
+    return torch.cat([x[:, r * s : (r + 1) * s] for x in inputs], 2)
 
 
 def check_all_to_all_4d(c):
@@ -140,7 +157,11 @@ def check_all_to_all_4d(c):
         back = c.run(what, lambda: OPS.all_to_all_4d(got, gather_dim, scatter_dim, c.group))
         c.equal(f"{what} and back", back, inputs[c.rank])
     empty = torch.zeros(2, 0, 2 * c.world, 5)
-    c.equal("all_to_all_4d of nothing", c.run("empty", lambda: OPS.all_to_all_4d(empty, 2, 1, c.group)), torch.zeros(2, 0, 2, 5))
+    c.equal(
+        "all_to_all_4d of nothing",
+        c.run("empty", lambda: OPS.all_to_all_4d(empty, 2, 1, c.group)),
+        torch.zeros(2, 0, 2, 5),
+    )
 
 
 def check_all_to_all_4d_errors(c):
@@ -149,15 +170,21 @@ def check_all_to_all_4d_errors(c):
     x = torch.zeros(1, 2 * c.world, 2 * c.world, 2)
     c.raises("3-D", lambda: OPS.all_to_all_4d(x[0], 2, 1, c.group), "input must be 4D tensor, got")
     for pair in ((2, 2), (1, 1), (-2, 1), (2, -3), (4, 1)):
-        c.raises(f"all_to_all_4d {pair}", lambda pair=pair: OPS.all_to_all_4d(x, *pair, c.group),
-                 f"Invalid scatter_dim={pair[0]}, gather_dim={pair[1]}", kind=RuntimeError)
+        c.raises(
+            f"all_to_all_4d {pair}",
+            lambda pair=pair: OPS.all_to_all_4d(x, *pair, c.group),
+            f"Invalid scatter_dim={pair[0]}, gather_dim={pair[1]}",
+            kind=RuntimeError,
+        )
     heads, length = torch.zeros(1, 2, 2 * c.world + 1, 2), torch.zeros(1, 2 * c.world + 1, 2, 2)
     c.raises("heads % P", lambda: OPS.all_to_all_4d(heads, 2, 1, c.group), kind=RuntimeError)
     c.raises("S % P", lambda: OPS.all_to_all_4d(length, 1, 2, c.group), kind=RuntimeError)
 
 
 def check_all_gather(c):
-    for shape, dtype in itertools.product(([3], [2, 3], [2, 3, 4], [2, 0, 3]), (torch.float32, torch.float16, torch.uint8, torch.bool)):
+    for shape, dtype in itertools.product(
+        ([3], [2, 3], [2, 3, 4], [2, 0, 3]), (torch.float32, torch.float16, torch.uint8, torch.bool)
+    ):
         inputs = on_all(c, shape, dtype)
         for dim in range(-len(shape), len(shape)):
             what = f"all_gather {shape} dim {dim} {dtype}"
@@ -179,7 +206,9 @@ def check_all_gather_with_unpad(c):
             what = f"all_gather_with_unpad dim {dim} length {length} of {size}"
             got = c.run(what, lambda: OPS.all_gather_with_unpad(inputs[c.rank], length, dim, c.group))
             c.equal(what, got, whole.narrow(dim, 0, min(size, length)))
-            c.true(f"{what} shares memory", got.untyped_storage().data_ptr() != inputs[c.rank].untyped_storage().data_ptr())
+            c.true(
+                f"{what} shares memory", got.untyped_storage().data_ptr() != inputs[c.rank].untyped_storage().data_ptr()
+            )
 
 
 def check_shard(c):
@@ -217,8 +246,13 @@ def check_gather(c):
 def check_all_reduce(c):
     floats = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     integers = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
-    reduce = {"sum": lambda t: t.sum(0), "avg": lambda t: t.double().mean(0), "min": lambda t: t.amin(0),
-              "max": lambda t: t.amax(0), "prod": lambda t: t.prod(0)}
+    reduce = {
+        "sum": lambda t: t.sum(0),
+        "avg": lambda t: t.double().mean(0),
+        "min": lambda t: t.amin(0),
+        "max": lambda t: t.amax(0),
+        "prod": lambda t: t.prod(0),
+    }
     for op, dtype in itertools.product(reduce, floats + integers):
         if op == "avg" and dtype in integers:
             continue
@@ -230,18 +264,34 @@ def check_all_reduce(c):
             got = c.run(what, lambda x=x: OPS.all_reduce(x, op, c.group))
             c.true(what, got is not None and got.shape == wanted.shape and got.dtype == dtype, got)
             if got is not None:
-                c.true(what, torch.allclose(got.double(), wanted.double(), rtol=torch.finfo(dtype).eps if op == "avg" else 0, atol=0),
-                       f"{got} instead of {wanted}")
+                c.true(
+                    what,
+                    torch.allclose(
+                        got.double(), wanted.double(), rtol=torch.finfo(dtype).eps if op == "avg" else 0, atol=0
+                    ),
+                    f"{got} instead of {wanted}",
+                )
             c.equal(f"{what}: input", x, before)
-            c.true(f"{what} shares memory", got is None or got.untyped_storage().data_ptr() != x.untyped_storage().data_ptr())
-    c.equal("all_reduce of 0-d", c.run("0-d", lambda: OPS.all_reduce(torch.tensor(2.0), "sum", c.group)), torch.tensor(2.0 * c.world))
-    c.equal("all_reduce of nothing", c.run("empty", lambda: OPS.all_reduce(torch.zeros(0, 3), "sum", c.group)), torch.zeros(0, 3))
+            c.true(
+                f"{what} shares memory",
+                got is None or got.untyped_storage().data_ptr() != x.untyped_storage().data_ptr(),
+            )
+    c.equal(
+        "all_reduce of 0-d",
+        c.run("0-d", lambda: OPS.all_reduce(torch.tensor(2.0), "sum", c.group)),
+        torch.tensor(2.0 * c.world),
+    )
+    c.equal(
+        "all_reduce of nothing",
+        c.run("empty", lambda: OPS.all_reduce(torch.zeros(0, 3), "sum", c.group)),
+        torch.zeros(0, 3),
+    )
     c.raises("all_reduce mul", lambda: OPS.all_reduce(torch.zeros(2), "mul", c.group), "mul")
 
 
 def overlapping(inputs, r, width):
-    a = [x[:, :, x.shape[2] // 2 - width:x.shape[2] // 2] for x in inputs]
-    b = [x[:, :, x.shape[2] - width:] for x in inputs]
+    a = [x[:, :, x.shape[2] // 2 - width : x.shape[2] // 2] for x in inputs]
+    b = [x[:, :, x.shape[2] - width :] for x in inputs]
     last = len(inputs) - 1
     return (a[r - 1] if r > 0 else torch.zeros_like(a[0])), (b[r + 1] if r < last else a[r])
 
@@ -262,25 +312,41 @@ def check_exchange_overlapping_regions(c):
 
 # The helpers of the Python package.
 
+
 def check_helpers(c):
-    import reshard  # pylint: disable=import-outside-toplevel
+    import reshard
+
     for length, count in itertools.product(range(0, 20), range(1, 9)):
         pad = -length % count
-        c.true(f"compute_padding_for_sp({length}, {count})", tuple(reshard.compute_padding_for_sp(length, count)) == (length + pad, pad))
+        c.true(
+            f"compute_padding_for_sp({length}, {count})",
+            tuple(reshard.compute_padding_for_sp(length, count)) == (length + pad, pad),
+        )
     x = numbers([2, 3, 4], 0)
     c.equal("pad", reshard.pad_sequence_tensor(x, 5), torch.cat([x, torch.zeros(2, 2, 4)], 1))
-    c.equal("pad dim 2", reshard.pad_sequence_tensor(x, 6, seq_dim=2, pad_value=-1.0), torch.cat([x, torch.full((2, 3, 2), -1.0)], 2))
+    c.equal(
+        "pad dim 2",
+        reshard.pad_sequence_tensor(x, 6, seq_dim=2, pad_value=-1.0),
+        torch.cat([x, torch.full((2, 3, 2), -1.0)], 2),
+    )
     c.equal("pad dim -1", reshard.pad_sequence_tensor(x, 6, seq_dim=-1), torch.cat([x, torch.zeros(2, 3, 2)], 2))
-    c.true("long enough: the tensor itself", reshard.pad_sequence_tensor(x, 3) is x and reshard.pad_sequence_tensor(x, 1) is x)
+    c.true(
+        "long enough: the tensor itself",
+        reshard.pad_sequence_tensor(x, 3) is x and reshard.pad_sequence_tensor(x, 1) is x,
+    )
     c.equal("unpad", reshard.unpad_sequence_tensor(x, 2, 1), x[:, :2])
     c.equal("unpad dim 2", reshard.unpad_sequence_tensor(x, 3, 2), x[..., :3])
-    c.true("unpad is a view", reshard.unpad_sequence_tensor(x, 2, 1).untyped_storage().data_ptr() == x.untyped_storage().data_ptr())
+    c.true(
+        "unpad is a view",
+        reshard.unpad_sequence_tensor(x, 2, 1).untyped_storage().data_ptr() == x.untyped_storage().data_ptr(),
+    )
     for _ in range(2):
         c.run("warmup", reshard.warmup)
     check_all_gather_with_unpad(c)  # still in step
 
 
 # One rank errs: all hear of it, the group goes on.
+
 
 def check_one_rank_errs(c):
     if c.world == 1:
@@ -289,23 +355,38 @@ def check_one_rank_errs(c):
     ones = torch.ones(1, 2 * p, 2 * p, 2)
     mesh, source, target = f"{{X:{p}}}", f"[1, <X>{2 * p * p}, {2 * p}, 2]", f"[1, {2 * p * p}, <X>{2 * p}, 2]"
     cases = {
-        "all_to_all_single": (lambda: OPS.all_to_all_single(ones, g, "split_to_full", True),
-                              lambda: OPS.all_to_all_single(ones[0, 0], g, "split_to_full", True)),
-        "all_to_all_single type": (lambda: OPS.all_to_all_single(ones, g, "split_to_full", True),
-                                   lambda: OPS.all_to_all_single(ones, g, "nothing", True)),
+        "all_to_all_single": (
+            lambda: OPS.all_to_all_single(ones, g, "split_to_full", True),
+            lambda: OPS.all_to_all_single(ones[0, 0], g, "split_to_full", True),
+        ),
+        "all_to_all_single type": (
+            lambda: OPS.all_to_all_single(ones, g, "split_to_full", True),
+            lambda: OPS.all_to_all_single(ones, g, "nothing", True),
+        ),
         "all_to_all_4d": (lambda: OPS.all_to_all_4d(ones, 2, 1, g), lambda: OPS.all_to_all_4d(ones[0], 2, 1, g)),
         "all_gather": (lambda: OPS.all_gather(ones, 1, g), lambda: OPS.all_gather(ones, 9, g)),
-        "all_gather_with_unpad": (lambda: OPS.all_gather_with_unpad(ones, 3, 1, g), lambda: OPS.all_gather_with_unpad(ones, -1, 1, g)),
+        "all_gather_with_unpad": (
+            lambda: OPS.all_gather_with_unpad(ones, 3, 1, g),
+            lambda: OPS.all_gather_with_unpad(ones, -1, 1, g),
+        ),
         "gather": (lambda: OPS.gather(ones, 0, 1, g), lambda: OPS.gather(ones, p, 1, g)),
         "all_reduce": (lambda: OPS.all_reduce(ones, "sum", g), lambda: OPS.all_reduce(ones, "nothing", g)),
-        "exchange_overlapping_regions": (lambda: OPS.exchange_overlapping_regions(ones[0], 1, g),
-                                         lambda: OPS.exchange_overlapping_regions(ones[0], 99, g)),
-        "redistribute": (lambda: OPS.redistribute(ones, mesh, source, target, g),
-                         lambda: OPS.redistribute(ones[0], mesh, source, target, g)),
-        "redistribute, its text": (lambda: OPS.redistribute(ones, mesh, source, target, g),
-                                   lambda: OPS.redistribute(ones, mesh, source, "[<Q>4", g)),
-        "redistribute_batch": (lambda: OPS.redistribute_batch([ones] * 2, mesh, [source] * 2, [target] * 2, g)[1],
-                               lambda: OPS.redistribute_batch([ones] * 2, mesh, [source] * 2, [target], g)[1]),
+        "exchange_overlapping_regions": (
+            lambda: OPS.exchange_overlapping_regions(ones[0], 1, g),
+            lambda: OPS.exchange_overlapping_regions(ones[0], 99, g),
+        ),
+        "redistribute": (
+            lambda: OPS.redistribute(ones, mesh, source, target, g),
+            lambda: OPS.redistribute(ones[0], mesh, source, target, g),
+        ),
+        "redistribute, its text": (
+            lambda: OPS.redistribute(ones, mesh, source, target, g),
+            lambda: OPS.redistribute(ones, mesh, source, "[<Q>4", g),
+        ),
+        "redistribute_batch": (
+            lambda: OPS.redistribute_batch([ones] * 2, mesh, [source] * 2, [target] * 2, g)[1],
+            lambda: OPS.redistribute_batch([ones] * 2, mesh, [source] * 2, [target], g)[1],
+        ),
     }
     for culprit, (name, (good, bad)) in itertools.product(range(p), cases.items()):
         c.one_rank_errs(f"{name}, an error of rank {culprit}", culprit, good, bad)
@@ -320,20 +401,39 @@ def check_ranks_disagree(c):
 
     def disagree(what, function):
         c.raises(what, function, "ranks disagree on", str(c.world - 1))
-        c.equal(f"{what}, afterwards", c.run(what, lambda: OPS.all_reduce(torch.ones(2), "sum", c.group)), torch.full((2,), float(c.world)))
+        c.equal(
+            f"{what}, afterwards",
+            c.run(what, lambda: OPS.all_reduce(torch.ones(2), "sum", c.group)),
+            torch.full((2,), float(c.world)),
+        )
 
     disagree("another shape", lambda: OPS.all_gather(x[:1] if odd else x, 1, c.group))
     disagree("another dtype", lambda: OPS.all_gather(x.double() if odd else x, 1, c.group))
     disagree("another dim", lambda: OPS.all_gather(x, 2 if odd else 1, c.group))
     disagree("another op", lambda: OPS.all_reduce(x, "max" if odd else "sum", c.group))
     disagree("another dst", lambda: OPS.gather(x, 1 if odd else 0, 1, c.group))
-    disagree("another type", lambda: OPS.all_to_all_single(x, c.group, "full_to_split" if odd else "split_to_full", False))
+    disagree(
+        "another type", lambda: OPS.all_to_all_single(x, c.group, "full_to_split" if odd else "split_to_full", False)
+    )
     disagree("another operation", lambda: OPS.all_reduce(x, "sum", c.group) if odd else OPS.all_gather(x, 1, c.group))
 
 
-CHECKS = [check_all_to_all_single, check_all_to_all_single_sizes, check_all_to_all_single_errors, check_all_to_all_4d,
-          check_all_to_all_4d_errors, check_all_gather, check_all_gather_with_unpad, check_shard, check_gather,
-          check_all_reduce, check_exchange_overlapping_regions, check_helpers, check_one_rank_errs, check_ranks_disagree]
+CHECKS = [
+    check_all_to_all_single,
+    check_all_to_all_single_sizes,
+    check_all_to_all_single_errors,
+    check_all_to_all_4d,
+    check_all_to_all_4d_errors,
+    check_all_gather,
+    check_all_gather_with_unpad,
+    check_shard,
+    check_gather,
+    check_all_reduce,
+    check_exchange_overlapping_regions,
+    check_helpers,
+    check_one_rank_errs,
+    check_ranks_disagree,
+]
 
 
 class SeedOperationsTest(ChecksTest):
@@ -345,6 +445,7 @@ def _add(function):
         for world in WORLDS:
             with self.subTest(world=world):
                 self.on_ranks(world, [function])
+
     setattr(SeedOperationsTest, function.__name__.replace("check_", "test_"), test)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Meta kernels, FakeTensor and torch.compile (aot_eager): what is traced gives the same as what runs, on Gloo ranks."""
+
 import torch
 import torch._dynamo
 import torch.distributed as dist
@@ -36,19 +37,44 @@ def cases(c):
     return [
         (Traced("redistribute", OPS.redistribute.default, (mesh, rows, columns, g)), x),
         (Traced("redistribute to replicas", OPS.redistribute.default, (mesh, rows, f"[{2 * p + 1}, 6]", g)), x),
-        (Traced("redistribute across", OPS.redistribute.default, (mesh, rows, "[<Y>7, 6]".replace("7", str(2 * p + 1)), g, "{Y:2}")), x),
-        (Traced("redistribute a sum", OPS.redistribute.default, (mesh, "[4, 3] sum<X>", "[<X>4, 3]", g)), numbers([4, 3], c.rank)),
-        (Traced("redistribute_batch", OPS.redistribute_batch.default, (mesh, [rows, rows], [columns, rows], g)), [x, x + 1]),
-        (Traced("all_to_all_single", OPS.all_to_all_single.default, (g, "split_to_full", True)), numbers([1, 2 * p, 4, 3], c.rank)),
-        (Traced("all_to_all_single back", OPS.all_to_all_single.default, (g, "full_to_split", False)), numbers([1, 2, 4 * p], c.rank)),
+        (
+            Traced(
+                "redistribute across",
+                OPS.redistribute.default,
+                (mesh, rows, "[<Y>7, 6]".replace("7", str(2 * p + 1)), g, "{Y:2}"),
+            ),
+            x,
+        ),
+        (
+            Traced("redistribute a sum", OPS.redistribute.default, (mesh, "[4, 3] sum<X>", "[<X>4, 3]", g)),
+            numbers([4, 3], c.rank),
+        ),
+        (
+            Traced("redistribute_batch", OPS.redistribute_batch.default, (mesh, [rows, rows], [columns, rows], g)),
+            [x, x + 1],
+        ),
+        (
+            Traced("all_to_all_single", OPS.all_to_all_single.default, (g, "split_to_full", True)),
+            numbers([1, 2 * p, 4, 3], c.rank),
+        ),
+        (
+            Traced("all_to_all_single back", OPS.all_to_all_single.default, (g, "full_to_split", False)),
+            numbers([1, 2, 4 * p], c.rank),
+        ),
         (Traced("all_to_all_4d", OPS.all_to_all_4d.default, (2, 1, g)), numbers([2, 3, 2 * p, 4], c.rank)),
         (Traced("all_to_all_4d back", OPS.all_to_all_4d.default, (1, 2, g)), numbers([2, 3 * p, 2, 4], c.rank)),
         (Traced("all_gather", OPS.all_gather.default, (-1, g)), numbers([2, 3], c.rank)),
-        (Traced("all_gather_with_unpad", OPS.all_gather_with_unpad.default, (3 * p - 1, 1, g)), numbers([2, 3], c.rank)),
+        (
+            Traced("all_gather_with_unpad", OPS.all_gather_with_unpad.default, (3 * p - 1, 1, g)),
+            numbers([2, 3], c.rank),
+        ),
         (Traced("shard", OPS.shard.default, (1, g)), numbers([2, 2 * p + 1], 0)),
         (Traced("all_reduce sum", OPS.all_reduce.default, ("sum", g)), numbers([2, 3], c.rank)),
         (Traced("all_reduce max", OPS.all_reduce.default, ("max", g), gradient=False), numbers([2, 3], c.rank)),
-        (Traced("exchange_overlapping_regions", OPS.exchange_overlapping_regions.default, (2, g)), numbers([1, 2, 8], c.rank)),
+        (
+            Traced("exchange_overlapping_regions", OPS.exchange_overlapping_regions.default, (2, g)),
+            numbers([1, 2, 8], c.rank),
+        ),
     ]
 
 
@@ -76,7 +102,10 @@ def check_fake_and_meta(c):
         meta = c.run(f"{op.name}: meta", lambda: op(on_tensors(lambda t: torch.empty_like(t, device="meta"), x)))
         if meta is not None:
             check_same_form(c, f"{op.name}: meta", meta, eager)
-            c.true(f"{op.name}: on meta", all(t.device.type == "meta" for t in as_list(meta) if isinstance(t, torch.Tensor)))
+            c.true(
+                f"{op.name}: on meta",
+                all(t.device.type == "meta" for t in as_list(meta) if isinstance(t, torch.Tensor)),
+            )
         if c.rank == 0:  # alone: nothing is sent
             with FakeTensorMode() as mode:
                 fake = c.run(f"{op.name}: fake", lambda: op(on_tensors(mode.from_tensor, x)))
@@ -112,11 +141,11 @@ def check_compiled_gradient(c, op, function, compiled, x):
     grads = []
     for run in (function, compiled):
         leaves = on_tensors(lambda t: t.clone().double().requires_grad_(), x)
-        results = c.run(f"{op.name}: with gradient", lambda: run(leaves))  # pylint: disable=cell-var-from-loop
+        results = c.run(f"{op.name}: with gradient", lambda: run(leaves))
         if results is None:
             return
         loss = sum((r * r).sum() for r in differentiable(results))
-        grads.append(c.run(f"{op.name}: backward", lambda: torch.autograd.grad(loss, leaves)))  # pylint: disable=cell-var-from-loop
+        grads.append(c.run(f"{op.name}: backward", lambda: torch.autograd.grad(loss, leaves)))
     for eager, got in zip(grads[0] or [], grads[1] or []):
         c.equal(f"{op.name}: compiled gradient", got, eager)
 
@@ -149,7 +178,7 @@ def check_all_to_all_v(c):
     torch._dynamo.reset()
     for name, run in (("eager", function), ("compiled", torch.compile(function, backend="aot_eager", fullgraph=True))):
         dst, rows = torch.zeros(2 * p), metadata.clone()
-        got = c.run(f"all_to_all_v {name}", lambda: run(src, dst, rows))  # pylint: disable=cell-var-from-loop
+        got = c.run(f"all_to_all_v {name}", lambda: run(src, dst, rows))
         if got is not None:
             c.equal(f"all_to_all_v {name}", got[0], wanted + 1)
             c.equal(f"all_to_all_v {name}: counts", got[1], torch.full([p], 2))
@@ -157,21 +186,35 @@ def check_all_to_all_v(c):
             c.equal(f"all_to_all_v {name}: metadata", rows[2], torch.full([p], 2))
     meta = [t.to("meta") for t in (src, torch.zeros(2 * p), metadata)]
     c.run("all_to_all_v meta", lambda: OPS.all_to_all_v(*meta, False, False, c.group))
-    c.run("all_to_all_v opcheck", lambda: torch.library.opcheck(
-        OPS.all_to_all_v.default, (src, torch.zeros(2 * p), metadata, False, False, c.group), test_utils=("test_schema", "test_faketensor")))
+    c.run(
+        "all_to_all_v opcheck",
+        lambda: torch.library.opcheck(
+            OPS.all_to_all_v.default,
+            (src, torch.zeros(2 * p), metadata, False, False, c.group),
+            test_utils=("test_schema", "test_faketensor"),
+        ),
+    )
 
 
 def check_opcheck(c):
     """PyTorch's own judge of registrations. All ranks run the same calls."""
     for op, x in cases(c):
         x = on_tensors(lambda t: t.double().requires_grad_(), x) if op.gradient else x
-        c.run(f"{op.name}: opcheck", lambda: torch.library.opcheck(op.overload, (x, *op.arguments), test_utils=OPCHECKS))  # pylint: disable=cell-var-from-loop
+        c.run(
+            f"{op.name}: opcheck", lambda: torch.library.opcheck(op.overload, (x, *op.arguments), test_utils=OPCHECKS)
+        )
 
 
 class TracingTest(ChecksTest):
     def test_tracing(self):
         for world in WORLDS:
-            for function in (check_fake_and_meta, check_compile, check_another_shape, check_all_to_all_v, check_opcheck):
+            for function in (
+                check_fake_and_meta,
+                check_compile,
+                check_another_shape,
+                check_all_to_all_v,
+                check_opcheck,
+            ):
                 with self.subTest(world=world, function=function.__name__):
                     self.on_ranks(world, [function], timeout=90)
 

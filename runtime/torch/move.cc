@@ -64,13 +64,17 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
   if (prepared.ok()) {
     sources.reserve(resolved.size());
     targets.reserve(resolved.size());
-    if (fresh) results->reserve(resolved.size());
+    if (fresh) {
+      std::vector<NewTensorSpec> specs;
+      specs.reserve(resolved.size());
+      for (size_t i = 0; i < resolved.size(); ++i) {
+        const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
+        specs.push_back({at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()});
+      }
+      *results = NewTensors(specs);
+    }
     for (size_t i = 0; i < resolved.size(); ++i) {
       sources.push_back(ViewOf(resolved[i]));
-      if (fresh) {
-        const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
-        results->push_back(NewTensor(at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()));
-      }
       targets.push_back(MutableViewOf((*results)[i]));
     }
   }

@@ -211,9 +211,10 @@ bool NeedsNothingBut(at::TensorList tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
     const c10::DispatchKeySet beyond =
-        tensor.key_set() -
-        c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView});
-    if (!beyond.empty()) return false;
+        tensor.key_set() - c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                                                c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
+    // The difference keeps the bits of the backend.
+    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0 || !tensor.device().is_cpu()) return false;
   }
   return true;
 }

@@ -4,9 +4,13 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -100,6 +104,68 @@ at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type) {
   TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "no memory for ", bytes, " bytes");
   return at::from_blob(
       block, shape, [bytes](void* memory) { ReleaseHostBlock(memory, bytes); }, options);
+}
+
+namespace {
+
+// A block that goes back to the pool with the last tensor in it.
+struct SharedBlock {
+  char* data = nullptr;
+  int64_t bytes = 0;
+  std::atomic<int64_t> users{0};
+
+  static void Drop(void* context) {
+    auto* const block = static_cast<SharedBlock*>(context);
+    if (block->users.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    ReleaseHostBlock(block->data, block->bytes);
+    delete block;
+  }
+};
+
+int64_t BytesOf(const NewTensorSpec& spec) {
+  return c10::multiply_integers(spec.shape) * static_cast<int64_t>(c10::elementSize(spec.type));
+}
+
+}  // namespace
+
+std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs) {
+  constexpr int64_t kSmall = int64_t{1} << 16;
+  constexpr int64_t kAlignment = 64;
+  constexpr int64_t kLeast = int64_t{1} << 18;
+  const auto shares = [](int64_t bytes) { return bytes > 0 && bytes <= kSmall; };
+  const auto aligned = [](int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  int64_t total = 0;
+  for (const NewTensorSpec& spec : specs) {
+    const int64_t bytes = BytesOf(spec);
+    if (shares(bytes)) total += aligned(bytes);
+  }
+  // This function is a user, too, until it is done.
+  std::unique_ptr<SharedBlock, void (*)(void*)> block(nullptr, &SharedBlock::Drop);
+  if (total >= kLeast) {
+    block.reset(new SharedBlock);
+    block->users = 1;
+    block->bytes = std::max(total, int64_t{1} << 20);  // from here on the pool keeps it
+    block->data = static_cast<char*>(AcquireHostBlock(block->bytes));
+    TORCH_CHECK_WITH(OutOfMemoryError, block->data != nullptr, "no memory for ", block->bytes, " bytes");
+  }
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(specs.size());
+  char* at = block == nullptr ? nullptr : block->data;
+  for (const NewTensorSpec& spec : specs) {
+    const int64_t bytes = BytesOf(spec);
+    if (block == nullptr || !shares(bytes)) {
+      tensors.push_back(NewTensor(spec.shape, spec.type));
+      continue;
+    }
+    ++block->users;
+    c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
+                         c10::DataPtr(at, block.get(), &SharedBlock::Drop, at::Device(at::kCPU)), nullptr, false);
+    at += aligned(bytes);
+    tensors.push_back(at::detail::make_tensor<c10::TensorImpl>(
+        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.type)));
+    tensors.back().unsafeGetTensorImpl()->set_sizes_contiguous(spec.shape);
+  }
+  return tensors;
 }
 
 at::Tensor Resolved(const at::Tensor& tensor) {

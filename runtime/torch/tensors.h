@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reshard/layout/dtype.h"
@@ -24,6 +26,14 @@ TensorView MutableViewOf(const at::Tensor& tensor);
 
 // A dense tensor with any content. Large ones come from the pool and go back there.
 at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type);
+
+// Many of them. Small ones share a block of the pool, each with a storage of its own: a thousand allocations would be
+// given back to the system, and their pages made again, at every call.
+struct NewTensorSpec {
+  at::IntArrayRef shape;
+  at::ScalarType type = at::kByte;
+};
+std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs);
 
 // The value with lazy conjugation and negation carried out; the tensor itself where there is none.
 at::Tensor Resolved(const at::Tensor& tensor);

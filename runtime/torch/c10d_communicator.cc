@@ -17,7 +17,7 @@ namespace reshard {
 namespace {
 
 // Asking who is to blame takes at most so long in all, and one silent peer so long of it.
-constexpr absl::Duration kAskAll = absl::Milliseconds(800);
+constexpr absl::Duration kAskAll = absl::Milliseconds(600);
 constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
 // In the store of the group, when the ranks could not even meet.
@@ -58,6 +58,10 @@ struct C10dCommunicator::Impl {
   absl::Status AllGather(void* records, int64_t bytes);
   absl::Status Blame(int64_t peer, const std::string& reason);
   absl::Status BlameRank(int64_t peer, const std::string& reason);
+  absl::Status BlameAnybody(const std::string& reason);
+  absl::Status Gone(int64_t peer) const;
+  absl::Status Silent(int64_t peer) const;
+  std::string Told();
   void Lose(const absl::Status& status);
   void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
   void WriteVerdict(const std::string& message);
@@ -86,10 +90,8 @@ T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, uint64_
     if (!lost.ok()) {
       return absl::Status(lost.code(), absl::StrCat("this communicator was lost earlier: ", lost.message()));
     }
-    {
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (!told.empty()) lost = absl::AbortedError(told);
-    }
+    const std::string known = Told();
+    if (!known.empty()) lost = absl::AbortedError(known);
     if (!lost.ok()) return lost;
     const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
     if (process_group == nullptr) return absl::UnavailableError("the process group has been destroyed");
@@ -234,29 +236,69 @@ absl::Status C10dCommunicator::Impl::AllGather(void* records, int64_t bytes) {
   return absl::OkStatus();
 }
 
-// The error of a wait for `peer` (-1: for anybody) that failed.
+// The error of a wait for `peer` (-1: for everybody) that failed.
 absl::Status C10dCommunicator::Impl::Blame(int64_t peer, const std::string& reason) {
-  absl::Status status;
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!told.empty()) status = absl::AbortedError(told);
-  }
-  if (status.ok()) {
-    if (peer >= 0) {
-      status = BlameRank(peer, reason);
-    } else {
-      // A group of messages failed: whoever is not well is to blame, else nobody can say.
-      for (int64_t r = 0; r < size && status.ok() && !peers.empty(); ++r) {
-        if (r == rank) continue;
-        const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(r)], kAskOne);
-        const bool well = answer.kind == PeerAnswer::Kind::kState && answer.state.phase != PeerState::Phase::kLost;
-        if (!well || answer.state.operations < operations) status = BlameRank(r, reason);
-      }
-      if (status.ok()) status = absl::InternalError(absl::StrCat("communication failed: ", reason));
-    }
-  }
+  const std::string known = Told();
+  const absl::Status status = !known.empty() ? absl::AbortedError(known)
+                              : peer >= 0    ? BlameRank(peer, reason)
+                                             : BlameAnybody(reason);
   Lose(status);
   return status;
+}
+
+std::string C10dCommunicator::Impl::Told() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return told;
+}
+
+// Asks all at once. A rank that found out before this one may have left its process since, but it told first: so what
+// was told counts more than who is gone.
+absl::Status C10dCommunicator::Impl::BlameAnybody(const std::string& reason) {
+  const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
+  std::vector<PeerAnswer> answers(peers.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < peers.size(); ++r) {
+    if (static_cast<int64_t>(r) == rank) continue;
+    try {
+      threads.emplace_back([&answers, r, this] { answers[r] = AskPeer(peers[r], kAskAll); });
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::string known = Told();
+  if (!known.empty()) return absl::AbortedError(known);
+  const auto first = [&](auto condition) {
+    for (int64_t r = 0; r < static_cast<int64_t>(answers.size()); ++r) {
+      if (r != rank && condition(answers[static_cast<size_t>(r)])) return r;
+    }
+    return int64_t{-1};
+  };
+  using Kind = PeerAnswer::Kind;
+  using Phase = PeerState::Phase;
+  const int64_t lost_rank =
+      first([](const PeerAnswer& a) { return a.kind == Kind::kState && a.state.phase == Phase::kLost; });
+  if (lost_rank >= 0) return absl::AbortedError(answers[static_cast<size_t>(lost_rank)].state.message);
+  const int64_t gone = first([](const PeerAnswer& a) { return a.kind == Kind::kGone; });
+  if (gone >= 0) return Gone(gone);
+  const std::string waited = absl::StrCat(absl::ToInt64Milliseconds(options.timeout), " ms at ", place);
+  const auto behind = [&](const PeerAnswer& a) { return a.kind == Kind::kState && a.state.operations < operations; };
+  const int64_t late = first([&](const PeerAnswer& a) { return behind(a) && a.state.phase == Phase::kIdle; });
+  if (late >= 0) return absl::DeadlineExceededError(absl::StrCat("rank ", late, " did not arrive within ", waited));
+  const int64_t silent = first([](const PeerAnswer& a) { return a.kind == Kind::kSilent; });
+  if (silent >= 0) return Silent(silent);
+  const int64_t slow = first(behind);
+  if (slow >= 0) return absl::DeadlineExceededError(absl::StrCat("rank ", slow, " did not answer within ", waited));
+  return absl::UnavailableError(absl::StrCat("communication failed at ", place, said));
+}
+
+absl::Status C10dCommunicator::Impl::Gone(int64_t peer) const {
+  return absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: its process has ended, at ", place));
+}
+
+absl::Status C10dCommunicator::Impl::Silent(int64_t peer) const {
+  return absl::UnavailableError(
+      absl::StrCat("rank ", peer, " does not answer: its process hangs or its host cannot be reached, at ", place));
 }
 
 // Follows who waits for whom.
@@ -277,17 +319,17 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
   while (absl::Now() < deadline) {
     asked[static_cast<size_t>(peer)] = true;
     const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(peer)], kAskOne);
-    switch (answer.kind) {
-      case PeerAnswer::Kind::kGone:
-        return absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: its process has ended, at ", place));
-      case PeerAnswer::Kind::kSilent:
-        return absl::UnavailableError(absl::StrCat(
-            "rank ", peer, " does not answer: its process hangs or its host cannot be reached, at ", place));
-      case PeerAnswer::Kind::kState:
-        break;
+    if (answer.kind != PeerAnswer::Kind::kState) {
+      // It may be one that found out before this one, told, and left.
+      const std::string known = Told();
+      if (!known.empty()) return absl::AbortedError(known);
+      return answer.kind == PeerAnswer::Kind::kGone ? Gone(peer) : Silent(peer);
     }
     if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
     // A rank that waits for another is not to blame, even when it is behind.
+    if (answer.state.phase == PeerState::Phase::kRunning && answer.state.waiting_for == PeerState::kEverybody) {
+      return BlameAnybody(reason);
+    }
     const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
     if (next >= 0 && next < size && next != rank && !asked[static_cast<size_t>(next)]) {
       peer = next;

@@ -161,6 +161,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
     if (aborted_) return blame_(-1, "");
     together_ = true;
   }
+  board_->WaitFor(PeerState::kEverybody);
   c10::intrusive_ptr<c10d::Work> work;
   std::string failed;
   try {
@@ -188,7 +189,8 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
 }
 
 void C10dMessages::Disconnect() {
-  // A receive of Gloo that is not served in time closes all connections of its group.
+  // A receive of Gloo that is not served in time closes all connections of its group. One whose connection is closed
+  // already fails before that, so every peer is tried.
   const auto rank = static_cast<int64_t>(backend_->getRank());
   for (int64_t peer = 0; peer < world_size_; ++peer) {
     if (peer == rank) continue;
@@ -197,7 +199,6 @@ void C10dMessages::Disconnect() {
       constexpr int kNobodysTag = 0x7FFFFFFF;
       backend_->recv(token, static_cast<int>(peer), kNobodysTag)->wait(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
-      return;
     }
   }
 }

@@ -35,8 +35,9 @@ struct PeerState {
   enum class Phase : int64_t { kIdle, kRunning, kLost };
   Phase phase = Phase::kIdle;
   int64_t operations = 0;    // collective operations begun so far
-  int64_t waiting_for = -1;  // rank, while running
-  std::string message;       // why it is lost
+  int64_t waiting_for = -1;  // rank, or kEverybody, while running; -1: nobody
+  static constexpr int64_t kEverybody = -2;
+  std::string message;  // why it is lost
 };
 
 // One communicator's entry.
@@ -51,7 +52,7 @@ class PeerBoard {
   PeerAddress address() const;
 
   void Begin(int64_t operations);
-  void WaitFor(int64_t rank);  // -1: nobody
+  void WaitFor(int64_t rank);  // as PeerState::waiting_for
   void End();
   void Lose(const std::string& message);
   PeerState state() const;

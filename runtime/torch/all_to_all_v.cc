@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/torch/redistribute.h"
+#include "reshard/torch/sequence_parallel.h"
 #include "runtime/core/no_throw.h"
-#include "runtime/torch/sequence_parallel.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

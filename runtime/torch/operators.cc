@@ -12,9 +12,9 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <utility>
 
+#include "reshard/torch/sequence_parallel.h"
 #include "runtime/torch/move.h"
 #include "runtime/torch/planning.h"
-#include "runtime/torch/sequence_parallel.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

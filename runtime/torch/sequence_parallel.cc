@@ -1,4 +1,4 @@
-#include "runtime/torch/sequence_parallel.h"
+#include "reshard/torch/sequence_parallel.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>

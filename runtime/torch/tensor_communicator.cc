@@ -85,9 +85,8 @@ struct Known {
 TensorCommunicator::TensorCommunicator(Communicator* communicator, RedistributorOptions options)
     : redistributor_(communicator, std::move(options)) {}
 
-TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, std::string group,
-                                       RedistributorOptions options)
-    : owned_(std::move(owned)), group_(std::move(group)), redistributor_(owned_.get(), std::move(options)) {}
+TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options)
+    : owned_(std::move(owned)), redistributor_(owned_.get(), std::move(options)) {}
 
 TensorCommunicator::~TensorCommunicator() = default;
 
@@ -104,7 +103,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
     it = it->second.group.expired() ? known->erase(it) : std::next(it);
   absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
   if (!communicator.ok()) Throw(communicator.status(), group->getRank());
-  std::shared_ptr<TensorCommunicator> made(new TensorCommunicator(*std::move(communicator), name, HostOptions()));
+  std::shared_ptr<TensorCommunicator> made(new TensorCommunicator(*std::move(communicator), HostOptions()));
   known->insert_or_assign(name, Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), made});
   return made;
 }

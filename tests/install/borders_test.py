@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- planner <- runtime;   checkpoint -> layout, planner;   tools -> everything public
+    layout <- planner <- runtime <- torch;   checkpoint -> layout, planner;   tools -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
 
@@ -21,6 +21,8 @@ FOLDERS = {
     "planner": "planner",
     "include/reshard/runtime": "runtime",
     "runtime": "runtime",
+    "include/reshard/torch": "torch",
+    "runtime/torch": "torch",
     "include/reshard/checkpoint": "checkpoint",
     "checkpoint": "checkpoint",
     "tools": "tools",
@@ -31,6 +33,7 @@ ALLOWED = {
     "layout": {"layout"},
     "planner": {"planner", "layout"},
     "runtime": {"runtime", "planner", "layout"},
+    "torch": {"torch", "runtime", "planner", "layout"},
     "checkpoint": {"checkpoint", "planner", "layout"},
     "tools": {"tools", "layout", "planner", "runtime", "checkpoint"},
 }
@@ -38,10 +41,12 @@ LINKS = {
     "reshard_layout": set(),
     "reshard_planner": {"reshard_layout"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
+    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner"},
     "test_oracle": set(),
 }
 HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
+TORCH = re.compile(r"^(torch/|c10/|ATen/)")
 INCLUDE = re.compile(r"^\s*#\s*(?:include|include_next|import)\b\s*(.*)$")
 SUFFIXES = (".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc")
 SKIPPED = {"build", ".git", "__pycache__", ".venv"}
@@ -93,7 +98,10 @@ def judge(root, path, text):
             yield where + f"a tool includes a private header ({name})"
         elif oracle and not (target or name).startswith("tests/oracle/") and (target or "/" in name or "." in name):
             yield where + f"the oracle includes more than itself and the standard library ({name})"
-        if HEAVY.match(name):
+        if TORCH.match(name):
+            if module not in ("torch", "tests", "examples"):
+                yield where + f"LibTorch outside the module torch ({name})"
+        elif HEAVY.match(name):
             if public:
                 yield where + f"a public header includes {name}"
             elif name.startswith("nlohmann/") and not path.endswith((".cc", ".cpp")):
@@ -132,6 +140,8 @@ def judge_links(target, libraries):
 GOOD = {
     "include/reshard/layout/a.h": '#include <vector>\n#include "absl/status/status.h"\n',
     "include/reshard/planner/b.h": '#include "reshard/layout/a.h"\n',
+    "include/reshard/torch/t.h": '#include <ATen/core/Tensor.h>\n#include "reshard/runtime/c.h"\n',
+    "runtime/torch/t.h": '#include "reshard/torch/t.h"\n#include <torch/library.h>\n',
     "include/reshard/runtime/c.h": '#include "reshard/planner/b.h"\n',
     "include/reshard/checkpoint/d.h": '#include "reshard/planner/b.h"\n',
     "planner/layout/a.cc": '#include "reshard/layout/a.h"\n// #include "planner/search/s.h"\n#include "part.h"\n',
@@ -171,7 +181,12 @@ BAD = [
     ("include/reshard/planner/x.h", "<nlohmann/json_fwd.hpp>", "a public header includes nlohmann"),
     ("include/reshard/runtime/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
     ("include/reshard/runtime/x.h", '"nccl.h"', "a public header includes nccl"),
-    ("include/reshard/runtime/x.h", "<torch/torch.h>", "a public header includes torch"),
+    ("include/reshard/runtime/x.h", "<torch/torch.h>", "LibTorch outside the module torch"),
+    ("runtime/core/x.cc", "<ATen/core/Tensor.h>", "LibTorch outside the module torch"),
+    ("runtime/core/x.cc", '"runtime/torch/t.h"', "runtime must not include torch"),
+    ("include/reshard/torch/x.h", '"runtime/torch/t.h"', "a public header includes a private one"),
+    ("include/reshard/torch/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
+    ("checkpoint/io/x.cc", '"reshard/torch/t.h"', "checkpoint must not include torch"),
     ("include/reshard/runtime/x.h", "<CLI/CLI.hpp>", "a public header includes CLI"),
     ("planner/report/x.h", "<nlohmann/json.hpp>", "nlohmann outside a .cc file"),
     ("planner/report/x.cc", "<CLI/CLI.hpp>", "CLI11 outside tools/"),
@@ -190,6 +205,8 @@ BAD_LINKS = [
     ("reshard_planner", "(BUILD_INTERFACE:reshard_runtime>"),
     ("reshard_planner", "reshard::checkpoint"),
     ("reshard_runtime", "reshard_checkpoint"),
+    ("reshard_runtime", "reshard::torch"),
+    ("reshard_torch", "reshard_checkpoint"),
     ("reshard_checkpoint", "reshard::runtime"),
     ("test_oracle", "reshard_layout"),
 ]

@@ -67,10 +67,9 @@ class TensorCommunicator {
 
  private:
   class Worker;
-  TensorCommunicator(std::unique_ptr<Communicator> owned, std::string group, RedistributorOptions options);
+  TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options);
 
   std::unique_ptr<Communicator> owned_;
-  std::string group_;
   Redistributor redistributor_;
   mutable std::mutex mutex_;
   ExecuteResult last_result_;

@@ -2,8 +2,8 @@
 // planner and the runtime do the rest. All take one process group of P ranks, rank r; every rank brings a tensor of the
 // same shape. Results are fresh and contiguous. Errors of one rank reach all (see
 // include/reshard/torch/redistribute.h).
-#ifndef RESHARD_RUNTIME_TORCH_SEQUENCE_PARALLEL_H_
-#define RESHARD_RUNTIME_TORCH_SEQUENCE_PARALLEL_H_
+#ifndef RESHARD_TORCH_SEQUENCE_PARALLEL_H_
+#define RESHARD_TORCH_SEQUENCE_PARALLEL_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -59,4 +59,4 @@ void AllToAllV(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& m
 
 }  // namespace reshard
 
-#endif  // RESHARD_RUNTIME_TORCH_SEQUENCE_PARALLEL_H_
+#endif  // RESHARD_TORCH_SEQUENCE_PARALLEL_H_

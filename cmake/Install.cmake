@@ -2,7 +2,12 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN torch EXCLUDE)
+if(TARGET reshard_torch)
+  # Not part of the CMake package: it is bound to the LibTorch that it was built with. Python loads it by path.
+  install(DIRECTORY include/reshard/torch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reshard)
+  install(TARGETS reshard_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(TARGETS reshard_layout reshard_planner reshard_runtime EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)

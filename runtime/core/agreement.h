@@ -16,11 +16,10 @@ namespace reshard {
 // The record that every rank sends to every other at every call. Fixed size, no pointers: it travels as bytes.
 struct AgreementRecord {
   uint64_t version = 1;
-  int64_t status_code = 0;    // of absl::StatusCode; 0: ready
-  int64_t sequence = 0;       // how many calls this communicator has seen
-  Fingerprint fingerprint;    // of the problem
-  int64_t details_bytes = 0;  // how long Details() of this rank is
-  int64_t reserved[2] = {0, 0};
+  int64_t status_code = 0;  // of absl::StatusCode; 0: ready
+  int64_t sequence = 0;     // how many calls this communicator has seen
+  Fingerprint fingerprint;  // of the problem
+  int64_t reserved[3] = {0, 0, 0};
 };
 static_assert(sizeof(AgreementRecord) == 64);
 

@@ -46,31 +46,20 @@ absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorV
 
 // The bytes that a view spans.
 struct Extent {
-  const char* begin;
-  const char* end;
-  bool target;
+  std::pair<const char*, const char*> bytes;
+  bool target = false;
 };
-
-Extent ExtentOf(const ConstTensorView& view, bool target) {
-  const auto* data = static_cast<const char*>(view.data);
-  int64_t low = 0;
-  int64_t high = SizeOf(view.dtype);
-  for (size_t d = 0; d < view.shape.size(); ++d) {
-    const int64_t reach = (view.shape[d] - 1) * view.strides[d] * SizeOf(view.dtype);
-    (reach < 0 ? low : high) += reach;
-  }
-  return {data + low, data + high, target};
-}
 
 // True when a target shares bytes with any other view.
 bool TargetsOverlap(std::vector<Extent>& extents) {
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.bytes < b.bytes; });
   const char* end_of_sources = nullptr;
   const char* end_of_targets = nullptr;
   for (const Extent& extent : extents) {
-    if (extent.begin < end_of_targets || (extent.target && extent.begin < end_of_sources)) return true;
+    const auto [first, last] = extent.bytes;
+    if (first < end_of_targets || (extent.target && first < end_of_sources)) return true;
     const char*& end = extent.target ? end_of_targets : end_of_sources;
-    end = std::max(end, extent.end);
+    end = std::max(end, last);
   }
   return false;
 }
@@ -119,8 +108,8 @@ absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Sp
     if (target_buffer.bytes > 0 && MayOverlapItself(targets[t])) {
       return absl::InvalidArgumentError("the target's strides let elements overlap");
     }
-    if (source_buffer.bytes > 0) extents.push_back(ExtentOf(sources[t], false));
-    if (target_buffer.bytes > 0) extents.push_back(ExtentOf(targets[t], true));
+    if (source_buffer.bytes > 0) extents.push_back({ByteSpan(sources[t]), false});
+    if (target_buffer.bytes > 0) extents.push_back({ByteSpan(targets[t]), true});
   }
   if (TargetsOverlap(extents)) {
     return absl::InvalidArgumentError(tensors == 1 ? "source and target share memory"

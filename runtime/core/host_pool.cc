@@ -13,11 +13,10 @@ namespace reshard {
 namespace {
 
 constexpr int64_t kPooledFrom = int64_t{1} << 20;
-constexpr int64_t kAlignment = 64;
 
 // Blocks of one size class serve each other: eight classes to a power of two.
 int64_t ClassOf(int64_t bytes) {
-  if (bytes < kPooledFrom) return (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  if (bytes < kPooledFrom) return AlignedHostBytes(std::max<int64_t>(bytes, 1));
   const auto grain = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)) / 8);
   return (bytes + grain - 1) / grain * grain;
 }
@@ -57,7 +56,7 @@ void* AcquireHostBlock(int64_t bytes) {
       return block;
     }
   }
-  return std::aligned_alloc(kAlignment, static_cast<size_t>(size));
+  return std::aligned_alloc(kHostAlignment, static_cast<size_t>(size));
 }
 
 void ReleaseHostBlock(void* block, int64_t bytes) {

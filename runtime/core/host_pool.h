@@ -9,8 +9,14 @@
 
 namespace reshard {
 
-// Memory of at least `bytes` bytes, aligned to 64 bytes, with any content; null when there is none. Not null for 0.
-// Blocks below 1 MiB come from malloc. Larger ones are rounded up by at most 1/8.
+// Where blocks start, and what is laid out inside them should: on a cache line.
+inline constexpr int64_t kHostAlignment = 64;
+inline int64_t AlignedHostBytes(int64_t bytes) {
+  return (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+}
+
+// Memory of at least `bytes` bytes, aligned to kHostAlignment, with any content; null when there is none. Not null for
+// 0. Blocks below 1 MiB come from malloc. Larger ones are rounded up by at most 1/8.
 void* AcquireHostBlock(int64_t bytes);
 // Gives it back. `bytes` as it was acquired. The pool keeps at most RESHARD_POOL_BYTES (default 1 GiB) for later.
 void ReleaseHostBlock(void* block, int64_t bytes);

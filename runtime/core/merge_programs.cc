@@ -6,15 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/runtime/program.h"
+#include "runtime/core/host_pool.h"
 #include "runtime/core/no_throw.h"
+#include "runtime/core/reduce.h"
 
 namespace reshard {
 namespace {
-
-bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
-
-// Scratch regions of different tensors start on a cache line.
-constexpr int64_t kAlignment = 64;
 
 bool ByPeerThenTensor(const Transfer& a, const Transfer& b) {
   return a.peer != b.peer ? a.peer < b.peer : a.tensor < b.tensor;
@@ -77,7 +74,7 @@ absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs)
         buffer.scratch_offset += merged.scratch_bytes[static_cast<size_t>(buffer.scratch)];
       }
       for (size_t i = 0; i < merged.scratch_bytes.size(); ++i) {
-        merged.scratch_bytes[i] += (program.scratch_bytes[i] + kAlignment - 1) / kAlignment * kAlignment;
+        merged.scratch_bytes[i] += AlignedHostBytes(program.scratch_bytes[i]);
       }
       for (const Signature::Field& field : program.signature.fields) {
         fields.push_back({absl::StrCat(field.name, " of tensor ", first_tensor[p]), field.value});

@@ -17,10 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Messages start on a cache line.
-constexpr int64_t kAlignment = 64;
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 // Adds the time since the last lap to one of three accounts.
 class Laps {
  public:
@@ -88,7 +84,7 @@ int64_t PlaceStaging(std::vector<WireMessage>& messages) {
   for (WireMessage& message : messages) {
     if (message.direct != nullptr) continue;
     message.staged_at = bytes;
-    bytes += Aligned(message.bytes);
+    bytes += AlignedHostBytes(message.bytes);
   }
   return bytes;
 }
@@ -158,6 +154,9 @@ absl::Status MovePieces(const std::vector<Piece>& sends, const std::vector<Piece
   return status;
 }
 
+// A dense run of bytes as a copy.
+StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
+
 // What this rank keeps: from its input straight to its output.
 struct OwnPart {
   const StridedCopy* copy = nullptr;
@@ -188,16 +187,15 @@ char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
 absl::Status MoveTogether(const std::vector<Piece>& sends, const std::vector<Piece>& receives,
                           const std::vector<OwnPart>& own, int64_t rank, MessageTransport& transport, MoveStats* stats,
                           Laps& lap) {
-  std::vector<StridedCopy> bytes_copies;  // how the own part looks as pieces
+  StridedCopy own_bytes;  // how the own part looks as a piece
   std::vector<Piece> own_out;
   std::vector<Piece> own_in;
   if (own.size() == 1 && own[0].copy->contiguous()) {
     const int64_t bytes = own[0].copy->bytes();
-    bytes_copies.emplace_back(Region{{{0, 0, bytes}}}, 1, absl::Span<const int64_t>({1}),
-                              absl::Span<const int64_t>({1}));
+    own_bytes = Bytes(bytes);
     char* const from = const_cast<char*>(own[0].from) + own[0].copy->from_offset();
-    own_out.push_back({rank, from, &bytes_copies[0], bytes});
-    own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &bytes_copies[0], bytes});
+    own_out.push_back({rank, from, &own_bytes, bytes});
+    own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &own_bytes, bytes});
   }
   const auto in_order = [rank](const std::vector<Piece>& pieces, const std::vector<Piece>& kept) {
     std::vector<const Piece*> list;
@@ -347,9 +345,6 @@ absl::Status Exchange(const StepProgram& step, const std::vector<Piece>& sends, 
   return MovePieces(sends, receives, rank, transport, stats, lap, [] {});
 }
 
-// A dense run of bytes as a copy.
-StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
-
 // Every member's contribution to the whole output comes in, and is combined.
 absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<const ConstTensorView> inputs,
                            absl::Span<const TensorView> outputs, MessageTransport& transport, MoveStats* stats,
@@ -360,11 +355,9 @@ absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<con
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   struct Reduction {
-    size_t tensor = 0;
     char* contributions = nullptr;
     int64_t pitch = 0;
     size_t members = 0;
-    size_t own = 0;
   };
   std::vector<Reduction> reductions(step.tensors.size());
   for (const Transfer& transfer : step.sends) {
@@ -374,46 +367,38 @@ absl::Status ReduceScatter(const StepProgram& step, int64_t rank, absl::Span<con
   for (const Transfer& transfer : step.receives) ++reductions[static_cast<size_t>(transfer.tensor)].members;
   for (size_t t = 0; t < reductions.size(); ++t) {
     Reduction& reduction = reductions[t];
-    reduction.tensor = t;
     const int64_t bytes = NumElements(outputs[t].shape) * SizeOf(outputs[t].dtype);
     if (reduction.members == 0 || bytes == 0) continue;
-    reduction.pitch = Aligned(bytes);
+    reduction.pitch = AlignedHostBytes(bytes);
     blocks.emplace_back(reduction.pitch * static_cast<int64_t>(reduction.members));
     if (!blocks.back()) return NoStaging(reduction.pitch * static_cast<int64_t>(reduction.members));
     reduction.contributions = blocks.back().data();
     reduction.members = 0;
   }
-  std::vector<OwnPart> own;
   for (const Transfer& transfer : step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
     Reduction& reduction = reductions[t];
-    char* const at = reduction.contributions + static_cast<int64_t>(reduction.members) * reduction.pitch;
+    char* const at = reduction.contributions + static_cast<int64_t>(reduction.members++) * reduction.pitch;
     if (transfer.peer == rank) {
-      // The region's own side, put into the order of the output.
-      const Region region = ToMessage(transfer.region);
-      own.push_back({&copies.made.emplace_back(region, SizeOf(inputs[t].dtype), inputs[t].strides,
-                                               MessageStrides(transfer.region)),
-                     Data(inputs[t]), at});
-      reduction.own = reduction.members;
+      copies.Pack(transfer, inputs[t], false)->Run(inputs[t].data, at);
     } else {
       receives.push_back({transfer.peer, at, &whole.emplace_back(Bytes(transfer.bytes)), transfer.bytes});
     }
-    ++reduction.members;
   }
-  for (const OwnPart& part : own) part.copy->Run(part.from, part.to);
   lap(&stats->pack_seconds);
   const absl::Status moved = Exchange(step, sends, receives, rank, transport, stats, lap);
   if (!moved.ok()) return moved;
-  for (const Reduction& reduction : reductions) {
+  for (size_t t = 0; t < reductions.size(); ++t) {
+    const Reduction& reduction = reductions[t];
     if (reduction.contributions == nullptr) continue;
-    const TensorView& out = outputs[reduction.tensor];
+    const TensorView& out = outputs[t];
     // Contributions are dense in the shape of the output.
     const Dims dense = DenseStrides(out.shape);
     std::vector<Contribution> list;
     for (size_t m = 0; m < reduction.members; ++m) {
       list.push_back({reduction.contributions + static_cast<int64_t>(m) * reduction.pitch, dense});
     }
-    ReduceBox(step.tensors[reduction.tensor].reduce, out.dtype, out.shape, list, out.data, out.strides);
+    ReduceBox(step.tensors[t].reduce, out.dtype, out.shape, list, out.data, out.strides);
     stats->written += NumElements(out.shape) * SizeOf(out.dtype);
   }
   lap(&stats->unpack_seconds);
@@ -467,7 +452,13 @@ absl::Status AllReduce(const StepProgram& step, int64_t rank, absl::Span<const C
     if (!r.contributions) return NoStaging(pitch * members);
   }
   lap(&stats->pack_seconds);
-  for (int64_t m = 0; m < members; ++m) {
+  // Pieces go by peer, and contributions are combined in the order of the ranks.
+  std::vector<int64_t> in_rank_order(static_cast<size_t>(members));
+  std::iota(in_rank_order.begin(), in_rank_order.end(), int64_t{0});
+  std::sort(in_rank_order.begin(), in_rank_order.end(), [&](int64_t a, int64_t b) {
+    return step.group[static_cast<size_t>(a)] < step.group[static_cast<size_t>(b)];
+  });
+  for (const int64_t m : in_rank_order) {
     const int64_t peer = step.group[static_cast<size_t>(m)];
     if (peer == rank) continue;
     for (Reduction& r : reductions) {
@@ -486,20 +477,10 @@ absl::Status AllReduce(const StepProgram& step, int64_t rank, absl::Span<const C
       }
     }
   }
-  const auto by_peer = [](const Piece& a, const Piece& b) { return a.peer < b.peer; };
-  for (std::vector<Piece>* list : {&sends, &receives, &gives, &takes}) {
-    std::stable_sort(list->begin(), list->end(), by_peer);
-  }
-  std::vector<int64_t> in_rank_order(static_cast<size_t>(members));
-  std::iota(in_rank_order.begin(), in_rank_order.end(), int64_t{0});
-  std::sort(in_rank_order.begin(), in_rank_order.end(), [&](int64_t a, int64_t b) {
-    return step.group[static_cast<size_t>(a)] < step.group[static_cast<size_t>(b)];
-  });
   absl::Status moved = Exchange(step, sends, receives, rank, transport, stats, lap);
   if (!moved.ok()) return moved;
   for (size_t t = 0; t < reductions.size(); ++t) {
     const Reduction& r = reductions[t];
-    if (r.elements == 0) continue;
     if (r.own.length() == 0) continue;
     const int64_t stride = 1;
     const int64_t length = r.own.length();

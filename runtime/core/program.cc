@@ -18,8 +18,6 @@ namespace {
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
-
 Region RegionOf(const Message& message) {
   Region region(message.runs.size());
   for (size_t d = 0; d < region.size(); ++d) {
@@ -56,8 +54,7 @@ Region PartOf(const Region& region, int64_t part, int64_t parts) {
   size_t cut = 0;
   int64_t longest = -1;
   for (size_t d = 0; d < region.size(); ++d) {
-    int64_t indices = 0;
-    for (const IndexRun& run : region[d]) indices += run.length;
+    const int64_t indices = IndicesOf(region[d]);
     if (indices > longest) {
       longest = indices;
       cut = d;
@@ -80,11 +77,7 @@ Region PartOf(const Region& region, int64_t part, int64_t parts) {
 
 int64_t ElementsOf(const Region& region) {
   int64_t elements = 1;
-  for (const auto& runs : region) {
-    int64_t indices = 0;
-    for (const IndexRun& run : runs) indices += run.length;
-    elements *= indices;
-  }
+  for (const auto& runs : region) elements *= IndicesOf(runs);
   return elements;
 }
 

@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
   prepared->tensors_ = static_cast<int64_t>(problems.size());
   // Tensors of one problem share its program: a model has few shapes.
   absl::flat_hash_map<std::string, Compiled> compiled;
-  std::vector<const Compiled*> each;
+  std::vector<Compiled> each;
   for (size_t i = 0; i < problems.size(); ++i) {
     std::string key;
     AppendKey(problems[i], &key);
@@ -119,22 +119,18 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
       }
       found = compiled.emplace(std::move(key), *std::move(one)).first;
     }
-  }
-  for (const Problem& problem : problems) {
-    std::string key;
-    AppendKey(problem, &key);
-    each.push_back(&compiled.at(key));
+    each.push_back(found->second);
   }
   std::vector<Signature::Field> fields;
   for (size_t first = 0; first < each.size();) {
     // Every rank counts the same bytes, so every rank cuts alike.
     size_t end = first + 1;
-    int64_t bytes = each[first]->bytes_max;
-    while (end < each.size() && bytes + each[end]->bytes_max <= options_.batch_bytes) bytes += each[end++]->bytes_max;
-    std::shared_ptr<const Program> program = each[first]->program;
+    int64_t bytes = each[first].bytes_max;
+    while (end < each.size() && bytes + each[end].bytes_max <= options_.batch_bytes) bytes += each[end++].bytes_max;
+    std::shared_ptr<const Program> program = each[first].program;
     if (end - first > 1) {
       std::vector<const Program*> list;
-      for (size_t i = first; i < end; ++i) list.push_back(each[i]->program.get());
+      for (size_t i = first; i < end; ++i) list.push_back(each[i].program.get());
       absl::StatusOr<Program> merged = MergePrograms(list);
       if (!merged.ok()) return merged.status();
       program = std::make_shared<const Program>(*std::move(merged));

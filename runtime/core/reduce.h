@@ -9,10 +9,14 @@
 #include "absl/types/span.h"
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
+#include "reshard/planner/plan.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
 
 namespace reshard {
+
+// True for the steps whose transfers are contributions to be combined instead of moved.
+inline bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
 
 // OK when Reduce can combine elements of this type:
 //   sum, avg, min, max, prod   integers and f16, bf16, f32, f64

@@ -42,7 +42,25 @@ bool EvenlySpaced(const std::vector<IndexRun>& runs) {
 // Rows of so many runs that touch no more than 256 cache lines a side.
 int64_t RowsPerBlock(size_t runs) { return std::max<int64_t>(1, 256 / static_cast<int64_t>(runs)); }
 
+// The region with one side replaced by where its elements lie in a message without gaps.
+Region WithMessage(Region region, int64_t IndexRun::*side) {
+  for (auto& runs : region) {
+    int64_t at = 0;
+    for (IndexRun& run : runs) {
+      run.*side = at;
+      at += run.length;
+    }
+  }
+  return region;
+}
+
 }  // namespace
+
+int64_t IndicesOf(const std::vector<IndexRun>& runs) {
+  int64_t indices = 0;
+  for (const IndexRun& run : runs) indices += run.length;
+  return indices;
+}
 
 CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
   // Measured: below, source and destination still meet in a core's caches when the step is repeated.
@@ -51,38 +69,15 @@ CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
   return bytes / std::clamp<int64_t>(threads, 1, cores) >= kBytesPerCore ? CopyMode::kStreaming : CopyMode::kCached;
 }
 
-Region ToMessage(const Region& region) {
-  Region out = region;
-  for (auto& runs : out) {
-    int64_t at = 0;
-    for (IndexRun& run : runs) {
-      run.to = at;
-      at += run.length;
-    }
-  }
-  return out;
-}
-
-Region FromMessage(const Region& region) {
-  Region out = region;
-  for (auto& runs : out) {
-    int64_t at = 0;
-    for (IndexRun& run : runs) {
-      run.from = at;
-      at += run.length;
-    }
-  }
-  return out;
-}
+Region ToMessage(const Region& region) { return WithMessage(region, &IndexRun::to); }
+Region FromMessage(const Region& region) { return WithMessage(region, &IndexRun::from); }
 
 absl::InlinedVector<int64_t, 6> MessageStrides(const Region& region) {
   absl::InlinedVector<int64_t, 6> strides(region.size());
   int64_t stride = 1;
   for (size_t d = region.size(); d-- > 0;) {
     strides[d] = stride;
-    int64_t indices = 0;
-    for (const IndexRun& run : region[d]) indices += run.length;
-    stride *= indices;
+    stride *= IndicesOf(region[d]);
   }
   return strides;
 }
@@ -99,8 +94,7 @@ StridedCopy::StridedCopy(const Region& region, int64_t element_size, absl::Span<
   bytes_ = element_size;
   for (size_t d = 0; d < region.size() && bytes_ > 0; ++d) {
     const std::vector<IndexRun> runs = Coalesce(region[d]);
-    int64_t indices = 0;
-    for (const IndexRun& run : runs) indices += run.length;
+    const int64_t indices = IndicesOf(runs);
     bytes_ *= indices;
     if (indices > 0) AddDimension(runs, from_strides[d] * element_size, to_strides[d] * element_size);
   }

@@ -7,23 +7,6 @@
 #include <vector>
 
 namespace reshard {
-namespace {
-
-// The bytes [first, last) that a view with elements spans.
-std::pair<const char*, const char*> ByteSpan(const ConstTensorView& view) {
-  int64_t low = 0;
-  int64_t high = 0;
-  for (size_t d = 0; d < view.shape.size(); ++d) {
-    const int64_t reach = (view.shape[d] - 1) * view.strides[d];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t size = SizeOf(view.dtype);
-  const char* data = static_cast<const char*>(view.data);
-  return {data + low * size, data + (high + 1) * size};
-}
-
-}  // namespace
-
 int64_t NumElements(absl::Span<const int64_t> shape) {
   int64_t product = 1;
   for (int64_t size : shape) product *= size;
@@ -73,6 +56,18 @@ bool MayOverlapItself(const ConstTensorView& view) {
     reach += stride * (size - 1);
   }
   return false;
+}
+
+std::pair<const char*, const char*> ByteSpan(const ConstTensorView& view) {
+  int64_t low = 0;
+  int64_t high = 0;
+  for (size_t d = 0; d < view.shape.size(); ++d) {
+    const int64_t reach = (view.shape[d] - 1) * view.strides[d];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t size = SizeOf(view.dtype);
+  const char* data = static_cast<const char*>(view.data);
+  return {data + low * size, data + (high + 1) * size};
 }
 
 bool SpansIntersect(const ConstTensorView& a, const ConstTensorView& b) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/core/agreement.h"
 #include "runtime/core/no_throw.h"
+#include "runtime/core/reduce.h"
 
 namespace reshard {
 namespace {
@@ -101,8 +102,7 @@ absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<cons
     slot.tasks[phase].clear();
     slot.next_task[phase].store(0, std::memory_order_relaxed);
   }
-  const bool reduces = step.op == Op::kReduceScatter || step.op == Op::kAllReduce;
-  return reduces ? PrepareReductions(step, moved) : PreparePulls(step, moved);
+  return Reduces(step.op) ? PrepareReductions(step, moved) : PreparePulls(step, moved);
 }
 
 absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats* moved) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -64,6 +65,7 @@ struct C10dCommunicator::Impl {
   std::string Told();
   void Lose(const absl::Status& status);
   void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
+  void ForEachOther(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const;
   void WriteVerdict(const std::string& message);
   std::string ReadVerdict();
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
@@ -172,22 +174,27 @@ std::string C10dCommunicator::Impl::ReadVerdict() {
 }
 
 void C10dCommunicator::Impl::Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const {
-  // All at once: one that is silent must not delay the rest.
+  ForEachOther(addresses, [&](size_t r) { TellPeer(addresses[r], message, kAskOne); });
+}
+
+// Calls f(r) for all other ranks that can be reached, all at once: one that is silent must not delay the rest.
+void C10dCommunicator::Impl::ForEachOther(const std::vector<PeerAddress>& addresses,
+                                          const std::function<void(size_t)>& f) const {
   std::vector<std::thread> threads;
   for (size_t r = 0; r < addresses.size(); ++r) {
     if (static_cast<int64_t>(r) == rank || addresses[r].port == 0) continue;
     try {
-      threads.emplace_back([address = addresses[r], message] { TellPeer(address, message, kAskOne); });
+      threads.emplace_back([&f, r] { f(r); });
     } catch (const std::system_error&) {
-      break;  // no threads to be had: the others find out by waiting
+      break;  // no threads to be had: the others find out by waiting, and count as silent
     }
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-// records[r] of every rank r to everybody. In few ranks straight from each to each, so that each knows at once who is
-// missing; in many by doubling: in round k the 2^k records of the rank 2^k further on, once the ranks can ask each
-// other.
+// records[r] of every rank r to everybody. At the first call by single messages, so that each rank knows who is
+// missing; later, when they can ask each other, by one all-to-all in few ranks, and in many by doubling: in round k the
+// 2^k records of the rank 2^k further on.
 absl::Status C10dCommunicator::Impl::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
   constexpr int64_t kFewRanks = 8;
@@ -256,16 +263,7 @@ std::string C10dCommunicator::Impl::Told() {
 absl::Status C10dCommunicator::Impl::BlameAnybody(const std::string& reason) {
   const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
   std::vector<PeerAnswer> answers(peers.size());
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < peers.size(); ++r) {
-    if (static_cast<int64_t>(r) == rank) continue;
-    try {
-      threads.emplace_back([&answers, r, this] { answers[r] = AskPeer(peers[r], kAskAll); });
-    } catch (const std::system_error&) {
-      break;
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
+  ForEachOther(peers, [&](size_t r) { answers[r] = AskPeer(peers[r], kAskAll); });
   const std::string known = Told();
   if (!known.empty()) return absl::AbortedError(known);
   const auto first = [&](auto condition) {
@@ -354,11 +352,9 @@ void C10dCommunicator::Impl::Lose(const absl::Status& status) {
 absl::Status C10dCommunicator::Impl::AgreeNow(const absl::Status& own, const Signature& problem) {
   std::vector<AgreementRecord> records(static_cast<size_t>(size));
   AgreementRecord& mine = records[static_cast<size_t>(rank)];
-  const std::string details = own.ok() ? "" : Details(own, problem);
   mine.status_code = static_cast<int64_t>(own.raw_code());
   mine.sequence = operations;
   mine.fingerprint = problem.fingerprint;
-  mine.details_bytes = static_cast<int64_t>(details.size());
   absl::Status status = AllGather(records.data(), sizeof(AgreementRecord));
   if (!status.ok()) return status;
   if (AllAgree(records)) return absl::OkStatus();

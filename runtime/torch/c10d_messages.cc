@@ -18,6 +18,21 @@ std::chrono::milliseconds Patience(absl::Duration timeout) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
 }
 
+// The one place where a backend's exceptions become words: empty when f() returns.
+template <typename F>
+std::string WhyNot(F&& f) {
+  std::string reason;
+  try {
+    f();
+    return "";
+  } catch (const c10::Error& error) {
+    reason = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  return reason.empty() ? "an exception without a message" : reason;
+}
+
 }  // namespace
 
 class C10dRound final : public MessageRound {
@@ -125,17 +140,10 @@ class C10dRound final : public MessageRound {
     return Try(-1, [&] { group->wait(Patience(owner_.timeout_)); });
   }
 
-  // The one place where a backend's exceptions become errors.
   template <typename F>
   absl::Status Try(int64_t peer, F&& f) {
-    try {
-      f();
-      return absl::OkStatus();
-    } catch (const c10::Error& error) {
-      return owner_.blame_(peer, error.what_without_backtrace());
-    } catch (const std::exception& error) {
-      return owner_.blame_(peer, error.what());
-    }
+    const std::string reason = WhyNot(f);
+    return reason.empty() ? absl::OkStatus() : owner_.blame_(peer, reason);
   }
 
   C10dMessages& owner_;
@@ -163,17 +171,12 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
   }
   board_->WaitFor(PeerState::kEverybody);
   c10::intrusive_ptr<c10d::Work> work;
-  std::string failed;
-  try {
+  const std::string failed = WhyNot([&] {
     at::Tensor input = at::from_blob(const_cast<void*>(send), {out_total}, at::TensorOptions(at::kByte));
     at::Tensor output = at::from_blob(receive, {in_total}, at::TensorOptions(at::kByte));
     work = backend_->alltoall_base(output, input, in, out);
     work->wait(Patience(timeout_));
-  } catch (const c10::Error& error) {
-    failed = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    failed = error.what();
-  }
+  });
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     together_ = false;

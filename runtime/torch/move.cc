@@ -132,6 +132,16 @@ Move Move::Gradient() const {
   return back;
 }
 
+at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+  return move.grad_scale == 1.0 ? gradient : gradient.mul(move.grad_scale);
+}
+
+at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes) {
+  if (gradient.sym_numel() != 0 || gradient.sym_sizes() == c10::SymIntArrayRef(sizes)) return gradient;
+  return gradient.reshape_symint(sizes);
+}
+
 std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
                                        TensorCommunicator& communicator, at::TensorList outs) {
   return ExecuteOrThrow(tensors, ProblemsOf(tensors, moves), communicator, outs);

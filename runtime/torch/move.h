@@ -42,6 +42,11 @@ struct Move {
 // parse is found when the move is prepared.
 Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh);
 
+// What goes into that move: the gradient of the result, scaled. Throws c10::NotImplementedError where there is none.
+at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move);
+// What comes out of it, in the shape of the input: a rank outside a mesh may bring an empty tensor of any shape.
+at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes);
+
 // "[8, <X>8] sum<Y>" -> "[8, <X>8]".
 std::string WithoutPending(std::string_view layout);
 

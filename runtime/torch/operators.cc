@@ -18,7 +18,6 @@
 #include "runtime/torch/tensors.h"
 
 namespace reshard {
-namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -27,7 +26,7 @@ using Texts = std::vector<std::string>;
 
 // ---- _move
 
-at::Tensor DispatchMoveTexts(const at::Tensor& tensor, const Move& move, const Text& group) {
+at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group) {
   static const auto op =
       c10::Dispatcher::singleton()
           .findSchemaOrThrow("reshard::_move", "")
@@ -36,6 +35,8 @@ at::Tensor DispatchMoveTexts(const at::Tensor& tensor, const Move& move, const T
   return op.call(tensor, move.mesh, move.source, move.target, move.target_mesh, group, move.grad_from, move.grad_to,
                  move.grad_scale);
 }
+
+namespace {
 
 Move MoveFrom(c10::string_view mesh, c10::string_view source, c10::string_view target, c10::string_view target_mesh,
               c10::string_view grad_from, c10::string_view grad_to, double grad_scale) {
@@ -58,12 +59,6 @@ at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string
   return at::empty(ResultShape(move, c10d::resolve_process_group(Text(group))->getRank()), tensor.options());
 }
 
-// A rank outside a mesh may bring an empty tensor of any shape; its gradient has that shape.
-at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes) {
-  if (gradient.sym_numel() != 0 || gradient.sym_sizes() == c10::SymIntArrayRef(sizes)) return gradient;
-  return gradient.reshape_symint(sizes);
-}
-
 class MoveFunction : public torch::autograd::Function<MoveFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const Move& move, const Text& group) {
@@ -72,16 +67,14 @@ class MoveFunction : public torch::autograd::Function<MoveFunction> {
     context->saved_data["scale"] = move.grad_scale;
     context->saved_data["sizes"] = tensor.sym_sizes();
     const at::AutoDispatchBelowADInplaceOrView below;
-    return DispatchMoveTexts(tensor, move, group);
+    return DispatchMove(tensor, move, group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto texts = context->saved_data["move"].to<Texts>();
     const Move move{
         texts[0], texts[1], texts[2], texts[3], texts[5], texts[6], context->saved_data["scale"].toDouble()};
-    TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
-    const at::Tensor scaled = move.grad_scale == 1.0 ? gradients[0] : gradients[0].mul(move.grad_scale);
-    const at::Tensor result = DispatchMoveTexts(scaled, move.Gradient(), texts[4]);
+    const at::Tensor result = DispatchMove(ScaledGradient(gradients[0], move), move.Gradient(), texts[4]);
     return {LikeInput(result, context->saved_data["sizes"].toSymIntVector()), at::Tensor(), at::Tensor()};
   }
 };
@@ -92,7 +85,7 @@ at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::st
   const Move move = MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
   if (!at::GradMode::is_enabled() || !tensor.requires_grad()) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    return DispatchMoveTexts(tensor, move, Text(group));
+    return DispatchMove(tensor, move, Text(group));
   }
   return MoveFunction::apply(tensor, move, Text(group));
 }
@@ -166,13 +159,12 @@ class BatchFunction : public torch::autograd::Function<BatchFunction> {
     std::vector<at::Tensor> scaled;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const Move& move = (*moves)[i];
-      TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+      scaled.push_back(ScaledGradient(gradients[i], move));
       const Move gradient = move.Gradient();
       for (const Text* text : {&gradient.source, &gradient.target, &gradient.grad_from, &gradient.grad_to}) {
         back.push_back(*text);
       }
       back_scales.push_back(gradient.grad_scale);
-      scaled.push_back(move.grad_scale == 1.0 ? gradients[i] : gradients[i].mul(move.grad_scale));
     }
     variable_list results = DispatchBatch(scaled, mesh, back, back_scales, context->saved_data["group"].toStringRef());
     for (size_t i = 0; i < results.size(); ++i) {
@@ -257,14 +249,18 @@ std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_v
 // there is no such rank. One operator with the same inputs and outputs on every rank, so that no compiler drops it on
 // some of them and its gradient is one exchange, too.
 
-std::tuple<at::Tensor, at::Tensor> DispatchPassOnTensors(const at::Tensor& up, const at::Tensor& down,
-                                                         c10::string_view group) {
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
+                                                  const std::string& group) {
   static const auto op =
       c10::Dispatcher::singleton()
           .findSchemaOrThrow("reshard::_pass_on", "")
           .typed<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, c10::string_view)>();
   return op.call(up, down, group);
 }
+
+namespace {
 
 std::tuple<at::Tensor, at::Tensor> PassOnHost(const at::Tensor& up, const at::Tensor& down, c10::string_view group) {
   const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
@@ -302,12 +298,12 @@ class PassOnFunction : public torch::autograd::Function<PassOnFunction> {
                                const Text& group) {
     context->saved_data["group"] = group;
     const at::AutoDispatchBelowADInplaceOrView below;
-    auto [from_below, from_above] = DispatchPassOnTensors(up, down, group);
+    auto [from_below, from_above] = DispatchPassOn(up, down, group);
     return {from_below, from_above};
   }
   // What came from below goes back down, what came from above back up.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    auto [down, up] = DispatchPassOnTensors(gradients[1], gradients[0], context->saved_data["group"].toStringRef());
+    auto [down, up] = DispatchPassOn(gradients[1], gradients[0], context->saved_data["group"].toStringRef());
     return {up, down, at::Tensor()};
   }
 };
@@ -342,15 +338,6 @@ void AllToAllVAutograd(const at::Tensor& src, const at::Tensor& dst, const at::T
 }
 
 }  // namespace
-
-at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group) {
-  return DispatchMoveTexts(tensor, move, group);
-}
-
-std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
-                                                  const std::string& group) {
-  return DispatchPassOnTensors(up, down, group);
-}
 
 void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group) {
   const bool traced = tensor.defined() && (tensor.is_meta() || tensor.key_set().has(c10::DispatchKey::Python));

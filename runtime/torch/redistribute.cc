@@ -33,6 +33,7 @@ absl::StatusOr<std::vector<Move>> MovesOf(absl::Span<const Layout> sources, absl
 // What a node of the graph remembers: which moves, over which communicator.
 struct Remembered : torch::CustomClassHolder {
   std::vector<Move> moves;
+  std::vector<std::vector<c10::SymInt>> sizes;  // of the inputs
   TensorCommunicator* communicator = nullptr;
 };
 
@@ -42,6 +43,7 @@ class MovesFunction : public torch::autograd::Function<MovesFunction> {
                                const absl::StatusOr<std::vector<Move>>& moves, TensorCommunicator& communicator) {
     auto remembered = c10::make_intrusive<Remembered>();
     if (moves.ok()) remembered->moves = *moves;
+    for (const at::Tensor& tensor : tensors) remembered->sizes.push_back(tensor.sym_sizes().vec());
     remembered->communicator = &communicator;
     context->saved_data["moves"] = c10::IValue::make_capsule(std::move(remembered));
     return RunMoves(tensors, moves, communicator);
@@ -53,12 +55,12 @@ class MovesFunction : public torch::autograd::Function<MovesFunction> {
     std::vector<at::Tensor> scaled;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const Move& move = remembered->moves[i];
-      TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
+      scaled.push_back(ScaledGradient(gradients[i], move));
       back.push_back(move.Gradient());
-      scaled.push_back(move.grad_scale == 1.0 ? gradients[i] : gradients[i].mul(move.grad_scale));
     }
     const absl::StatusOr<std::vector<Move>> moves = back;
     variable_list results = Function<MovesFunction>::apply(at::TensorList(scaled), moves, *remembered->communicator);
+    for (size_t i = 0; i < results.size(); ++i) results[i] = LikeInput(results[i], remembered->sizes[i]);
     results.emplace_back();
     results.emplace_back();
     return results;

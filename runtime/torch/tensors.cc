@@ -59,13 +59,6 @@ absl::StatusOr<DType> DTypeOf(at::ScalarType type) {
   return absl::UnimplementedError(absl::StrCat("tensors of type ", c10::toString(type)));
 }
 
-at::ScalarType ScalarTypeOf(DType dtype) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.ours == dtype) return pair.torch;
-  }
-  return at::kByte;
-}
-
 absl::Status CheckTensor(const at::Tensor& tensor) {
   if (!tensor.defined()) return absl::InvalidArgumentError("an undefined tensor");
   if (!tensor.device().is_cpu()) {
@@ -130,14 +123,12 @@ int64_t BytesOf(const NewTensorSpec& spec) {
 
 std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs) {
   constexpr int64_t kSmall = int64_t{1} << 16;
-  constexpr int64_t kAlignment = 64;
   constexpr int64_t kLeast = int64_t{1} << 18;
   const auto shares = [](int64_t bytes) { return bytes > 0 && bytes <= kSmall; };
-  const auto aligned = [](int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
   int64_t total = 0;
   for (const NewTensorSpec& spec : specs) {
     const int64_t bytes = BytesOf(spec);
-    if (shares(bytes)) total += aligned(bytes);
+    if (shares(bytes)) total += AlignedHostBytes(bytes);
   }
   // This function is a user, too, until it is done.
   std::unique_ptr<SharedBlock, void (*)(void*)> block(nullptr, &SharedBlock::Drop);
@@ -160,7 +151,7 @@ std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs) {
     ++block->users;
     c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
                          c10::DataPtr(at, block.get(), &SharedBlock::Drop, at::Device(at::kCPU)), nullptr, false);
-    at += aligned(bytes);
+    at += AlignedHostBytes(bytes);
     tensors.push_back(at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.type)));
     tensors.back().unsafeGetTensorImpl()->set_sizes_contiguous(spec.shape);

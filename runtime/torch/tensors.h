@@ -15,7 +15,6 @@ namespace reshard {
 
 // Unimplemented for types that have no counterpart (quantized ones, say).
 absl::StatusOr<DType> DTypeOf(at::ScalarType type);
-at::ScalarType ScalarTypeOf(DType dtype);
 
 // OK when the tensor is strided memory of the host that a view can describe.
 absl::Status CheckTensor(const at::Tensor& tensor);

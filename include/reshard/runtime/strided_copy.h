@@ -25,6 +25,9 @@ struct IndexRun {
 // One list of runs a dimension; no dimensions mean one element. The runs of a list are disjoint on both sides.
 using Region = std::vector<std::vector<IndexRun>>;
 
+// How many indices the runs of one dimension have together.
+int64_t IndicesOf(const std::vector<IndexRun>& runs);
+
 // The same region with one side replaced by the message that carries it: its elements without gaps, in row-major order.
 Region ToMessage(const Region& region);    // from the fragment to the message
 Region FromMessage(const Region& region);  // from the message to the fragment

@@ -3,6 +3,7 @@
 #define RESHARD_RUNTIME_TENSOR_VIEW_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
@@ -54,6 +55,9 @@ bool IsDense(const ConstTensorView& view);
 // True when two indices may name the same element, so that the view cannot be written to. Exact for the views that
 // slicing, permuting and expanding make; strides that interleave in other ways count as overlapping.
 bool MayOverlapItself(const ConstTensorView& view);
+
+// The bytes [first, last) that a view with elements spans, gaps included.
+std::pair<const char*, const char*> ByteSpan(const ConstTensorView& view);
 
 // True when the bytes that the two views span have a byte in common (gaps between elements count as spanned).
 bool SpansIntersect(const ConstTensorView& a, const ConstTensorView& b);

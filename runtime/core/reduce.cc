@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/core/copy_rows.h"
 #include "runtime/core/reduce_kernels.h"
 
 namespace reshard {
@@ -75,12 +76,15 @@ absl::Status CheckReduction(ReduceOp op, DType dtype) {
 }
 
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
-               void* out, absl::Span<const int64_t> out_strides) {
+               void* out, absl::Span<const int64_t> out_strides, CopyMode mode) {
   if (NumElements(box) == 0) return;
   const ReduceRowFn reduce_row = ReduceRowKernel(op, dtype);
   const int64_t size = SizeOf(dtype);
   const Collapsed c = Collapse(box, contributions, out_strides);
   const size_t inner = c.shape.size() - 1;
+  // Waiting for what was streamed costs more than a short row.
+  constexpr int64_t kShortestStreamed = 4096;
+  if (c.shape[inner] * size < kShortestStreamed) mode = CopyMode::kCached;
 
   std::vector<const char*> in(contributions.size());
   std::vector<int64_t> in_steps(contributions.size());
@@ -91,7 +95,7 @@ void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Sp
   char* to = static_cast<char*>(out);
   Dims index(inner, 0);
   while (true) {
-    reduce_row(in.data(), in_steps.data(), in.size(), to, c.out_strides[inner] * size, c.shape[inner]);
+    reduce_row(in.data(), in_steps.data(), in.size(), to, c.out_strides[inner] * size, c.shape[inner], mode);
     // The next row: the odometer over all dimensions but the inner one.
     size_t d = inner;
     while (d-- > 0) {
@@ -102,8 +106,9 @@ void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Sp
       to += steps * c.out_strides[d] * size;
       if (!carry) break;
     }
-    if (d == static_cast<size_t>(-1)) return;
+    if (d == static_cast<size_t>(-1)) break;
   }
+  if (mode == CopyMode::kStreaming) FinishStreaming();
 }
 
 void ForEachBox(absl::Span<const int64_t> shape, int64_t begin, int64_t end, VisitBox visit) {

@@ -35,9 +35,10 @@ struct Contribution {
 // Post-condition: for every index of the box, out[index] = op over the contributions of contribution[index], combined
 // in the order given, rounded once: f16 and bf16 are summed in f32. Integer sums and products wrap, integer averages
 // are summed exactly and truncated towards zero; min and max pass NaNs on. An empty box writes nothing. Requires
-// CheckReduction(op, dtype).ok() and at least one contribution. `out` overlaps no contribution.
+// CheckReduction(op, dtype).ok() and at least one contribution. `out` overlaps no contribution. The mode is how long
+// rows of the result are written.
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
-               void* out, absl::Span<const int64_t> out_strides);
+               void* out, absl::Span<const int64_t> out_strides, CopyMode mode = CopyMode::kCached);
 
 // A box of a fragment: the index of its first element and its sizes.
 using VisitBox = absl::FunctionRef<void(absl::Span<const int64_t> offset, absl::Span<const int64_t> sizes)>;

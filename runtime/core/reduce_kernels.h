@@ -7,12 +7,14 @@
 
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
+#include "reshard/runtime/strided_copy.h"
 
 namespace reshard {
 
-// out[i] = op over k of in[k][i], for i < elements. Steps are the bytes from one element to the next.
+// out[i] = op over k of in[k][i], for i < elements. Steps are the bytes from one element to the next. After a streaming
+// reduction other threads see the result only once FinishStreaming has been called.
 using ReduceRowFn = void (*)(const char* const* in, const int64_t* in_steps, size_t contributions, char* out,
-                             int64_t out_step, int64_t elements);
+                             int64_t out_step, int64_t elements, CopyMode mode);
 
 // The kernel; nullptr for pairs that CheckReduction refuses.
 ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype);

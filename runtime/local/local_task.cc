@@ -39,7 +39,7 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
 // Elements [begin, end) of the output from the same elements of every contribution. All contributions to one output
 // have the same region (the compiler sees to it), only the fragments differ.
 void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTensorView*>& inputs, const TensorView& out,
-            int64_t begin, int64_t end) {
+            int64_t begin, int64_t end, CopyMode mode) {
   std::vector<Contribution> contributions(inputs.size());
   ForEachMappedBox(
       region, out.shape, begin, end,
@@ -49,7 +49,7 @@ void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTens
           contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype), in.strides};
         }
         ReduceBox(op, out.dtype, sizes, contributions,
-                  static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides);
+                  static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides, mode);
       });
 }
 
@@ -101,7 +101,7 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
         region = &transfer.region;
         inputs.push_back(&member.inputs[index]);
       }
-      if (region != nullptr) Reduce(step.tensors[index].reduce, *region, inputs, out, task.begin, task.end);
+      if (region != nullptr) Reduce(step.tensors[index].reduce, *region, inputs, out, task.begin, task.end, mode);
       return true;
     }
     case LocalTask::Kind::kGather: {

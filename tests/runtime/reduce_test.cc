@@ -1,16 +1,19 @@
 // Every reduction of every type against its definition.
 #include "runtime/core/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/half.h"
 #include "tests/catch.h"
+#include "tests/runtime/cases.h"
 
 namespace reshard {
 namespace {
@@ -251,6 +254,65 @@ TEST_CASE("boxes of any strides are reduced") {
     }
     ReduceBox(ReduceOp::kSum, DType::kI32, box, contributions, out.data(), out_strides);
     REQUIRE(out == expected);
+  }
+}
+
+// Any finite number of the type, in every byte of it.
+void FillFinite(DType dtype, std::mt19937_64& random, std::vector<uint8_t>* bytes) {
+  for (uint8_t& byte : *bytes) byte = static_cast<uint8_t>(random());
+  const std::string_view name = Name(dtype);
+  if (name[0] != 'f' && name[0] != 'b' && name[0] != 'c') return;
+  const size_t part = static_cast<size_t>(SizeOf(dtype)) / (name[0] == 'c' ? 2 : 1);
+  for (size_t top = part - 1; top < bytes->size(); top += part) {
+    (*bytes)[top] &= 0xBF;                         // not the largest exponents
+    if ((*bytes)[top] == 0x80) (*bytes)[top] = 0;  // NaN in some f8 types
+  }
+}
+
+TEST_CASE("elements side by side, streamed or not, are reduced like elements with gaps") {
+  std::mt19937_64 random(testing::Seed());
+  for (DType dtype : testing::kAllTypes) {
+    const auto size = static_cast<size_t>(SizeOf(dtype));
+    for (ReduceOp op : kOps) {
+      if (!CheckReduction(op, dtype).ok()) continue;
+      for (size_t ranks : {1u, 2u, 3u, 5u}) {
+        for (size_t elements : {size_t{3}, 8192 / size, 20000 / size + 7}) {
+          const size_t shift = random() % 70;  // elements before the destination: not on a cache line, or on one
+          CAPTURE(std::string(Name(dtype)), Name(op), ranks, elements, shift);
+          std::vector<std::vector<uint8_t>> dense;
+          std::vector<std::vector<uint8_t>> spread;  // every third element
+          std::vector<Contribution> dense_in;
+          std::vector<Contribution> spread_in;
+          const Dims one = {1};
+          const Dims three = {3};
+          for (size_t k = 0; k < ranks; ++k) {
+            dense.emplace_back(elements * size);
+            FillFinite(dtype, random, &dense.back());
+            spread.emplace_back(elements * size * 3);
+            for (size_t i = 0; i < elements; ++i) {
+              std::copy_n(&dense.back()[i * size], size, &spread.back()[i * size * 3]);
+            }
+          }
+          for (size_t k = 0; k < ranks; ++k) {
+            dense_in.push_back({dense[k].data(), one});
+            spread_in.push_back({spread[k].data(), three});
+          }
+          const Dims box = {static_cast<int64_t>(elements)};
+          std::vector<uint8_t> expected((shift + elements) * size + 100, 0xA5);
+          std::vector<uint8_t> cached = expected;
+          std::vector<uint8_t> streamed = expected;
+          std::vector<uint8_t> gaps(elements * size * 3);
+          ReduceBox(op, dtype, box, spread_in, gaps.data(), three);
+          for (size_t i = 0; i < elements; ++i) {
+            std::copy_n(&gaps[i * size * 3], size, &expected[(shift + i) * size]);
+          }
+          ReduceBox(op, dtype, box, dense_in, &cached[shift * size], one);
+          ReduceBox(op, dtype, box, dense_in, &streamed[shift * size], one, CopyMode::kStreaming);
+          REQUIRE((cached == expected));
+          REQUIRE((streamed == expected));
+        }
+      }
+    }
   }
 }
 

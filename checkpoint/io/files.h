@@ -1,0 +1,88 @@
+// Files and directories: whole reads and writes that survive interruptions and short counts, with errors that say which
+// file. Everything goes through System.
+//
+// Errors of the system: NotFound for ENOENT; ResourceExhausted for ENOSPC and EDQUOT; Unavailable for all the rest; the
+// message has the path and the system's reason. What a file's content should have been is DataLoss.
+#ifndef RESHARD_CHECKPOINT_IO_FILES_H_
+#define RESHARD_CHECKPOINT_IO_FILES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace reshard {
+
+// The error that errno, taken right after a call failed, stands for: "cannot <what> <path>: <reason>".
+absl::Status SystemError(int error, std::string_view what, std::string_view path);
+
+// A regular file that is read at any place by any number of threads.
+class ReadFile {
+ public:
+  // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
+  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false);
+  ~ReadFile();
+  ReadFile(const ReadFile&) = delete;
+  ReadFile& operator=(const ReadFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return bytes_; }  // when it was opened
+
+  // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
+  absl::Status ReadAt(int64_t at, absl::Span<char> out) const;
+  // The whole file; ResourceExhausted when it has more than `limit` bytes.
+  absl::StatusOr<std::string> ReadAll(int64_t limit) const;
+
+ private:
+  ReadFile(std::string path, int fd, int64_t bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
+  std::string path_;
+  int fd_;
+  int64_t bytes_;
+};
+
+// A new file that is written at any place by any number of threads.
+class WriteFile {
+ public:
+  // Creates it; AlreadyExists when there is one. With `bytes` > 0 the space is taken at once where the filesystem can,
+  // so that a full disk is known before the work.
+  static absl::StatusOr<std::unique_ptr<WriteFile>> Create(const std::string& path, int64_t bytes = 0);
+  // Opens one that is there, to go on with it.
+  static absl::StatusOr<std::unique_ptr<WriteFile>> Reopen(const std::string& path);
+  ~WriteFile();  // closes it; what Close would have reported is lost
+  WriteFile(const WriteFile&) = delete;
+  WriteFile& operator=(const WriteFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  absl::Status WriteAt(int64_t at, std::string_view data);
+  // What was written is on the disk.
+  absl::Status Sync();
+  // Errors that the system kept until now. May be called once.
+  absl::Status Close();
+
+ private:
+  WriteFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+};
+
+// Names in a directory without "." and "..", sorted. NotFound, Unavailable.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+// Makes the entries of a directory durable.
+absl::Status SyncDirectory(const std::string& path);
+enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
+absl::StatusOr<FileKind> KindOf(const std::string& path);
+
+// "a/b". `name` is used as it is.
+std::string JoinPath(std::string_view directory, std::string_view name);
+// InvalidArgument unless `relative`, a path that a file names, stays below the directory it is relative to: not empty,
+// not absolute, no "..", no empty or "." part, no NUL byte.
+absl::Status CheckRelativePath(std::string_view relative);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_IO_FILES_H_

@@ -56,11 +56,6 @@ Collapsed Collapse(absl::Span<const int64_t> box, absl::Span<const Contribution>
 absl::Status CheckReduction(ReduceOp op, DType dtype) {
   const std::string what = absl::StrCat(Name(op), " of ", View(Name(dtype)));
   switch (dtype) {
-    case DType::kF8E4M3FN:
-    case DType::kF8E5M2:
-    case DType::kF8E4M3FNUZ:
-    case DType::kF8E5M2FNUZ:
-      return absl::UnimplementedError(absl::StrCat("reduction of f8 values (", what, "); reduce in a wider type"));
     case DType::kC64:
     case DType::kC128:
       if (op == ReduceOp::kMin || op == ReduceOp::kMax) {

@@ -19,11 +19,11 @@ namespace reshard {
 inline bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
 
 // OK when Reduce can combine elements of this type:
-//   sum, avg, min, max, prod   integers and f16, bf16, f32, f64
+//   sum, avg, min, max, prod   integers and f8, f16, bf16, f32, f64
 //   sum, avg, prod             complex
 //   sum = max = or, prod = min = and   bool
 // InvalidArgument: the operation has no meaning for the type (min or max of complex numbers, avg of bools).
-// Unimplemented: f8 types. Messages name operation and type.
+// Messages name operation and type.
 absl::Status CheckReduction(ReduceOp op, DType dtype);
 
 // One rank's values: the element at index (0, 0, ..) of the box and the strides in elements.
@@ -33,10 +33,10 @@ struct Contribution {
 };
 
 // Post-condition: for every index of the box, out[index] = op over the contributions of contribution[index], combined
-// in the order given, rounded once: f16 and bf16 are summed in f32. Integer sums and products wrap, integer averages
-// are summed exactly and truncated towards zero; min and max pass NaNs on. An empty box writes nothing. Requires
-// CheckReduction(op, dtype).ok() and at least one contribution. `out` overlaps no contribution. The mode is how long
-// rows of the result are written.
+// in the order given, rounded once: f8, f16 and bf16 are combined in f32. Integer sums and products wrap, integer
+// averages are summed exactly and truncated towards zero; min and max pass NaNs on. An empty box writes nothing.
+// Requires CheckReduction(op, dtype).ok() and at least one contribution. `out` overlaps no contribution. The mode is
+// how long rows of the result are written.
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
                void* out, absl::Span<const int64_t> out_strides, CopyMode mode = CopyMode::kCached);
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "runtime/core/copy_rows.h"
+#include "runtime/core/float8.h"
 #include "runtime/core/half.h"
 
 // Into functions that are compiled for a processor with more, too: nothing else gets its loops compiled for it.
@@ -36,6 +37,13 @@ struct BFloat16 {
   using Value = float;
   static Value Load(Stored x) { return BFloat16ToFloat(x); }
   static Stored Store(Value x) { return FloatToBFloat16(x); }
+};
+template <typename F8>
+struct Float8 {
+  using Stored = uint8_t;
+  using Value = float;
+  static Value Load(Stored x) { return Float8ToFloat<F8>(x); }
+  static Stored Store(Value x) { return FloatToFloat8<F8>(x); }
 };
 struct Bool {
   using Stored = uint8_t;
@@ -356,10 +364,13 @@ ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype) {
     case DType::kC128:
       return Unordered<double>(op);
     case DType::kF8E4M3FN:
+      return Ordered<Float8<F8E4M3FN>>(op);
     case DType::kF8E5M2:
+      return Ordered<Float8<F8E5M2>>(op);
     case DType::kF8E4M3FNUZ:
+      return Ordered<Float8<F8E4M3FNUZ>>(op);
     case DType::kF8E5M2FNUZ:
-      return nullptr;
+      return Ordered<Float8<F8E5M2FNUZ>>(op);
   }
   return nullptr;
 }

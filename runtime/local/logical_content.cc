@@ -1,6 +1,7 @@
 #include "runtime/local/logical_content.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -80,6 +81,21 @@ void Put(char* element, T value) {
   std::memcpy(element, &value, sizeof(value));
 }
 
+// The code of an integer that an f8 type with so many bits of mantissa holds exactly.
+uint8_t Float8Of(int64_t value, int mantissa_bits, int bias) {
+  if (value == 0) return 0;
+  const auto magnitude = static_cast<uint64_t>(value < 0 ? -value : value);
+  const int exponent = static_cast<int>(std::bit_width(magnitude)) - 1;
+  const uint64_t mantissa = (magnitude << mantissa_bits >> exponent) - (uint64_t{1} << mantissa_bits);
+  const uint64_t code = (static_cast<uint64_t>(exponent + bias) << mantissa_bits) + mantissa;
+  return static_cast<uint8_t>(code + (value < 0 ? 0x80 : 0));
+}
+
+bool IsFloat8(DType dtype) {
+  return dtype == DType::kF8E4M3FN || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3FNUZ ||
+         dtype == DType::kF8E5M2FNUZ;
+}
+
 }  // namespace
 
 absl::StatusOr<LogicalContent> LogicalContent::Create(const Plan& plan, uint64_t salt) {
@@ -147,22 +163,28 @@ LogicalContent::Number LogicalContent::Contribution(uint64_t hash, const Contrib
   const auto all = static_cast<uint64_t>(contributions_);
   // At most `most` of the contributions, evenly spread, are not neutral; which ones depends on the element.
   const auto chosen = [&](uint64_t most) { return (hash + y) % ((all + most - 1) / most) == 0; };
-  ReduceOp op = *op_;
+  const ReduceOp op = *op_;
   if (dtype_ == DType::kBool) {
     // One contribution decides, or (in 1 of all+1 elements) none.
     const bool decides = (hash + y) % (all + 1) == 0;
     return {op == ReduceOp::kSum || op == ReduceOp::kMax ? decides : !decides, 0};
   }
+  const bool f8 = IsFloat8(dtype_);  // holds integers up to 8
   switch (op) {
-    case ReduceOp::kSum:  // at most 65 * 3, exact in bf16
-      if (!chosen(64)) return {0, 0};
-      return {static_cast<int64_t>(1 + ((hash >> 32) + y * 7) % 3),
+    case ReduceOp::kSum:  // at most 65 * 3, exact in bf16; 4 * 2
+      if (!chosen(f8 ? 3 : 64)) return {0, 0};
+      return {static_cast<int64_t>(1 + ((hash >> 32) + y * 7) % (f8 ? 2 : 3)),
               static_cast<int64_t>(1 + ((hash >> 40) + y * 5) % 3)};
     case ReduceOp::kAvg: {
       Number value{static_cast<int64_t>(32 + (hash >> 16) % 32), static_cast<int64_t>(32 + (hash >> 24) % 32)};
+      size_t every = 1;  // so many digits, one adds to the average
+      if (f8) {          // at most four do, the result stays between 3 - 4 * 2 and 4 + 4
+        value.re = static_cast<int64_t>(3 + (hash >> 16) % 2);
+        every = (digits_.size() + 3) / 4;
+      }
       for (size_t i = 0; i < digits_.size(); ++i) {
         const int64_t size = digits_[i].size;
-        if (size == 1) continue;
+        if (size == 1 || (hash % every + i) % every != 0) continue;
         const auto turn = static_cast<int64_t>((hash >> (i % 16)) % static_cast<uint64_t>(size));
         const int64_t deviation = Deviation((contributor.coordinates[i] + turn) % size, size);
         value.re += deviation;
@@ -174,12 +196,15 @@ LogicalContent::Number LogicalContent::Contribution(uint64_t hash, const Contrib
     case ReduceOp::kMax: {
       // The chosen one is the extreme.
       const bool extreme = (hash >> 20) % all == y;
-      if (extreme) return {op == ReduceOp::kMin ? 0 : 101, 0};
-      return {static_cast<int64_t>(1 + Hash(hash, y + 1) % 100), 0};
+      const uint64_t others = f8 ? 7 : 100;
+      if (extreme) return {op == ReduceOp::kMin ? 0 : static_cast<int64_t>(others + 1), 0};
+      return {static_cast<int64_t>(1 + Hash(hash, y + 1) % others), 0};
     }
-    case ReduceOp::kProd: {  // at most 3^5, exact in bf16
+    case ReduceOp::kProd: {  // at most 3^5, exact in bf16; powers of two and their negatives
       if (!chosen(4)) return {1, 0};
-      const int64_t factor = 2 + static_cast<int64_t>((hash >> (y % 31 + 16)) & 1);
+      const bool other = (hash >> (y % 31 + 16)) & 1;
+      if (f8) return {other ? -2 : 2, 0};
+      const int64_t factor = other ? 3 : 2;
       if (dtype_ == DType::kC64 || dtype_ == DType::kC128) return {1, factor - 1};
       return {factor, 0};
     }
@@ -247,10 +272,13 @@ void LogicalContent::Encode(Number value, char* element) const {
       Put(element, static_cast<double>(re));
       return Put(element + sizeof(double), static_cast<double>(value.im));
     case DType::kF8E4M3FN:
+      return Put(element, Float8Of(re, 3, 7));
     case DType::kF8E5M2:
+      return Put(element, Float8Of(re, 2, 15));
     case DType::kF8E4M3FNUZ:
+      return Put(element, Float8Of(re, 3, 8));
     case DType::kF8E5M2FNUZ:
-      return Put(element, uint8_t{0});  // not reduced, see CheckReduction
+      return Put(element, Float8Of(re, 2, 16));
   }
 }
 

@@ -197,11 +197,7 @@ TEST_CASE("what has no meaning is refused, with the type named") {
   CHECK(CheckReduction(ReduceOp::kAvg, DType::kBool).code() == absl::StatusCode::kInvalidArgument);
   CHECK(CheckReduction(ReduceOp::kMin, DType::kC64).code() == absl::StatusCode::kInvalidArgument);
   CHECK(CheckReduction(ReduceOp::kMax, DType::kC128).code() == absl::StatusCode::kInvalidArgument);
-  for (DType f8 : {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3FNUZ, DType::kF8E5M2FNUZ}) {
-    const absl::Status status = CheckReduction(ReduceOp::kSum, f8);
-    CHECK(status.code() == absl::StatusCode::kUnimplemented);
-    CHECK(std::string(status.message()).find(Name(f8)) != std::string::npos);
-  }
+  CHECK(std::string(CheckReduction(ReduceOp::kMax, DType::kC64).message()).find("c64") != std::string::npos);
 }
 
 TEST_CASE("boxes of any strides are reduced") {

@@ -12,6 +12,7 @@ from .library import load_library
 
 load_library()  # before the modules below, which look the operators up
 
+from .bound import BoundBatch, bind  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
@@ -30,12 +31,14 @@ from .sequence_parallel import (  # noqa: E402
 )
 
 __all__ = [
+    "BoundBatch",
     "all_gather",
     "all_gather_with_unpad",
     "all_reduce",
     "all_to_all_4d",
     "all_to_all_single",
     "all_to_all_v",
+    "bind",
     "build_all_to_all_v_metadata",
     "compute_padding_for_sp",
     "exchange_overlapping_regions",

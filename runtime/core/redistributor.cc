@@ -13,12 +13,27 @@
 namespace reshard {
 namespace {
 
-// The parts are set apart by bytes that no text form contains.
-void AppendKey(const Problem& problem, std::string* key) {
-  for (const std::string_view part : {problem.mesh, problem.source, problem.target, problem.target_mesh}) {
-    key->append(part);
-    key->push_back('\0');
+// The parts are set apart by bytes that no text form contains. A problem that equals the one before it takes one byte:
+// the tensors of a batch have few shapes.
+void AppendKey(const Problem& problem, const Problem* before, std::string* key) {
+  const bool same_mesh = before != nullptr && problem.mesh == before->mesh && problem.dtype == before->dtype &&
+                         problem.target_mesh == before->target_mesh;
+  if (same_mesh && problem.source == before->source && problem.target == before->target) {
+    key->push_back('\2');
+    return;
   }
+  key->append(problem.source);
+  key->push_back('\0');
+  key->append(problem.target);
+  if (same_mesh) {
+    key->push_back('\1');
+    return;
+  }
+  key->push_back('\0');
+  key->append(problem.mesh);
+  key->push_back('\0');
+  key->append(problem.target_mesh);
+  key->push_back('\0');
   key->push_back(static_cast<char>(problem.dtype));
 }
 
@@ -83,7 +98,7 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(abs
   return NoThrow("preparing a redistribution", [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
     const std::lock_guard<std::mutex> lock(mutex_);
     key_.clear();
-    for (const Problem& problem : problems) AppendKey(problem, &key_);
+    for (size_t i = 0; i < problems.size(); ++i) AppendKey(problems[i], i == 0 ? nullptr : &problems[i - 1], &key_);
     const auto found = by_key_.find(key_);
     if (found != by_key_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
@@ -109,7 +124,7 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
   std::vector<Compiled> each;
   for (size_t i = 0; i < problems.size(); ++i) {
     std::string key;
-    AppendKey(problems[i], &key);
+    AppendKey(problems[i], nullptr, &key);
     auto found = compiled.find(key);
     if (found == compiled.end()) {
       absl::StatusOr<Compiled> one = CompileProblem(problems[i], options_.plan, *communicator_);
@@ -149,28 +164,30 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
   return prepared;
 }
 
+absl::Status Redistributor::Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
+                                  absl::Span<const TensorView> targets, ViewsAre views) const {
+  if (sources.size() != targets.size() || static_cast<int64_t>(sources.size()) != prepared.tensors()) {
+    return absl::InvalidArgumentError(absl::StrCat("prepared for ", prepared.tensors(), " tensors, got ",
+                                                   sources.size(), " sources and ", targets.size(), " targets"));
+  }
+  if (views == ViewsAre::kChecked) return absl::OkStatus();
+  return NoThrow("checking the tensors", [&] {
+    for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
+      const auto first = static_cast<size_t>(bucket.first);
+      const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+      const absl::Status checked = bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
+                                                          views == ViewsAre::kFreshTargets);
+      if (!checked.ok()) return checked;
+    }
+    return absl::OkStatus();
+  });
+}
+
 absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                                  absl::Span<const ConstTensorView> sources,
-                                                 absl::Span<const TensorView> targets, bool targets_are_fresh) {
+                                                 absl::Span<const TensorView> targets, ViewsAre views) {
   const auto start = std::chrono::steady_clock::now();
-  absl::Status own = prepared.status();
-  if (own.ok() &&
-      (sources.size() != targets.size() || static_cast<int64_t>(sources.size()) != (*prepared)->tensors())) {
-    own = absl::InvalidArgumentError(absl::StrCat("prepared for ", (*prepared)->tensors(), " tensors, got ",
-                                                  sources.size(), " sources and ", targets.size(), " targets"));
-  }
-  if (own.ok()) {
-    own = NoThrow("checking the tensors", [&] {
-      for (const PreparedProblem::Bucket& bucket : (*prepared)->buckets_) {
-        const auto first = static_cast<size_t>(bucket.first);
-        const auto count = static_cast<size_t>(bucket.executor->program().tensors);
-        const absl::Status checked =
-            bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count), targets_are_fresh);
-        if (!checked.ok()) return checked;
-      }
-      return absl::OkStatus();
-    });
-  }
+  const absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
   if (options_.agreement == Agreement::kEveryCall) {
     static const Signature* const kNothing = new Signature;
     const absl::Status agreed = communicator_->Agree(own, own.ok() ? (*prepared)->signature() : *kNothing);

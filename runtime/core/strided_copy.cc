@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "runtime/core/copy_rows.h"
 
@@ -91,46 +92,45 @@ Region WholeRegion(absl::Span<const int64_t> shape) {
 
 StridedCopy::StridedCopy(const Region& region, int64_t element_size, absl::Span<const int64_t> from_strides,
                          absl::Span<const int64_t> to_strides) {
-  bytes_ = element_size;
-  for (size_t d = 0; d < region.size() && bytes_ > 0; ++d) {
+  auto nest = std::make_shared<Nest>();
+  int64_t bytes = element_size;
+  for (size_t d = 0; d < region.size(); ++d) {
     const std::vector<IndexRun> runs = Coalesce(region[d]);
-    const int64_t indices = IndicesOf(runs);
-    bytes_ *= indices;
-    if (indices > 0) AddDimension(runs, from_strides[d] * element_size, to_strides[d] * element_size);
+    if (runs.empty()) return;
+    bytes *= IndicesOf(runs);
+    nest->AddDimension(runs, from_strides[d] * element_size, to_strides[d] * element_size);
   }
-  if (bytes_ == 0) {
-    levels_.clear();
-    return;
-  }
-  MergeLevels();
-  AddByteRuns(element_size);
-  for (const Segment& segment : levels_.front().segments) outer_count_ += segment.count;
+  nest->MergeLevels();
+  nest->AddByteRuns(element_size);
+  for (const Segment& segment : nest->levels.front().segments) nest->outer_count += segment.count;
+  bytes_ = bytes;
+  nest_ = std::move(nest);
 }
 
-void StridedCopy::AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride) {
+void StridedCopy::Nest::AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride) {
   if (runs.size() == 1 || EvenlySpaced(runs)) {
-    from_offset_ += runs[0].from * from_stride;
-    to_offset_ += runs[0].to * to_stride;
+    from_offset += runs[0].from * from_stride;
+    to_offset += runs[0].to * to_stride;
     if (runs.size() > 1) {
-      levels_.push_back({(runs[1].from - runs[0].from) * from_stride,
-                         (runs[1].to - runs[0].to) * to_stride,
-                         {{0, 0, static_cast<int64_t>(runs.size())}}});
+      levels.push_back({(runs[1].from - runs[0].from) * from_stride,
+                        (runs[1].to - runs[0].to) * to_stride,
+                        {{0, 0, static_cast<int64_t>(runs.size())}}});
     }
-    if (runs[0].length > 1) levels_.push_back({from_stride, to_stride, {{0, 0, runs[0].length}}});
+    if (runs[0].length > 1) levels.push_back({from_stride, to_stride, {{0, 0, runs[0].length}}});
     return;
   }
   Level level{from_stride, to_stride, {}};
   for (const IndexRun& run : runs) {
     level.segments.push_back({run.from * from_stride, run.to * to_stride, run.length});
   }
-  levels_.push_back(std::move(level));
+  levels.push_back(std::move(level));
 }
 
 // A loop whose step is exactly what the loop inside it covers is the same loop, longer.
-void StridedCopy::MergeLevels() {
-  for (size_t k = levels_.size(); k-- > 1;) {
-    Level& outer = levels_[k - 1];
-    const Level& inner = levels_[k];
+void StridedCopy::Nest::MergeLevels() {
+  for (size_t k = levels.size(); k-- > 1;) {
+    Level& outer = levels[k - 1];
+    const Level& inner = levels[k];
     if (inner.segments.size() != 1) continue;
     const Segment& all = inner.segments[0];
     if (outer.from_step != all.count * inner.from_step || outer.to_step != all.count * inner.to_step) continue;
@@ -139,37 +139,49 @@ void StridedCopy::MergeLevels() {
     }
     outer.from_step = inner.from_step;
     outer.to_step = inner.to_step;
-    levels_.erase(levels_.begin() + static_cast<std::ptrdiff_t>(k));
+    levels.erase(levels.begin() + static_cast<std::ptrdiff_t>(k));
   }
 }
 
-void StridedCopy::AddByteRuns(int64_t element_size) {
-  if (levels_.empty() || levels_.back().from_step != element_size || levels_.back().to_step != element_size) {
-    levels_.push_back({1, 1, {{0, 0, element_size}}});
+void StridedCopy::Nest::AddByteRuns(int64_t element_size) {
+  if (levels.empty() || levels.back().from_step != element_size || levels.back().to_step != element_size) {
+    levels.push_back({1, 1, {{0, 0, element_size}}});
     return;
   }
-  Level& last = levels_.back();
+  Level& last = levels.back();
   last.from_step = 1;
   last.to_step = 1;
   for (Segment& segment : last.segments) segment.count *= element_size;
 }
 
-int64_t StridedCopy::shortest_run() const {
-  if (bytes_ == 0) return 0;
-  int64_t shortest = std::numeric_limits<int64_t>::max();
-  for (const Segment& run : levels_.back().segments) shortest = std::min(shortest, run.count);
-  return shortest;
+void StridedCopy::FetchAhead(const void* fragment, bool written) const {
+  if (bytes_ == 0) return;
+  constexpr int64_t kLine = 64;
+  constexpr int64_t kLines = 32;
+  const Level& outer = nest_->levels.front();
+  const Segment& run = nest_->levels.back().segments[0];
+  const bool rows = nest_->levels.size() > 1;
+  const char* at = static_cast<const char*>(fragment) + (written ? to_offset() : from_offset());
+  if (rows) at += written ? run.to : run.from;
+  const int64_t step = written ? outer.to_step : outer.from_step;
+  const int64_t lines = std::min(kLines, (run.count + kLine - 1) / kLine);
+  const int64_t count = rows ? std::min(outer.segments[0].count, std::max<int64_t>(1, kLines / lines)) : 1;
+  for (int64_t i = 0; i < count; ++i, at += step) {
+    for (int64_t line = 0; line < lines; ++line) {
+      written ? __builtin_prefetch(at + line * kLine, 1) : __builtin_prefetch(at + line * kLine, 0);
+    }
+  }
 }
 
 // `count` items of a level, the first of them at (from, to).
-void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const {
-  if (level + 1 == levels_.size()) {
+void StridedCopy::Nest::RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const {
+  if (level + 1 == levels.size()) {
     CopyRows(from, to, 1, count, 0, 0, mode);
     return;
   }
-  const Level& loop = levels_[level];
-  const Level& inner = levels_[level + 1];
-  if (level + 2 == levels_.size()) {
+  const Level& loop = levels[level];
+  const Level& inner = levels[level + 1];
+  if (level + 2 == levels.size()) {
     // Column by column is quickest while a block of rows stays in the nearest cache.
     const int64_t block = inner.segments.size() == 1 ? count : RowsPerBlock(inner.segments.size());
     for (int64_t row = 0; row < count; row += block) {
@@ -191,26 +203,43 @@ void StridedCopy::RunSegment(size_t level, const char* from, char* to, int64_t c
   }
 }
 
+int64_t StridedCopy::shortest_run() const {
+  if (bytes_ == 0) return 0;
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  for (const Segment& run : nest_->levels.back().segments) shortest = std::min(shortest, run.count);
+  return shortest;
+}
+
+void StridedCopy::Run(const void* from, void* to, CopyMode mode) const {
+  if (bytes_ == 0) return;
+  const char* source = static_cast<const char*>(from) + nest_->from_offset;
+  char* destination = static_cast<char*>(to) + nest_->to_offset;
+  for (const Segment& segment : nest_->levels.front().segments) {
+    nest_->RunSegment(0, source + segment.from, destination + segment.to, segment.count, mode);
+  }
+  if (mode == CopyMode::kStreaming) FinishStreaming();
+}
+
 void StridedCopy::RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode) const {
   if (bytes_ == 0) return;
   // Where part k starts; a cut inside a contiguous run falls on a cache line of the run.
   const auto cut = [&](int64_t k) {
-    if (k == 0 || k == parts) return k == 0 ? 0 : outer_count_;
-    const int64_t at = outer_count_ / parts * k + outer_count_ % parts * k / parts;
-    return levels_.size() == 1 ? at / 64 * 64 : at;
+    if (k == 0 || k == parts) return k == 0 ? 0 : nest_->outer_count;
+    const int64_t at = nest_->outer_count / parts * k + nest_->outer_count % parts * k / parts;
+    return nest_->levels.size() == 1 ? at / 64 * 64 : at;
   };
   const int64_t begin = cut(part);
   const int64_t end = cut(part + 1);
-  const Level& outer = levels_.front();
-  const char* source = static_cast<const char*>(from) + from_offset_;
-  char* destination = static_cast<char*>(to) + to_offset_;
+  const Level& outer = nest_->levels.front();
+  const char* source = static_cast<const char*>(from) + nest_->from_offset;
+  char* destination = static_cast<char*>(to) + nest_->to_offset;
   int64_t first = 0;  // items before the segment
   for (const Segment& segment : outer.segments) {
     const int64_t low = std::max(begin - first, int64_t{0});
     const int64_t high = std::min(end - first, segment.count);
     if (low < high) {
-      RunSegment(0, source + segment.from + low * outer.from_step, destination + segment.to + low * outer.to_step,
-                 high - low, mode);
+      nest_->RunSegment(0, source + segment.from + low * outer.from_step,
+                        destination + segment.to + low * outer.to_step, high - low, mode);
     }
     first += segment.count;
   }

@@ -41,44 +41,51 @@ absl::StatusOr<std::vector<Problem>> ProblemsOf(at::TensorList tensors,
   return problems;
 }
 
+bool IsLazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
+
 // Executes, or tells the others why not. The dtypes of the problems are filled in. `results` holds the destinations, or
 // gets them when it is empty.
 absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
                      TensorCommunicator& communicator, std::vector<at::Tensor>* results) {
-  std::vector<at::Tensor> resolved;
   const bool fresh = results->empty();
+  bool lazy = false;
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
     if (!problems.ok()) return problems.status();
     for (size_t i = 0; i < tensors.size(); ++i) {
       absl::Status checked = CheckTensor(tensors[i]);
       if (checked.ok() && !fresh) checked = CheckTensor((*results)[i]);
       if (!checked.ok()) return checked;
-      resolved.push_back(Resolved(tensors[i]));
+      lazy |= IsLazy(tensors[i]);
       (*problems)[i].dtype = DTypeOf(tensors[i].scalar_type()).value();
     }
     return communicator.redistributor().PrepareBatch(*problems);
   };
   const absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = prepare();
-  std::vector<ConstTensorView> sources;
-  std::vector<TensorView> targets;
+  std::vector<at::Tensor> resolved;
+  TensorCommunicator::Views& views = communicator.views();
+  views.sources.clear();
+  views.targets.clear();
   if (prepared.ok()) {
-    sources.reserve(resolved.size());
-    targets.reserve(resolved.size());
     if (fresh) {
       std::vector<NewTensorSpec> specs;
-      specs.reserve(resolved.size());
-      for (size_t i = 0; i < resolved.size(); ++i) {
+      specs.reserve(tensors.size());
+      for (size_t i = 0; i < tensors.size(); ++i) {
         const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
-        specs.push_back({at::IntArrayRef(shape.data(), shape.size()), resolved[i].scalar_type()});
+        specs.push_back({at::IntArrayRef(shape.data(), shape.size()), tensors[i].scalar_type()});
       }
       *results = NewTensors(specs);
     }
-    for (size_t i = 0; i < resolved.size(); ++i) {
-      sources.push_back(ViewOf(resolved[i]));
-      targets.push_back(MutableViewOf((*results)[i]));
+    if (lazy) {
+      for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
+      tensors = resolved;
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      views.sources.push_back(ViewOf(tensors[i]));
+      views.targets.push_back(MutableViewOf((*results)[i]));
     }
   }
-  const absl::StatusOr<ExecuteResult> run = communicator.redistributor().Run(prepared, sources, targets, fresh);
+  const absl::StatusOr<ExecuteResult> run = communicator.redistributor().Run(
+      prepared, views.sources, views.targets, fresh ? ViewsAre::kFreshTargets : ViewsAre::kAny);
   if (run.ok()) communicator.SetLastResult(*run);
   return run.status();
 }

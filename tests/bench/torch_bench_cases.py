@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import logging
 
+import reshard
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -200,10 +201,14 @@ class Batch:
         locals_ = [torch.full((32, 32), float(i)) for i in range(self.count)]
         sources = [_layout_text(shape, (S0,))] * self.count
         targets = [_layout_text(shape, (S1,))] * self.count
+        outs = [torch.empty(32 * self.ranks, 32 // self.ranks) for _ in range(self.count)]
+        bound = reshard.bind(locals_, outs, mesh, sources, targets, group)
         flat = torch.ones(32, 32 * self.count)
         flat_texts = (mesh, _layout_text(flat_shape, (S0,)), _layout_text(flat_shape, (S1,)))
         return {
             "reshard": lambda: torch.ops.reshard.redistribute_batch(locals_, mesh, sources, targets, group),
+            "bound": bound.run,
+            "PyTorch negates a list": lambda: torch._foreach_neg(locals_),
             "one flat tensor": lambda: torch.ops.reshard.redistribute(flat, *flat_texts, group),
             "bare collective": lambda: dist.all_to_all_single(torch.empty_like(flat), flat),
         }

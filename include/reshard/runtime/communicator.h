@@ -33,9 +33,9 @@ struct MoveStats {
   int64_t received = 0;              // bytes from other ranks, each once
   int64_t copied_local = 0;          // bytes kept: written to the output from the rank's own input
   int64_t written = 0;               // bytes written into outputs, own parts included
-  double pack_seconds = 0.0;         // copying into messages
+  double pack_seconds = 0.0;         // copying into messages, own parts where that suits
   double communicate_seconds = 0.0;  // handing messages over and waiting for them
-  double unpack_seconds = 0.0;       // copying or reducing out of messages, own parts included
+  double unpack_seconds = 0.0;       // copying or reducing out of messages, own parts otherwise
 
   MoveStats& operator+=(const MoveStats& other) {
     received += other.received;

@@ -64,6 +64,8 @@ class Executor {
   std::shared_ptr<const Program> program_;
   Communicator* communicator_ = nullptr;
   Agreement agreement_ = Agreement::kEveryCall;
+  // The only step moves every source to its target, and all have elements: the caller's views are the step's.
+  bool one_step_ = false;
   absl::Status lost_;  // the error that ended it
 };
 

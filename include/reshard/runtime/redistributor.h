@@ -71,6 +71,13 @@ class PreparedProblem {
   Signature signature_;
 };
 
+// What is known of the views that are passed.
+enum class ViewsAre {
+  kAny,
+  kFreshTargets,  // the targets are new memory, which overlaps nothing
+  kChecked,       // these very views have passed Redistributor::Check for this problem
+};
+
 class Redistributor {
  public:
   // `communicator` must outlive it.
@@ -86,11 +93,15 @@ class Redistributor {
   // Many tensors whose exchanges are shared.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(absl::Span<const Problem> problems);
 
+  // Whether the views fit what was prepared, see Executor::Execute. Local.
+  absl::Status Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
+                     absl::Span<const TensorView> targets, ViewsAre views = ViewsAre::kAny) const;
+
   // Executes what was prepared; collective. A rank that has an error instead brings that, and every rank returns it.
   // Post-conditions and errors: see Executor::Execute.
   absl::StatusOr<ExecuteResult> Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                     absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
-                                    bool targets_are_fresh = false);
+                                    ViewsAre views = ViewsAre::kAny);
 
   // Prepared problems that are remembered.
   int64_t cached() const;

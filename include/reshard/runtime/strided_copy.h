@@ -7,6 +7,7 @@
 #define RESHARD_RUNTIME_STRIDED_COPY_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -46,6 +47,7 @@ enum class CopyMode {
 // The mode for a step that writes `bytes` in all, by `threads` threads.
 CopyMode CopyModeFor(int64_t bytes, int64_t threads);
 
+// Copies of a StridedCopy share what was prepared, so that a thousand tensors of one shape keep one loop nest warm.
 class StridedCopy {
  public:
   // Copies nothing.
@@ -59,17 +61,20 @@ class StridedCopy {
   // Length in bytes of the shortest contiguous run that it copies; 0 when it copies nothing.
   int64_t shortest_run() const;
   // True when it copies one contiguous run of bytes (or nothing): from + from_offset() to to + to_offset(), in bytes.
-  bool contiguous() const { return bytes_ == 0 || (levels_.size() == 1 && levels_[0].segments.size() == 1); }
-  int64_t from_offset() const { return bytes_ == 0 ? 0 : from_offset_ + FirstOf(&Segment::from); }
-  int64_t to_offset() const { return bytes_ == 0 ? 0 : to_offset_ + FirstOf(&Segment::to); }
+  bool contiguous() const { return bytes_ == 0 || nest_->contiguous(); }
+  int64_t from_offset() const { return bytes_ == 0 ? 0 : nest_->from_offset + nest_->levels[0].segments[0].from; }
+  int64_t to_offset() const { return bytes_ == 0 ? 0 : nest_->to_offset + nest_->levels[0].segments[0].to; }
   // Into how many parts the work can be cut at most; each is worth a thread's trouble only if it has bytes enough.
-  int64_t max_parts() const { return outer_count_; }
+  int64_t max_parts() const { return bytes_ == 0 ? 0 : nest_->outer_count; }
 
   // Post-condition: to[region.to] == from[region.from], no other byte is written. `from` and `to` point at index
   // (0, 0, ..) of the two fragments, which must not overlap.
-  void Run(const void* from, void* to, CopyMode mode = CopyMode::kCached) const { RunPart(from, to, 0, 1, mode); }
+  void Run(const void* from, void* to, CopyMode mode = CopyMode::kCached) const;
   // The part-th of `parts` pieces of the work: pieces are disjoint, and all of them together are Run().
   void RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode = CopyMode::kCached) const;
+  // Asks for the first cache lines of the side that is read, or of the one that is written, for a caller that will Run
+  // the copy soon. Worth it for one of many small copies, whose memory the processor cannot foresee.
+  void FetchAhead(const void* fragment, bool written) const;
 
  private:
   struct Segment {  // offsets in bytes
@@ -83,19 +88,22 @@ class StridedCopy {
     int64_t to_step = 0;
     absl::InlinedVector<Segment, 1> segments;
   };
+  struct Nest {
+    int64_t outer_count = 0;
+    int64_t from_offset = 0;
+    int64_t to_offset = 0;
+    // Outermost first. The last level is the contiguous run: its steps are 1 and its counts are bytes.
+    absl::InlinedVector<Level, 2> levels;
 
-  int64_t FirstOf(int64_t Segment::*side) const { return levels_[0].segments[0].*side; }
-  void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
-  void MergeLevels();
-  void AddByteRuns(int64_t element_size);
-  void RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const;
+    bool contiguous() const { return levels.size() == 1 && levels[0].segments.size() == 1; }
+    void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
+    void MergeLevels();
+    void AddByteRuns(int64_t element_size);
+    void RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const;
+  };
 
   int64_t bytes_ = 0;
-  int64_t outer_count_ = 0;
-  int64_t from_offset_ = 0;
-  int64_t to_offset_ = 0;
-  // Outermost first. The last level is the contiguous run: its steps are 1 and its counts are bytes.
-  absl::InlinedVector<Level, 2> levels_;
+  std::shared_ptr<const Nest> nest_;  // null when nothing is copied
 };
 
 }  // namespace reshard

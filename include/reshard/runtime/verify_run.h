@@ -26,6 +26,8 @@ struct RunOptions {
   // Timed executions, after one that warms up. 0: no timing.
   int64_t repeat = 10;
   bool verify = true;
+  // Times executions into new destinations too.
+  bool fresh = false;
   // How long a rank waits for the others at any one place.
   absl::Duration timeout = DefaultTimeout();
 };
@@ -43,6 +45,10 @@ struct RunReport {
   // without timing or without bytes.
   double memcpy_seconds_median = 0.0;
   double memcpy_ratio = 0.0;
+  // The same with a destination that is obtained anew every time, while the clock runs: the plan's from the pool that
+  // results come from, memcpy's from malloc. 0 without RunOptions::fresh.
+  double fresh_seconds_median = 0.0;
+  double fresh_memcpy_seconds_median = 0.0;
   // From other ranks, counted while executing: the most of any rank, and of all.
   int64_t received_bytes_max = 0;
   int64_t received_bytes_total = 0;
@@ -55,7 +61,7 @@ struct RunReport {
 };
 
 // Executes the plan on a LocalWorld of the devices of both meshes. Mismatches are no error: see the report.
-// InvalidArgument: a negative repeat, or a reduction that the dtype does not have. Unimplemented: an f8 reduction.
+// InvalidArgument: a negative repeat, or a reduction that the dtype does not have.
 // ResourceExhausted: more than kMaxLocalRanks devices, or more memory than 3/4 of what the machine has available (the
 // message has both figures), or threads that could not be started. Else what the ranks report.
 absl::StatusOr<RunReport> RunPlanLocally(const Plan& plan, const RunOptions& options = {});

@@ -65,6 +65,14 @@ class TensorCommunicator {
 
   void SetLastResult(const ExecuteResult& result);
 
+  // Room for the views of the call under way: of no use outside RunInOrder and RunLater. Kept from call to call, because
+  // an allocator gives blocks of this size back to the system, and their pages with them.
+  struct Views {
+    std::vector<ConstTensorView> sources;
+    std::vector<TensorView> targets;
+  };
+  Views& views() { return views_; }
+
  private:
   class Worker;
   TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options);
@@ -74,6 +82,7 @@ class TensorCommunicator {
   mutable std::mutex mutex_;
   ExecuteResult last_result_;
   std::mutex order_;
+  Views views_;  // guarded by order_
   std::unique_ptr<Worker> worker_;
 };
 

@@ -1,0 +1,363 @@
+#include "runtime/core/packed_moves.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/core/host_pool.h"
+#include "runtime/core/packed_step.h"
+
+namespace reshard {
+
+absl::Status NoStaging(int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of staging"));
+}
+
+namespace {
+
+// Pieces of one peer that travel together.
+struct WireMessage {
+  int64_t peer = 0;
+  int64_t bytes = 0;
+  std::vector<const Piece*> pieces;
+  char* direct = nullptr;  // the bytes lie here, or go here; else they are staged
+  int64_t staged_at = 0;
+};
+
+// The messages of pieces that are ordered by peer: per peer the large pieces in order, then the small ones in one.
+// Starts with the first peer after `rank`.
+std::vector<WireMessage> MessagesOf(const std::vector<Piece>& pieces, int64_t rank, bool sending) {
+  std::vector<WireMessage> messages;
+  messages.reserve(pieces.size());
+  const auto first = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.peer > rank; });
+  const auto begin = static_cast<size_t>(first - pieces.begin());
+  WireMessage shared;
+  const auto close = [&] {
+    if (!shared.pieces.empty()) messages.push_back(std::move(shared));
+    shared = {};
+  };
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    const Piece& piece = pieces[(begin + k) % pieces.size()];
+    if (shared.peer != piece.peer) close();
+    shared.peer = piece.peer;
+    if (piece.bytes >= kOwnMessageBytes) {
+      messages.push_back({piece.peer, piece.bytes, {&piece}, nullptr, 0});
+    } else {
+      shared.bytes += piece.bytes;
+      shared.pieces.push_back(&piece);
+    }
+  }
+  close();
+  for (WireMessage& message : messages) {
+    if (message.pieces.size() != 1 || !message.pieces[0]->copy->contiguous()) continue;
+    const Piece& piece = *message.pieces[0];
+    message.direct = piece.fragment + (sending ? piece.copy->from_offset() : piece.copy->to_offset());
+  }
+  return messages;
+}
+
+int64_t PlaceStaging(std::vector<WireMessage>& messages) {
+  int64_t bytes = 0;
+  for (WireMessage& message : messages) {
+    if (message.direct != nullptr) continue;
+    message.staged_at = bytes;
+    bytes += AlignedHostBytes(message.bytes);
+  }
+  return bytes;
+}
+
+// Moves all pieces. `meanwhile` runs between handing over the last send and waiting for the first receive.
+template <typename Meanwhile>
+absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                        const Meanwhile& meanwhile) {
+  MoveStats* const stats = &packed.stats;
+  Laps& lap = packed.lap;
+  std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank, true);
+  std::vector<WireMessage> incoming = MessagesOf(receives, packed.rank, false);
+  const int64_t send_bytes = PlaceStaging(outgoing);
+  const int64_t receive_bytes = PlaceStaging(incoming);
+  HostBlock send_staging;
+  HostBlock receive_staging;
+  if (send_bytes > 0 && !(send_staging = HostBlock(send_bytes))) return NoStaging(send_bytes);
+  if (receive_bytes > 0 && !(receive_staging = HostBlock(receive_bytes))) return NoStaging(receive_bytes);
+
+  // Destroyed before the staging, whatever happens.
+  const std::unique_ptr<MessageRound> round = packed.transport.NewRound();
+  absl::Status status;
+  for (const WireMessage& message : incoming) {
+    char* const data = message.direct != nullptr ? message.direct : receive_staging.data() + message.staged_at;
+    status = round->PostReceive(message.peer, data, message.bytes);
+    if (!status.ok()) return status;
+  }
+  lap(&stats->communicate_seconds);
+  for (const WireMessage& message : outgoing) {
+    const char* data = message.direct;
+    if (data == nullptr) {
+      char* at = send_staging.data() + message.staged_at;
+      data = at;
+      for (const Piece* piece : message.pieces) {
+        piece->copy->Run(piece->fragment, at);
+        at += piece->bytes;
+      }
+      lap(&stats->pack_seconds);
+    }
+    status = round->PostSend(message.peer, data, message.bytes);
+    if (!status.ok()) return status;
+    lap(&stats->communicate_seconds);
+  }
+  status = round->Posted();
+  if (!status.ok()) return status;
+  lap(&stats->communicate_seconds);
+  meanwhile();
+  lap(&stats->unpack_seconds);
+  for (size_t i = 0; i < incoming.size(); ++i) {
+    const WireMessage& message = incoming[i];
+    status = round->WaitReceive(i);
+    if (!status.ok()) return status;
+    stats->received += message.bytes;
+    lap(&stats->communicate_seconds);
+    if (message.direct != nullptr) continue;
+    const char* at = receive_staging.data() + message.staged_at;
+    for (const Piece* piece : message.pieces) {
+      piece->copy->Run(at, piece->fragment);
+      at += piece->bytes;
+    }
+    lap(&stats->unpack_seconds);
+  }
+  status = round->WaitSends();
+  lap(&stats->communicate_seconds);
+  return status;
+}
+
+// Which side of a copy lies anywhere: messages are read and written from front to back, which the processor foresees.
+enum class Side { kRead, kWritten };
+
+// One copy of many: into a message, out of one, or from this rank's input, parts of which were just packed, to its
+// output.
+struct Job {
+  const StridedCopy* copy = nullptr;
+  const char* from = nullptr;
+  char* to = nullptr;
+  int tensor = 0;
+  Side scattered = Side::kWritten;
+};
+
+// Tensor by tensor, so that the lines of one are fetched once for all its pieces.
+void OrderByTensor(size_t tensors, std::vector<Job>* jobs) {
+  if (tensors < 2) return;
+  std::vector<size_t> place(tensors + 1, 0);
+  for (const Job& job : *jobs) ++place[static_cast<size_t>(job.tensor) + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  std::vector<Job> ordered(jobs->size());
+  for (const Job& job : *jobs) ordered[place[static_cast<size_t>(job.tensor)]++] = job;
+  *jobs = std::move(ordered);
+}
+
+void RunJobs(const std::vector<Job>& jobs, CopyMode mode) {
+  // Small pieces lie anywhere: their memory is asked for while the pieces before them are copied.
+  constexpr size_t kAhead = 3;
+  constexpr int64_t kSmall = int64_t{16} << 10;
+  const auto fetch = [&](size_t k) {
+    if (k >= jobs.size() || jobs[k].copy->bytes() > kSmall) return;
+    const bool written = jobs[k].scattered == Side::kWritten;
+    jobs[k].copy->FetchAhead(written ? jobs[k].to : jobs[k].from, written);
+  };
+  for (size_t k = 0; k < kAhead; ++k) fetch(k);
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    fetch(k + kAhead);
+    jobs[k].copy->Run(jobs[k].from, jobs[k].to, mode);
+  }
+}
+
+// Where pieces, one after the other, lie in memory without gaps: the start of the first. Null when they do not.
+template <typename Offset>
+char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
+  char* start = nullptr;
+  const char* end = nullptr;
+  for (const Piece* piece : pieces) {
+    if (!piece->copy->contiguous()) return nullptr;
+    char* const at = piece->fragment + offset(*piece->copy);
+    if (start == nullptr) {
+      start = at;
+    } else if (at != end) {
+      return nullptr;
+    }
+    end = at + piece->bytes;
+  }
+  return start;
+}
+
+// The same by one all-to-all. Pieces come ordered by peer. What a rank keeps takes part when that makes one side's
+// buffer the fragment itself.
+absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                          const std::vector<Job>& own) {
+  const int64_t rank = packed.rank;
+  StridedCopy own_bytes;  // how the own part looks as a piece
+  std::vector<Piece> own_out;
+  std::vector<Piece> own_in;
+  if (own.size() == 1 && own[0].copy->contiguous()) {
+    const int64_t bytes = own[0].copy->bytes();
+    own_bytes = Bytes(bytes);
+    char* const from = const_cast<char*>(own[0].from) + own[0].copy->from_offset();
+    own_out.push_back({rank, from, &own_bytes, bytes, 0});
+    own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &own_bytes, bytes, 0});
+  }
+  const auto in_order = [rank](const std::vector<Piece>& pieces, const std::vector<Piece>& kept) {
+    std::vector<const Piece*> list;
+    list.reserve(pieces.size() + kept.size());
+    size_t k = 0;
+    for (; k < pieces.size() && pieces[k].peer < rank; ++k) list.push_back(&pieces[k]);
+    for (const Piece& piece : kept) list.push_back(&piece);
+    for (; k < pieces.size(); ++k) list.push_back(&pieces[k]);
+    return list;
+  };
+  const auto from_side = [](const StridedCopy& copy) { return copy.from_offset(); };
+  const auto to_side = [](const StridedCopy& copy) { return copy.to_offset(); };
+  std::vector<const Piece*> out = in_order(sends, own_out);
+  std::vector<const Piece*> in = in_order(receives, own_in);
+  char* send_direct = Contiguous(out, from_side);
+  char* receive_direct = Contiguous(in, to_side);
+  const bool own_travels = !own_out.empty() && (send_direct != nullptr || receive_direct != nullptr);
+  if (!own_out.empty() && !own_travels) {
+    out = in_order(sends, {});
+    in = in_order(receives, {});
+    send_direct = Contiguous(out, from_side);
+    receive_direct = Contiguous(in, to_side);
+  }
+
+  std::vector<int64_t> send_bytes(static_cast<size_t>(packed.transport.world_size()), 0);
+  std::vector<int64_t> receive_bytes(send_bytes);
+  int64_t send_total = 0;
+  int64_t receive_total = 0;
+  for (const Piece* piece : out) {
+    send_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    send_total += piece->bytes;
+  }
+  for (const Piece* piece : in) {
+    receive_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    receive_total += piece->bytes;
+  }
+  HostBlock send_staging;
+  HostBlock receive_staging;
+  if (send_direct == nullptr && !(send_staging = HostBlock(send_total))) return NoStaging(send_total);
+  if (receive_direct == nullptr && !(receive_staging = HostBlock(receive_total))) return NoStaging(receive_total);
+
+  const size_t tensors = packed.step.tensors.size();
+  std::vector<Job> jobs;
+  jobs.reserve(out.size() + own.size());
+  if (send_direct == nullptr) {
+    char* at = send_staging.data();
+    for (const Piece* piece : out) {
+      jobs.push_back({piece->copy, piece->fragment, at, piece->tensor, Side::kRead});
+      at += piece->bytes;
+    }
+  }
+  if (!own_travels) jobs.insert(jobs.end(), own.begin(), own.end());
+  OrderByTensor(tensors, &jobs);
+  RunJobs(jobs, CopyMode::kCached);
+  packed.lap(&packed.stats.pack_seconds);
+  const absl::Status moved =
+      packed.transport.AllToAll(send_direct != nullptr ? send_direct : send_staging.data(), send_bytes,
+                                receive_direct != nullptr ? receive_direct : receive_staging.data(), receive_bytes);
+  if (!moved.ok()) return moved;
+  packed.lap(&packed.stats.communicate_seconds);
+  for (const Piece& piece : receives) packed.stats.received += piece.bytes;
+  if (receive_direct == nullptr) {
+    jobs.clear();
+    const char* at = receive_staging.data();
+    for (const Piece* piece : in) {
+      jobs.push_back({piece->copy, at, piece->fragment, piece->tensor, Side::kWritten});
+      at += piece->bytes;
+    }
+    OrderByTensor(tensors, &jobs);
+    RunJobs(jobs, CopyMode::kCached);
+  }
+  packed.lap(&packed.stats.unpack_seconds);
+  return absl::OkStatus();
+}
+
+// The copies of a step: those of the program where the fragment is dense, else made for its strides and kept in `made`.
+struct CopyChooser {
+  std::deque<StridedCopy> made;
+
+  const StridedCopy* Pack(const Transfer& transfer, const ConstTensorView& in, bool dense) {
+    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
+    return &made.emplace_back(ToMessage(transfer.region), SizeOf(in.dtype), in.strides,
+                              MessageStrides(transfer.region));
+  }
+  const StridedCopy* Unpack(const Transfer& transfer, const TensorView& out, bool dense) {
+    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
+    return &made.emplace_back(FromMessage(transfer.region), SizeOf(out.dtype), MessageStrides(transfer.region),
+                              out.strides);
+  }
+  const StridedCopy* Own(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense) {
+    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
+    return &made.emplace_back(transfer.region, SizeOf(out.dtype), in.strides, out.strides);
+  }
+};
+
+template <typename View>
+std::vector<char> DenseOnes(absl::Span<const View> views) {
+  std::vector<char> dense;
+  for (const View& view : views) dense.push_back(IsDense(view) ? 1 : 0);
+  return dense;
+}
+
+}  // namespace
+
+absl::Status MoveStep(PackedStep& packed) {
+  const StepProgram& step = packed.step;
+  const absl::Span<const ConstTensorView> inputs = packed.inputs;
+  const absl::Span<const TensorView> outputs = packed.outputs;
+  const std::vector<char> dense_in = DenseOnes(inputs);
+  const std::vector<char> dense_out = DenseOnes(outputs);
+  CopyChooser copies;
+  std::vector<Piece> sends;
+  std::vector<Piece> receives;
+  std::vector<Job> own;
+  sends.reserve(step.sends.size());
+  receives.reserve(step.receives.size());
+  for (const Transfer& transfer : step.sends) {
+    const auto t = static_cast<size_t>(transfer.tensor);
+    sends.push_back({transfer.peer, Data(inputs[t]), copies.Pack(transfer, inputs[t], dense_in[t] != 0), transfer.bytes,
+                     transfer.tensor});
+  }
+  int64_t own_bytes = 0;
+  for (const Transfer& transfer : step.receives) {
+    const auto t = static_cast<size_t>(transfer.tensor);
+    packed.stats.written += transfer.bytes;
+    if (transfer.peer == packed.rank) {
+      const bool dense = dense_in[t] != 0 && dense_out[t] != 0;
+      own.push_back(
+          {copies.Own(transfer, inputs[t], outputs[t], dense), Data(inputs[t]), Data(outputs[t]), transfer.tensor});
+      own_bytes += transfer.bytes;
+    } else {
+      receives.push_back({transfer.peer, Data(outputs[t]), copies.Unpack(transfer, outputs[t], dense_out[t] != 0),
+                          transfer.bytes, transfer.tensor});
+    }
+  }
+  packed.stats.copied_local += own_bytes;
+  const CopyMode mode = CopyModeFor(own_bytes, 1);
+  const auto copy_own = [&] { RunJobs(own, mode); };
+  if (step.op != Op::kSlice && packed.transport.PrefersAllToAll(step.recv_bytes_max, step.peers_max)) {
+    return MoveTogether(packed, sends, receives, own);
+  }
+  if (sends.empty() && receives.empty()) {
+    copy_own();
+    packed.lap(&packed.stats.unpack_seconds);
+    return absl::OkStatus();
+  }
+  return MovePieces(packed, sends, receives, copy_own);
+}
+
+absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
+  if (packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max)) {
+    return MoveTogether(packed, sends, receives, {});
+  }
+  return MovePieces(packed, sends, receives, [] {});
+}
+
+}  // namespace reshard

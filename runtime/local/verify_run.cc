@@ -18,6 +18,7 @@
 #include "reshard/layout/checked.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/local_world.h"
+#include "runtime/core/host_pool.h"
 #include "runtime/core/no_throw.h"
 #include "runtime/local/available_memory.h"
 #include "runtime/local/logical_content.h"
@@ -32,6 +33,10 @@ constexpr int64_t kMargin = 64;
 constexpr unsigned char kPaint = 0xA5;
 // The comparison with memcpy uses buffers of at least this size a thread, if there is so much to copy.
 constexpr int64_t kMemcpyBufferMin = int64_t{64} << 20;
+
+struct FreeMemory {
+  void operator()(char* memory) const { std::free(memory); }
+};
 
 // Memory with painted margins.
 class Painted {
@@ -53,11 +58,8 @@ class Painted {
   }
 
  private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
   int64_t bytes_ = 0;
-  std::unique_ptr<char[], Free> memory_;
+  std::unique_ptr<char[], FreeMemory> memory_;
 };
 
 double Median(std::vector<double> values) {
@@ -97,12 +99,22 @@ class LocalRun {
   absl::StatusOr<RunReport> Run();
 
  private:
+  // One a repetition.
+  struct Times {
+    std::vector<double> plan;
+    // Of the ranks that copy.
+    std::vector<std::pair<Clock::time_point, Clock::time_point>> memcpy;
+  };
   // What one rank measured.
   struct RankResult {
     MoveStats moved;
-    std::vector<double> seconds;  // one a repetition
-    // The same for memcpy, of the ranks that copy.
-    std::vector<std::pair<Clock::time_point, Clock::time_point>> memcpy_times;
+    Times warm;
+    Times fresh;
+  };
+  struct Medians {
+    double plan = 0.0;
+    double plan_min = 0.0;
+    double memcpy = 0.0;
   };
 
   absl::Status Prepare();
@@ -111,7 +123,10 @@ class LocalRun {
   absl::Status RunRank(Communicator& comm);
   absl::Status Verify(Executor& executor, Painted& source, Painted& target);
   absl::Status Time(Communicator& comm, Executor& executor, Painted& source, Painted& target, size_t index);
-  absl::StatusOr<ExecuteResult> Execute(Executor& executor, Painted& source, Painted& target) const;
+  absl::Status TimeFresh(Communicator& comm, Executor& executor, Painted& source, size_t index);
+  Medians MediansOf(Times RankResult::*times) const;
+  bool Copies(size_t index) const { return index < memcpy_threads_ && memcpy_buffer_ > 0; }
+  absl::StatusOr<ExecuteResult> Execute(Executor& executor, char* source, char* target) const;
   void ReportMismatch(int64_t count, const std::string& first);
 
   const Plan& plan_;
@@ -157,7 +172,9 @@ absl::Status LocalRun::Prepare() {
   };
   for (int64_t device : devices_) {
     need(FragmentBytes(plan_.source, device) + 3 * kMargin);
-    need(FragmentBytes(plan_.target, device) + 3 * kMargin);
+    const int64_t target = FragmentBytes(plan_.target, device);
+    need(target + 3 * kMargin);
+    if (options_.fresh) need(target + target / 8);  // the pool rounds up
     int64_t scratch[2] = {0, 0};
     for (size_t i = 0; i + 1 < plan_.steps.size(); ++i) {
       scratch[i % 2] = std::max(scratch[i % 2], FragmentBytes(plan_.steps[i].to, device));
@@ -206,9 +223,9 @@ absl::Status LocalRun::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecuteResult> LocalRun::Execute(Executor& executor, Painted& source, Painted& target) const {
-  const auto view = [this](Painted& memory, const Buffer& buffer) {
-    return buffer.held ? DenseView(static_cast<void*>(memory.data()), plan_.dtype, buffer.shape) : TensorView();
+absl::StatusOr<ExecuteResult> LocalRun::Execute(Executor& executor, char* source, char* target) const {
+  const auto view = [this](char* memory, const Buffer& buffer) {
+    return buffer.held ? DenseView(static_cast<void*>(memory), plan_.dtype, buffer.shape) : TensorView();
   };
   const std::vector<Buffer>& buffers = executor.program().buffers;
   return executor.Execute(view(source, buffers[0]), view(target, buffers[1]));
@@ -232,7 +249,7 @@ absl::Status LocalRun::Verify(Executor& executor, Painted& source, Painted& targ
     const std::optional<int64_t> position = plan_.source.mesh().Position(device);
     if (position) content.Fill(plan_.source, *position, source.data());
     target.Paint();
-    const absl::Status executed = Execute(executor, source, target).status();
+    const absl::Status executed = Execute(executor, source.data(), target.data()).status();
     if (!executed.ok()) return executed;
     for (const Side& side : sides) {
       const std::optional<int64_t> held = side.layout.mesh().Position(device);
@@ -255,8 +272,8 @@ absl::Status LocalRun::Verify(Executor& executor, Painted& source, Painted& targ
 }
 
 absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& source, Painted& target, size_t index) {
-  RankResult& result = results_[index];
-  const bool copies = index < memcpy_threads_ && memcpy_buffer_ > 0;
+  Times& times = results_[index].warm;
+  const bool copies = Copies(index);
   Painted from;
   Painted to;
   if (copies) {
@@ -269,9 +286,9 @@ absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& sou
   for (int64_t repetition = -1; repetition < options_.repeat; ++repetition) {
     absl::Status met = comm.Barrier();
     if (!met.ok()) return met;
-    const absl::StatusOr<ExecuteResult> executed = Execute(executor, source, target);
+    const absl::StatusOr<ExecuteResult> executed = Execute(executor, source.data(), target.data());
     if (!executed.ok()) return executed.status();
-    if (repetition >= 0) result.seconds.push_back(executed->seconds);
+    if (repetition >= 0) times.plan.push_back(executed->seconds);
     met = comm.Barrier();
     if (!met.ok()) return met;
     if (!copies) continue;
@@ -279,7 +296,44 @@ absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& sou
     for (int64_t left = memcpy_share_; left > 0; left -= memcpy_buffer_) {
       std::memcpy(to.data(), from.data(), static_cast<size_t>(std::min(left, memcpy_buffer_)));
     }
-    if (repetition >= 0) result.memcpy_times.emplace_back(start, Clock::now());
+    if (repetition >= 0) times.memcpy.emplace_back(start, Clock::now());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRun::TimeFresh(Communicator& comm, Executor& executor, Painted& source, size_t index) {
+  Times& times = results_[index].fresh;
+  const int64_t bytes = executor.program().buffers[1].bytes;
+  Painted from;
+  if (Copies(index)) {
+    const absl::Status allocated = from.Allocate(memcpy_buffer_);
+    if (!allocated.ok()) return allocated;
+  }
+  for (int64_t repetition = -1; repetition < options_.repeat; ++repetition) {
+    absl::Status met = comm.Barrier();
+    if (!met.ok()) return met;
+    {
+      const auto start = Clock::now();
+      const HostBlock target(bytes);
+      if (!target) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+      const absl::Status executed = Execute(executor, source.data(), target.data()).status();
+      if (!executed.ok()) return executed;
+      if (repetition >= 0) times.plan.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    met = comm.Barrier();
+    if (!met.ok()) return met;
+    if (!Copies(index)) continue;
+    const auto start = Clock::now();
+    auto end = start;
+    for (int64_t left = memcpy_share_; left > 0; left -= memcpy_buffer_) {
+      const auto piece = static_cast<size_t>(std::min(left, memcpy_buffer_));
+      const std::unique_ptr<char, FreeMemory> to(static_cast<char*>(std::malloc(piece)));
+      if (to == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", piece, " bytes"));
+      std::memcpy(to.get(), from.data(), piece);
+      __asm__ volatile("" : : "r"(to.get()) : "memory");  // else nobody reads it, and the compiler drops the copy
+      end = Clock::now();
+    }
+    if (repetition >= 0) times.memcpy.emplace_back(start, end);
   }
   return absl::OkStatus();
 }
@@ -295,7 +349,7 @@ absl::Status LocalRun::RunRank(Communicator& comm) {
   absl::Status allocated = source.Allocate(executor->program().buffers[0].bytes);
   if (allocated.ok()) allocated = target.Allocate(executor->program().buffers[1].bytes);
   if (!allocated.ok()) return allocated;
-  absl::StatusOr<ExecuteResult> first = Execute(*executor, source, target);
+  absl::StatusOr<ExecuteResult> first = Execute(*executor, source.data(), target.data());
   if (!first.ok()) return first.status();
   results_[index].moved = first->moved;
   if (options_.verify) {
@@ -303,7 +357,30 @@ absl::Status LocalRun::RunRank(Communicator& comm) {
     if (!verified.ok()) return verified;
   }
   if (options_.repeat == 0) return absl::OkStatus();
-  return Time(comm, *executor, source, target, index);
+  const absl::Status timed = Time(comm, *executor, source, target, index);
+  return timed.ok() && options_.fresh ? TimeFresh(comm, *executor, source, index) : timed;
+}
+
+LocalRun::Medians LocalRun::MediansOf(Times RankResult::*times) const {
+  std::vector<double> plan;
+  std::vector<double> copies;
+  for (size_t r = 0; r < (results_[0].*times).plan.size(); ++r) {
+    double slowest = 0.0;
+    // A plan's ranks wait for each other, so the slowest one's time has all of it. The threads that only copy do not:
+    // their time runs from the first start to the last end.
+    auto start = Clock::time_point::max();
+    auto end = Clock::time_point::min();
+    for (const RankResult& result : results_) {
+      const Times& of_rank = result.*times;
+      slowest = std::max(slowest, of_rank.plan[r]);
+      if (of_rank.memcpy.empty()) continue;
+      start = std::min(start, of_rank.memcpy[r].first);
+      end = std::max(end, of_rank.memcpy[r].second);
+    }
+    plan.push_back(slowest);
+    if (memcpy_buffer_ > 0) copies.push_back(std::chrono::duration<double>(end - start).count());
+  }
+  return {Median(plan), plan.empty() ? 0.0 : *std::min_element(plan.begin(), plan.end()), Median(copies)};
 }
 
 absl::StatusOr<RunReport> LocalRun::Run() {
@@ -324,32 +401,17 @@ absl::StatusOr<RunReport> LocalRun::Run() {
         absl::StrCat("the ranks wrote ", written, " bytes, the plan says ", report_.bytes_moved));
   }
   report_.verified = options_.verify && report_.mismatches == 0;
-  std::vector<double> seconds;
-  std::vector<double> memcpy_seconds;
-  for (size_t r = 0; r < static_cast<size_t>(options_.repeat); ++r) {
-    double slowest = 0.0;
-    // A plan's ranks wait for each other, so the slowest one's time has all of it. The threads that only copy do not:
-    // their time runs from the first start to the last end.
-    auto start = Clock::time_point::max();
-    auto end = Clock::time_point::min();
-    for (const RankResult& result : results_) {
-      slowest = std::max(slowest, result.seconds[r]);
-      if (result.memcpy_times.empty()) continue;
-      start = std::min(start, result.memcpy_times[r].first);
-      end = std::max(end, result.memcpy_times[r].second);
-    }
-    seconds.push_back(slowest);
-    if (memcpy_buffer_ > 0) memcpy_seconds.push_back(std::chrono::duration<double>(end - start).count());
+  const Medians warm = MediansOf(&RankResult::warm);
+  report_.seconds_median = warm.plan;
+  report_.seconds_min = warm.plan_min;
+  report_.memcpy_seconds_median = warm.memcpy;
+  if (report_.seconds_median > 0) {
+    report_.gb_per_s = static_cast<double>(report_.bytes_moved) / report_.seconds_median / 1e9;
+    report_.memcpy_ratio = report_.memcpy_seconds_median / report_.seconds_median;
   }
-  if (!seconds.empty()) {
-    report_.seconds_median = Median(seconds);
-    report_.seconds_min = *std::min_element(seconds.begin(), seconds.end());
-    report_.memcpy_seconds_median = Median(memcpy_seconds);
-    if (report_.seconds_median > 0) {
-      report_.gb_per_s = static_cast<double>(report_.bytes_moved) / report_.seconds_median / 1e9;
-      report_.memcpy_ratio = report_.memcpy_seconds_median / report_.seconds_median;
-    }
-  }
+  const Medians fresh = MediansOf(&RankResult::fresh);
+  report_.fresh_seconds_median = fresh.plan;
+  report_.fresh_memcpy_seconds_median = fresh.memcpy;
   return report_;
 }
 

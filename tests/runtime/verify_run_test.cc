@@ -189,6 +189,19 @@ TEST_CASE("figures of a run") {
   CHECK(report.elements_checked == 2 * 1024 * 256);
   CHECK(report.memory_bytes >= 2 * 1024 * 256 * 4);
 
+  CHECK(report.fresh_seconds_median == 0);
+  CHECK(report.fresh_memcpy_seconds_median == 0);
+  const absl::StatusOr<Plan> gather = PlanOf({"{X:4}", "[<X>1024, 256]", "[1024, 256]"});
+  REQUIRE(gather.ok());
+  RunOptions fresh = Quick();
+  fresh.fresh = true;
+  const absl::StatusOr<RunReport> anew = RunPlanLocally(*gather, fresh);
+  REQUIRE(anew.ok());
+  CHECK(anew->verified);
+  CHECK(anew->seconds_median > 0);
+  CHECK(anew->fresh_seconds_median > 0);
+  CHECK(anew->fresh_memcpy_seconds_median > 0);
+
   // All ranks of a gather write the whole tensor; intermediates count.
   CHECK(RunCase({"{X:4}", "[<X>64]", "[64]"}).bytes_moved == 4 * 64 * 4);
   // No steps: every rank copies what it has.

@@ -65,8 +65,8 @@ class TensorCommunicator {
 
   void SetLastResult(const ExecuteResult& result);
 
-  // Room for the views of the call under way: of no use outside RunInOrder and RunLater. Kept from call to call, because
-  // an allocator gives blocks of this size back to the system, and their pages with them.
+  // Room for the views of the call under way: of no use outside RunInOrder and RunLater. Kept from call to call,
+  // because an allocator gives blocks of this size back to the system, and their pages with them.
   struct Views {
     std::vector<ConstTensorView> sources;
     std::vector<TensorView> targets;

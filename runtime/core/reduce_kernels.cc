@@ -9,7 +9,7 @@
 #include "runtime/core/float8.h"
 #include "runtime/core/half.h"
 
-// Into functions that are compiled for a processor with more, too: nothing else gets its loops compiled for it.
+// For code that is compiled twice: inside a function for AVX2 it is compiled for AVX2.
 #define RESHARD_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace reshard {

@@ -6,8 +6,8 @@
 // cores), divided by the median time of the plan's slowest rank; both write where they wrote before. Wanted: at least
 // 0.8 where contiguous runs are 4 KiB or longer. "fresh" is the same with a destination that is obtained anew every
 // time, ours from the pool that results come from, memcpy's from malloc (glibc hands blocks below 32 MiB a thread out
-// again, so that nothing is fresh there). "r+w" is "warm" against a memcpy that reads
-// and writes as many bytes as an ideal reduction: every contribution is read once and every result written once.
+// again, so that nothing is fresh there). "r+w" is "warm" against a memcpy that reads and writes as many bytes as an
+// ideal reduction: every contribution is read once and every result written once.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

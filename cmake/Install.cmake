@@ -8,11 +8,12 @@ if(TARGET reshard_torch)
   install(DIRECTORY include/reshard/torch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reshard)
   install(TARGETS reshard_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(TARGETS reshard_layout reshard_planner reshard_runtime EXPORT reshardTargets
+install(TARGETS reshard_layout reshard_planner reshard_runtime reshard_checkpoint EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 configure_package_config_file(cmake/reshardConfig.cmake.in ${PROJECT_BINARY_DIR}/reshardConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/reshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/reshardConfig.cmake ${PROJECT_BINARY_DIR}/reshardConfigVersion.cmake
+              cmake/FindxxHash.cmake cmake/Findlibdeflate.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)

@@ -22,7 +22,7 @@ class System {
   virtual ssize_t PWrite(int fd, const void* data, size_t bytes, off_t at);
   virtual int FSync(int fd);
   virtual int FTruncate(int fd, off_t bytes);
-  virtual int FAllocate(int fd, off_t at, off_t bytes);  // posix_fallocate's errors come as -1 and errno
+  virtual int FAllocate(int fd, off_t at, off_t bytes);  // fallocate(2): takes space, writes nothing
   virtual int FStat(int fd, struct stat* out);
   virtual int LStat(const char* path, struct stat* out);
   virtual int StatVfs(const char* path, struct statvfs* out);

@@ -24,17 +24,21 @@ class CatalogBuilder {
   // InvalidArgument: the path leaves the directory.
   absl::StatusOr<int32_t> AddFile(std::string_view path);
   // Names, dtypes and texts are copied. All chunks of a tensor are added before the next tensor; a name may come again,
-  // with the same dtype and shape, and then its chunks join those that it has (DataLoss when they differ).
+  // with the same dtype and shape, and then its chunks join those that it has (DataLoss when they differ, or when the
+  // name is that of a byte item). DataLoss: a negative size, more than 64 dimensions, a shape whose bytes overflow.
   absl::Status AddTensor(std::string_view name, std::string_view stored_dtype, std::optional<DType> dtype,
                          absl::Span<const int64_t> shape, bool requires_grad);
   // A chunk of the tensor added last. DataLoss: offsets or sizes of another rank than the tensor's, negative ones, a
-  // box that leaves the tensor. A chunk with the box and place of one that the tensor has is left out.
+  // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
+  // left out; for DCP the box is enough, since ranks that saved on their own have each stored their replica.
   absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size, const Catalog::Place& place);
+  // For DCP a byte item may come again, and the first stays (replicas, as above).
   absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
   void AddNote(std::string_view key, std::string_view value);
 
-  // DataLoss: a name twice, a place beyond the end of its file, a shape whose bytes overflow, a file that is not there.
+  // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. For DCP nothing
+  // below the directory may be a symbolic link; files of safetensors may be.
   absl::StatusOr<Catalog> Build() &&;
 
  private:

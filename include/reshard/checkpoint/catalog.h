@@ -31,6 +31,8 @@ enum class CheckpointFormat { kDcp, kSafetensors };
 // "dcp", "safetensors".
 std::string_view Name(CheckpointFormat format);
 
+struct CatalogLookup;  // finds by name; private
+
 // Bounds on input that nobody vouches for. What exceeds them is refused with ResourceExhausted that names both numbers.
 struct CatalogLimits {
   int64_t metadata_bytes = int64_t{1} << 30;  // of one `.metadata`, index or header
@@ -61,7 +63,8 @@ class Catalog {
     std::string_view stored_dtype;  // as the file says it: "torch.float32", "F32"
     std::optional<DType> dtype;     // none: a dtype that this library does not have (torch.complex32, quantized)
     absl::Span<const int64_t> shape;
-    int64_t first_chunk = 0;
+    int64_t first_chunk = 0;  // among the chunks of all tensors
+    int64_t first_box = 0;    // where the boxes of its chunks begin, for the catalog's own use
     int64_t num_chunks = 0;
     int64_t bytes = 0;           // of all elements; 0 where the dtype is unknown
     bool requires_grad = false;  // DCP
@@ -106,7 +109,6 @@ class Catalog {
 
  private:
   friend class CatalogBuilder;
-  friend absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits);
 
   CheckpointFormat format_ = CheckpointFormat::kDcp;
   std::string root_;
@@ -115,11 +117,9 @@ class Catalog {
   std::vector<ByteItem> byte_items_;
   std::vector<Place> places_;          // of all chunks, tensor by tensor
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
-  std::vector<int64_t> first_box_;     // of every tensor: where its boxes begin in boxes_
   std::shared_ptr<const void> names_;  // what the views point into
   std::vector<std::pair<std::string, std::string>> notes_;
-  struct Lookup;
-  std::shared_ptr<const Lookup> lookup_;
+  std::shared_ptr<const CatalogLookup> lookup_;
 };
 
 // Reads what is at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with

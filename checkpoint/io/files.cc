@@ -1,0 +1,212 @@
+#include "checkpoint/io/files.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/io/system.h"
+
+namespace reshard {
+namespace {
+
+// Linux moves at most a little less than 2 GiB a call; a round number below it keeps later calls aligned.
+constexpr int64_t kMostAtOnce = int64_t{1} << 30;
+
+// Opens again for as long as a signal interrupts it. Nonblocking, so that a pipe that somebody put in place of a file
+// does not hold the caller up; regular files do not care.
+int OpenRetrying(const std::string& path, int flags, mode_t mode) {
+  int fd;
+  do {
+    fd = CurrentSystem().Open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+}  // namespace
+
+absl::Status SystemError(int error, std::string_view what, std::string_view path) {
+  const std::string message = absl::StrCat("cannot ", Abseil(what), " ", Abseil(path), ": ", std::strerror(error));
+  if (error == ENOENT) return absl::NotFoundError(message);
+  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  return absl::UnavailableError(message);
+}
+
+absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links) {
+  const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
+  if (fd < 0) {
+    const int error = errno;
+    if (error == ELOOP && !follow_links) return absl::DataLossError(absl::StrCat(path, " is a symbolic link"));
+    return SystemError(error, "open", path);
+  }
+  struct stat facts;
+  if (CurrentSystem().FStat(fd, &facts) != 0) {
+    const int error = errno;
+    CurrentSystem().Close(fd);
+    return SystemError(error, "look at", path);
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    CurrentSystem().Close(fd);
+    return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
+  }
+  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size));
+}
+
+ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }
+
+absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
+  size_t done = 0;
+  while (done < out.size()) {
+    const size_t ask = std::min<size_t>(out.size() - done, kMostAtOnce);
+    const ssize_t got = CurrentSystem().PRead(fd_, out.data() + done, ask, at + static_cast<int64_t>(done));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return SystemError(errno, "read", path_);
+    }
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path_, " ends at byte ", at + static_cast<int64_t>(done), "; bytes ", at,
+                                              " to ", at + static_cast<int64_t>(out.size()), " were wanted"));
+    }
+    done += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile::ReadAll(int64_t limit) const {
+  if (bytes_ > limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
+  }
+  std::string all(static_cast<size_t>(bytes_), '\0');
+  if (absl::Status read = ReadAt(0, absl::MakeSpan(all)); !read.ok()) return read;
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Create(const std::string& path, int64_t bytes) {
+  const int fd = OpenRetrying(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) {
+    const int error = errno;
+    if (error == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+    return SystemError(error, "create", path);
+  }
+  std::unique_ptr<WriteFile> file(new WriteFile(path, fd));
+  if (bytes > 0) {
+    int taken;
+    do {
+      taken = CurrentSystem().FAllocate(fd, 0, bytes);
+    } while (taken != 0 && errno == EINTR);
+    // A filesystem that cannot take space ahead takes it as it is written.
+    if (taken != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
+      const int error = errno;
+      CurrentSystem().Unlink(path.c_str());
+      return SystemError(error, absl::StrCat("take ", bytes, " bytes for"), path);
+    }
+  }
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Reopen(const std::string& path) {
+  const int fd = OpenRetrying(path, O_WRONLY | O_NOFOLLOW, 0);
+  if (fd < 0) return SystemError(errno, "open", path);
+  return std::unique_ptr<WriteFile>(new WriteFile(path, fd));
+}
+
+WriteFile::~WriteFile() {
+  if (fd_ >= 0) CurrentSystem().Close(fd_);
+}
+
+absl::Status WriteFile::WriteAt(int64_t at, std::string_view data) {
+  size_t done = 0;
+  while (done < data.size()) {
+    const size_t ask = std::min<size_t>(data.size() - done, kMostAtOnce);
+    const ssize_t put = CurrentSystem().PWrite(fd_, data.data() + done, ask, at + static_cast<int64_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    // Nothing written and no reason: asking again could go on for ever.
+    if (put <= 0) return SystemError(put == 0 ? EIO : errno, "write", path_);
+    done += static_cast<size_t>(put);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile::Sync() {
+  // Not repeated after a failure: the kernel has dropped the pages, and the next call would say that all is well.
+  int done;
+  do {
+    done = CurrentSystem().FSync(fd_);
+  } while (done != 0 && errno == EINTR);
+  return done == 0 ? absl::OkStatus() : SystemError(errno, "sync", path_);
+}
+
+absl::Status WriteFile::Close() {
+  // Interrupted or not, Linux has closed it.
+  if (CurrentSystem().Close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return SystemError(errno, "close", path_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  DIR* const directory = CurrentSystem().OpenDir(path.c_str());
+  if (directory == nullptr) return SystemError(errno, "list", path);
+  std::vector<std::string> names;
+  while (const struct dirent* entry = CurrentSystem().ReadDir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  const int error = errno;
+  CurrentSystem().CloseDir(directory);
+  if (error != 0) return SystemError(error, "list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const int fd = OpenRetrying(path, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return SystemError(errno, "open", path);
+  int done;
+  do {
+    done = CurrentSystem().FSync(fd);
+  } while (done != 0 && errno == EINTR);
+  const int error = errno;
+  CurrentSystem().Close(fd);
+  // EINVAL: a filesystem whose directories cannot be synced, and need not be.
+  return done == 0 || error == EINVAL ? absl::OkStatus() : SystemError(error, "sync", path);
+}
+
+absl::StatusOr<FileKind> KindOf(const std::string& path) {
+  struct stat facts;
+  if (CurrentSystem().LStat(path.c_str(), &facts) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return FileKind::kNothing;
+    return SystemError(errno, "look at", path);
+  }
+  if (S_ISREG(facts.st_mode)) return FileKind::kFile;
+  if (S_ISDIR(facts.st_mode)) return FileKind::kDirectory;
+  if (S_ISLNK(facts.st_mode)) return FileKind::kLink;
+  return FileKind::kOther;
+}
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  const bool slash = !directory.empty() && directory.back() == '/';
+  return absl::StrCat(Abseil(directory), slash || directory.empty() ? "" : "/", Abseil(name));
+}
+
+absl::Status CheckRelativePath(std::string_view relative) {
+  const auto refuse = [&](const char* reason) {
+    return absl::InvalidArgumentError(absl::StrCat("the path ", Shown(relative), " ", reason));
+  };
+  if (relative.empty()) return refuse("is empty");
+  if (relative.find('\0') != std::string_view::npos) return refuse("has a NUL byte");
+  if (relative.front() == '/') return refuse("is absolute");
+  for (size_t begin = 0; begin <= relative.size();) {
+    const size_t end = std::min(relative.find('/', begin), relative.size());
+    const std::string_view part = relative.substr(begin, end - begin);
+    if (part.empty() || part == ".") return refuse("has an empty part");
+    if (part == "..") return refuse("leaves its directory");
+    begin = end + 1;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace reshard

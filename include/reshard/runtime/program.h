@@ -138,7 +138,7 @@ class ProgramCompiler {
 };
 
 // The program of one rank. Reductions: sum, avg, prod, min, max of integers and floating-point numbers; no min and max
-// of complex numbers and no average of bools (InvalidArgument); none of f8 types (Unimplemented).
+// of complex numbers and no average of bools (InvalidArgument).
 absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank, const CompileOptions& options = {});
 
 // One program that does what all of these do, for the same rank: the i-th steps of all tensors move in one exchange,

@@ -101,6 +101,10 @@ class Walker final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 absl::Status WalkJson(std::string_view text, int64_t depth, JsonVisitor visit) {
+  // The parser takes one for the end of the text, and would not look at what follows.
+  if (const size_t at = text.find('\0'); at != text.npos) {
+    return absl::InvalidArgumentError(absl::StrCat("not JSON at byte ", at + 1, ": a NUL byte"));
+  }
   try {
     Walker walker(depth, visit);
     Json::sax_parse(text.begin(), text.end(), &walker);

@@ -61,6 +61,7 @@ Outcome RunReshard(const std::vector<std::string>& args, const std::string& inpu
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
   outcome.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  outcome.peak_bytes = int64_t{usage.ru_maxrss} * 1024;
   outcome.out = out.Read();
   outcome.err = err.Read();
   return outcome;

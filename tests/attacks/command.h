@@ -2,6 +2,7 @@
 #ifndef RESHARD_TESTS_ATTACKS_COMMAND_H_
 #define RESHARD_TESTS_ATTACKS_COMMAND_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ struct Outcome {
   std::string out;
   std::string err;
   double cpu_seconds = 0;  // of the command, not of waiting for a busy machine
+  int64_t peak_bytes = 0;  // of memory, at most; the test's own before the command began is part of it
 };
 
 // `input` is its standard input. Ends the command after 60 seconds.

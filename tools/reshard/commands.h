@@ -18,6 +18,7 @@ using Action = std::function<int()>;
 Action AddPlan(CLI::App& app);
 Action AddShow(CLI::App& app);
 Action AddRun(CLI::App& app);
+Action AddInspect(CLI::App& app);
 
 // Flags that plan and run share, and what they mean.
 struct PlanFlags {

@@ -15,10 +15,11 @@ ExitCode ExitCodeOf(const absl::Status& status, Stage stage) {
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kFailedPrecondition:
-      return stage == Stage::kInput ? kBadInput : kInfeasible;
+      return stage == Stage::kInput || stage == Stage::kFiles ? kBadInput : kInfeasible;
     case absl::StatusCode::kNotFound:
       return kIo;
     case absl::StatusCode::kUnavailable:
+      return stage == Stage::kFiles ? kIo : kPeer;
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
       return kPeer;
@@ -28,7 +29,14 @@ ExitCode ExitCodeOf(const absl::Status& status, Stage stage) {
 }
 
 int Fail(ExitCode code, std::string_view message) {
-  const std::string line = "reshard: " + std::string(message) + "\n";
+  std::string line = "reshard: " + std::string(message) + "\n";
+  // A message may repeat a name out of a file, which must not command the terminal.
+  for (size_t i = 0; i < line.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(line[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < line.size() && static_cast<unsigned char>(line[i + 1]) < 0xa0;
+    if ((byte < 0x20 && byte != '\n') || byte == 0x7f || c1) line[i] = '?';
+    if (c1) line[++i] = '?';
+  }
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }

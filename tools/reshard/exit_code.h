@@ -21,7 +21,8 @@ enum ExitCode {
 };
 
 // Where a status arose decides what it means: a refused notation is bad input, a plan that cannot exist is infeasible.
-enum class Stage { kInput, kPlan, kRun };
+// kFiles: reading a checkpoint, where what the system refuses is I/O and a limit is one on input.
+enum class Stage { kInput, kFiles, kPlan, kRun };
 ExitCode ExitCodeOf(const absl::Status& status, Stage stage);
 
 // Prints "reshard: <message>" to stderr and returns the code.

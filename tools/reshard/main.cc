@@ -55,6 +55,7 @@ int Main(int argc, char** argv) {
   actions["plan"] = AddPlan(app);
   actions["show"] = AddShow(app);
   actions["run"] = AddRun(app);
+  actions["inspect"] = AddInspect(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
@@ -65,7 +66,7 @@ int Main(int argc, char** argv) {
     const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     if (named_one) return UnknownArguments(app, argc, argv);
     return Fail(kUsage, app.get_subcommands().empty()
-                            ? "a subcommand is required: plan, show or run (see reshard --help)"
+                            ? "a subcommand is required: plan, show, run or inspect (see reshard --help)"
                             : error.what());
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());

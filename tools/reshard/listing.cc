@@ -1,0 +1,51 @@
+#include "tools/reshard/listing.h"
+
+#include <limits>
+#include <set>
+
+#include "reshard/checkpoint/rules.h"
+#include "reshard/layout/checked.h"
+
+namespace reshard::tool {
+namespace {
+
+// Each tensor's bytes fit; those of many that a damaged file makes up may not.
+int64_t Sum(int64_t a, int64_t b) { return CheckedAdd(a, b).value_or(std::numeric_limits<int64_t>::max()); }
+
+}  // namespace
+
+Listing List(const Catalog& catalog, std::string_view pattern) {
+  Listing listing;
+  listing.catalog = &catalog;
+  const auto wanted = [&](std::string_view name) { return pattern.empty() || MatchesPattern(pattern, name); };
+  std::set<int32_t> files;
+  for (const Catalog::Tensor& tensor : catalog.tensors()) {
+    if (!wanted(tensor.name)) continue;
+    listing.tensors.push_back(&tensor);
+    listing.totals.chunks += tensor.num_chunks;
+    listing.totals.bytes = Sum(listing.totals.bytes, BytesOf(catalog, tensor));
+    for (int64_t i = 0; i < tensor.num_chunks; ++i) files.insert(catalog.chunk(tensor, i).place.file);
+  }
+  for (const Catalog::ByteItem& item : catalog.byte_items()) {
+    if (!wanted(item.name)) continue;
+    listing.byte_items.push_back(&item);
+    listing.totals.item_bytes = Sum(listing.totals.item_bytes, item.place.length);
+    files.insert(item.place.file);
+  }
+  listing.totals.tensors = static_cast<int64_t>(listing.tensors.size());
+  listing.totals.files = static_cast<int64_t>(pattern.empty() ? catalog.files().size() : files.size());
+  return listing;
+}
+
+int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor) {
+  if (tensor.dtype || catalog.format() != CheckpointFormat::kSafetensors) return tensor.bytes;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < tensor.num_chunks; ++i) bytes = Sum(bytes, catalog.chunk(tensor, i).place.length);
+  return bytes;
+}
+
+std::string_view DTypeText(const Catalog::Tensor& tensor) {
+  return tensor.dtype ? Name(*tensor.dtype) : tensor.stored_dtype;
+}
+
+}  // namespace reshard::tool

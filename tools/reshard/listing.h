@@ -1,0 +1,44 @@
+// What `reshard inspect` tells about a checkpoint, before it is put into words.
+#ifndef RESHARD_TOOLS_RESHARD_LISTING_H_
+#define RESHARD_TOOLS_RESHARD_LISTING_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reshard/checkpoint/catalog.h"
+
+namespace reshard::tool {
+
+// The tensors and byte items whose names match, in the order of the catalog, which they point into.
+struct Listing {
+  struct Totals {
+    int64_t tensors = 0;
+    int64_t chunks = 0;
+    int64_t bytes = 0;       // of the elements of the tensors; 2^63 - 1 when they do not fit
+    int64_t item_bytes = 0;  // of the byte items
+    int64_t files = 0;       // of the checkpoint; with a pattern: those that the listed parts are in
+  };
+  const Catalog* catalog = nullptr;
+  std::vector<const Catalog::Tensor*> tensors;
+  std::vector<const Catalog::ByteItem*> byte_items;
+  Totals totals;
+};
+
+// `pattern` as of layout rules; empty for everything.
+Listing List(const Catalog& catalog, std::string_view pattern);
+
+// Of all elements; where the dtype is not known, the bytes that they take in safetensors files, else 0.
+int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor);
+// "bf16", or what the file says where this library has no such dtype.
+std::string_view DTypeText(const Catalog::Tensor& tensor);
+
+// A tree of the names, a line a tensor, and the totals.
+std::string ListingText(const Listing& listing, bool with_chunks);
+// One object, schema reshard.inspect/1.
+std::string ListingJson(const Listing& listing, bool with_chunks);
+
+}  // namespace reshard::tool
+
+#endif  // RESHARD_TOOLS_RESHARD_LISTING_H_

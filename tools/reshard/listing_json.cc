@@ -1,0 +1,65 @@
+// The JSON of `reshard inspect`: docs/inspect.schema.json.
+#include <nlohmann/json.hpp>
+
+#include "tools/reshard/listing.h"
+
+namespace reshard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A name that is no UTF-8, which JSON cannot hold, has U+FFFD in the place of the bytes that are wrong.
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json Numbers(absl::Span<const int64_t> numbers) {
+  Json list = Json::array();
+  for (const int64_t number : numbers) list.push_back(number);
+  return list;
+}
+
+Json Tensor(const Catalog& catalog, const Catalog::Tensor& tensor, bool with_chunks) {
+  Json out;
+  out["name"] = tensor.name;
+  out["shape"] = Numbers(tensor.shape);
+  out["dtype"] = DTypeText(tensor);
+  out["bytes"] = BytesOf(catalog, tensor);
+  out["num_chunks"] = tensor.num_chunks;
+  out["layout"] = nullptr;  // neither format records one; only a file beside it could
+  if (!with_chunks) return out;
+  out["chunks"] = Json::array();
+  for (int64_t i = 0; i < tensor.num_chunks; ++i) {
+    const Catalog::Chunk chunk = catalog.chunk(tensor, i);
+    out["chunks"].push_back({{"offset", Numbers(chunk.offset)},
+                             {"size", Numbers(chunk.size)},
+                             {"file", catalog.files()[static_cast<size_t>(chunk.place.file)].path},
+                             {"at", chunk.place.at},
+                             {"length", chunk.place.length}});
+  }
+  return out;
+}
+
+}  // namespace
+
+// Tensor by tensor: a tree of all of them would be many times as large as the text.
+std::string ListingJson(const Listing& listing, bool with_chunks) {
+  std::string out =
+      R"({"schema":"reshard.inspect/1","format":")" + std::string(Name(listing.catalog->format())) + R"(","tensors":[)";
+  const char* comma = "";
+  for (const Catalog::Tensor* tensor : listing.tensors) {
+    out += comma + Dump(Tensor(*listing.catalog, *tensor, with_chunks));
+    comma = ",";
+  }
+  out += R"(],"byte_items":[)";
+  comma = "";
+  for (const Catalog::ByteItem* item : listing.byte_items) {
+    out += comma + Dump({{"name", item->name}, {"length", item->place.length}});
+    comma = ",";
+  }
+  out += R"(],"totals":)" + Dump({{"tensors", listing.totals.tensors},
+                                  {"chunks", listing.totals.chunks},
+                                  {"bytes", listing.totals.bytes},
+                                  {"files", listing.totals.files}});
+  return out + "}\n";
+}
+
+}  // namespace reshard::tool

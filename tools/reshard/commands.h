@@ -19,6 +19,8 @@ Action AddPlan(CLI::App& app);
 Action AddShow(CLI::App& app);
 Action AddRun(CLI::App& app);
 Action AddInspect(CLI::App& app);
+Action AddCheckpoint(CLI::App& app);
+Action AddVerify(CLI::App& app);
 
 // Flags that plan and run share, and what they mean.
 struct PlanFlags {

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <string>
 
+#include "reshard/checkpoint/convert.h"
+
 namespace reshard::tool {
 
 ExitCode ExitCodeOf(const absl::Status& status, Stage stage) {
@@ -15,17 +17,30 @@ ExitCode ExitCodeOf(const absl::Status& status, Stage stage) {
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kFailedPrecondition:
-      return stage == Stage::kInput || stage == Stage::kFiles ? kBadInput : kInfeasible;
+      return stage == Stage::kInput ? kBadInput : kInfeasible;
     case absl::StatusCode::kNotFound:
       return kIo;
     case absl::StatusCode::kUnavailable:
-      return stage == Stage::kFiles ? kIo : kPeer;
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
       return kPeer;
     default:
       return kInternal;
   }
+}
+
+ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
+  switch (KindOf(status)) {
+    case CheckpointError::kInput:
+      return kBadInput;
+    case CheckpointError::kMemoryLimit:
+      return kInfeasible;
+    case CheckpointError::kSystem:
+      return kIo;
+    case CheckpointError::kInternal:
+      break;
+  }
+  return kInternal;
 }
 
 int Fail(ExitCode code, std::string_view message) {
@@ -43,6 +58,10 @@ int Fail(ExitCode code, std::string_view message) {
 
 int Fail(const absl::Status& status, Stage stage) {
   return Fail(ExitCodeOf(status, stage), std::string(status.message()));
+}
+
+int FailCheckpoint(const absl::Status& status) {
+  return Fail(ExitCodeOfCheckpoint(status), std::string(status.message()));
 }
 
 }  // namespace reshard::tool

@@ -21,13 +21,16 @@ enum ExitCode {
 };
 
 // Where a status arose decides what it means: a refused notation is bad input, a plan that cannot exist is infeasible.
-// kFiles: reading a checkpoint, where what the system refuses is I/O and a limit is one on input.
-enum class Stage { kInput, kFiles, kPlan, kRun };
+enum class Stage { kInput, kPlan, kRun };
 ExitCode ExitCodeOf(const absl::Status& status, Stage stage);
+
+// The same for what the checkpoint library reports, which says itself what kind of error it is.
+ExitCode ExitCodeOfCheckpoint(const absl::Status& status);
 
 // Prints "reshard: <message>" to stderr and returns the code.
 int Fail(ExitCode code, std::string_view message);
 int Fail(const absl::Status& status, Stage stage);
+int FailCheckpoint(const absl::Status& status);
 
 }  // namespace reshard::tool
 

@@ -16,7 +16,7 @@ struct State {
 
 int Run(const State& state) {
   auto catalog = ReadCatalog(state.checkpoint);
-  if (!catalog.ok()) return Fail(catalog.status(), Stage::kFiles);
+  if (!catalog.ok()) return FailCheckpoint(catalog.status());
   const Listing listing = List(*catalog, state.tensor);
   const std::string out = state.json ? ListingJson(listing, state.chunks) : ListingText(listing, state.chunks);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {

@@ -56,6 +56,8 @@ int Main(int argc, char** argv) {
   actions["show"] = AddShow(app);
   actions["run"] = AddRun(app);
   actions["inspect"] = AddInspect(app);
+  actions["checkpoint"] = AddCheckpoint(app);
+  actions["verify"] = AddVerify(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {

@@ -1,0 +1,55 @@
+// `reshard.json`, the file that this library puts beside what it writes: the mesh, the layout of every tensor, and
+// hashes of everything. PyTorch and the safetensors package do not look at it.
+//
+//   {"content":{"schema":"reshard.sidecar/1","reshard_version":"0.1.0","job":"..","mesh":"{dp:2}",
+//               "headers":[[".metadata","<hash>"]],
+//               "tensors":[["model.w","[<dp>8, 4]"]],
+//               "chunks":[["__0_0.distcp",64,1234,"<hash>"]]},
+//    "hash":"<hash of the content, as it is written here>"}
+//
+// A hash of a chunk is of its elements: dense, row-major, little-endian. `headers` are the files that say what is
+// where.
+#ifndef RESHARD_CHECKPOINT_JOB_SIDECAR_H_
+#define RESHARD_CHECKPOINT_JOB_SIDECAR_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/job/hash.h"
+
+namespace reshard {
+
+inline constexpr std::string_view kSidecarName = "reshard.json";
+
+struct Sidecar {
+  struct Tensor {
+    std::string name;
+    std::string layout;  // with sizes; empty where a tensor is stored whole and no layout was asked for
+  };
+  struct Chunk {
+    std::string file;
+    int64_t at = 0;  // as in Catalog::Place
+    int64_t length = 0;
+    ContentHash hash;
+  };
+
+  std::string job;                                           // what made it, see convert.h
+  std::string mesh;                                          // empty where no layout was asked for
+  std::vector<std::pair<std::string, ContentHash>> headers;  // file, hash of all of it
+  std::vector<Tensor> tensors;
+  std::vector<Chunk> chunks;
+
+  // The file's bytes. Names that are not UTF-8 are written with U+FFFD in place of what is wrong.
+  std::string ToJson() const;
+  // DataLoss: not such a file, or its hash is not that of its content.
+  static absl::StatusOr<Sidecar> Parse(std::string_view json);
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_JOB_SIDECAR_H_

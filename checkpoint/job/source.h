@@ -1,0 +1,54 @@
+// The contents of a checkpoint, by logical index: whatever its format and however it is cut into chunks.
+#ifndef RESHARD_CHECKPOINT_JOB_SOURCE_H_
+#define RESHARD_CHECKPOINT_JOB_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "checkpoint/job/sidecar.h"
+#include "reshard/checkpoint/catalog.h"
+
+namespace reshard {
+
+struct SourceOptions {
+  CatalogLimits limits;
+  bool ignore_sidecar = false;
+};
+
+// Any number of threads may read.
+class Source {
+ public:
+  // Reads the catalog, and the sidecar where there is one. DataLoss: chunks that leave a tensor's elements out or have
+  // them twice; a sidecar that does not match `.metadata`. Otherwise what ReadCatalog reports.
+  static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
+  ~Source();
+
+  const Catalog& catalog() const;
+  const std::optional<Sidecar>& sidecar() const;
+
+  // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
+  // tensor's dtype is known. Before a chunk is used for the first time all of it is read and compared with the checksum
+  // that the checkpoint has for it, if any: DataLoss.
+  absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                    absl::Span<char> out);
+  // Bytes [from, from + out.size()) of the index-th byte item.
+  absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
+
+  // Bytes read from files so far.
+  int64_t bytes_read() const;
+
+ private:
+  struct State;
+  explicit Source(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_JOB_SOURCE_H_

@@ -1,0 +1,151 @@
+// reshard checkpoint SRC DST: rewrites a checkpoint in another layout or format.
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/rules.h"
+#include "reshard/planner/option_text.h"
+#include "reshard/planner/units.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+#include "tools/reshard/terminal.h"
+
+namespace reshard::tool {
+namespace {
+
+struct CheckpointFlags {
+  std::string source, destination, rules, mesh, layout, format, memory_limit, file_size;
+  int threads = 0;
+  bool dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false, json = false;
+};
+
+// The rules of the flags, or none; an exit code where they are wrong.
+int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
+  if (!flags.rules.empty()) {
+    std::ifstream file(flags.rules, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) return Fail(kIo, absl::StrCat("cannot read ", flags.rules));
+    absl::StatusOr<LayoutRules> parsed = LayoutRules::Parse(text.str());
+    if (!parsed.ok()) return Fail(kBadInput, absl::StrCat(flags.rules, ": ", parsed.status().message()));
+    *rules = *std::move(parsed);
+  } else if (!flags.mesh.empty()) {
+    absl::StatusOr<LayoutRules> all = LayoutRules::ForAll(flags.mesh, flags.layout);
+    if (!all.ok()) return Fail(kBadInput, std::string(all.status().message()));
+    *rules = *std::move(all);
+  }
+  return kOk;
+}
+
+std::string Json(const ConvertSummary& summary, bool dry_run) {
+  nlohmann::ordered_json json = {
+      {"schema", "reshard.checkpoint/1"}, {"dry_run", dry_run},
+      {"tensors", summary.tensors},       {"byte_items", summary.byte_items},
+      {"pieces", summary.pieces},         {"bytes", summary.bytes},
+      {"files", summary.files},           {"disk_bytes", summary.disk_bytes},
+      {"free_bytes", summary.free_bytes}, {"memory_bytes", summary.memory_bytes},
+  };
+  if (!dry_run) {
+    json["peak_resident_bytes"] = PeakResidentBytes();
+    json["read_bytes"] = summary.read_bytes;
+    json["kept_bytes"] = summary.kept_bytes;
+    json["seconds"] = summary.seconds;
+    json["was_complete"] = summary.was_complete;
+  }
+  json["left_out"] = summary.left_out;
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string Text(const ConvertSummary& summary, bool dry_run) {
+  std::string text = absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors,
+                                     summary.byte_items, HumanBytes(summary.bytes), summary.pieces);
+  absl::StrAppendFormat(&text, "%d files, %s on disk, of %s free\n", summary.files, HumanBytes(summary.disk_bytes),
+                        HumanBytes(summary.free_bytes));
+  absl::StrAppendFormat(&text, "memory: %s planned", HumanBytes(summary.memory_bytes));
+  if (!dry_run) absl::StrAppendFormat(&text, ", %s at the peak of the process", HumanBytes(PeakResidentBytes()));
+  text += "\n";
+  if (summary.was_complete) return text + "complete already: nothing was left to do\n";
+  if (dry_run) return text;
+  if (summary.kept_bytes > 0) absl::StrAppendFormat(&text, "%s kept from before\n", HumanBytes(summary.kept_bytes));
+  absl::StrAppendFormat(&text, "written in %.2f s, %s/s\n", summary.seconds,
+                        HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
+  return text;
+}
+
+int RunCheckpoint(const CheckpointFlags& flags) {
+  ConvertOptions options;
+  if (flags.format == "safetensors") {
+    options.format = CheckpointFormat::kSafetensors;
+  } else if (flags.format != "dcp") {
+    return Fail(kUsage, absl::StrCat("--format is dcp or safetensors, not ", Clipped(flags.format)));
+  }
+  if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
+    return Fail(kUsage, "--rules and --mesh with --layout exclude each other");
+  }
+  if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout go together");
+  if (flags.rules.empty() && flags.mesh.empty() && options.format == CheckpointFormat::kDcp) {
+    return Fail(kUsage, "say how tensors shall be cut: --rules FILE, or --mesh MESH --layout LAYOUT");
+  }
+  for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},
+                                         std::tuple{&flags.file_size, &options.file_bytes, "--file-size"}}) {
+    if (text->empty()) continue;
+    const absl::StatusOr<int64_t> bytes = ParseBytes(*text);
+    if (!bytes.ok()) return Fail(kUsage, absl::StrCat(name, ": ", bytes.status().message()));
+    *into = *bytes;
+  }
+  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads is between 1 and 1024");
+  options.threads = flags.threads;
+  options.overwrite = flags.overwrite;
+  options.resume = flags.resume;
+  options.verify = flags.verify;
+  options.ignore_sidecar = flags.ignore_sidecar;
+  std::optional<LayoutRules> rules;
+  const int bad_rules = ReadRules(flags, &rules);
+  if (bad_rules != kOk) return bad_rules;
+
+  ProgressLine line;
+  options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
+  const absl::StatusOr<ConvertSummary> summary = flags.dry_run
+                                                     ? PlanConversion(flags.source, flags.destination, rules, options)
+                                                     : Convert(flags.source, flags.destination, rules, options);
+  line.End();
+  if (!summary.ok()) return FailCheckpoint(summary.status());
+  const std::string text = flags.json ? Json(*summary, flags.dry_run) : Text(*summary, flags.dry_run);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
+  if (flags.dry_run && summary->disk_bytes > summary->free_bytes) {
+    return Fail(kIo, absl::StrCat("the disk is too small: ", summary->disk_bytes, " bytes are needed, ",
+                                  summary->free_bytes, " are free"));
+  }
+  return summary->left_out.empty() ? kOk : kDifferences;
+}
+
+}  // namespace
+
+Action AddCheckpoint(CLI::App& parent) {
+  CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrites a checkpoint in another layout or format");
+  auto flags = std::make_shared<CheckpointFlags>();
+  app.add_option("SRC", flags->source, "a DCP directory, a safetensors file, or a directory of them")->required();
+  app.add_option("DST", flags->destination, "the directory to make")->required();
+  app.add_option("--rules", flags->rules, "JSON file: which tensor gets which layout");
+  app.add_option("--mesh", flags->mesh, "the mesh of --layout");
+  app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]");
+  app.add_option("--format", flags->format, "dcp or safetensors")->default_str("dcp")->default_val("dcp");
+  app.add_option("--memory-limit", flags->memory_limit, "of this process, 1GiB by default");
+  app.add_option("--threads", flags->threads, "at most so many; one a core by default");
+  app.add_option("--file-size", flags->file_size, "safetensors: most bytes a file, 5GiB by default");
+  app.add_flag("--dry-run", flags->dry_run, "say what would be written, and whether there is room; write nothing");
+  app.add_flag("--overwrite", flags->overwrite, "replace what is at DST, at one instant");
+  app.add_flag("--resume", flags->resume, "go on where an interrupted run stopped");
+  app.add_flag("--verify", flags->verify, "read the result and compare it before it is put in its place");
+  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not look at the source's reshard.json");
+  app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");
+  return [flags] { return RunCheckpoint(*flags); };
+}
+
+}  // namespace reshard::tool

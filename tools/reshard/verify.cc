@@ -1,0 +1,78 @@
+// reshard verify A B: whether two checkpoints have the same contents.
+#include "reshard/checkpoint/verify.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "reshard/planner/units.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+#include "tools/reshard/printable.h"
+#include "tools/reshard/terminal.h"
+
+namespace reshard::tool {
+namespace {
+
+struct VerifyFlags {
+  std::string a, b;
+  int threads = 0;
+  bool json = false, ignore_sidecar = false;
+};
+
+std::string Json(const VerifyReport& report) {
+  nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},
+                                 {"equal", report.differences.empty()},
+                                 {"tensors", report.tensors},
+                                 {"byte_items", report.byte_items},
+                                 {"bytes", report.bytes}};
+  nlohmann::ordered_json& list = json["differences"] = nlohmann::ordered_json::array();
+  for (const VerifyReport::Difference& difference : report.differences) {
+    list.push_back({{"name", difference.name}, {"what", difference.what}});
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string Text(const VerifyReport& report) {
+  std::string text;
+  for (const VerifyReport::Difference& difference : report.differences) {
+    absl::StrAppend(&text, Printable(difference.name), ": ", Printable(difference.what), "\n");
+  }
+  absl::StrAppendFormat(
+      &text, "%d tensors and %d byte items compared, %s: %s\n", report.tensors, report.byte_items,
+      HumanBytes(report.bytes),
+      report.differences.empty() ? std::string("equal") : absl::StrCat(report.differences.size(), " differ"));
+  return text;
+}
+
+int RunVerify(const VerifyFlags& flags) {
+  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads is between 1 and 1024");
+  VerifyOptions options;
+  options.threads = flags.threads;
+  options.ignore_sidecar = flags.ignore_sidecar;
+  ProgressLine line;
+  options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
+  const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(flags.a, flags.b, options);
+  line.End();
+  if (!report.ok()) return FailCheckpoint(report.status());
+  const std::string text = flags.json ? Json(*report) : Text(*report);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return report->differences.empty() ? kOk : kDifferences;
+}
+
+}  // namespace
+
+Action AddVerify(CLI::App& parent) {
+  CLI::App& app = *parent.add_subcommand("verify", "Compares the contents of two checkpoints");
+  auto flags = std::make_shared<VerifyFlags>();
+  app.add_option("A", flags->a, "a checkpoint")->required();
+  app.add_option("B", flags->b, "another, in any layout and format")->required();
+  app.add_option("--threads", flags->threads, "at most so many; one a core by default");
+  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not look at reshard.json");
+  app.add_flag("--json", flags->json, "print one JSON object (reshard.verify/1)");
+  return [flags] { return RunVerify(*flags); };
+}
+
+}  // namespace reshard::tool

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 torch=2.11.0
-packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev libxxhash-dev libdeflate-dev nlohmann-json3-dev libcli11-dev
+packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
 full=false

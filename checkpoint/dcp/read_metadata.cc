@@ -1,0 +1,360 @@
+#include "checkpoint/dcp/read_metadata.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/dcp/pickle_fields.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/pickle/machine.h"
+
+namespace reshard {
+namespace {
+
+using Value = Pickle::Value;
+using Kind = Pickle::Kind;
+
+// A byte of pickle stands for less than this many steps of the reader in anything that PyTorch writes.
+constexpr int64_t kStepsPerByte = 16;
+
+class MetadataReader {
+ public:
+  MetadataReader(const Pickle& pickle, int64_t bytes, CatalogBuilder* builder)
+      : pickle_(pickle), fields_(pickle, bytes * kStepsPerByte), builder_(builder) {}
+
+  absl::Status Read() {
+    std::array<FieldName, 3> names = {{{"state_dict_metadata"}, {"planner_data"}, {"storage_data"}}};
+    std::array<Value, 3> found;
+    if (!fields_.Read(pickle_.root(), &names, &found) || !IsDict(found[0]) || !IsDict(found[2])) {
+      return Bad("is no Metadata of a distributed checkpoint");
+    }
+    if (absl::Status items = ReadItems(found[0]); !items.ok()) return items;
+    if (absl::Status places = ReadPlaces(found[2]); !places.ok()) return places;
+    if (absl::Status missed = FindMissed(found[2]); !missed.ok()) return missed;
+    if (absl::Status added = Add(); !added.ok()) return added;
+    return IsDict(found[1]) ? AddPaths(found[1]) : absl::OkStatus();
+  }
+
+ private:
+  // An entry of state_dict_metadata.
+  struct Item {
+    Value name = 0;
+    bool is_tensor = false;
+    bool missed = false;  // some place was not found by the index that comes with it
+    bool requires_grad = false;
+    std::string stored_dtype;  // "torch.float32"
+    Value shape = 0;
+    size_t first_chunk = 0;
+    size_t num_chunks = 0;
+    Value info = 0;  // of a byte item
+  };
+  struct Chunk {
+    Value offset = 0;
+    Value size = 0;
+    Value info = 0;  // the _StorageInfo
+  };
+
+  template <typename... Text>
+  absl::Status Bad(const Text&... text) const {
+    if (fields_.spent()) {
+      return absl::ResourceExhaustedError(
+          "the metadata shares values so often that reading it would take far more "
+          "than its bytes");
+    }
+    return absl::DataLossError(absl::StrCat("the metadata ", text...));
+  }
+  bool IsDict(Value v) const { return v != 0 && pickle_.kind(v) == Kind::kDict; }
+  std::string ShownText(Value v) const { return Shown(pickle_.Text(v)); }
+
+  absl::Status ReadItems(Value dict) {
+    absl::Status status;
+    pickle_.ForEachItem(dict, [&](Value name, Value item) {
+      status = ReadItem(name, item);
+      return status.ok();
+    });
+    return status;
+  }
+
+  absl::Status ReadItem(Value name, Value value) {
+    if (!fields_.Spend(1)) return Bad();
+    if (!fields_.IsString(name)) return Bad("has an item whose name is no text");
+    if (!items_by_name_.emplace(pickle_.Text(name), items_.size()).second) {
+      return Bad("has the item ", ShownText(name), " twice");
+    }
+    if (pickle_.kind(value) != Kind::kObject) return Bad("has no description of ", ShownText(name));
+    Item item;
+    item.name = name;
+    std::array<Value, 3> found;
+    if (fields_.Read(value, &tensor_names_, &found) && found[1] != 0 && found[2] != 0) {
+      item.is_tensor = true;
+      item.shape = found[1];
+      if (absl::Status read = ReadProperties(found[0], &item); !read.ok()) return read;
+      if (absl::Status read = ReadChunks(found[2], &item); !read.ok()) return read;
+    } else if (!pickle_.IsObjectOf(value, Known::kBytesStorageMetadata)) {
+      if (pickle_.known(pickle_.Class(value)) == Known::kTensorStorageMetadata || fields_.spent()) {
+        return Bad("has no shape or no chunks of ", ShownText(name));
+      }
+      return absl::UnimplementedError(absl::StrCat(ShownText(name), " is neither a tensor nor bytes, but of class ",
+                                                   Shown(pickle_.Name(pickle_.Class(value)))));
+    }
+    items_.push_back(std::move(item));
+    return absl::OkStatus();
+  }
+
+  // The state is (dtype, layout, requires_grad, ...), in old files a dict.
+  absl::Status ReadProperties(Value properties, Item* item) {
+    Value dtype = 0;
+    Value requires_grad = 0;
+    const std::optional<Value> state =
+        properties != 0 && pickle_.kind(properties) == Kind::kObject ? pickle_.State(properties) : std::nullopt;
+    if (state && pickle_.kind(*state) == Kind::kTuple && pickle_.Tuple(*state).size() >= 3) {
+      dtype = pickle_.Tuple(*state)[0];
+      requires_grad = pickle_.Tuple(*state)[2];
+    } else if (state && IsDict(*state)) {
+      std::array<Value, 2> found;
+      fields_.Read(*state, &property_names_, &found);
+      dtype = found[0];
+      requires_grad = found[1];
+    }
+    if (dtype == 0 || pickle_.kind(dtype) != Kind::kName) return Bad("has no dtype of ", ShownText(item->name));
+    constexpr size_t kLongest = 64;
+    if (pickle_.Module(dtype).size() + pickle_.Name(dtype).size() > kLongest) {
+      return Bad("has a dtype of ", ShownText(item->name), " with too long a name");
+    }
+    item->stored_dtype = absl::StrCat(Abseil(pickle_.Module(dtype)), ".", Abseil(pickle_.Name(dtype)));
+    item->requires_grad = requires_grad != 0 && pickle_.IsTrue(requires_grad);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadChunks(Value list, Item* item) {
+    if (pickle_.kind(list) != Kind::kList) return Bad("has no list of the chunks of ", ShownText(item->name));
+    item->first_chunk = chunks_.size();
+    const bool all = pickle_.ForEach(list, [&](Value chunk) {
+      std::array<Value, 2> found;
+      if (!fields_.Read(chunk, &chunk_names_, &found) || found[0] == 0 || found[1] == 0) return false;
+      chunks_.push_back({found[0], found[1], 0});
+      return true;
+    });
+    if (!all) return Bad("has a chunk of ", ShownText(item->name), " without offsets or sizes");
+    item->num_chunks = chunks_.size() - item->first_chunk;
+    return absl::OkStatus();
+  }
+
+  struct Key {
+    Item* item = nullptr;  // null: of nothing that the checkpoint has
+    Value offset = 0;      // 0: none
+    int64_t index = -1;
+  };
+  absl::Status ReadKey(Value key, Key* out) {
+    std::array<Value, 3> found;
+    if (!fields_.Read(key, &index_names_, &found) || !fields_.IsString(found[0])) {
+      return Bad("has a place of it is not said what");
+    }
+    const int64_t* cached = items_by_value_.Find(found[0]);
+    if (cached == nullptr) {
+      const auto by_name = items_by_name_.find(pickle_.Text(found[0]));
+      const int64_t item = by_name == items_by_name_.end() ? -1 : static_cast<int64_t>(by_name->second);
+      cached = &items_by_value_.Keep(found[0], item);
+    }
+    out->item = *cached < 0 ? nullptr : &items_[static_cast<size_t>(*cached)];
+    if (found[1] != 0 && pickle_.kind(found[1]) != Kind::kNone) out->offset = found[1];
+    if (found[2] != 0) out->index = pickle_.Int(found[2]).value_or(-1);
+    return absl::OkStatus();
+  }
+
+  // Gives each chunk its place by the index that PyTorch writes beside the offset, where both agree.
+  absl::Status ReadPlaces(Value dict) {
+    absl::Status status;
+    pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
+      Key key;
+      status = ReadKey(key_value, &key);
+      if (!status.ok()) return false;
+      if (key.item == nullptr) return true;  // PyTorch does not ask for it either
+      if (!key.item->is_tensor) {
+        key.item->info = info;
+        return true;
+      }
+      const bool in_range = key.index >= 0 && key.index < static_cast<int64_t>(key.item->num_chunks);
+      Chunk* const chunk = in_range ? &chunks_[key.item->first_chunk + static_cast<size_t>(key.index)] : nullptr;
+      if (chunk != nullptr && key.offset != 0 && SameInts(chunk->offset, key.offset)) {
+        chunk->info = info;
+      } else {
+        key.item->missed = true;
+      }
+      return true;
+    });
+    return status;
+  }
+
+  bool SameInts(Value a, Value b) {
+    if (a == b) return true;
+    return fields_.Ints(a, &left_) && fields_.Ints(b, &right_) && left_ == right_;
+  }
+
+  // Chunks of tensors where the index did not tell: by name and offset alone, as PyTorch compares them.
+  absl::Status FindMissed(Value dict) {
+    bool any = false;
+    for (Item& item : items_) {
+      for (size_t i = 0; i < item.num_chunks && !item.missed; ++i) {
+        item.missed = chunks_[item.first_chunk + i].info == 0;
+      }
+      any |= item.missed;
+    }
+    if (!any) return absl::OkStatus();
+    absl::flat_hash_map<std::pair<const Item*, std::vector<int64_t>>, Value> places;
+    absl::Status status;
+    pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
+      Key key;
+      status = ReadKey(key_value, &key);
+      if (!status.ok()) return false;
+      if (key.item == nullptr || !key.item->missed) return true;
+      if (key.offset == 0) {
+        // A tensor of one chunk needs no offset.
+        if (key.item->num_chunks == 1) chunks_[key.item->first_chunk].info = info;
+        return true;
+      }
+      if (!fields_.Ints(key.offset, &left_)) {
+        status = Bad("has a place of ", ShownText(key.item->name), " at no offset");
+        return false;
+      }
+      places[{key.item, left_}] = info;
+      return true;
+    });
+    if (!status.ok()) return status;
+    for (const Item& item : items_) {
+      for (size_t i = 0; item.missed && i < item.num_chunks; ++i) {
+        Chunk& chunk = chunks_[item.first_chunk + i];
+        if (!fields_.Ints(chunk.offset, &left_)) return BadBox(item);
+        if (const auto found = places.find({&item, left_}); found != places.end()) chunk.info = found->second;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BadBox(const Item& item) const {
+    return Bad("has a chunk of ", ShownText(item.name), " that is no box");
+  }
+
+  absl::Status Add() {
+    for (const Item& item : items_) {
+      if (absl::Status added = item.is_tensor ? AddTensor(item) : AddBytes(item); !added.ok()) return added;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddTensor(const Item& item) {
+    if (!fields_.Ints(item.shape, &left_)) return Bad("has a shape of ", ShownText(item.name), " that is none");
+    absl::Status added = builder_->AddTensor(pickle_.Text(item.name), item.stored_dtype,
+                                             DTypeOfTorch(item.stored_dtype), left_, item.requires_grad);
+    for (size_t i = 0; added.ok() && i < item.num_chunks; ++i) {
+      const Chunk& chunk = chunks_[item.first_chunk + i];
+      if (!fields_.Ints(chunk.offset, &left_) || !fields_.Ints(chunk.size, &right_)) return BadBox(item);
+      if (chunk.info == 0) {
+        // Nobody needs the place of a chunk without elements.
+        if (std::find(right_.begin(), right_.end(), 0) != right_.end()) continue;
+        return Bad("has no place for the chunk of ", ShownText(item.name), " at ", Shown(left_));
+      }
+      Catalog::Place place;
+      added = ReadPlace(item, chunk.info, &place);
+      if (added.ok()) added = builder_->AddChunk(left_, right_, place);
+    }
+    return added;
+  }
+
+  absl::Status AddBytes(const Item& item) {
+    if (item.info == 0) return Bad("has no place for ", ShownText(item.name));
+    Catalog::Place place;
+    if (absl::Status read = ReadPlace(item, item.info, &place); !read.ok()) return read;
+    return builder_->AddByteItem(pickle_.Text(item.name), place);
+  }
+
+  absl::Status ReadPlace(const Item& item, Value info, Catalog::Place* place) {
+    std::array<Value, 4> found;
+    fields_.Read(info, &info_names_, &found);
+    const std::optional<int64_t> at = found[1] == 0 ? std::nullopt : pickle_.Int(found[1]);
+    const std::optional<int64_t> length = found[2] == 0 ? std::nullopt : pickle_.Int(found[2]);
+    if (fields_.spent() || !fields_.IsString(found[0]) || !at || !length) {
+      return Bad("has a place of ", ShownText(item.name), " without file, offset and length");
+    }
+    if (found[3] != 0 && pickle_.kind(found[3]) != Kind::kNone) {
+      absl::Status encoded;
+      if (pickle_.kind(found[3]) != Kind::kList && pickle_.kind(found[3]) != Kind::kTuple) {
+        return Bad("has transforms of ", ShownText(item.name), " that are no list");
+      }
+      pickle_.ForEach(found[3], [&](Value encoding) {
+        encoded = absl::UnimplementedError(
+            absl::StrCat(ShownText(item.name), " was encoded by ",
+                         pickle_.kind(encoding) == Kind::kString ? ShownText(encoding) : "an extension",
+                         "; only streams as they are can be read"));
+        return false;
+      });
+      if (!encoded.ok()) return encoded;
+    }
+    const int32_t* file = files_.Find(found[0]);
+    if (file == nullptr) {
+      const absl::StatusOr<int32_t> added = builder_->AddFile(pickle_.Text(found[0]));
+      if (!added.ok()) return added.status();
+      file = &files_.Keep(found[0], *added);
+    }
+    *place = {*file, *at, *length};
+    return absl::OkStatus();
+  }
+
+  // {flat name: (key or index, ...)}. Extensions put other things there; those are not paths.
+  absl::Status AddPaths(Value dict) {
+    const bool all = pickle_.ForEachItem(dict, [&](Value name, Value path) {
+      if (!fields_.Spend(1)) return false;
+      const Kind kind = pickle_.kind(path);
+      if (!fields_.IsString(name) || (kind != Kind::kTuple && kind != Kind::kList)) return true;
+      std::vector<Catalog::PathStep> steps;
+      bool is_path = true;
+      pickle_.ForEach(path, [&](Value step) {
+        if (fields_.IsString(step)) {
+          const std::string_view text = pickle_.Text(step);
+          is_path = fields_.Spend(1 + static_cast<int64_t>(text.size()));
+          if (is_path) steps.emplace_back(std::string(text));
+        } else {
+          const std::optional<int64_t> index = pickle_.Int(step);
+          is_path = index.has_value() && fields_.Spend(1);
+          if (is_path) steps.emplace_back(*index);
+        }
+        return is_path;
+      });
+      if (is_path) builder_->AddPath(pickle_.Text(name), std::move(steps));
+      return !fields_.spent();
+    });
+    return all ? absl::OkStatus() : Bad();
+  }
+
+  const Pickle& pickle_;
+  PickleFields fields_;
+  CatalogBuilder* builder_;
+  std::vector<Item> items_;
+  std::vector<Chunk> chunks_;
+  absl::flat_hash_map<std::string_view, size_t> items_by_name_;
+  ValueCache<int64_t> items_by_value_;
+  ValueCache<int32_t> files_;
+  std::vector<int64_t> left_;
+  std::vector<int64_t> right_;
+  std::array<FieldName, 3> tensor_names_ = {{{"properties"}, {"size"}, {"chunks"}}};
+  std::array<FieldName, 2> property_names_ = {{{"dtype"}, {"requires_grad"}}};
+  std::array<FieldName, 2> chunk_names_ = {{{"offsets"}, {"sizes"}}};
+  std::array<FieldName, 3> index_names_ = {{{"fqn"}, {"offset"}, {"index"}}};
+  std::array<FieldName, 4> info_names_ = {{{"relative_path"}, {"offset"}, {"length"}, {"transform_descriptors"}}};
+};
+
+}  // namespace
+
+absl::Status ReadMetadata(std::string_view bytes, const CatalogLimits& limits, CatalogBuilder* builder) {
+  const absl::StatusOr<Pickle> pickle = Pickle::Read(bytes, limits);
+  if (!pickle.ok()) return pickle.status();
+  return MetadataReader(*pickle, static_cast<int64_t>(bytes.size()), builder).Read();
+}
+
+}  // namespace reshard

@@ -20,11 +20,7 @@ constexpr int64_t kMostAtOnce = int64_t{1} << 30;
 // Opens again for as long as a signal interrupts it. Nonblocking, so that a pipe that somebody put in place of a file
 // does not hold the caller up; regular files do not care.
 int OpenRetrying(const std::string& path, int flags, mode_t mode) {
-  int fd;
-  do {
-    fd = CurrentSystem().Open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
+  return Uninterrupted([&] { return CurrentSystem().Open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode); });
 }
 
 }  // namespace
@@ -44,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
     return SystemError(error, "open", path);
   }
   struct stat facts;
-  if (CurrentSystem().FStat(fd, &facts) != 0) {
+  if (Uninterrupted([&] { return CurrentSystem().FStat(fd, &facts); }) != 0) {
     const int error = errno;
     CurrentSystem().Close(fd);
     return SystemError(error, "look at", path);
@@ -95,14 +91,11 @@ absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Create(const std::string& 
   }
   std::unique_ptr<WriteFile> file(new WriteFile(path, fd));
   if (bytes > 0) {
-    int taken;
-    do {
-      taken = CurrentSystem().FAllocate(fd, 0, bytes);
-    } while (taken != 0 && errno == EINTR);
+    const int taken = Uninterrupted([&] { return CurrentSystem().FAllocate(fd, 0, bytes); });
     // A filesystem that cannot take space ahead takes it as it is written.
     if (taken != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
       const int error = errno;
-      CurrentSystem().Unlink(path.c_str());
+      Uninterrupted([&] { return CurrentSystem().Unlink(path.c_str()); });
       return SystemError(error, absl::StrCat("take ", bytes, " bytes for"), path);
     }
   }
@@ -134,11 +127,13 @@ absl::Status WriteFile::WriteAt(int64_t at, std::string_view data) {
 
 absl::Status WriteFile::Sync() {
   // Not repeated after a failure: the kernel has dropped the pages, and the next call would say that all is well.
-  int done;
-  do {
-    done = CurrentSystem().FSync(fd_);
-  } while (done != 0 && errno == EINTR);
+  const int done = Uninterrupted([&] { return CurrentSystem().FSync(fd_); });
   return done == 0 ? absl::OkStatus() : SystemError(errno, "sync", path_);
+}
+
+absl::Status WriteFile::Truncate(int64_t bytes) {
+  const int done = Uninterrupted([&] { return CurrentSystem().FTruncate(fd_, bytes); });
+  return done == 0 ? absl::OkStatus() : SystemError(errno, "shorten", path_);
 }
 
 absl::Status WriteFile::Close() {
@@ -148,10 +143,10 @@ absl::Status WriteFile::Close() {
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  DIR* const directory = CurrentSystem().OpenDir(path.c_str());
+  DIR* const directory = Uninterrupted([&] { return CurrentSystem().OpenDir(path.c_str()); });
   if (directory == nullptr) return SystemError(errno, "list", path);
   std::vector<std::string> names;
-  while (const struct dirent* entry = CurrentSystem().ReadDir(directory)) {
+  while (const struct dirent* entry = Uninterrupted([&] { return CurrentSystem().ReadDir(directory); })) {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
@@ -165,10 +160,7 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
 absl::Status SyncDirectory(const std::string& path) {
   const int fd = OpenRetrying(path, O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return SystemError(errno, "open", path);
-  int done;
-  do {
-    done = CurrentSystem().FSync(fd);
-  } while (done != 0 && errno == EINTR);
+  const int done = Uninterrupted([&] { return CurrentSystem().FSync(fd); });
   const int error = errno;
   CurrentSystem().Close(fd);
   // EINVAL: a filesystem whose directories cannot be synced, and need not be.
@@ -177,7 +169,7 @@ absl::Status SyncDirectory(const std::string& path) {
 
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
   struct stat facts;
-  if (CurrentSystem().LStat(path.c_str(), &facts) != 0) {
+  if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return FileKind::kNothing;
     return SystemError(errno, "look at", path);
   }

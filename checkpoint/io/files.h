@@ -59,6 +59,8 @@ class WriteFile {
 
   const std::string& path() const { return path_; }
   absl::Status WriteAt(int64_t at, std::string_view data);
+  // Makes the file end at byte `bytes`.
+  absl::Status Truncate(int64_t bytes);
   // What was written is on the disk.
   absl::Status Sync();
   // Errors that the system kept until now. May be called once.

@@ -36,6 +36,12 @@ struct dirent* System::ReadDir(DIR* directory) {
   return ::readdir(directory);
 }
 int System::CloseDir(DIR* directory) { return ::closedir(directory); }
+int System::OpenAt(int directory, const char* name, int flags) { return ::openat(directory, name, flags); }
+int System::UnlinkAt(int directory, const char* name, int flags) { return ::unlinkat(directory, name, flags); }
+int System::RenameAt(int from, const char* name, int to, const char* new_name) {
+  return ::renameat(from, name, to, new_name);
+}
+DIR* System::FdOpenDir(int fd) { return ::fdopendir(fd); }
 
 namespace {
 

@@ -8,7 +8,9 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
+#include <type_traits>
 
 namespace reshard {
 
@@ -36,10 +38,29 @@ class System {
   virtual DIR* OpenDir(const char* path);
   virtual struct dirent* ReadDir(DIR* directory);  // null with errno 0 at the end
   virtual int CloseDir(DIR* directory);
+  // Relative to an open directory: what its path leads to may be changed by others meanwhile, it is not.
+  virtual int OpenAt(int directory, const char* name, int flags);
+  virtual int UnlinkAt(int directory, const char* name, int flags);
+  virtual int RenameAt(int from, const char* name, int to, const char* new_name);
+  virtual DIR* FdOpenDir(int fd);  // CloseDir then closes fd too
 };
 
 // The system in use: the real one unless a test put another in its place.
 System& CurrentSystem();
+
+// What `call` returns, which is made again for as long as a signal interrupts it.
+template <typename Call>
+auto Uninterrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if constexpr (std::is_pointer_v<decltype(call())>) {
+      if (result != nullptr || errno != EINTR) return result;
+    } else {
+      if (result >= 0 || errno != EINTR) return result;
+    }
+  }
+}
+
 // For tests: puts `system` in place until destroyed. Not while other threads are in checkpoint code.
 class ScopedSystem {
  public:

@@ -72,8 +72,8 @@ if [[ ! -x $venv/bin/pip ]]; then
   quietly /usr/bin/python3 -m venv "$venv"
 fi
 pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)
-if ! venv_has torch "$torch" || ! venv_has numpy '*'; then
-  say "installing torch==$torch and numpy (a large download)"
+if ! venv_has torch "$torch" || ! venv_has numpy '*' || ! venv_has safetensors '*'; then
+  say "installing torch==$torch, numpy and safetensors (a large download)"
   # With what Python needs to import it: the tests run real PyTorch processes.
-  quietly "${pip[@]}" "torch==$torch" numpy
+  quietly "${pip[@]}" "torch==$torch" numpy safetensors
 fi

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "reshard/checkpoint/describe.h"
 #include "reshard/planner/units.h"
 #include "tools/reshard/listing.h"
@@ -67,7 +68,8 @@ std::string LabelOf(const std::vector<Step>& steps, size_t from, size_t to) {
     absl::StrAppend(&name, i == from ? "" : ".", steps[i].is_text ? steps[i].text : absl::StrCat(steps[i].number));
   }
   const bool bare = !name.empty() && name.find(' ') == name.npos && name.find('"') == name.npos;
-  return bare ? Printable(name) : absl::StrCat("\"", Printable(name), "\"");
+  if (bare) return Printable(name);
+  return absl::StrCat("\"", absl::StrReplaceAll(Printable(name), {{"\"", "\\\""}}), "\"");
 }
 
 std::string Counted(int64_t count, absl::string_view one) {

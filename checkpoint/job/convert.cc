@@ -11,6 +11,7 @@
 #include "checkpoint/dcp/tensor_frame.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/job/boxes.h"

@@ -30,7 +30,7 @@ DTYPES = [
     *(torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
 ]
-NOT_IN_SAFETENSORS = [torch.complex128, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+NOT_IN_SAFETENSORS = [torch.complex128]
 RULES = {
     "mesh": "{dp:2,tp:3}",
     "layouts": [["*.t_*", "[<dp>, <tp>]"], ["*weight", "[<tp,dp>, ...]"], ["*row", "[<dp>]"], ["*", "[...]"]],
@@ -145,7 +145,7 @@ class ConvertTest(unittest.TestCase):
         metadata = FileSystemReader(target).read_metadata()
         boxes = {
             (tuple(chunk.offsets), tuple(chunk.sizes))
-            for chunk in metadata.state_dict_metadata["model.t_float32"].chunks
+            for chunk in metadata.state_dict_metadata["model.model.t_float32"].chunks
         }
         rows, columns = [(0, 4), (4, 3)], [(0, 2), (2, 2), (4, 1)]
         self.assertEqual({((r, c), (m, n)) for r, m in rows for c, n in columns}, boxes)

@@ -1,11 +1,11 @@
 #include "tools/reshard/terminal.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -48,9 +48,13 @@ void ProgressLine::End() {
 }
 
 int64_t PeakResidentBytes() {
-  struct rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+  // Not getrusage: that counts what the program before exec had.
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
 }
 
 }  // namespace reshard::tool

@@ -32,35 +32,28 @@ class PickleMachine {
   bool Step();
 
   // What to return where something is wrong: false, with the reason kept.
-  bool Fail(absl::StatusCode code, std::string message) {
-    status_ = absl::Status(code, absl::StrCat("pickle, byte ", op_ - begin_, ": ", message));
+  [[gnu::noinline, gnu::cold]] bool Fail(absl::StatusCode code, std::string_view message) {
+    status_ = absl::Status(code, absl::StrCat("pickle, byte ", op_ - begin_, ": ", Abseil(message)));
     return false;
   }
-  bool Bad(std::string message) { return Fail(absl::StatusCode::kDataLoss, std::move(message)); }
-  bool Refuse(std::string message) { return Fail(absl::StatusCode::kInvalidArgument, std::move(message)); }
+  bool Bad(std::string_view message) { return Fail(absl::StatusCode::kDataLoss, message); }
+  bool Refuse(std::string_view message) { return Fail(absl::StatusCode::kInvalidArgument, message); }
 
   int64_t Left() const { return end_ - at_; }
-  // The next `size` <= 8 bytes as a little-endian number. The caller has asked Left().
-  uint64_t Number(int size) {
-    uint64_t number = 0;
-    std::memcpy(&number, at_, static_cast<size_t>(size));
-    at_ += size;
-    return number;
-  }
-  bool Operand(int size, uint64_t* number) {
-    if (Left() < size) return Bad("cut short");
-    *number = Number(size);
+  // The next kBytes bytes as a little-endian number; nothing, with the reason kept, when there are fewer.
+  template <size_t kBytes>
+  bool Operand(uint64_t* number) {
+    if (Left() < static_cast<int64_t>(kBytes)) return Bad("cut short");
+    *number = 0;
+    std::memcpy(number, at_, kBytes);
+    at_ += kBytes;
     return true;
   }
 
   // The index of a new node; 0, with the reason kept, when there are too many.
   uint32_t Node(Kind kind, size_t words, uint32_t depth = 0, size_t count = 0) {
-    if (++objects_ > limits_.objects) {
-      Fail(absl::StatusCode::kResourceExhausted, absl::StrCat("more than ", limits_.objects, " objects"));
-      return 0;
-    }
-    if (depth > most_depth_) {
-      Fail(absl::StatusCode::kResourceExhausted, absl::StrCat("nested more than ", most_depth_, " deep"));
+    if (++objects_ > limits_.objects || depth > most_depth_) [[unlikely]] {
+      FailNode(depth);
       return 0;
     }
     const uint32_t node = Words(words);
@@ -68,6 +61,11 @@ class PickleMachine {
     pickle_.heap_[node] = static_cast<uint32_t>(kind) | depth << Pickle::kDepthShift |
                           static_cast<uint32_t>(count) << Pickle::kCountShift;
     return node;
+  }
+  [[gnu::noinline, gnu::cold]] bool FailNode(uint32_t depth) {
+    return Fail(absl::StatusCode::kResourceExhausted, depth > most_depth_
+                                                          ? absl::StrCat("nested more than ", most_depth_, " deep")
+                                                          : absl::StrCat("more than ", limits_.objects, " objects"));
   }
   uint32_t Words(size_t words) {
     if (pickle_.heap_.size() + words >= Pickle::kSmall) {
@@ -84,9 +82,7 @@ class PickleMachine {
   }
   bool Deepen(Value v, uint32_t depth) {
     if (depth <= Depth(v)) return true;
-    if (depth > most_depth_) {
-      return Fail(absl::StatusCode::kResourceExhausted, absl::StrCat("nested more than ", most_depth_, " deep"));
-    }
+    if (depth > most_depth_) return FailNode(depth);
     uint32_t& word = pickle_.heap_[v];
     word = (word & ~(uint32_t{255} << Pickle::kDepthShift)) | depth << Pickle::kDepthShift;
     return true;
@@ -140,7 +136,7 @@ class PickleMachine {
   std::vector<Value> stack_;
   size_t fence_ = 0;           // where the values above the last mark begin
   std::vector<size_t> marks_;  // the fences before
-  std::vector<Value> memo_;
+  PickleHeap memo_;
   int64_t remembered_ = 0;  // entries of memo_ in use
   int64_t objects_ = 0;
   absl::Status status_;
@@ -308,7 +304,7 @@ bool PickleMachine::Put(uint64_t index) {
   if (!Has(1)) return false;
   // Writers number from 0; an index beyond the bytes that were read so far is there to make a reader take memory.
   if (static_cast<int64_t>(index) > op_ - begin_) return Bad(absl::StrCat("remembers a value as number ", index));
-  if (index >= memo_.size()) memo_.resize(index + 1, 0);
+  while (memo_.size() <= index) memo_[memo_.Take(1)] = 0;
   if (memo_[index] == 0 && ++remembered_ > limits_.objects) {
     return Fail(absl::StatusCode::kResourceExhausted, absl::StrCat("remembers more than ", limits_.objects, " values"));
   }
@@ -352,39 +348,39 @@ bool PickleMachine::Step() {
     case PickleOp::kNewFalse:
       return Push(Pickle::kFalse);
     case PickleOp::kBinInt:
-      return Operand(4, &number) && PushInt(static_cast<int32_t>(number));
+      return Operand<4>(&number) && PushInt(static_cast<int32_t>(number));
     case PickleOp::kBinInt1:
-      return Operand(1, &number) && PushInt(static_cast<int64_t>(number));
+      return Operand<1>(&number) && PushInt(static_cast<int64_t>(number));
     case PickleOp::kBinInt2:
-      return Operand(2, &number) && PushInt(static_cast<int64_t>(number));
+      return Operand<2>(&number) && PushInt(static_cast<int64_t>(number));
     case PickleOp::kLong1:
-      return Operand(1, &number) && PushLong(number);
+      return Operand<1>(&number) && PushLong(number);
     case PickleOp::kLong4:
-      if (!Operand(4, &number)) return false;
+      if (!Operand<4>(&number)) return false;
       return number >> 31 == 0 ? PushLong(number) : Bad("a negative length");
     case PickleOp::kBinFloat: {
-      if (Left() < 8) return Bad("cut short");
+      if (!Operand<8>(&number)) return false;
       const uint32_t node = Node(Kind::kFloat, 3);
       if (node == 0) return false;
-      const uint64_t bits = __builtin_bswap64(Number(8));
+      const uint64_t bits = __builtin_bswap64(number);
       pickle_.heap_[node + 1] = static_cast<uint32_t>(bits);
       pickle_.heap_[node + 2] = static_cast<uint32_t>(bits >> 32);
       return Push(node);
     }
     case PickleOp::kShortBinUnicode:
     case PickleOp::kShortBinString:
-      return Operand(1, &number) && PushText(Kind::kString, number);
+      return Operand<1>(&number) && PushText(Kind::kString, number);
     case PickleOp::kBinUnicode:
     case PickleOp::kBinString:
-      return Operand(4, &number) && PushText(Kind::kString, number);
+      return Operand<4>(&number) && PushText(Kind::kString, number);
     case PickleOp::kBinUnicode8:
-      return Operand(8, &number) && PushText(Kind::kString, number);
+      return Operand<8>(&number) && PushText(Kind::kString, number);
     case PickleOp::kShortBinBytes:
-      return Operand(1, &number) && PushText(Kind::kBytes, number);
+      return Operand<1>(&number) && PushText(Kind::kBytes, number);
     case PickleOp::kBinBytes:
-      return Operand(4, &number) && PushText(Kind::kBytes, number);
+      return Operand<4>(&number) && PushText(Kind::kBytes, number);
     case PickleOp::kBinBytes8:
-      return Operand(8, &number) && PushText(Kind::kBytes, number);
+      return Operand<8>(&number) && PushText(Kind::kBytes, number);
     case PickleOp::kEmptyTuple:
       return Push(Pickle::kEmptyTuple);
     case PickleOp::kTuple:
@@ -443,13 +439,13 @@ bool PickleMachine::Step() {
     case PickleOp::kMemoize:
       return Put(static_cast<uint64_t>(remembered_));
     case PickleOp::kBinPut:
-      return Operand(1, &number) && Put(number);
+      return Operand<1>(&number) && Put(number);
     case PickleOp::kLongBinPut:
-      return Operand(4, &number) && Put(number);
+      return Operand<4>(&number) && Put(number);
     case PickleOp::kBinGet:
-      return Operand(1, &number) && Get(number);
+      return Operand<1>(&number) && Get(number);
     case PickleOp::kLongBinGet:
-      return Operand(4, &number) && Get(number);
+      return Operand<4>(&number) && Get(number);
     case PickleOp::kBinPersId: {
       if (!persistent_ids_) break;
       if (!Has(1)) return false;
@@ -461,7 +457,7 @@ bool PickleMachine::Step() {
       return Push(node);
     }
     case PickleOp::kFrame:
-      if (!Operand(8, &number)) return false;
+      if (!Operand<8>(&number)) return false;
       return number <= static_cast<uint64_t>(Left()) || Bad(absl::StrCat("a frame of ", number, " bytes, cut short"));
     case PickleOp::kProto:
       return Bad("a second beginning");

@@ -29,6 +29,7 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
+from .state import load  # noqa: E402
 
 __all__ = [
     "BoundBatch",
@@ -44,6 +45,7 @@ __all__ = [
     "exchange_overlapping_regions",
     "gather",
     "last_timings",
+    "load",
     "pad_sequence_tensor",
     "plan",
     "recent_operations",

@@ -20,8 +20,9 @@ namespace {
 using Value = Pickle::Value;
 using Kind = Pickle::Kind;
 
-// A byte of pickle stands for less than this many steps of the reader in anything that PyTorch writes.
-constexpr int64_t kStepsPerByte = 16;
+// In what PyTorch writes a byte of pickle stands for a fifth of a step of the reader. Each step may take some bytes of
+// memory, so the more are allowed, the more memory a small file can ask for.
+constexpr int64_t kStepsPerByte = 4;
 
 class MetadataReader {
  public:
@@ -69,6 +70,8 @@ class MetadataReader {
     }
     return absl::DataLossError(absl::StrCat("the metadata ", text...));
   }
+  // Counts the work of finding a text in a table: a few bytes of pickle can ask for a long one again and again.
+  bool SpendText(Value text) { return fields_.Spend(1 + static_cast<int64_t>(pickle_.Text(text).size() / 16)); }
   bool IsDict(Value v) const { return v != 0 && pickle_.kind(v) == Kind::kDict; }
   std::string ShownText(Value v) const { return Shown(pickle_.Text(v)); }
 
@@ -158,6 +161,7 @@ class MetadataReader {
     }
     const int64_t* cached = items_by_value_.Find(found[0]);
     if (cached == nullptr) {
+      if (!SpendText(found[0])) return Bad();
       const auto by_name = items_by_name_.find(pickle_.Text(found[0]));
       const int64_t item = by_name == items_by_name_.end() ? -1 : static_cast<int64_t>(by_name->second);
       cached = &items_by_value_.Keep(found[0], item);
@@ -298,6 +302,7 @@ class MetadataReader {
     }
     const int32_t* file = files_.Find(found[0]);
     if (file == nullptr) {
+      if (!SpendText(found[0])) return Bad();
       const absl::StatusOr<int32_t> added = builder_->AddFile(pickle_.Text(found[0]));
       if (!added.ok()) return added.status();
       file = &files_.Keep(found[0], *added);
@@ -326,7 +331,7 @@ class MetadataReader {
         }
         return is_path;
       });
-      if (is_path) builder_->AddPath(pickle_.Text(name), std::move(steps));
+      if (is_path && SpendText(name)) builder_->AddPath(pickle_.Text(name), std::move(steps));
       return !fields_.spent();
     });
     return all ? absl::OkStatus() : Bad();

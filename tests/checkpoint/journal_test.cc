@@ -185,7 +185,8 @@ TEST_CASE("records are added from many threads") {
     for (std::thread& thread : threads) thread.join();
   }
   std::vector<uint64_t> numbers;
-  for (const FinishedPiece& piece : MustOpen(path)->found()) {
+  const auto journal = MustOpen(path);
+  for (const FinishedPiece& piece : journal->found()) {
     CHECK(piece == PieceOf(piece.piece));
     numbers.push_back(piece.piece);
   }

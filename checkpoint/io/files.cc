@@ -49,7 +49,10 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
     CurrentSystem().Close(fd);
     return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
   }
-  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size));
+  // Unsigned: a time that somebody made up may be far away, and has only to be another than before.
+  const uint64_t modified =
+      static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(facts.st_mtim.tv_nsec);
+  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified)));
 }
 
 ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }

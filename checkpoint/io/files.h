@@ -32,6 +32,8 @@ class ReadFile {
 
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }  // when it was opened
+  // When it had last been written then, in nanoseconds since 1970.
+  int64_t modified() const { return modified_; }
 
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
   absl::Status ReadAt(int64_t at, absl::Span<char> out) const;
@@ -39,10 +41,12 @@ class ReadFile {
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
 
  private:
-  ReadFile(std::string path, int fd, int64_t bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
+  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified)
+      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified) {}
   std::string path_;
   int fd_;
   int64_t bytes_;
+  int64_t modified_;
 };
 
 // A new file that is written at any place by any number of threads.

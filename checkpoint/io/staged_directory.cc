@@ -11,6 +11,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/io/stage_terms.h"
 #include "checkpoint/io/system.h"
 
 namespace reshard {
@@ -68,18 +69,6 @@ std::string TimeLine(const struct stat& facts) {
   return absl::StrCat("modified ", facts.st_mtim.tv_sec, " s ", facts.st_mtim.tv_nsec, " ns.\n");
 }
 
-// Whether a living process holds one of the workers' locks in `stage`, but for the one called `own`.
-absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own) {
-  absl::StatusOr<std::vector<std::string>> names = ListDirectory(stage);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
-    if (!absl::StartsWith(name, "lock-") || name == own) continue;
-    const absl::StatusOr<bool> held = FileLock::IsHeld(JoinPath(stage, name));
-    if (!held.ok() || *held) return held;
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StagedDirectory>> StagedDirectory::Begin(const std::string& destination,
@@ -89,7 +78,7 @@ absl::StatusOr<std::unique_ptr<StagedDirectory>> StagedDirectory::Begin(const st
   staged->replace_ = options.replace;
   if (absl::Status set = staged->SetPlaces(destination, job, options.worker); !set.ok()) return set;
   for (int tries = 0; tries < kMostTries; ++tries) {
-    const absl::StatusOr<bool> begun = staged->TryToBegin(options.resume);
+    const absl::StatusOr<bool> begun = staged->TryToBegin(options);
     if (!begun.ok()) return begun.status();
     if (*begun) return staged;
     staged->worker_lock_ = nullptr;
@@ -176,7 +165,8 @@ absl::StatusOr<StagedDirectory::Progress> StagedDirectory::FindProgress(const st
 }
 
 // False: another process has ended and taken the stage with it; to be tried again.
-absl::StatusOr<bool> StagedDirectory::TryToBegin(bool resume) {
+absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
+  const bool resume = options.resume;
   committed_ = found_leavings_ = false;
   const absl::StatusOr<bool> old = FindOld();
   if (!old.ok()) return old.status();
@@ -226,7 +216,8 @@ absl::StatusOr<bool> StagedDirectory::TryToBegin(bool resume) {
     committed_ = *progress == Progress::kMoved;
     if (committed_) return true;
   }
-  absl::Status prepared = Prepare(*old);
+  absl::Status prepared = AgreeOnTerms(stage_, lock_name_, options.terms);
+  if (prepared.ok()) prepared = Prepare(*old);
   if (!prepared.ok() && *made) Discard(*std::move(lock)).IgnoreError();  // the first error is the news
   if (!prepared.ok()) return prepared;
   return true;
@@ -275,6 +266,27 @@ absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::EnterStage() const {
     if (!*in_place) return nullptr;
   }
   return lock;
+}
+
+bool StagedDirectory::HasLeavings(const std::string& destination, std::string_view job) {
+  StagedDirectory staged;
+  if (!staged.SetPlaces(destination, job, 0).ok()) return false;
+  for (const std::string& path : {staged.stage_, staged.done_, staged.gone_}) {
+    const absl::StatusOr<FileKind> kind = KindOf(path);
+    if (kind.ok() && *kind != FileKind::kNothing) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> StagedDirectory::IsInPlace() const {
+  if (worker_lock_ == nullptr) return false;
+  return worker_lock_->IsInPlace();
+}
+
+absl::StatusOr<bool> StagedDirectory::HasMoved() const {
+  const absl::StatusOr<Progress> progress = FindProgress(stage_);
+  if (!progress.ok()) return progress.status();
+  return *progress == Progress::kMoved;
 }
 
 absl::Status StagedDirectory::Commit() {
@@ -363,7 +375,10 @@ absl::Status StagedDirectory::Abandon() {
 absl::Status StagedDirectory::Discard(std::unique_ptr<FileLock> lock) {
   const absl::StatusOr<bool> others = OthersLive(stage_, lock_name_);
   if (!others.ok()) return others.status();
-  if (*others) return absl::FailedPreconditionError(absl::StrCat("a living process works in ", stage_));
+  if (*others) {
+    worker_lock_ = nullptr;
+    return absl::FailedPreconditionError(absl::StrCat("a living process works in ", stage_));
+  }
   // STAGE/data may be what was at DST: it goes only when the new one is surely there.
   if (absl::Status synced = SyncDirectory(parent_); !synced.ok()) return synced;
   if (absl::Status moved = MoveStage(gone_); !moved.ok()) return moved;

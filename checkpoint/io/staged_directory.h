@@ -8,6 +8,7 @@
 //   STAGE/data          becomes DST
 //   STAGE/lock-K        locked by worker K for as long as it runs
 //   STAGE/lock          locked by who is in Begin, Commit or Abandon just now
+//   STAGE/terms         what the workers of the job have agreed on
 //   STAGE/committing    the inode of STAGE/data and when it was last modified, durable before the first rename
 //   STAGE/...           whatever else the job keeps for itself, its journals for instance
 //
@@ -39,7 +40,9 @@
 // removed.
 //
 // Workers 0 to N-1 of one job share STAGE when all of them resume; one of them commits once it knows that all are done,
-// and for the others Commit then finds that it has happened.
+// and for the others Commit then finds that it has happened. Who comes with other terms than those in STAGE/terms is
+// refused while others live in STAGE; otherwise the terms are changed, and leavings made under the old ones stay for
+// the caller to judge.
 #ifndef RESHARD_CHECKPOINT_IO_STAGED_DIRECTORY_H_
 #define RESHARD_CHECKPOINT_IO_STAGED_DIRECTORY_H_
 
@@ -58,6 +61,7 @@ struct StageOptions {
   bool replace = false;  // a directory at DST may be replaced
   bool resume = false;   // go on with the leavings of the same job, if there are any
   int64_t worker = 0;
+  std::string terms = {};  // a line or none: what all workers must agree on
 };
 
 class StagedDirectory {
@@ -67,6 +71,8 @@ class StagedDirectory {
   // NotFound: PARENT. InvalidArgument: DST has no last part ("/", ".", "a/..").
   static absl::StatusOr<std::unique_ptr<StagedDirectory>> Begin(const std::string& destination, std::string_view job,
                                                                 const StageOptions& options);
+  // Whether a job of that name has left anything beside DST, or works there. False where that is not to be seen.
+  static bool HasLeavings(const std::string& destination, std::string_view job);
   // Gives up the lock; what was staged stays, for a job that resumes.
   ~StagedDirectory() = default;
   StagedDirectory(const StagedDirectory&) = delete;
@@ -82,10 +88,16 @@ class StagedDirectory {
   const std::string& stage() const { return stage_; }
   const std::string& data() const { return data_; }
 
+  // Whether STAGE is still there. When not, Commit tells why.
+  absl::StatusOr<bool> IsInPlace() const;
+  // Step 5 has happened, by whomever: no more is to be written, and Commit does the rest.
+  absl::StatusOr<bool> HasMoved() const;
+
   // Steps 4 to 7. An error before step 5 leaves DST as it was; after it, DST is the new one and the error tells what of
   // the cleaning up is left. May be called again after an error. FailedPrecondition: STAGE was taken away.
   absl::Status Commit();
-  // Removes STAGE; DST stays as it is. FailedPrecondition: other workers live in it.
+  // Removes STAGE; DST stays as it is. FailedPrecondition: other workers live in it. After that this one does not, and
+  // the last of those who abandon it removes it.
   absl::Status Abandon();
 
  private:
@@ -94,7 +106,7 @@ class StagedDirectory {
 
   StagedDirectory() = default;
   absl::Status SetPlaces(std::string_view destination, std::string_view job, int64_t worker);
-  absl::StatusOr<bool> TryToBegin(bool resume);
+  absl::StatusOr<bool> TryToBegin(const StageOptions& options);
   absl::Status Prepare(bool exchange);
   absl::Status TryExchange() const;
   absl::StatusOr<bool> FindOld() const;

@@ -107,7 +107,7 @@ absl::StatusOr<int32_t> CatalogBuilder::AddFile(std::string_view path) {
   if (const auto found = state_->file_index.find(text); found != state_->file_index.end()) return found->second;
   if (absl::Status inside = CheckRelativePath(path); !inside.ok()) return inside;
   const auto index = static_cast<int32_t>(state_->files.size());
-  state_->files.push_back({text, 0});
+  state_->files.push_back({text});
   state_->file_index.emplace(text, index);
   return index;
 }
@@ -211,6 +211,7 @@ absl::Status CatalogBuilder::State::FindFiles() {
     }
     if (!open.ok()) return open.status();
     file.bytes = (*open)->bytes();
+    file.modified = (*open)->modified();
   }
   return absl::OkStatus();
 }

@@ -94,6 +94,19 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path, 
   return journal;
 }
 
+absl::StatusOr<std::vector<FinishedPiece>> Journal::Look(const std::string& path, std::string_view job) {
+  Journal journal;
+  const XXH128_hash_t hash = XXH3_128bits(job.data(), job.size());
+  journal.seed_ = hash.low64;
+  const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::vector<FinishedPiece>();
+  if (!file.ok()) return file.status();
+  const absl::Status read = journal.Read(**file, Header(hash));
+  // DataLoss: of another job, or its owner has just cut off what was torn.
+  if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  return std::move(journal.found_);
+}
+
 absl::Status Journal::Read(const ReadFile& file, std::string_view header) {
   dropped_bytes_ = file.bytes();
   if (file.bytes() < kHeaderBytes) return absl::OkStatus();

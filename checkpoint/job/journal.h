@@ -41,6 +41,10 @@ class Journal {
   // memory in proportion to the file's size, whatever is in it.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& path, std::string_view job);
 
+  // What is in a journal that another process may be writing just now. Nothing where there is none, or none of this job
+  // and version.
+  static absl::StatusOr<std::vector<FinishedPiece>> Look(const std::string& path, std::string_view job);
+
   // What the file held when it was opened, in the order of writing; the last record of a piece counts.
   const std::vector<FinishedPiece>& found() const { return found_; }
   // How many bytes were cut off.

@@ -55,8 +55,8 @@ struct Fault {
   Kind kind = kFails;
   int64_t at = 0;  // the at-th of `calls`, from 0
   int error = EIO;
-  std::set<Call> calls;  // empty: all calls
-  bool onwards = false;  // and all after it
+  std::set<Call> calls = {};  // empty: all calls
+  bool onwards = false;       // and all after it
 };
 
 // Passes everything on to the real system but for the fault, and for syncs, which are counted only: what they do shows

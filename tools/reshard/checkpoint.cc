@@ -11,6 +11,7 @@
 #include "reshard/checkpoint/rules.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
+#include "reshard/runtime/communicator.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/terminal.h"
@@ -21,6 +22,7 @@ namespace {
 struct CheckpointFlags {
   std::string source, destination, rules, mesh, layout, format, memory_limit, file_size;
   int threads = 0;
+  int64_t workers = 1, worker_id = 0;
   bool dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false, json = false;
 };
 
@@ -42,13 +44,16 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   return kOk;
 }
 
-std::string Json(const ConvertSummary& summary, bool dry_run) {
+std::string Json(const ConvertSummary& summary, const CheckpointFlags& flags) {
+  const bool dry_run = flags.dry_run;
   nlohmann::ordered_json json = {
       {"schema", "reshard.checkpoint/1"}, {"dry_run", dry_run},
       {"tensors", summary.tensors},       {"byte_items", summary.byte_items},
       {"pieces", summary.pieces},         {"bytes", summary.bytes},
       {"files", summary.files},           {"disk_bytes", summary.disk_bytes},
       {"free_bytes", summary.free_bytes}, {"memory_bytes", summary.memory_bytes},
+      {"workers", flags.workers},         {"worker_id", flags.worker_id},
+      {"own_pieces", summary.own_pieces}, {"own_bytes", summary.own_bytes},
   };
   if (!dry_run) {
     json["peak_resident_bytes"] = PeakResidentBytes();
@@ -56,24 +61,33 @@ std::string Json(const ConvertSummary& summary, bool dry_run) {
     json["kept_bytes"] = summary.kept_bytes;
     json["seconds"] = summary.seconds;
     json["was_complete"] = summary.was_complete;
+    json["committed"] = summary.committed;
   }
   json["left_out"] = summary.left_out;
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string Text(const ConvertSummary& summary, bool dry_run) {
+std::string Text(const ConvertSummary& summary, const CheckpointFlags& flags) {
+  const bool dry_run = flags.dry_run;
   std::string text = absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors,
                                      summary.byte_items, HumanBytes(summary.bytes), summary.pieces);
   absl::StrAppendFormat(&text, "%d files, %s on disk, of %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
+  if (flags.workers > 1) {
+    absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", flags.worker_id, flags.workers,
+                          HumanBytes(summary.own_bytes), summary.own_pieces);
+  }
   absl::StrAppendFormat(&text, "memory: %s planned", HumanBytes(summary.memory_bytes));
   if (!dry_run) absl::StrAppendFormat(&text, ", %s at the peak of the process", HumanBytes(PeakResidentBytes()));
   text += "\n";
   if (summary.was_complete) return text + "complete already: nothing was left to do\n";
   if (dry_run) return text;
   if (summary.kept_bytes > 0) absl::StrAppendFormat(&text, "%s kept from before\n", HumanBytes(summary.kept_bytes));
-  absl::StrAppendFormat(&text, "written in %.2f s, %s/s\n", summary.seconds,
+  // Of several workers, the time includes waiting for the others, who wrote meanwhile.
+  absl::StrAppendFormat(&text, "written in %.2f s, %s/s", summary.seconds,
                         HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
+  if (flags.workers > 1) text += summary.committed ? ", put in its place by this worker" : ", by all workers";
+  text += "\n";
   return text;
 }
 
@@ -100,6 +114,14 @@ int RunCheckpoint(const CheckpointFlags& flags) {
   }
   if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads is between 1 and 1024");
   options.threads = flags.threads;
+  if (flags.workers < 1 || flags.workers > 4096) return Fail(kUsage, "--workers is between 1 and 4096");
+  if (flags.worker_id < 0 || flags.worker_id >= flags.workers) {
+    return Fail(kUsage,
+                absl::StrCat("--worker-id is between 0 and ", flags.workers - 1, ", for --workers ", flags.workers));
+  }
+  options.workers = flags.workers;
+  options.worker = flags.worker_id;
+  options.patience = DefaultTimeout();
   options.overwrite = flags.overwrite;
   options.resume = flags.resume;
   options.verify = flags.verify;
@@ -115,7 +137,7 @@ int RunCheckpoint(const CheckpointFlags& flags) {
                                                      : Convert(flags.source, flags.destination, rules, options);
   line.End();
   if (!summary.ok()) return FailCheckpoint(summary.status());
-  const std::string text = flags.json ? Json(*summary, flags.dry_run) : Text(*summary, flags.dry_run);
+  const std::string text = flags.json ? Json(*summary, flags) : Text(*summary, flags);
   std::fwrite(text.data(), 1, text.size(), stdout);
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
   if (flags.dry_run && summary->disk_bytes > summary->free_bytes) {
@@ -139,6 +161,8 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--memory-limit", flags->memory_limit, "of this process, 1GiB by default");
   app.add_option("--threads", flags->threads, "at most so many; one a core by default");
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes a file, 5GiB by default");
+  app.add_option("--workers", flags->workers, "so many processes do this together, each started with the same flags");
+  app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0");
   app.add_flag("--dry-run", flags->dry_run, "say what would be written, and whether there is room; write nothing");
   app.add_flag("--overwrite", flags->overwrite, "replace what is at DST, at one instant");
   app.add_flag("--resume", flags->resume, "go on where an interrupted run stopped");

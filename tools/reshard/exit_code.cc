@@ -37,6 +37,8 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
       return kInfeasible;
     case CheckpointError::kSystem:
       return kIo;
+    case CheckpointError::kPeer:
+      return kPeer;
     case CheckpointError::kInternal:
       break;
   }

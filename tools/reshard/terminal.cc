@@ -21,6 +21,12 @@ constexpr double kSecondsBetweenLines = 5.0;
 void ProgressLine::Show(const ConvertProgress& progress) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (progress.waiting_for > 0) {
+    if (open_) std::fputc('\n', stderr);
+    open_ = false;
+    std::fprintf(stderr, "this worker is done; %lld others are not\n", static_cast<long long>(progress.waiting_for));
+    return;
+  }
   const bool last = progress.done >= progress.total;
   if (!terminal && progress.seconds - last_ < kSecondsBetweenLines && !(last && last_ > 0.0)) return;
   last_ = progress.seconds;

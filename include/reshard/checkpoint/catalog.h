@@ -81,6 +81,7 @@ class Catalog {
   struct File {
     std::string path;  // relative to root(), '/' between its parts
     int64_t bytes = 0;
+    int64_t modified = 0;  // when it was last written, in nanoseconds since 1970
   };
 
   CheckpointFormat format() const { return format_; }

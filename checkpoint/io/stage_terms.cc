@@ -1,0 +1,64 @@
+#include "checkpoint/io/stage_terms.h"
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/io/file_lock.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/remove_tree.h"
+#include "checkpoint/io/show.h"
+
+namespace reshard {
+namespace {
+
+// Nothing where there are none, or none that were written to their end.
+absl::StatusOr<std::string> TermsIn(const std::string& path) {
+  constexpr int64_t kLongest = 4096;
+  const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::string();
+  if (!file.ok()) return file.status();
+  absl::StatusOr<std::string> text = (*file)->ReadAll(kLongest);
+  if (!text.ok()) return text.status();
+  if (!absl::EndsWith(*text, "\n")) return std::string();
+  text->pop_back();
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own) {
+  absl::StatusOr<std::vector<std::string>> names = ListDirectory(stage);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (!absl::StartsWith(name, "lock-") || name == own) continue;
+    const absl::StatusOr<bool> held = FileLock::IsHeld(JoinPath(stage, name));
+    if (!held.ok() || *held) return held;
+  }
+  return false;
+}
+
+absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std::string_view terms) {
+  const std::string path = JoinPath(stage, "terms");
+  const absl::StatusOr<std::string> found = TermsIn(path);
+  if (!found.ok()) return found.status();
+  if (*found == terms) return absl::OkStatus();
+  if (!found->empty()) {
+    const absl::StatusOr<bool> others = OthersLive(stage, own);
+    if (!others.ok()) return others.status();
+    if (*others) {
+      return absl::FailedPreconditionError(absl::StrCat("living processes do this otherwise: they have ", Shown(*found),
+                                                        ", this one has ", Shown(terms), ", in ", stage));
+    }
+  }
+  // Nobody else is in here: a torn one is that of a process that has died.
+  if (absl::Status removed = RemoveTree(path); !removed.ok()) return removed;
+  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status put = (*file)->WriteAt(0, absl::StrCat(Abseil(terms), "\n")); !put.ok()) return put;
+  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
+  return (*file)->Close();
+}
+
+}  // namespace reshard

@@ -1,0 +1,22 @@
+// What the living processes that share a stage (staged_directory.h) agree on. For those that hold STAGE/lock.
+#ifndef RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_
+#define RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace reshard {
+
+// Whether a living process holds one of the workers' locks in `stage`, but for the one called `own`.
+absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own);
+
+// STAGE/terms is `terms`, a line or none, and stays so for as long as the lock `own` is held. FailedPrecondition: it is
+// another, and others live by it.
+absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std::string_view terms);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_

@@ -276,7 +276,6 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
   if (absl::Status found = state.FindFiles(); !found.ok()) return found;
   if (state.again) state.JoinRuns();
 
-  Catalog catalog;
   for (const State::Run& run : state.runs) {  // one a tensor, in their order
     Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(run.tensor)];
     tensor.first_chunk = run.first_chunk;
@@ -290,6 +289,14 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
   for (const Catalog::ByteItem& item : state.byte_items) {
     if (absl::Status inside = state.CheckPlace(item.name, item.place); !inside.ok()) return inside;
   }
+  return Take();
+}
+
+Catalog CatalogBuilder::BuildUnstored() && { return Take(); }
+
+Catalog CatalogBuilder::Take() {
+  State& state = *state_;
+  Catalog catalog;
   catalog.format_ = state.format;
   catalog.root_ = std::move(state.root);
   catalog.files_ = std::move(state.files);

@@ -43,8 +43,13 @@ class CatalogBuilder {
   // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. For DCP nothing
   // below the directory may be a symbolic link; files of safetensors may be.
   absl::StatusOr<Catalog> Build() &&;
+  // A catalog of what is not stored yet: tensors without chunks, byte items of which the places say only how long they
+  // are. No file is looked at.
+  Catalog BuildUnstored() &&;
 
  private:
+  Catalog Take();
+
   struct State;
   std::shared_ptr<State> state_;
 };

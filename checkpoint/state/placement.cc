@@ -37,8 +37,8 @@ absl::Status CheckFragment(const Placement& placement, DType dtype, const ConstT
     return absl::InvalidArgumentError("this rank is not in the mesh, but has elements");
   }
   if (view.dtype != dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("the checkpoint has ", Abseil(Name(dtype)), ", not ",
-                                                   Abseil(Name(view.dtype)), "; elements are not converted"));
+    return absl::InvalidArgumentError(absl::StrCat("elements of type ", Abseil(Name(view.dtype)), " instead of ",
+                                                   Abseil(Name(dtype)), "; they are not converted"));
   }
   const std::vector<int64_t> local = placement.layout.LocalShape(placement.position);
   if (absl::MakeConstSpan(local) != absl::MakeConstSpan(view.shape)) {

@@ -29,7 +29,7 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
-from .state import load  # noqa: E402
+from .state import load, save  # noqa: E402
 
 __all__ = [
     "BoundBatch",
@@ -51,6 +51,7 @@ __all__ = [
     "recent_operations",
     "redistribute",
     "redistribute_all",
+    "save",
     "shard",
     "unpad_sequence_tensor",
     "warmup",

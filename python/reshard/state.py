@@ -101,6 +101,79 @@ def load(
     return json.loads(summary)
 
 
+def save(
+    path: str | os.PathLike, state_dict: dict[str, Any], *, overwrite: bool = False, group: Group = None
+) -> dict[str, Any]:
+    """Saves a state dict as a distributed checkpoint, which torch.distributed.checkpoint.load reads too.
+
+    Each rank writes what it holds; of replicas one is written, and all ranks write about as much. The checkpoint appears
+    at once and complete, or not at all, and brings a sidecar, reshard.json, with meshes, layouts and hashes. DTensors
+    with a shard order are saved as they are, which torch.distributed.checkpoint.save cannot.
+
+    Collective: every rank of the group calls it. Ranks may pass different names, those of their pipeline stages say.
+
+    Args:
+        path: the directory to make, on a filesystem that every rank sees.
+        state_dict: nested as torch.distributed.checkpoint has it. A plain tensor is taken from the first rank that has
+            it; values that are no tensors are pickled with torch.save, by the first rank that has them.
+        overwrite: replace what is at the path, at one instant, once the new checkpoint is complete.
+        group: whose ranks take part; None is the default group.
+
+    Returns:
+        What this rank did: tensors, written_bytes, seconds.
+
+    Raises:
+        ValueError: a placement that is no layout, a pending reduction; ranks that pass different things under one name.
+        RuntimeError: something is at the path, the disk is full, or cannot be written to; another rank failed, is gone
+            or disagrees. Then what was at the path is still there.
+    """
+    span = span_of_group(group)
+    flat, paths = flatten_state_dict(state_dict)
+    own = _entries(flat, span)
+    items = {name: _pickled(value) for name, value in flat.items() if name not in own}
+    rank = span.ranks.index(dist.get_rank())
+    entries = _agreed(own, span)
+    item_facts: dict[str, tuple[int, int]] = {}  # name: rank, length
+    all_paths: dict[str, tuple] = {}
+    described = ({name: len(bytes_) for name, bytes_ in items.items()}, paths)
+    for holder, (lengths, rank_paths) in enumerate(_gathered(described, span)):
+        for name, length in lengths.items():
+            item_facts.setdefault(name, (holder, length))
+        for name, rank_path in rank_paths.items():
+            all_paths.setdefault(name, rank_path)
+    locals_ = [
+        own[name].local.resolve_conj().resolve_neg().cpu() if name in own else torch.empty([0], dtype=_dtype(dtype))
+        for name, _, _, dtype, _ in entries
+    ]
+    item_names = sorted(item_facts)
+    summary = torch.ops.reshard._save(
+        locals_,
+        os.fspath(path),
+        [entry[0] for entry in entries],
+        [entry[1] for entry in entries],
+        [entry[2] for entry in entries],
+        [int(entry[4]) for entry in entries],
+        [_bytes_tensor(items[name] if item_facts[name][0] == rank else b"") for name in item_names],
+        item_names,
+        [item_facts[name][0] for name in item_names],
+        [item_facts[name][1] for name in item_names],
+        json.dumps([list(all_paths[name]) for name in [entry[0] for entry in entries] + item_names]),
+        span.name,
+        overwrite,
+    )
+    return json.loads(summary)
+
+
+def _pickled(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _bytes_tensor(bytes_: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(bytes_), dtype=torch.uint8) if bytes_ else torch.empty([0], dtype=torch.uint8)
+
+
 def _entries(flat: dict[str, Any], span: Span) -> dict[str, _Entry]:
     entries = {}
     for name, value in flat.items():

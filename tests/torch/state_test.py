@@ -189,6 +189,60 @@ def check_nested_states(c):
     remove(c, root)
 
 
+def check_torch_loads_what_is_saved(c):
+    import reshard
+
+    root = shared_directory(c)
+    for s, saved in enumerate(FOUR):
+        path = os.path.join(root, f"saved{s}")
+        state = tensors_for(saved, s, c.rank, True)
+        c.run(f"save {saved}", lambda: reshard.save(path, state))
+        # What each rank wrote is about the same: no rank writes replicas that others have written.
+        for wanted in (p for p in FOUR if saveable_by_torch(p)):
+            got = {k: v for k, v in tensors_for(wanted, s, c.rank, False).items() if k in state}
+            c.run(f"{saved}, torch loads {wanted}", lambda: dcp.load(got, checkpoint_id=path))
+            for name, tensor in got.items():
+                full = whole(SHAPES[int(name[1:])], tensor.dtype, s + int(name[1:]))
+                equal_bits(c, f"{saved}, torch: {wanted}, {name}", tensor._local_tensor, wanted.local(full, c.rank))
+        for wanted in FOUR[::3]:
+            got = {k: v for k, v in tensors_for(wanted, s, c.rank, False).items() if k in state}
+            c.run(f"{saved} -> {wanted}", lambda: reshard.load(path, got))
+            for name, tensor in got.items():
+                full = whole(SHAPES[int(name[1:])], tensor.dtype, s + int(name[1:]))
+                equal_bits(c, f"{saved} -> {wanted}, {name}", tensor._local_tensor, wanted.local(full, c.rank))
+    remove(c, root)
+
+
+def check_saving(c):
+    """Nested states, replicas shared out, refusals, overwriting."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "ours")
+    c.run("save", lambda: reshard.save(path, nested(c, 6, True)))
+    state = nested(c, 6, False)
+    c.run("torch loads", lambda: dcp.load(state, checkpoint_id=path))
+    check_nested(c, state, 6, "torch loads ours")
+    state = nested(c, 6, False)
+    c.run("load", lambda: reshard.load(path, state))
+    check_nested(c, state, 6, "ours")
+    c.raises("there already", lambda: reshard.save(path, nested(c, 7, True)), "there already")
+    c.run("overwrite", lambda: reshard.save(path, nested(c, 7, True), overwrite=True))
+    state = nested(c, 7, False)
+    c.run("load the new one", lambda: reshard.load(path, state))
+    check_nested(c, state, 7, "overwritten")
+    c.true("nothing is left beside it", sorted(os.listdir(root)) == ["ours"], os.listdir(root))
+    replicas = Placed((4,), [Replicate()])
+    done = c.run("replicas", lambda: reshard.save(
+        os.path.join(root, "replicas"), {f"t{i}": replicas.dtensor(whole((16, 4), torch.float32, i), c.rank) for i in range(8)}))
+    c.true("replicas are shared out", done["written_bytes"] == 2 * 16 * 4 * 4, done)
+    odd = 3.0 if c.rank == 1 else torch.ones(2)
+    c.raises("a tensor here, a number there", lambda: reshard.save(os.path.join(root, "odd"), {"x": odd}), "x")
+    c.raises("no parent", lambda: reshard.save(os.path.join(root, "no", "parent"), nested(c, 6, True)), "no")
+    c.true("nothing is left", sorted(os.listdir(root)) == ["ours", "replicas"], os.listdir(root))
+    remove(c, root)
+
+
 def check_pipeline_stages(c):
     """Ranks that pass different names: each stage its own."""
     import reshard
@@ -198,6 +252,13 @@ def check_pipeline_stages(c):
     rows = Placed((4,), [Shard(0)])
     dcp.save({f"stage{i}": rows.dtensor(whole((6, 4), torch.float32, i), c.rank) for i in range(2)}, checkpoint_id=path)
     stage = c.rank // 2
+    own = {f"own{stage}": whole((3,), torch.float32, stage), "values": {f"stage{stage}": stage + 0.5}}
+    ours = os.path.join(root, "ours")
+    c.run("save", lambda: reshard.save(ours, own))
+    back = {f"own{stage}": torch.zeros(3), "values": {f"stage{stage}": None}}
+    c.run("load own", lambda: reshard.load(ours, back))
+    c.equal("own", back[f"own{stage}"], own[f"own{stage}"])
+    c.true("value", back["values"] == own["values"], back)
     placed = [Placed((2,), [Shard(1)], ranks=[0, 1]), Placed((2,), [Shard(1)], ranks=[2, 3])]
     for each in placed:
         each.mesh()  # all ranks make all groups
@@ -231,6 +292,9 @@ def check_errors(c):
 class StateTest(ChecksTest):
     def test_loading(self):
         self.on_ranks(4, [check_loads_what_torch_saves], timeout=300)
+
+    def test_saving(self):
+        self.on_ranks(4, [check_torch_loads_what_is_saved, check_saving], timeout=300)
 
     def test_states(self):
         self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_errors], timeout=120)

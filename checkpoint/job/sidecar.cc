@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/io/show.h"
 #include "reshard/planner/version.h"
 
 namespace reshard {
@@ -89,7 +90,7 @@ absl::StatusOr<Sidecar> Sidecar::Parse(std::string_view json) {
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(std::string(kSidecarName), ": out of memory while reading it"));
   } catch (const std::exception& error) {
-    return refuse(error.what());
+    return refuse(Shown(error.what()));  // it repeats what it has read
   }
 }
 

@@ -4,6 +4,7 @@
 #define RESHARD_CHECKPOINT_DCP_TENSOR_STREAM_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,14 +20,14 @@ namespace reshard {
 struct TensorStream {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // in elements, none negative; of any order
+  std::vector<int64_t> strides;  // in elements, none negative; of any order; 0 where they do not matter
   int64_t first_at = 0;          // the byte of the file at which the first element begins
   bool conjugated = false;       // the values are the conjugates of what is stored
   bool negated = false;          // ... the negatives
-  // The record that the elements are in: its bytes of the file and the CRC-32 that the archive says they have.
+  // The record that the elements are in: its bytes of the file and the CRC-32 that the archive says they have, if any.
   int64_t record_at = 0;
   int64_t record_length = 0;
-  uint32_t record_crc32 = 0;
+  std::optional<uint32_t> record_crc32;
 };
 
 // Looks into the stream at `place` for a chunk of `shape` and `dtype`; reads its ends, not the elements.

@@ -27,7 +27,8 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode) {
 
 absl::Status SystemError(int error, std::string_view what, std::string_view path) {
   const std::string message = absl::StrCat("cannot ", Abseil(what), " ", Abseil(path), ": ", std::strerror(error));
-  if (error == ENOENT) return absl::NotFoundError(message);
+  // The last two: a path at which nothing can be.
+  if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) return absl::NotFoundError(message);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
@@ -182,7 +183,7 @@ absl::Status SyncDirectory(const std::string& path) {
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return FileKind::kNothing;
+    if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return FileKind::kNothing;
     return SystemError(errno, "look at", path);
   }
   if (S_ISREG(facts.st_mode)) return FileKind::kFile;
@@ -197,10 +198,13 @@ std::string JoinPath(std::string_view directory, std::string_view name) {
 }
 
 absl::Status CheckRelativePath(std::string_view relative) {
-  const auto refuse = [&](const char* reason) {
+  const auto refuse = [&](absl::string_view reason) {
     return absl::InvalidArgumentError(absl::StrCat("the path ", Shown(relative), " ", reason));
   };
   if (relative.empty()) return refuse("is empty");
+  // Systems take some 4,000 with the directory's. What looks along a path goes one step for each of its parts.
+  constexpr size_t kLongest = 1024;
+  if (relative.size() > kLongest) return refuse(absl::StrCat("has ", relative.size(), " bytes"));
   if (relative.find('\0') != std::string_view::npos) return refuse("has a NUL byte");
   if (relative.front() == '/') return refuse("is absolute");
   for (size_t begin = 0; begin <= relative.size();) {

@@ -1,8 +1,9 @@
 // Files and directories: whole reads and writes that survive interruptions and short counts, with errors that say which
 // file. Everything goes through System.
 //
-// Errors of the system: NotFound for ENOENT; ResourceExhausted for ENOSPC and EDQUOT; Unavailable for all the rest; the
-// message has the path and the system's reason. What a file's content should have been is DataLoss.
+// Errors of the system: NotFound for ENOENT, ENOTDIR and ENAMETOOLONG; ResourceExhausted for ENOSPC and EDQUOT;
+// Unavailable for all the rest; the message has the path and the system's reason. What a file's content should have been
+// is DataLoss.
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
@@ -91,7 +92,7 @@ absl::StatusOr<FileKind> KindOf(const std::string& path);
 // "a/b". `name` is used as it is.
 std::string JoinPath(std::string_view directory, std::string_view name);
 // InvalidArgument unless `relative`, a path that a file names, stays below the directory it is relative to: not empty,
-// not absolute, no "..", no empty or "." part, no NUL byte.
+// not absolute, no "..", no empty or "." part, no NUL byte, at most 1024 bytes.
 absl::Status CheckRelativePath(std::string_view relative);
 
 }  // namespace reshard

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 
 #include "tests/catch.h"
@@ -146,6 +147,44 @@ TEST_CASE("a conversion: an error, or death, at any call of the worker that fini
     CHECK(faults.AtEveryCall({.kind = Fault::kFails, .error = EIO}, Begin::kLastWorker, false) > 100);
     faults.AtEveryCall({.kind = Fault::kCrash}, Begin::kLastWorker, false);
     faults.AtEveryCall({.kind = Fault::kFails, .error = EINTR}, Begin::kLastWorker, true);
+  }
+}
+
+TEST_CASE("a conversion: what an interrupted run wrote is kept where it is still there") {
+  for (const bool has_old : {false, true}) {
+    for (const CheckpointFormat format : {kDcp, kSafetensors}) {
+      const ConvertCase what = {format, has_old, 1};
+      const ConvertSource source;
+      const testing::Content expected = source.Expected(format);
+      for (const bool lost : {false, true}) {
+        const ConvertPlace place(source, expected, what);
+        {
+          // At the rename that would put it in its place; one before tries whether names can be exchanged.
+          FaultySystem cut({.kind = Fault::kCrash,
+                            .at = has_old ? 1 : 0,
+                            .calls = {Call::kRename, Call::kRenameNoReplace, Call::kRenameExchange}});
+          const ScopedSystem scoped(&cut);
+          CHECK_FALSE(place.Run(false).ok());
+        }
+        CHECK(place.IsAsBefore());
+        int64_t damaged = 0;
+        for (const auto& [name, path] : place.Staged()) {
+          if (!lost || expected.count(name) == 0) continue;
+          // As after a power failure: the length is there, the contents are not.
+          const auto bytes = std::filesystem::file_size(path);
+          std::filesystem::resize_file(path, 0);
+          std::filesystem::resize_file(path, bytes);
+          ++damaged;
+        }
+        const absl::StatusOr<ConvertSummary> resumed = place.Run(true);
+        INFO(resumed.status());
+        REQUIRE(resumed.ok());
+        CHECK(place.IsComplete());
+        CHECK(place.IsClean());
+        if (lost) CHECK(damaged >= 2);
+        CHECK(resumed->kept_bytes == (lost ? 0 : resumed->bytes));
+      }
+    }
   }
 }
 

@@ -24,7 +24,6 @@ ConvertOptions OptionsOf(const ConvertCase& what) {
   options.overwrite = what.has_old;
   options.threads = what.threads;
   options.file_bytes = 2000;
-  options.patience = absl::Milliseconds(1);
   return options;
 }
 
@@ -37,7 +36,8 @@ ConvertSource::ConvertSource() {
 
 Content ConvertSource::Expected(CheckpointFormat format) const {
   const std::string result = directory_ / std::string(Name(format));
-  const absl::StatusOr<ConvertSummary> summary = Convert(path(), result, Rules(), OptionsOf({.format = format}));
+  const absl::StatusOr<ConvertSummary> summary =
+      Convert(path(), result, Rules(), OptionsOf({.format = format, .has_old = true}));
   INFO(summary.status());
   REQUIRE(summary.ok());
   const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(path(), result);
@@ -62,12 +62,26 @@ ConvertPlace::ConvertPlace(const ConvertSource& source, Content expected, const 
   if (what.has_old) PutContent(destination(), ContentOf("old"));
 }
 
-absl::StatusOr<ConvertSummary> ConvertPlace::Run(bool resume, int64_t workers, int64_t worker) const {
+absl::StatusOr<ConvertSummary> ConvertPlace::Run(bool resume, int64_t workers, int64_t worker,
+                                                 absl::Duration patience) const {
   ConvertOptions options = OptionsOf(what_);
   options.resume = resume;
   options.workers = workers;
   options.worker = worker;
+  options.patience = patience;
   return Convert(source_.path(), destination(), Rules(), options);
+}
+
+std::map<std::string, std::string> ConvertPlace::Staged() const {
+  namespace fs = std::filesystem;
+  std::map<std::string, std::string> files;
+  for (const fs::directory_entry& beside : fs::directory_iterator(directory_.path())) {
+    if (beside.path() == destination()) continue;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(beside)) {
+      if (entry.is_regular_file()) files[entry.path().filename()] = entry.path();
+    }
+  }
+  return files;
 }
 
 bool ConvertPlace::IsAsBefore() const {

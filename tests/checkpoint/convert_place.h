@@ -2,10 +2,12 @@
 #ifndef RESHARD_TESTS_CHECKPOINT_CONVERT_PLACE_H_
 #define RESHARD_TESTS_CHECKPOINT_CONVERT_PLACE_H_
 
+#include <map>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "reshard/checkpoint/convert.h"
 #include "tests/checkpoint/staged_job.h"
 #include "tests/checkpoint/temp_directory.h"
@@ -37,8 +39,11 @@ class ConvertPlace {
   ConvertPlace(const ConvertSource& source, Content expected, const ConvertCase& what);
 
   std::string destination() const { return directory_ / "dst"; }
-  // Of the current system. Several workers wait a moment only.
-  absl::StatusOr<ConvertSummary> Run(bool resume, int64_t workers = 1, int64_t worker = 0) const;
+  // Through the current system. Several workers wait for each other for a moment only, unless told otherwise.
+  absl::StatusOr<ConvertSummary> Run(bool resume, int64_t workers = 1, int64_t worker = 0,
+                                     absl::Duration patience = absl::Milliseconds(1)) const;
+  // Files of what was begun: name -> path.
+  std::map<std::string, std::string> Staged() const;
 
   bool IsComplete() const { return ContentAt(destination()) == expected_; }
   bool IsAsBefore() const;

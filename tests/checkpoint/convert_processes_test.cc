@@ -65,5 +65,39 @@ TEST_CASE("a conversion: killed after any call, it is gone on with") {
   CHECK(source.IsUnchanged());
 }
 
+TEST_CASE("a conversion: a worker ends what another was killed in the middle of") {
+  const ConvertSource source;
+  for (const bool has_old : {false, true}) {
+    const ConvertCase what = {CheckpointFormat::kDcp, has_old, 1};
+    const testing::Content expected = source.Expected(what.format);
+    int64_t killed = 0;
+    for (int round = 0; round < 100 && killed < 3; ++round) {
+      const ConvertPlace place(source, expected, what);
+      const pid_t child = fork();
+      if (child == 0) {
+        FaultySystem system;
+        int64_t renames = 0;
+        system.AfterEachCall([&](Call call) {
+          // The first exchange is the one that tries whether there are any.
+          const bool renamed = call == Call::kRenameNoReplace || call == Call::kRenameExchange;
+          if (renamed && ++renames > (has_old ? 1 : 0)) kill(getpid(), SIGKILL);
+        });
+        const ScopedSystem scoped(&system);
+        place.Run(false, 2, 0, absl::Seconds(60)).IgnoreError();
+        _exit(0);
+      }
+      const absl::StatusOr<ConvertSummary> summary = place.Run(false, 2, 1, absl::Seconds(60));
+      INFO(summary.status());
+      CHECK(summary.ok());
+      int ended = 0;
+      REQUIRE(waitpid(child, &ended, 0) == child);
+      if (WIFSIGNALED(ended)) ++killed;
+      CHECK(place.IsComplete());
+      CHECK(place.IsClean());
+    }
+    CHECK(killed == 3);
+  }
+}
+
 }  // namespace
 }  // namespace reshard

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`reshard checkpoint` by several processes at once: started in any order, killed, missing, started twice or too late.
+Also with more files than a process may open.
 
 usage: workers_test.py COMMAND SOURCE_DIR
 """
@@ -8,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -278,6 +280,22 @@ class WorkersTest(unittest.TestCase):
         group.start(0, "--resume", "--overwrite")
         ((_, code, summary, err),) = group.end()
         self.assertEqual((0, False), (code, summary["was_complete"]), err)
+
+    def test_more_files_than_may_be_open(self):
+        arguments = ("--mesh", "{a:300}", "--layout", "[<a>, ...]")
+        limit = (290, 290)
+        for more in ((), ("--resume",)):
+            child = subprocess.Popen(
+                [COMMAND, "checkpoint", self.source, self.target, *arguments, *more], stdout=subprocess.DEVNULL,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit),
+            )  # fmt: skip
+            if not more:
+                self.wait_for("the last file", "data/__299_0.distcp")
+                time.sleep(self.rng.random() * 0.1)
+                child.send_signal(signal.SIGKILL)
+            self.assertEqual(0 if more else -signal.SIGKILL, child.wait(timeout=120))
+        self.assertEqual(300, len(list(self.target.glob("*.distcp"))))
+        subprocess.run([COMMAND, "verify", self.source, self.target], check=True, stdout=subprocess.DEVNULL)
 
     def test_refused_flags(self):
         for arguments in (("0", "0"), ("5000", "0"), ("2", "2"), ("2", "-1"), ("two", "1")):

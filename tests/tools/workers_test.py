@@ -188,7 +188,12 @@ class WorkersTest(unittest.TestCase):
             self.assertIn("worker 1 of 3 did not come to an end", err)
         self.assertGreater(seconds, 1.4)
         self.assertFalse(self.target.exists())
-        # The missing one alone ends it: the others have done their share.
+        # The missing one alone ends it: the others have done their share, and write nothing when started again.
+        files = list(self.place.glob(".target.reshard-*/data/*"))
+        times = [path.stat().st_mtime_ns for path in files]
+        group.start(0, "--resume")
+        self.assertEqual([6], [code for _, code, _, _ in group.end()])
+        self.assertEqual(times, [path.stat().st_mtime_ns for path in files])
         group.start(1, "--resume")
         ((_, code, summary, _),) = group.end()
         self.assertEqual((0, True), (code, summary["committed"]))

@@ -14,10 +14,14 @@
 
 namespace reshard {
 
-// The name of an attribute, and the value that was seen to be that name: pickles share it among all objects.
-struct FieldName {
-  std::string_view text;
-  Pickle::Value seen = 0;
+// Names of attributes, and what was found out about them: pickles share the texts, and the shapes, among objects.
+template <size_t N>
+struct FieldNames {
+  std::array<std::string_view, N> texts;
+  std::array<Pickle::Value, N> seen = {};  // a value that has the text
+  uint32_t shape = 0;                      // an object's of which this is known:
+  std::array<size_t, N> positions = {};    // which of the values is it; kNowhere
+  static constexpr size_t kNowhere = ~size_t{0};
 };
 
 class PickleFields {
@@ -36,15 +40,15 @@ class PickleFields {
   // The attributes of an object, or of a dict, in the order of `names`; 0 for one that is not there. False when `v` has
   // no attributes, or the budget is spent.
   template <size_t N>
-  bool Read(Value v, std::array<FieldName, N>* names, std::array<Value, N>* out) {
+  bool Read(Value v, FieldNames<N>* names, std::array<Value, N>* out) {
+    if (pickle_.kind(v) == Pickle::Kind::kObject && pickle_.Shape(v) != 0) return ReadShaped(v, names, out);
     out->fill(0);
-    if (pickle_.kind(v) == Pickle::Kind::kObject) v = pickle_.State(v).value_or(v);
-    if (pickle_.kind(v) != Pickle::Kind::kDict) return false;
+    if (!pickle_.HasItems(v)) return false;
     size_t next = 0;  // objects of a class have them in one order
     return pickle_.ForEachItem(v, [&](Value key, Value value) {
       for (size_t i = 0; i < N; ++i) {
         const size_t field = (next + i) % N;
-        if (!Is(key, &(*names)[field])) continue;
+        if (!Is(key, names, field)) continue;
         (*out)[field] = value;
         next = field + 1;
         break;
@@ -58,7 +62,8 @@ class PickleFields {
     out->clear();
     if (v == 0) return false;
     const Pickle::Kind kind = pickle_.kind(v);
-    if (kind != Pickle::Kind::kTuple && kind != Pickle::Kind::kList) return false;
+    if (kind == Pickle::Kind::kTuple) return IntsOfTuple(pickle_.Tuple(v), out);
+    if (kind != Pickle::Kind::kList) return false;
     return Spend(1) && pickle_.ForEach(v, [&](Value one) {
       const std::optional<int64_t> number = pickle_.Int(one);
       if (number) out->push_back(*number);
@@ -66,13 +71,55 @@ class PickleFields {
     });
   }
 
+  // Whether both are tuples of the same values; equal values need not be the same.
+  bool SameTuple(Value a, Value b) {
+    if (pickle_.kind(a) != Pickle::Kind::kTuple || pickle_.kind(b) != Pickle::Kind::kTuple) return false;
+    const absl::Span<const Value> left = pickle_.Tuple(a);
+    return Spend(static_cast<int64_t>(left.size())) && left == pickle_.Tuple(b);
+  }
+
   bool IsString(Value v) const { return v != 0 && pickle_.kind(v) == Pickle::Kind::kString; }
 
  private:
-  bool Is(Value key, FieldName* name) {
-    if (key == name->seen) return true;
-    if (!pickle_.IsText(key, name->text)) return false;
-    name->seen = key;
+  bool IntsOfTuple(absl::Span<const Value> members, std::vector<int64_t>* out) {
+    // Before memory is taken for them.
+    if (!Spend(1 + static_cast<int64_t>(members.size()))) return false;
+    out->resize(members.size());
+    for (size_t i = 0; i < members.size(); ++i) {
+      const std::optional<int64_t> number = pickle_.Int(members[i]);
+      if (!number) return false;
+      (*out)[i] = *number;
+    }
+    return true;
+  }
+
+  template <size_t N>
+  bool ReadShaped(Value v, FieldNames<N>* names, std::array<Value, N>* out) {
+    if (names->shape != pickle_.Shape(v)) {
+      names->shape = pickle_.Shape(v);
+      names->positions.fill(FieldNames<N>::kNowhere);
+      size_t position = 0;
+      pickle_.ForEachItem(v, [&](Value key, Value) {
+        for (size_t i = 0; i < N; ++i) {
+          if (Is(key, names, i)) names->positions[i] = position;
+        }
+        ++position;
+        return true;
+      });
+    }
+    const absl::Span<const Value> values = pickle_.ShapedValues(v);
+    for (size_t i = 0; i < N; ++i) {
+      const size_t position = names->positions[i];
+      (*out)[i] = position < values.size() ? values[position] : 0;
+    }
+    return Spend(static_cast<int64_t>(values.size()));
+  }
+
+  template <size_t N>
+  bool Is(Value key, FieldNames<N>* names, size_t i) {
+    if (key == names->seen[i]) return true;
+    if (!pickle_.IsText(key, names->texts[i])) return false;
+    names->seen[i] = key;
     return true;
   }
 

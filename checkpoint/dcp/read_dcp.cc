@@ -53,9 +53,9 @@ absl::StatusOr<Catalog> ReadDcpCatalog(const std::string& directory, absl::Span<
   for (const std::string& name : metadata) {
     const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(JoinPath(directory, name));
     if (!file.ok()) return file.status();
-    const absl::StatusOr<std::string> bytes = (*file)->ReadAll(limits.metadata_bytes);
+    const absl::StatusOr<LargeMemory> bytes = (*file)->ReadAllLarge(limits.metadata_bytes);
     if (!bytes.ok()) return bytes.status();
-    if (const absl::Status read = ReadMetadata(*bytes, limits, &builder); !read.ok()) {
+    if (const absl::Status read = ReadMetadata(bytes->text(), limits, &builder); !read.ok()) {
       return absl::Status(read.code(), absl::StrCat((*file)->path(), ": ", read.message()));
     }
   }

@@ -20,16 +20,20 @@ namespace {
 using Value = Pickle::Value;
 using Kind = Pickle::Kind;
 
-// A byte of pickle stands for less than this many steps of the reader in anything that PyTorch writes.
-constexpr int64_t kStepsPerByte = 16;
+// In what PyTorch writes a byte of pickle stands for a fifth of a step of the reader. Each step may take some bytes of
+// memory, so the more are allowed, the more memory a small file can ask for.
+constexpr int64_t kStepsPerByte = 4;
 
 class MetadataReader {
  public:
   MetadataReader(const Pickle& pickle, int64_t bytes, CatalogBuilder* builder)
-      : pickle_(pickle), fields_(pickle, bytes * kStepsPerByte), builder_(builder) {}
+      : pickle_(pickle),
+        fields_(pickle, bytes * kStepsPerByte),
+        most_numbers_(static_cast<size_t>(bytes) / sizeof(int64_t)),
+        builder_(builder) {}
 
   absl::Status Read() {
-    std::array<FieldName, 3> names = {{{"state_dict_metadata"}, {"planner_data"}, {"storage_data"}}};
+    FieldNames<3> names = {{"state_dict_metadata", "planner_data", "storage_data"}};
     std::array<Value, 3> found;
     if (!fields_.Read(pickle_.root(), &names, &found) || !IsDict(found[0]) || !IsDict(found[2])) {
       return Bad("is no Metadata of a distributed checkpoint");
@@ -69,6 +73,8 @@ class MetadataReader {
     }
     return absl::DataLossError(absl::StrCat("the metadata ", text...));
   }
+  // Counts the work of finding a text in a table: a few bytes of pickle can ask for a long one again and again.
+  bool SpendText(Value text) { return fields_.Spend(1 + static_cast<int64_t>(pickle_.Text(text).size() / 16)); }
   bool IsDict(Value v) const { return v != 0 && pickle_.kind(v) == Kind::kDict; }
   std::string ShownText(Value v) const { return Shown(pickle_.Text(v)); }
 
@@ -116,9 +122,9 @@ class MetadataReader {
     if (state && pickle_.kind(*state) == Kind::kTuple && pickle_.Tuple(*state).size() >= 3) {
       dtype = pickle_.Tuple(*state)[0];
       requires_grad = pickle_.Tuple(*state)[2];
-    } else if (state && IsDict(*state)) {
+    } else if (properties != 0 && pickle_.kind(properties) == Kind::kObject) {
       std::array<Value, 2> found;
-      fields_.Read(*state, &property_names_, &found);
+      fields_.Read(properties, &property_names_, &found);
       dtype = found[0];
       requires_grad = found[1];
     }
@@ -158,6 +164,7 @@ class MetadataReader {
     }
     const int64_t* cached = items_by_value_.Find(found[0]);
     if (cached == nullptr) {
+      if (!SpendText(found[0])) return Bad();
       const auto by_name = items_by_name_.find(pickle_.Text(found[0]));
       const int64_t item = by_name == items_by_name_.end() ? -1 : static_cast<int64_t>(by_name->second);
       cached = &items_by_value_.Keep(found[0], item);
@@ -168,9 +175,20 @@ class MetadataReader {
     return absl::OkStatus();
   }
 
+  // A place that storage_data has for a chunk, by the index that comes with it.
+  struct Claim {
+    Item* item = nullptr;
+    Chunk* chunk = nullptr;
+    Value offset = 0;
+    Value info = 0;
+  };
+  static constexpr size_t kClaims = 64;
+
   // Gives each chunk its place by the index that PyTorch writes beside the offset, where both agree.
   absl::Status ReadPlaces(Value dict) {
     absl::Status status;
+    std::vector<Claim> claims;
+    claims.reserve(kClaims);
     pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
       Key key;
       status = ReadKey(key_value, &key);
@@ -182,19 +200,36 @@ class MetadataReader {
       }
       const bool in_range = key.index >= 0 && key.index < static_cast<int64_t>(key.item->num_chunks);
       Chunk* const chunk = in_range ? &chunks_[key.item->first_chunk + static_cast<size_t>(key.index)] : nullptr;
-      if (chunk != nullptr && key.offset != 0 && SameInts(chunk->offset, key.offset)) {
-        chunk->info = info;
-      } else {
+      if (chunk == nullptr || key.offset == 0) {
         key.item->missed = true;
+        return true;
       }
+      claims.push_back({key.item, chunk, key.offset, info});
+      if (claims.size() == kClaims) Settle(&claims);
       return true;
     });
+    Settle(&claims);
     return status;
   }
 
+  // Places come rank by rank, chunks tensor by tensor: nearly every look at a chunk is at memory far from the last. So
+  // what is needed of all claims is asked for before any of it is used.
+  void Settle(std::vector<Claim>* claims) {
+    for (const Claim& claim : *claims) __builtin_prefetch(claim.chunk, 1);
+    for (const Claim& claim : *claims) pickle_.Prefetch(claim.chunk->offset);
+    for (const Claim& claim : *claims) {
+      if (SameInts(claim.chunk->offset, claim.offset)) {
+        claim.chunk->info = claim.info;
+      } else {
+        claim.item->missed = true;
+      }
+    }
+    claims->clear();
+  }
+
   bool SameInts(Value a, Value b) {
-    if (a == b) return true;
-    return fields_.Ints(a, &left_) && fields_.Ints(b, &right_) && left_ == right_;
+    return a == b || fields_.SameTuple(a, b) ||
+           (fields_.Ints(a, &left_) && fields_.Ints(b, &right_) && left_ == right_);
   }
 
   // Chunks of tensors where the index did not tell: by name and offset alone, as PyTorch compares them.
@@ -242,6 +277,13 @@ class MetadataReader {
   }
 
   absl::Status Add() {
+    size_t numbers = 0;
+    for (const Item& item : items_) {
+      if (item.is_tensor && pickle_.kind(item.shape) == Kind::kTuple) {
+        numbers += 2 * pickle_.Tuple(item.shape).size() * item.num_chunks;
+      }
+    }
+    builder_->ReserveChunks(chunks_.size(), std::min(numbers, most_numbers_));
     for (const Item& item : items_) {
       if (absl::Status added = item.is_tensor ? AddTensor(item) : AddBytes(item); !added.ok()) return added;
     }
@@ -254,6 +296,8 @@ class MetadataReader {
                                              DTypeOfTorch(item.stored_dtype), left_, item.requires_grad);
     for (size_t i = 0; added.ok() && i < item.num_chunks; ++i) {
       const Chunk& chunk = chunks_[item.first_chunk + i];
+      constexpr size_t kAhead = 16;
+      if (i + kAhead < item.num_chunks) pickle_.Prefetch(chunks_[item.first_chunk + i + kAhead].info);
       if (!fields_.Ints(chunk.offset, &left_) || !fields_.Ints(chunk.size, &right_)) return BadBox(item);
       if (chunk.info == 0) {
         // Nobody needs the place of a chunk without elements.
@@ -298,6 +342,7 @@ class MetadataReader {
     }
     const int32_t* file = files_.Find(found[0]);
     if (file == nullptr) {
+      if (!SpendText(found[0])) return Bad();
       const absl::StatusOr<int32_t> added = builder_->AddFile(pickle_.Text(found[0]));
       if (!added.ok()) return added.status();
       file = &files_.Keep(found[0], *added);
@@ -326,7 +371,7 @@ class MetadataReader {
         }
         return is_path;
       });
-      if (is_path) builder_->AddPath(pickle_.Text(name), std::move(steps));
+      if (is_path && SpendText(name)) builder_->AddPath(pickle_.Text(name), std::move(steps));
       return !fields_.spent();
     });
     return all ? absl::OkStatus() : Bad();
@@ -334,6 +379,7 @@ class MetadataReader {
 
   const Pickle& pickle_;
   PickleFields fields_;
+  const size_t most_numbers_;  // of offsets and sizes, that memory is taken for before they are seen
   CatalogBuilder* builder_;
   std::vector<Item> items_;
   std::vector<Chunk> chunks_;
@@ -342,11 +388,11 @@ class MetadataReader {
   ValueCache<int32_t> files_;
   std::vector<int64_t> left_;
   std::vector<int64_t> right_;
-  std::array<FieldName, 3> tensor_names_ = {{{"properties"}, {"size"}, {"chunks"}}};
-  std::array<FieldName, 2> property_names_ = {{{"dtype"}, {"requires_grad"}}};
-  std::array<FieldName, 2> chunk_names_ = {{{"offsets"}, {"sizes"}}};
-  std::array<FieldName, 3> index_names_ = {{{"fqn"}, {"offset"}, {"index"}}};
-  std::array<FieldName, 4> info_names_ = {{{"relative_path"}, {"offset"}, {"length"}, {"transform_descriptors"}}};
+  FieldNames<3> tensor_names_ = {{"properties", "size", "chunks"}};
+  FieldNames<2> property_names_ = {{"dtype", "requires_grad"}};
+  FieldNames<2> chunk_names_ = {{"offsets", "sizes"}};
+  FieldNames<3> index_names_ = {{"fqn", "offset", "index"}};
+  FieldNames<4> info_names_ = {{"relative_path", "offset", "length", "transform_descriptors"}};
 };
 
 }  // namespace

@@ -75,11 +75,20 @@ absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
   return absl::OkStatus();
 }
 
+absl::Status ReadFile::CheckSize(int64_t limit) const {
+  if (bytes_ <= limit) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
+}
+
+absl::StatusOr<LargeMemory> ReadFile::ReadAllLarge(int64_t limit) const {
+  if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
+  LargeMemory all(static_cast<size_t>(bytes_));
+  if (absl::Status read = ReadAt(0, {all.data(), all.size()}); !read.ok()) return read;
+  return all;
+}
+
 absl::StatusOr<std::string> ReadFile::ReadAll(int64_t limit) const {
-  if (bytes_ > limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
-  }
+  if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
   std::string all(static_cast<size_t>(bytes_), '\0');
   if (absl::Status read = ReadAt(0, absl::MakeSpan(all)); !read.ok()) return read;
   return all;

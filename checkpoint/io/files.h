@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "checkpoint/io/large_memory.h"
 
 namespace reshard {
 
@@ -39,8 +40,12 @@ class ReadFile {
   absl::Status ReadAt(int64_t at, absl::Span<char> out) const;
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
+  // The same for files that may be very large.
+  absl::StatusOr<LargeMemory> ReadAllLarge(int64_t limit) const;
 
  private:
+  absl::Status CheckSize(int64_t limit) const;
+
   ReadFile(std::string path, int fd, int64_t bytes, int64_t modified)
       : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified) {}
   std::string path_;

@@ -268,6 +268,12 @@ absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::EnterStage() const {
   return lock;
 }
 
+absl::StatusOr<std::string> StagedDirectory::StageOf(const std::string& destination, std::string_view job) {
+  StagedDirectory staged;
+  if (absl::Status set = staged.SetPlaces(destination, job, 0); !set.ok()) return set;
+  return staged.stage_;
+}
+
 bool StagedDirectory::HasLeavings(const std::string& destination, std::string_view job) {
   StagedDirectory staged;
   if (!staged.SetPlaces(destination, job, 0).ok()) return false;

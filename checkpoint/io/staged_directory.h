@@ -71,6 +71,8 @@ class StagedDirectory {
   // NotFound: PARENT. InvalidArgument: DST has no last part ("/", ".", "a/..").
   static absl::StatusOr<std::unique_ptr<StagedDirectory>> Begin(const std::string& destination, std::string_view job,
                                                                 const StageOptions& options);
+  // STAGE of a job of that name: for processes that write into what another one has begun. Errors as Begin.
+  static absl::StatusOr<std::string> StageOf(const std::string& destination, std::string_view job);
   // Whether a job of that name has left anything beside DST, or works there. False where that is not to be seen.
   static bool HasLeavings(const std::string& destination, std::string_view job);
   // Gives up the lock; what was staged stays, for a job that resumes.

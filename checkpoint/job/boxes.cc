@@ -116,12 +116,10 @@ absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<Stored
   for (int64_t n = 0; n < *count; ++n) {
     StoredBox box;
     int64_t position = 0;
-    int64_t bytes = SizeOf(dtype);
     for (size_t d = 0; d < rank; ++d) {
       const Cut& cut = cuts[d][at[d]];
       box.offset.push_back(cut.interval.begin);
       box.size.push_back(cut.interval.length());
-      bytes *= cut.interval.length();
       position += PositionOf(cut.row, digits[d]);
     }
     for (StoredBox& part : CutBox(box, SizeOf(dtype), kLargestBox)) {

@@ -9,6 +9,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/io/large_memory.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/job/catalog_lookup.h"
 #include "reshard/layout/checked.h"
@@ -158,6 +159,14 @@ absl::Status CatalogBuilder::AddTensor(std::string_view name, std::string_view s
   return absl::OkStatus();
 }
 
+void CatalogBuilder::ReserveChunks(size_t chunks, size_t numbers) {
+  State& state = *state_;
+  state.places.reserve(state.places.size() + chunks);
+  state.boxes.reserve(state.boxes.size() + numbers);
+  if (state.places.empty()) WishForLargePages(state.places.data(), chunks * sizeof(Catalog::Place));
+  if (state.boxes.empty()) WishForLargePages(state.boxes.data(), numbers * sizeof(int64_t));
+}
+
 absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                                       const Catalog::Place& place) {
   State& state = *state_;
@@ -267,7 +276,6 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
   if (absl::Status found = state.FindFiles(); !found.ok()) return found;
   if (state.again) state.JoinRuns();
 
-  Catalog catalog;
   for (const State::Run& run : state.runs) {  // one a tensor, in their order
     Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(run.tensor)];
     tensor.first_chunk = run.first_chunk;
@@ -281,6 +289,14 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
   for (const Catalog::ByteItem& item : state.byte_items) {
     if (absl::Status inside = state.CheckPlace(item.name, item.place); !inside.ok()) return inside;
   }
+  return Take();
+}
+
+Catalog CatalogBuilder::BuildUnstored() && { return Take(); }
+
+Catalog CatalogBuilder::Take() {
+  State& state = *state_;
+  Catalog catalog;
   catalog.format_ = state.format;
   catalog.root_ = std::move(state.root);
   catalog.files_ = std::move(state.files);

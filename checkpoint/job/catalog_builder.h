@@ -2,6 +2,7 @@
 #ifndef RESHARD_CHECKPOINT_JOB_CATALOG_BUILDER_H_
 #define RESHARD_CHECKPOINT_JOB_CATALOG_BUILDER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ class CatalogBuilder {
   // name is that of a byte item). DataLoss: a negative size, more than 64 dimensions, a shape whose bytes overflow.
   absl::Status AddTensor(std::string_view name, std::string_view stored_dtype, std::optional<DType> dtype,
                          absl::Span<const int64_t> shape, bool requires_grad);
+  // Takes memory for that many more chunks, whose offsets and sizes are so many numbers.
+  void ReserveChunks(size_t chunks, size_t numbers);
   // A chunk of the tensor added last. DataLoss: offsets or sizes of another rank than the tensor's, negative ones, a
   // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
   // left out; for DCP the box is enough, since ranks that saved on their own have each stored their replica.
@@ -40,8 +43,13 @@ class CatalogBuilder {
   // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. For DCP nothing
   // below the directory may be a symbolic link; files of safetensors may be.
   absl::StatusOr<Catalog> Build() &&;
+  // A catalog of what is not stored yet: tensors without chunks, byte items of which the places say only how long they
+  // are. No file is looked at.
+  Catalog BuildUnstored() &&;
 
  private:
+  Catalog Take();
+
   struct State;
   std::shared_ptr<State> state_;
 };

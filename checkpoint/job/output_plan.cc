@@ -59,23 +59,28 @@ void OutputPlan::LeaveOut(std::string_view name, std::string_view reason) {
 
 absl::StatusOr<OutputPlan> OutputPlan::Make(const Catalog& source, CheckpointFormat format,
                                             const std::optional<LayoutRules>& rules, int64_t file_bytes) {
-  OutputPlan plan;
-  plan.source_ = &source;
-  plan.format_ = format;
-  plan.layouts_.resize(source.tensors().size());
-  absl::Status status;
-  if (format == CheckpointFormat::kSafetensors) {
-    status = plan.PlanSafetensors(file_bytes);
-  } else if (rules) {
-    status = plan.PlanDcp(*rules);
-  } else {
-    status = absl::InvalidArgumentError("layout rules are needed: how shall tensors be cut?");
+  if (format == CheckpointFormat::kDcp) {
+    if (!rules) return absl::InvalidArgumentError("layout rules are needed: how shall tensors be cut?");
+    return MakeDcp(source, {[&](const Catalog::Tensor& tensor) {
+                              return rules->LayoutFor(tensor.name, {tensor.shape.begin(), tensor.shape.end()});
+                            },
+                            [&](int64_t) { return rules->mesh()->Device(0); }});
   }
-  if (!status.ok()) return status;
+  OutputPlan plan(source, format);
+  if (absl::Status planned = plan.PlanSafetensors(file_bytes); !planned.ok()) return planned;
   return plan;
 }
 
-absl::Status OutputPlan::PlanDcp(const LayoutRules& rules) {
+absl::StatusOr<OutputPlan> OutputPlan::MakeDcp(const Catalog& source, const Placing& placing) {
+  OutputPlan plan(source, CheckpointFormat::kDcp);
+  if (absl::Status planned = plan.PlanDcp(placing); !planned.ok()) return planned;
+  return plan;
+}
+
+OutputPlan::OutputPlan(const Catalog& source, CheckpointFormat format)
+    : source_(&source), format_(format), layouts_(source.tensors().size()), meshes_(source.tensors().size()) {}
+
+absl::Status OutputPlan::PlanDcp(const Placing& placing) {
   absl::flat_hash_map<int64_t, int32_t> files;  // device -> index
   const auto file_of = [&](int64_t device) {
     const auto [found, fresh] = files.emplace(device, static_cast<int32_t>(files_.size()));
@@ -89,15 +94,15 @@ absl::Status OutputPlan::PlanDcp(const LayoutRules& rules) {
     return Catalog::Place{file, at, bytes};
   };
   BoxMaker boxes;
-  const int64_t first_device = rules.mesh()->Device(0);
   for (size_t i = 0; i < source_->byte_items().size(); ++i) {
     const int64_t length = source_->byte_items()[i].place.length;
     Piece piece;
     piece.item = static_cast<int64_t>(i);
-    piece.place = place(file_of(first_device), length);
+    const int64_t device = placing.device_of(piece.item);
+    piece.place = place(file_of(device), length);
     piece.payload_at = piece.place.at;
     piece.payload_bytes = length;
-    boxes.AddBytes(first_device, length);
+    boxes.AddBytes(device, length);
     AddPiece(-1, {}, {}, piece);
   }
   std::vector<StoredBox> found;
@@ -107,10 +112,10 @@ absl::Status OutputPlan::PlanDcp(const LayoutRules& rules) {
       LeaveOut(tensor.name, absl::StrCat("elements of type ", Abseil(tensor.stored_dtype)));
       continue;
     }
-    const std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-    const absl::StatusOr<Layout> layout = rules.LayoutFor(tensor.name, shape);
+    const absl::StatusOr<Layout> layout = placing.layout_of(tensor);
     if (!layout.ok()) return layout.status();
     layouts_[t] = ToString(*layout);
+    meshes_[t] = ToString(layout->mesh());
     found.clear();
     const absl::Status cut = boxes.Add(*layout, *tensor.dtype, &found);
     if (!cut.ok()) {

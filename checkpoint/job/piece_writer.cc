@@ -1,7 +1,5 @@
 #include "checkpoint/job/piece_writer.h"
 
-#include <libdeflate.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "checkpoint/dcp/tensor_frame.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/job/boxes.h"
+#include "checkpoint/job/content_sums.h"
 #include "checkpoint/job/convert_error.h"
 #include "checkpoint/job/hash.h"
 
@@ -46,21 +45,19 @@ absl::Status PieceWriter::ReadParts(const OutputPlan::Piece& piece, std::string&
 
 absl::StatusOr<FinishedPiece> PieceWriter::Write(int64_t index, std::string& buffer) const {
   const OutputPlan::Piece& piece = conversion_.plan->pieces()[static_cast<size_t>(index)];
-  ContentHasher hasher;
-  uint32_t crc = 0;
+  ContentSums sums;
   int64_t at = piece.payload_at;
   absl::Status status = ReadParts(piece, buffer, [&]() -> absl::Status {
-    crc = libdeflate_crc32(crc, buffer.data(), buffer.size());
-    hasher.Add(buffer);
+    sums.Add(buffer);
     absl::Status written = files_.WriteAt(piece.place.file, at, buffer);
     at += static_cast<int64_t>(buffer.size());
     meter_.Add(static_cast<int64_t>(buffer.size()));
     return FromSystem(std::move(written));
   });
-  if (status.ok()) status = WriteFrame(piece, crc);
+  if (status.ok()) status = WriteFrame(piece, sums.crc());
   if (!status.ok()) return status;
-  const ContentHash hash = hasher.Finish();
-  return FinishedPiece{static_cast<uint64_t>(index), hash.low, hash.high, crc};
+  const ContentHash hash = sums.hash();
+  return FinishedPiece{static_cast<uint64_t>(index), hash.low, hash.high, sums.crc()};
 }
 
 absl::StatusOr<bool> PieceWriter::IsThere(const FinishedPiece& record, std::string& buffer) const {

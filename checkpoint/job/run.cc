@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
+#include "checkpoint/job/compare_result.h"
 #include "checkpoint/job/convert_error.h"
-#include "checkpoint/job/finish.h"
+#include "checkpoint/job/headers.h"
 #include "checkpoint/job/job_name.h"
 #include "checkpoint/job/share_records.h"
 
@@ -172,7 +173,8 @@ absl::Status Run::Finish() {
     }
     group_.Beat();
   }
-  if (absl::Status written = WriteHeaders(conversion_, stage_.data(), hashes_); !written.ok()) return written;
+  absl::Status written = WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_);
+  if (!written.ok()) return FromSystem(std::move(written));
   if (!options_.verify) return absl::OkStatus();
   return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Beat(); });
 }

@@ -29,7 +29,8 @@ Sidecar Read(const Json& content) {
     sidecar.headers.emplace_back(header.at(0).get<std::string>(), HashAt(header.at(1)));
   }
   for (const Json& tensor : content.at("tensors")) {
-    sidecar.tensors.push_back({tensor.at(0).get<std::string>(), tensor.at(1).get<std::string>()});
+    sidecar.tensors.push_back({tensor.at(0).get<std::string>(), tensor.at(1).get<std::string>(),
+                               tensor.size() > 2 ? tensor.at(2).get<std::string>() : sidecar.mesh});
   }
   for (const Json& chunk : content.at("chunks")) {
     sidecar.chunks.push_back(
@@ -45,7 +46,10 @@ std::string Sidecar::ToJson() const {
   Json& header_list = content["headers"] = Json::array();
   for (const auto& [file, hash] : headers) header_list.push_back(Json::array({file, hash.ToText()}));
   Json& tensor_list = content["tensors"] = Json::array();
-  for (const Tensor& tensor : tensors) tensor_list.push_back(Json::array({tensor.name, tensor.layout}));
+  for (const Tensor& tensor : tensors) {
+    tensor_list.push_back(Json::array({tensor.name, tensor.layout}));
+    if (tensor.mesh != mesh) tensor_list.back().push_back(tensor.mesh);
+  }
   Json& chunk_list = content["chunks"] = Json::array();
   for (const Chunk& chunk : chunks) {
     chunk_list.push_back(Json::array({chunk.file, chunk.at, chunk.length, chunk.hash.ToText()}));

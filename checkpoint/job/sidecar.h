@@ -3,7 +3,7 @@
 //
 //   {"content":{"schema":"reshard.sidecar/1","reshard_version":"0.1.0","job":"..","mesh":"{dp:2}",
 //               "headers":[[".metadata","<hash>"]],
-//               "tensors":[["model.w","[<dp>8, 4]"]],
+//               "tensors":[["model.w","[<dp>8, 4]"],["model.v","[<tp>6]","{tp:3}"]],
 //               "chunks":[["__0_0.distcp",64,1234,"<hash>"]]},
 //    "hash":"<hash of the content, as it is written here>"}
 //
@@ -30,6 +30,7 @@ struct Sidecar {
   struct Tensor {
     std::string name;
     std::string layout;  // with sizes; empty where a tensor is stored whole and no layout was asked for
+    std::string mesh;    // of the layout; written where it is another than the sidecar's
   };
   struct Chunk {
     std::string file;
@@ -39,7 +40,7 @@ struct Sidecar {
   };
 
   std::string job;                                           // what made it, see convert.h
-  std::string mesh;                                          // empty where no layout was asked for
+  std::string mesh;                                          // of most tensors; empty where no layout was asked for
   std::vector<std::pair<std::string, ContentHash>> headers;  // file, hash of all of it
   std::vector<Tensor> tensors;
   std::vector<Chunk> chunks;

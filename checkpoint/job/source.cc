@@ -61,6 +61,7 @@ void PlaceBox(const char* from, absl::Span<const int64_t> size, absl::Span<const
 
 struct Source::State {
   Catalog catalog;
+  ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;
   // By file and position, what the sidecar says of the bytes there.
   absl::flat_hash_map<std::pair<std::string_view, int64_t>, const Sidecar::Chunk*> hashed;
@@ -240,6 +241,7 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   absl::StatusOr<Catalog> catalog = ReadCatalog(path, options.limits);
   if (!catalog.ok()) return catalog.status();
   state->catalog = *std::move(catalog);
+  state->checks = options.checks;
   int64_t chunks = 0;
   for (const Catalog::Tensor& tensor : state->catalog.tensors()) {
     const absl::Status covered = state->catalog.CheckCover(tensor);
@@ -283,13 +285,12 @@ absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl
     const absl::StatusOr<std::shared_ptr<ReadFile>> file = state.File(chunk.place.file);
     if (!file.ok()) return file.status();
     const absl::StatusOr<std::shared_ptr<const TensorStream>> stream = state.Stream(tensor, number, **file);
-    absl::Status status = stream.status();
-    if (status.ok()) status = state.Check(tensor, number, **file, **stream);
-    if (!status.ok()) return status;
+    if (!stream.ok()) return stream.status();
     std::vector<int64_t> within(rank);
     std::vector<int64_t> common(rank);
     std::vector<int64_t> at(rank);
     int64_t bytes = element;
+    bool begun = true;
     for (size_t d = 0; d < rank; ++d) {
       const int64_t begin = std::max(offset[d], chunk.offset[d]);
       const int64_t end = std::min(offset[d] + size[d], chunk.offset[d] + chunk.size[d]);
@@ -297,6 +298,12 @@ absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl
       at[d] = begin - offset[d];
       common[d] = end - begin;
       bytes *= common[d];
+      begun = begun && within[d] == 0;
+    }
+    absl::Status status;
+    if (state.checks == ChunkChecks::kAll || (state.checks == ChunkChecks::kBegun && begun)) {
+      status = state.Check(tensor, number, **file, **stream);
+      if (!status.ok()) return status;
     }
     state.bytes_read += bytes;
     if (absl::MakeConstSpan(common) == size) return ReadBox(**file, **stream, within, common, out);

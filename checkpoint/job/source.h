@@ -16,9 +16,19 @@
 
 namespace reshard {
 
+// Which chunks are compared with the checksum that the checkpoint has for them, if any. A chunk is compared once, and
+// read whole for it.
+enum class ChunkChecks {
+  kAll,    // each, before it is used for the first time
+  kBegun,  // those of which a box with their first element is read: where several processes share the reading, each
+           // chunk is compared by one of them
+  kNone,
+};
+
 struct SourceOptions {
   CatalogLimits limits;
   bool ignore_sidecar = false;
+  ChunkChecks checks = ChunkChecks::kAll;
 };
 
 // Any number of threads may read.
@@ -33,8 +43,7 @@ class Source {
   const std::optional<Sidecar>& sidecar() const;
 
   // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
-  // tensor's dtype is known. Before a chunk is used for the first time all of it is read and compared with the checksum
-  // that the checkpoint has for it, if any: DataLoss.
+  // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out);
   // Bytes [from, from + out.size()) of the index-th byte item.

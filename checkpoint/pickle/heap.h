@@ -3,36 +3,42 @@
 #ifndef RESHARD_CHECKPOINT_PICKLE_HEAP_H_
 #define RESHARD_CHECKPOINT_PICKLE_HEAP_H_
 
-#include <sys/mman.h>
-
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <utility>
+
+#include "checkpoint/io/large_memory.h"
 
 namespace reshard {
 
 class PickleHeap {
  public:
   PickleHeap() = default;
-  PickleHeap(PickleHeap&& other) noexcept
-      : words_(std::exchange(other.words_, nullptr)),
-        size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
+  // With room for `expected` words; what is not used of it takes no memory. Throws bad_alloc.
+  explicit PickleHeap(size_t expected)
+      : memory_(expected * sizeof(uint32_t)),
+        words_(reinterpret_cast<uint32_t*>(memory_.data())),
+        capacity_(expected) {}
+  PickleHeap(PickleHeap&& other) noexcept { *this = std::move(other); }
   PickleHeap& operator=(PickleHeap&& other) noexcept {
+    std::swap(memory_, other.memory_);
     std::swap(words_, other.words_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
     return *this;
   }
-  ~PickleHeap() { std::free(words_); }
 
   uint32_t& operator[](size_t i) { return words_[i]; }
   uint32_t operator[](size_t i) const { return words_[i]; }
   const uint32_t* data() const { return words_; }
   size_t size() const { return size_; }
 
+  // Where the next Take of up to `count` words will be; they may be written before it. Throws bad_alloc.
+  uint32_t* Ahead(size_t count) {
+    if (count > capacity_ - size_) Grow(count);
+    return words_ + size_;
+  }
   // The index of `count` more words, whose content is not set. Throws bad_alloc.
   uint32_t Take(size_t count) {
     if (count > capacity_ - size_) Grow(count);
@@ -43,22 +49,12 @@ class PickleHeap {
 
  private:
   void Grow(size_t count) {
-    size_t capacity = capacity_ < 1024 ? 1024 : capacity_ * 2;
-    if (capacity < size_ + count) capacity = size_ + count;
-    void* const grown = std::realloc(words_, capacity * sizeof(uint32_t));
-    if (grown == nullptr) throw std::bad_alloc();
-    words_ = static_cast<uint32_t*>(grown);
-    capacity_ = capacity;
-    // More than a third of the time of a large pickle was the system's, with pages of 4 KiB. A wish: nothing depends on
-    // it.
-    constexpr uintptr_t kPage = 4096;
-    const uintptr_t begin = (reinterpret_cast<uintptr_t>(words_) + kPage - 1) / kPage * kPage;
-    const uintptr_t end = reinterpret_cast<uintptr_t>(words_ + capacity_) / kPage * kPage;
-    if (end > begin && end - begin >= kHuge) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    capacity_ = std::max({capacity_ * 2, size_ + count, size_t{1024}});
+    memory_.Grow(capacity_ * sizeof(uint32_t));
+    words_ = reinterpret_cast<uint32_t*>(memory_.data());
   }
 
-  static constexpr uintptr_t kHuge = uintptr_t{16} << 20;  // bytes from which on it matters
-
+  LargeMemory memory_;
   uint32_t* words_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;

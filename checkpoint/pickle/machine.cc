@@ -7,12 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/pickle/opcodes.h"
+#include "checkpoint/pickle/records.h"
 
 namespace reshard {
 
 class PickleMachine {
  public:
-  PickleMachine(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids)
+  PickleMachine(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way)
       : limits_(limits),
         persistent_ids_(persistent_ids),
         most_depth_(static_cast<uint32_t>(std::clamp<int64_t>(limits.depth, 0, 254))),
@@ -20,9 +21,13 @@ class PickleMachine {
         at_(begin_),
         op_(begin_),
         end_(begin_ + bytes.size()),
-        pickle_(bytes) {}
+        records_allowed_(way == Pickle::Way::kRecords),
+        pickle_(bytes),
+        memo_(bytes.size() / 6 + 8) {}
 
   absl::StatusOr<Pickle> Run();
+  // Whether Run gave up because the pickle asks for a part of a record. Everything has to be read one by one then.
+  bool wants_one_by_one() const { return wants_one_by_one_; }
 
  private:
   using Value = Pickle::Value;
@@ -74,7 +79,7 @@ class PickleMachine {
     }
     return pickle_.heap_.Take(words);
   }
-  uint32_t Depth(Value v) const { return Pickle::IsSmall(v) ? 0 : pickle_.heap_[v] >> Pickle::kDepthShift & 255; }
+  uint32_t Depth(Value v) const { return pickle_.Depth(v); }
   uint32_t DepthAround(size_t first) const {
     uint32_t depth = 0;
     for (size_t i = first; i < stack_.size(); ++i) depth = std::max(depth, Depth(stack_[i]));
@@ -119,6 +124,7 @@ class PickleMachine {
   bool Extend(size_t first, bool pairs);
   bool ReadLine(Value* text);
   bool PushName(Value module, Value name);
+  bool PushNewObject(Value name, Value arguments);
   bool PushObject(Value name, Value arguments);
   bool Reduce();
   bool Build();
@@ -132,20 +138,21 @@ class PickleMachine {
   const uint8_t* at_;
   const uint8_t* op_;  // the opcode that is run
   const uint8_t* const end_;
+  const bool records_allowed_;
   Pickle pickle_;
+  PickleRecords records_;
   std::vector<Value> stack_;
   size_t fence_ = 0;           // where the values above the last mark begin
   std::vector<size_t> marks_;  // the fences before
   PickleHeap memo_;
   int64_t remembered_ = 0;  // entries of memo_ in use
   int64_t objects_ = 0;
+  bool wants_one_by_one_ = false;
   absl::Status status_;
 };
 
 bool PickleMachine::PushInt(int64_t number) {
-  if (number >= -(int64_t{1} << 30) && number < int64_t{1} << 30) {
-    return Push(Pickle::kSmall | (static_cast<uint32_t>(number) & ~Pickle::kSmall));
-  }
+  if (Pickle::IsSmallInt(number)) return Push(Pickle::SmallValue(number));
   const uint32_t node = Node(Kind::kInt, 3);
   if (node == 0) return false;
   pickle_.heap_[node + 1] = static_cast<uint32_t>(number);
@@ -259,6 +266,23 @@ bool PickleMachine::PushObject(Value name, Value arguments) {
   return Push(node);
 }
 
+bool PickleMachine::PushNewObject(Value name, Value arguments) {
+  // A record remembers its parts in a row behind all that is remembered, as MEMOIZE does where nothing was left out.
+  const bool in_row = memo_.size() == static_cast<size_t>(remembered_);
+  if (records_allowed_ && in_row && arguments == Pickle::kEmptyTuple) {
+    const PickleRecords::Room room = {limits_.objects - objects_, limits_.objects - remembered_, most_depth_,
+                                      limits_.depth - static_cast<int64_t>(marks_.size())};
+    const PickleRecords::Record record = records_.Read(at_, end_, name, room, &pickle_, &memo_);
+    if (record.value != 0) {
+      at_ = record.end;
+      objects_ += record.objects;
+      remembered_ = static_cast<int64_t>(memo_.size());
+      return Push(record.value);
+    }
+  }
+  return PushObject(name, arguments);
+}
+
 bool PickleMachine::Reduce() {
   if (!Has(2)) return false;
   const Value arguments = Pop();
@@ -295,6 +319,7 @@ bool PickleMachine::Build() {
   const Value target = stack_.back();
   if (Is(target, Kind::kDict)) return true;  // an OrderedDict's attributes
   if (!Is(target, Kind::kObject)) return Bad("a state for what is no object");
+  if (pickle_.Shape(target) != 0) return !(wants_one_by_one_ = true);  // a second state
   if (!Deepen(target, Depth(state) + 1)) return false;
   pickle_.heap_[target + 3] = state;
   return true;
@@ -314,6 +339,7 @@ bool PickleMachine::Put(uint64_t index) {
 
 bool PickleMachine::Get(uint64_t index) {
   if (index >= memo_.size() || memo_[index] == 0) return Bad(absl::StrCat("value ", index, " is not remembered"));
+  if (memo_[index] == Pickle::kLost) return !(wants_one_by_one_ = true);
   stack_.push_back(memo_[index]);
   return true;
 }
@@ -432,7 +458,7 @@ bool PickleMachine::Step() {
       const Value name = Pop();
       if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are no tuple");
       if (!Is(name, Kind::kName)) return Refuse("makes an object of what is no name");
-      return PushObject(name, arguments);
+      return keywords ? PushObject(name, arguments) : PushNewObject(name, arguments);
     }
     case PickleOp::kBuild:
       return Build();
@@ -483,20 +509,26 @@ absl::StatusOr<Pickle> PickleMachine::Run() {
   }
   at_ += 2;
   // 0 is no value; the others have their fixed places.
-  pickle_.heap_.Take(5);
+  pickle_.heap_.Take(6);
   pickle_.heap_[0] = 0;
   pickle_.heap_[Pickle::kNone] = static_cast<uint32_t>(Kind::kNone);
   pickle_.heap_[Pickle::kFalse] = static_cast<uint32_t>(Kind::kBool);
   pickle_.heap_[Pickle::kTrue] = static_cast<uint32_t>(Kind::kBool);
   pickle_.heap_[Pickle::kEmptyTuple] = static_cast<uint32_t>(Kind::kTuple);
+  pickle_.heap_[Pickle::kLost] = 0;
   while (Step()) {
   }
   if (!status_.ok()) return status_;
   return std::move(pickle_);
 }
 
-absl::StatusOr<Pickle> Pickle::Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids) {
-  return PickleMachine(bytes, limits, persistent_ids).Run();
+absl::StatusOr<Pickle> Pickle::Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids, Way way) {
+  {
+    PickleMachine machine(bytes, limits, persistent_ids, way);
+    absl::StatusOr<Pickle> pickle = machine.Run();
+    if (!machine.wants_one_by_one()) return pickle;
+  }
+  return PickleMachine(bytes, limits, persistent_ids, Way::kOneByOne).Run();
 }
 
 }  // namespace reshard

@@ -29,6 +29,7 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
+from .state import load, save  # noqa: E402
 
 __all__ = [
     "BoundBatch",
@@ -44,11 +45,13 @@ __all__ = [
     "exchange_overlapping_regions",
     "gather",
     "last_timings",
+    "load",
     "pad_sequence_tensor",
     "plan",
     "recent_operations",
     "redistribute",
     "redistribute_all",
+    "save",
     "shard",
     "unpad_sequence_tensor",
     "warmup",

@@ -7,19 +7,12 @@
 #include "absl/status/status.h"
 #include "reshard/checkpoint/catalog.h"
 #include "tests/attacks/command.h"
+#include "tests/attacks/refuses.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/safetensors_file.h"
 
 namespace reshard::testing {
 namespace {
-
-#ifdef __SANITIZE_ADDRESS__
-constexpr double kQuick = 15;
-constexpr int64_t kLittle = int64_t{4} << 30;
-#else
-constexpr double kQuick = 1;
-constexpr int64_t kLittle = int64_t{200} << 20;
-#endif
 
 std::string Entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
@@ -32,20 +25,7 @@ std::string Repeated(std::string_view text, int64_t times) {
   return out;
 }
 
-// The command refuses what is at `path`, and says why in words that contain `part`.
-void Refuses(const std::string& path, const std::string& part) {
-  const Outcome result = RunReshard({"inspect", path});
-  INFO("stderr: " << result.err.substr(0, 1000));
-  CHECK(result.code == 4);
-  CHECK(result.out.empty());
-  CHECK(result.err.rfind("reshard: ", 0) == 0);
-  CHECK(result.err.find(part) != std::string::npos);
-  CHECK(result.err.size() < 2000);
-  const auto harmless = [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); };
-  CHECK(std::all_of(result.err.begin(), result.err.end(), harmless));
-  CHECK(result.cpu_seconds < kQuick);
-  CHECK(result.peak_bytes < kLittle);
-}
+void Refuses(const std::string& path, const std::string& part) { CommandRefuses({"inspect", path}, part); }
 
 void RefusesFile(const std::string& bytes, const std::string& part) {
   const TemporaryDirectory dir;
@@ -192,8 +172,8 @@ TEST_CASE("safetensors: large and deep headers") {
   const std::string path = dir.Write("a.safetensors", SafetensorsBytes(header + "}", 0));
   const Outcome many = RunReshard({"inspect", path, "--json"});
   CHECK(many.code == 0);
-  CHECK(many.cpu_seconds < 2 * kQuick);
-  CHECK(many.peak_bytes < kLittle);
+  CHECK(many.cpu_seconds < 2 * kQuickSeconds);
+  CHECK(many.peak_bytes < kLittleMemory);
   RefusesHeader(header + "," + Entry("model.layers.0.weight", "U8", "[0,7]", "[0,0]") + "}", 0, "comes twice");
 }
 

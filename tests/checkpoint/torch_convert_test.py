@@ -302,7 +302,8 @@ class ConvertTest(unittest.TestCase):
                 *("--memory-limit", "64MiB", "--json"),
             ).stdout
         )
-        self.assertLess(summary["peak_resident_bytes"], 64 << 20)
+        if "RESHARD_SANITIZED" not in os.environ:  # what sanitizers take is no memory of the library's
+            self.assertLess(summary["peak_resident_bytes"], 64 << 20)
         self.assertEqual(512 << 20, summary["bytes"])
         self.command("verify", source, self.folder / "target")
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- planner <- runtime <- torch;   checkpoint -> layout, planner;   tools -> everything public
+    layout <- planner <- runtime <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
+    torch -> state;   tools -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
 
@@ -25,6 +26,8 @@ FOLDERS = {
     "runtime/torch": "torch",
     "include/reshard/checkpoint": "checkpoint",
     "checkpoint": "checkpoint",
+    "include/reshard/state": "state",
+    "checkpoint/state": "state",
     "tools": "tools",
     "tests": "tests",
     "examples": "examples",
@@ -33,16 +36,18 @@ ALLOWED = {
     "layout": {"layout"},
     "planner": {"planner", "layout"},
     "runtime": {"runtime", "planner", "layout"},
-    "torch": {"torch", "runtime", "planner", "layout"},
+    "torch": {"torch", "state", "checkpoint", "runtime", "planner", "layout"},
     "checkpoint": {"checkpoint", "planner", "layout"},
-    "tools": {"tools", "layout", "planner", "runtime", "checkpoint"},
+    "state": {"state", "checkpoint", "runtime", "planner", "layout"},
+    "tools": {"tools", "layout", "planner", "runtime", "checkpoint", "state"},
 }
 LINKS = {
     "reshard_layout": set(),
     "reshard_planner": {"reshard_layout"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
-    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime"},
+    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_state"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner"},
+    "reshard_state": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
     "test_oracle": set(),
 }
 HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
@@ -131,7 +136,7 @@ def judge_links(target, libraries):
     """Reasons for every library of ours that `target` links and may not."""
     reasons = []
     for library in libraries:
-        ours = re.search(r"reshard(?:::|_)(layout|planner|runtime|checkpoint|torch|nccl)\b", library)
+        ours = re.search(r"reshard(?:::|_)(layout|planner|runtime|checkpoint|state|torch|nccl)\b", library)
         if ours and f"reshard_{ours.group(1)}" not in LINKS[target]:
             reasons.append(f"target {target} must not link {library}")
     return reasons
@@ -177,6 +182,9 @@ BAD = [
     ("runtime/core/x.cc", '"tools/reshard/m.h"', "runtime must not include tools"),
     ("runtime/local/x.cc", '"reshard/checkpoint/d.h"', "runtime must not include checkpoint"),
     ("checkpoint/io/x.cc", '"reshard/runtime/c.h"', "checkpoint must not include runtime"),
+    ("checkpoint/job/x.cc", '"reshard/state/s.h"', "checkpoint must not include state"),
+    ("runtime/core/x.cc", '"reshard/state/s.h"', "runtime must not include state"),
+    ("checkpoint/state/x.cc", '"reshard/torch/t.h"', "state must not include torch"),
     ("include/reshard/planner/x.h", '"planner/search/s.h"', "a public header includes a private one"),
     ("include/reshard/planner/x.h", "<nlohmann/json_fwd.hpp>", "a public header includes nlohmann"),
     ("include/reshard/runtime/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
@@ -206,7 +214,9 @@ BAD_LINKS = [
     ("reshard_planner", "reshard::checkpoint"),
     ("reshard_runtime", "reshard_checkpoint"),
     ("reshard_runtime", "reshard::torch"),
-    ("reshard_torch", "reshard_checkpoint"),
+    ("reshard_runtime", "reshard_state"),
+    ("reshard_checkpoint", "reshard_state"),
+    ("reshard_state", "reshard::torch"),
     ("reshard_checkpoint", "reshard::runtime"),
     ("test_oracle", "reshard_layout"),
 ]

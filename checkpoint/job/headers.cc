@@ -1,0 +1,60 @@
+#include "checkpoint/job/headers.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/remove_tree.h"
+#include "checkpoint/job/sidecar.h"
+
+namespace reshard {
+namespace {
+
+Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, const std::string& id,
+                    absl::Span<const std::pair<std::string, std::string>> headers,
+                    absl::Span<const ContentHash> hashes) {
+  Sidecar sidecar;
+  sidecar.job = id;
+  for (const auto& [name, bytes] : headers) sidecar.headers.emplace_back(name, ContentHash::Of(bytes));
+  for (const OutputPlan::File& file : plan.files()) {
+    if (!file.head.empty()) sidecar.headers.emplace_back(file.name, ContentHash::Of(file.head));
+  }
+  std::vector<char> written(contents.tensors().size(), 0);
+  for (size_t i = 0; i < plan.pieces().size(); ++i) {
+    const OutputPlan::Piece& piece = plan.pieces()[i];
+    const std::string& file = plan.files()[static_cast<size_t>(piece.place.file)].name;
+    sidecar.chunks.push_back({file, piece.place.at, piece.place.length, hashes[i]});
+    if (piece.tensor >= 0) written[static_cast<size_t>(piece.tensor)] = 1;
+  }
+  for (size_t t = 0; t < written.size(); ++t) {
+    if (written[t] == 0) continue;
+    if (sidecar.mesh.empty()) sidecar.mesh = plan.meshes()[t];
+    sidecar.tensors.push_back({std::string(contents.tensors()[t].name), plan.layouts()[t], plan.meshes()[t]});
+  }
+  return sidecar;
+}
+
+absl::Status WriteWhole(const std::string& path, std::string_view bytes) {
+  if (absl::Status removed = RemoveTree(path); !removed.ok()) return removed;  // of an interrupted run
+  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status put = (*file)->WriteAt(0, bytes); !put.ok()) return put;
+  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
+  return (*file)->Close();
+}
+
+}  // namespace
+
+absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
+                          const std::string& directory, absl::Span<const ContentHash> hashes) {
+  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> headers = plan.Headers(id);
+  if (!headers.ok()) return headers.status();
+  headers->emplace_back(kSidecarName, MakeSidecar(contents, plan, id, *headers, hashes).ToJson());
+  for (const auto& [name, bytes] : *headers) {
+    if (absl::Status written = WriteWhole(JoinPath(directory, name), bytes); !written.ok()) return written;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace reshard

@@ -1,0 +1,61 @@
+// Records: objects made by NEWOBJ without arguments whose state is a dict of a few names, with values that are
+// remembered texts, numbers, or a torch.Size of numbers. A large `.metadata` is millions of them and little else: the
+// chunks of tensors and the places of chunks. Here such an object is read in one go and kept as its values alone, with
+// the class and the keys in a shape that all objects of the kind share.
+//
+// What is read is a sequence of opcodes that the machine would accept one by one, with the same result: the same values
+// under the same numbers of the memo, as many objects counted, the same depth. Anything else is left to the machine.
+#ifndef RESHARD_CHECKPOINT_PICKLE_RECORDS_H_
+#define RESHARD_CHECKPOINT_PICKLE_RECORDS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "checkpoint/pickle/heap.h"
+#include "checkpoint/pickle/machine.h"
+
+namespace reshard {
+
+class PickleRecords {
+ public:
+  // What the limits leave.
+  struct Room {
+    int64_t objects = 0;
+    int64_t remembered = 0;
+    uint32_t depth = 0;  // of a value
+    int64_t marks = 0;
+  };
+  struct Record {
+    Pickle::Value value = 0;       // 0: none
+    const uint8_t* end = nullptr;  // what follows it
+    int64_t objects = 0;           // that it is made of, as the machine counts
+  };
+
+  // The record that goes on at `at`, right behind the NEWOBJ of an object of the class `name`; adds its values to
+  // `pickle` and what it remembers to `memo`, which has no gaps. Nothing is changed when there is none: other opcodes,
+  // less than 1 KiB up to `end`, no room.
+  Record Read(const uint8_t* at, const uint8_t* end, Pickle::Value name, const Room& room, Pickle* pickle,
+              PickleHeap* memo);
+
+ private:
+  // One reading.
+  class Reader;
+
+  static constexpr size_t kShapes = 8;
+  static constexpr size_t kMostFields = 8;
+
+  uint32_t ShapeOf(Pickle::Value name, const Pickle::Value* keys, size_t count, Pickle* pickle);
+
+  struct Shape {
+    uint32_t at = 0;  // in the heap
+    Pickle::Value name = 0;
+    std::array<Pickle::Value, kMostFields> keys = {};  // 0 behind the last
+  };
+  std::array<Shape, kShapes> shapes_;
+  size_t next_shape_ = 0;  // to be forgotten first
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_PICKLE_RECORDS_H_

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Checkpoints of running jobs, on Gloo ranks: PyTorch saves and reshard loads, reshard saves and PyTorch loads, and
+reshard both; any mesh, placements, shard order. Every element is compared by its index in the whole tensor."""
+
+import os
+import random
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+import gloo
+from checks import ChecksTest, main
+from reference import Layout, Mesh
+
+NAMES = ("a", "b", "c")
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.uint8)
+
+
+def whole(shape, dtype, seed):
+    """A tensor whose elements say where they are."""
+    numbers = torch.arange(torch.Size(shape).numel(), dtype=torch.int64) * 131 + seed * 7919 + 17
+    if dtype == torch.bool:
+        return (numbers // 131 % 3 == 0).reshape(shape)
+    if dtype.is_complex:
+        return torch.complex(numbers.float(), -numbers.float()).to(dtype).reshape(shape)
+    return (numbers % 251).to(torch.uint8).view(dtype).reshape(shape) if dtype.itemsize == 1 else numbers.to(dtype).reshape(shape)
+
+
+class Placed:
+    """A mesh with placements and a shard order, and what each rank holds of a tensor by the definition of layouts."""
+
+    def __init__(self, mesh_shape, placements, shard_order=None, ranks=None):
+        self.mesh_shape, self.placements, self.shard_order, self.ranks = mesh_shape, placements, shard_order, ranks
+
+    def __repr__(self):
+        return f"{self.mesh_shape}@{self.ranks} {self.placements} {self.shard_order}"
+
+    def mesh(self):
+        key = (self.mesh_shape, tuple(self.ranks or ()))
+        if key not in _meshes:
+            ranks = self.ranks or list(range(torch.Size(self.mesh_shape).numel()))
+            names = NAMES[: len(self.mesh_shape)]
+            _meshes[key] = DeviceMesh("cpu", torch.tensor(ranks).reshape(self.mesh_shape), mesh_dim_names=names)
+        return _meshes[key]
+
+    def layout(self, shape):
+        factors = [[] for _ in shape]
+        for name, placement in zip(NAMES, self.placements):
+            if isinstance(placement, Shard):
+                factors[placement.dim].append(name)
+        for dim, order in self.shard_order or ():
+            factors[dim] = [NAMES[d] for d in order]
+        text = "[" + ", ".join(f"<{','.join(f)}>{n}" if f else str(n) for f, n in zip(factors, shape)) + "]"
+        ranks = self.ranks or range(torch.Size(self.mesh_shape).numel())
+        axes = ",".join(f"{name}:{size}" for name, size in zip(NAMES, self.mesh_shape))
+        return Layout(text, Mesh(f"{{{axes}}}@[{','.join(map(str, ranks))}]"))
+
+    def local(self, tensor, rank):
+        layout = self.layout(tensor.shape)
+        if not layout.holds(rank):
+            return tensor.flatten()[:0].view([0] * max(1, tensor.ndim))
+        for dim, wanted in enumerate(layout.indices(rank)):
+            tensor = tensor.index_select(dim, torch.as_tensor(list(wanted), dtype=torch.int64))
+        return tensor.contiguous()
+
+    def dtensor(self, tensor, rank, fill=True):
+        from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
+
+        local = self.local(tensor, rank)
+        local = local.clone() if fill else torch.zeros_like(local)
+        meta = TensorMeta(tensor.shape, tensor.stride(), tensor.dtype)
+        order = self.shard_order and tuple(ShardOrderEntry(dim, tuple(dims)) for dim, dims in self.shard_order)
+        more = {"shard_order": order} if order else {}
+        return DTensor(local, DTensorSpec(self.mesh(), tuple(self.placements), tensor_meta=meta, **more), requires_grad=False)
+
+
+_meshes = {}
+
+FOUR = [
+    Placed((4,), [Shard(0)]),
+    Placed((4,), [Shard(1)]),
+    Placed((4,), [Replicate()]),
+    Placed((2, 2), [Shard(0), Shard(1)]),
+    Placed((2, 2), [Shard(0), Shard(0)]),
+    Placed((2, 2), [Shard(0), Shard(0)], shard_order=((0, (1, 0)),)),
+    Placed((2, 2), [Replicate(), Shard(0)]),
+    Placed((2, 2), [Shard(1), Shard(1)], shard_order=((1, (1, 0)),)),
+    Placed((3,), [Shard(0)], ranks=[3, 1, 0]),
+    Placed((2,), [Shard(1)], ranks=[2, 3]),
+    Placed((1,), [Replicate()], ranks=[2]),
+]
+SHAPES = [(8, 6), (5, 3), (1, 9), (0, 4), (64, 32), (7, 5, 3)]
+
+
+def shared_directory(c):
+    """One directory for all ranks."""
+    names = [tempfile.mkdtemp(prefix="reshard-state-") if c.rank == 0 else None]
+    dist.broadcast_object_list(names, 0)
+    return names[0]
+
+
+def remove(c, path):
+    dist.barrier()
+    if c.rank == 0:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def saveable_by_torch(placed):
+    return not placed.shard_order and not placed.ranks
+
+
+def equal_bits(c, what, got, wanted):
+    c.equal(what, got.contiguous().view(torch.uint8) if got.ndim else got, wanted.contiguous().view(torch.uint8) if wanted.ndim else wanted)
+
+
+def tensors_for(placed, seed, rank, fill):
+    state = {}
+    for i, shape in enumerate(SHAPES):
+        if any(isinstance(p, Shard) and p.dim >= len(shape) for p in placed.placements):
+            continue
+        dtype = DTYPES[(i + seed) % len(DTYPES)]
+        state[f"t{i}"] = placed.dtensor(whole(shape, dtype, seed + i), rank, fill)
+    return state
+
+
+def check_loads_what_torch_saves(c):
+    import reshard
+
+    root = shared_directory(c)
+    for s, saved in enumerate(p for p in FOUR if saveable_by_torch(p)):
+        path = os.path.join(root, f"saved{s}")
+        dcp.save(tensors_for(saved, s, c.rank, True), checkpoint_id=path)
+        for wanted in FOUR:
+            for read in ("once", "own"):
+                state = tensors_for(wanted, s, c.rank, False)
+                state = {k: v for k, v in state.items() if k in tensors_for(saved, s, c.rank, False)}
+                c.run(f"{saved} -> {wanted}, {read}", lambda: reshard.load(path, state, read=read))
+                for name, got in state.items():
+                    i = int(name[1:])
+                    full = whole(SHAPES[i], DTYPES[(i + s) % len(DTYPES)], s + i)
+                    equal_bits(c, f"{saved} -> {wanted}, {read}, {name}", got._local_tensor, wanted.local(full, c.rank))
+    remove(c, root)
+
+
+def nested(c, seed, fill):
+    """A state dict as trainers have it: DTensors, plain tensors, optimizer state, values that are no tensors."""
+    rows, both = Placed((4,), [Shard(0)]), Placed((2, 2), [Replicate(), Shard(0)])
+    plain = whole((3, 2), torch.float64, seed)
+    return {
+        "model": {"w": rows.dtensor(whole((10, 3), torch.bfloat16, seed), c.rank, fill), "b": plain if fill else plain * 0},
+        "optimizer": {
+            "state": {"w": {"step": torch.tensor(float(seed) if fill else 0.0),
+                            "exp_avg": both.dtensor(whole((10, 3), torch.float32, seed + 1), c.rank, fill)}},
+            "param_groups": [{"lr": 0.1 * seed if fill else None, "betas": (0.9, 0.99) if fill else None}],
+        },
+        "epoch": seed if fill else -1,
+    }
+
+
+def check_nested(c, state, seed, what):
+    wanted = nested(c, seed, True)
+    for name in ("w", "b"):
+        got, want = state["model"][name], wanted["model"][name]
+        equal_bits(c, f"{what}, {name}", getattr(got, "_local_tensor", got), getattr(want, "_local_tensor", want))
+    got, want = (s["optimizer"]["state"]["w"] for s in (state, wanted))
+    c.equal(f"{what}, step", got["step"], want["step"])
+    equal_bits(c, f"{what}, exp_avg", got["exp_avg"]._local_tensor, want["exp_avg"]._local_tensor)
+    c.true(f"{what}, groups", state["optimizer"]["param_groups"] == wanted["optimizer"]["param_groups"],
+           state["optimizer"]["param_groups"])
+    c.true(f"{what}, epoch", state["epoch"] == seed, state["epoch"])
+
+
+def check_nested_states(c):
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "torch")
+    dcp.save(nested(c, 5, True), checkpoint_id=path)
+    state = nested(c, 5, False)
+    c.run("load", lambda: reshard.load(path, state))
+    check_nested(c, state, 5, "saved by torch")
+    remove(c, root)
+
+
+def check_torch_loads_what_is_saved(c):
+    import reshard
+
+    root = shared_directory(c)
+    for s, saved in enumerate(FOUR):
+        path = os.path.join(root, f"saved{s}")
+        state = tensors_for(saved, s, c.rank, True)
+        c.run(f"save {saved}", lambda: reshard.save(path, state))
+        # What each rank wrote is about the same: no rank writes replicas that others have written.
+        for wanted in (p for p in FOUR if saveable_by_torch(p)):
+            got = {k: v for k, v in tensors_for(wanted, s, c.rank, False).items() if k in state}
+            c.run(f"{saved}, torch loads {wanted}", lambda: dcp.load(got, checkpoint_id=path))
+            for name, tensor in got.items():
+                full = whole(SHAPES[int(name[1:])], tensor.dtype, s + int(name[1:]))
+                equal_bits(c, f"{saved}, torch: {wanted}, {name}", tensor._local_tensor, wanted.local(full, c.rank))
+        for wanted in FOUR[::3]:
+            got = {k: v for k, v in tensors_for(wanted, s, c.rank, False).items() if k in state}
+            c.run(f"{saved} -> {wanted}", lambda: reshard.load(path, got))
+            for name, tensor in got.items():
+                full = whole(SHAPES[int(name[1:])], tensor.dtype, s + int(name[1:]))
+                equal_bits(c, f"{saved} -> {wanted}, {name}", tensor._local_tensor, wanted.local(full, c.rank))
+    remove(c, root)
+
+
+def check_saving(c):
+    """Nested states, replicas shared out, refusals, overwriting."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "ours")
+    c.run("save", lambda: reshard.save(path, nested(c, 6, True)))
+    state = nested(c, 6, False)
+    c.run("torch loads", lambda: dcp.load(state, checkpoint_id=path))
+    check_nested(c, state, 6, "torch loads ours")
+    state = nested(c, 6, False)
+    c.run("load", lambda: reshard.load(path, state))
+    check_nested(c, state, 6, "ours")
+    c.raises("there already", lambda: reshard.save(path, nested(c, 7, True)), "there already")
+    c.run("overwrite", lambda: reshard.save(path, nested(c, 7, True), overwrite=True))
+    state = nested(c, 7, False)
+    c.run("load the new one", lambda: reshard.load(path, state))
+    check_nested(c, state, 7, "overwritten")
+    c.true("nothing is left beside it", sorted(os.listdir(root)) == ["ours"], os.listdir(root))
+    replicas = Placed((4,), [Replicate()])
+    done = c.run("replicas", lambda: reshard.save(
+        os.path.join(root, "replicas"), {f"t{i}": replicas.dtensor(whole((16, 4), torch.float32, i), c.rank) for i in range(8)}))
+    c.true("replicas are shared out", done["written_bytes"] == 2 * 16 * 4 * 4, done)
+    odd = 3.0 if c.rank == 1 else torch.ones(2)
+    c.raises("a tensor here, a number there", lambda: reshard.save(os.path.join(root, "odd"), {"x": odd}), "x")
+    c.raises("no parent", lambda: reshard.save(os.path.join(root, "no", "parent"), nested(c, 6, True)), "no")
+    c.true("nothing is left", sorted(os.listdir(root)) == ["ours", "replicas"], os.listdir(root))
+    remove(c, root)
+
+
+def check_pipeline_stages(c):
+    """Ranks that pass different names: each stage its own."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    rows = Placed((4,), [Shard(0)])
+    dcp.save({f"stage{i}": rows.dtensor(whole((6, 4), torch.float32, i), c.rank) for i in range(2)}, checkpoint_id=path)
+    stage = c.rank // 2
+    own = {f"own{stage}": whole((3,), torch.float32, stage), "values": {f"stage{stage}": stage + 0.5}}
+    ours = os.path.join(root, "ours")
+    c.run("save", lambda: reshard.save(ours, own))
+    back = {f"own{stage}": torch.zeros(3), "values": {f"stage{stage}": None}}
+    c.run("load own", lambda: reshard.load(ours, back))
+    c.equal("own", back[f"own{stage}"], own[f"own{stage}"])
+    c.true("value", back["values"] == own["values"], back)
+    placed = [Placed((2,), [Shard(1)], ranks=[0, 1]), Placed((2,), [Shard(1)], ranks=[2, 3])]
+    for each in placed:
+        each.mesh()  # all ranks make all groups
+    state = {f"stage{stage}": placed[stage].dtensor(whole((6, 4), torch.float32, stage), c.rank, False)}
+    c.run("load", lambda: reshard.load(path, state))
+    wanted = placed[stage].local(whole((6, 4), torch.float32, stage), c.rank)
+    c.equal("stage", state[f"stage{stage}"]._local_tensor, wanted)
+    remove(c, root)
+
+
+def check_errors(c):
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    rows = Placed((4,), [Shard(0)])
+    full = whole((8, 4), torch.float32, 0)
+    dcp.save({"w": rows.dtensor(full, c.rank)}, checkpoint_id=path)
+    c.raises("no such name", lambda: reshard.load(path, {"v": rows.dtensor(full, c.rank)}), "v")
+    c.raises("another dtype", lambda: reshard.load(path, {"w": rows.dtensor(full.double(), c.rank)}), "not converted")
+    c.raises("no checkpoint", lambda: reshard.load(root + "/none", {"w": rows.dtensor(full, c.rank)}), "none")
+    c.raises("no mode", lambda: reshard.load(path, {}, read="twice"), "twice", kind=ValueError)
+    mixed = full if c.rank == 2 else full[:4]
+    c.raises("ranks differ", lambda: reshard.load(path, {"w": mixed}), "rank 2", kind=ValueError)
+    state = {"w": rows.dtensor(full, c.rank, False)}
+    c.run("afterwards", lambda: reshard.load(path, state))
+    c.equal("afterwards", state["w"]._local_tensor, rows.local(full, c.rank))
+    remove(c, root)
+
+
+class StateTest(ChecksTest):
+    def test_loading(self):
+        self.on_ranks(4, [check_loads_what_torch_saves], timeout=300)
+
+    def test_saving(self):
+        self.on_ranks(4, [check_torch_loads_what_is_saved, check_saving], timeout=300)
+
+    def test_states(self):
+        self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_errors], timeout=120)
+
+
+if __name__ == "__main__":
+    main("state")

@@ -13,12 +13,12 @@ constexpr size_t kOpenAtOnce = 256;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Open(const OutputPlan& plan, const std::string& directory,
-                                                               const std::string& lock) {
+                                                               const std::string& lock, bool first) {
   std::unique_ptr<OutputFiles> files(new OutputFiles(plan, directory));
   const absl::StatusOr<std::unique_ptr<FileLock>> alone = FileLock::Wait(lock);
   if (!alone.ok()) return alone.status();
   for (size_t i = 0; i < plan.files().size(); ++i) {
-    if (absl::Status made = files->Make(static_cast<int32_t>(i)); !made.ok()) return made;
+    if (absl::Status made = files->Make(static_cast<int32_t>(i), first); !made.ok()) return made;
   }
   return files;
 }
@@ -27,9 +27,10 @@ std::string OutputFiles::path(int32_t file) const {
   return JoinPath(directory_, plan_.files()[static_cast<size_t>(file)].name);
 }
 
-absl::Status OutputFiles::Make(int32_t file) const {
+absl::Status OutputFiles::Make(int32_t file, bool first) const {
   const OutputPlan::File& planned = plan_.files()[static_cast<size_t>(file)];
   absl::StatusOr<std::unique_ptr<WriteFile>> made = WriteFile::Create(path(file), planned.bytes);
+  if (!first) return absl::IsAlreadyExists(made.status()) ? absl::OkStatus() : made.status();
   if (absl::IsAlreadyExists(made.status())) made = WriteFile::Reopen(path(file));
   if (!made.ok()) return made.status();
   // Its full length, also where space cannot be taken ahead and nothing is written at its end.

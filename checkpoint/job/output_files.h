@@ -19,11 +19,11 @@ namespace reshard {
 
 class OutputFiles {
  public:
-  // Creates those that are missing in `directory`, in their full length and with their heads, one process at a time:
-  // who takes space for a file that there is no room for removes it again, and nobody else must have begun to write it.
-  // `lock` is the path of a file to lock. Errors of the system.
+  // Creates those that are missing in `directory`, one process at a time: who takes space for a file that there is no
+  // room for removes it again, and nobody else must have begun to write it. `lock` is the path of a file to lock. One
+  // worker, the `first`, gives each its full length and its head, whoever created it. Errors of the system.
   static absl::StatusOr<std::unique_ptr<OutputFiles>> Open(const OutputPlan& plan, const std::string& directory,
-                                                           const std::string& lock);
+                                                           const std::string& lock, bool first);
 
   std::string path(int32_t file) const;
   // From any number of threads.
@@ -35,7 +35,7 @@ class OutputFiles {
 
  private:
   OutputFiles(const OutputPlan& plan, std::string directory) : plan_(plan), directory_(std::move(directory)) {}
-  absl::Status Make(int32_t file) const;
+  absl::Status Make(int32_t file, bool first) const;
   absl::StatusOr<std::shared_ptr<WriteFile>> Get(int32_t file);
 
   const OutputPlan& plan_;

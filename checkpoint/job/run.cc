@@ -59,7 +59,7 @@ absl::Status Run::WriteShare() {
   absl::StatusOr<std::unique_ptr<Journal>> journal = OpenJournal(group_.JournalOf(options_.worker), conversion_.id);
   if (!journal.ok()) return FromSystem(journal.status());
   absl::StatusOr<std::unique_ptr<OutputFiles>> files =
-      OutputFiles::Open(*conversion_.plan, stage_.data(), JoinPath(stage_.stage(), "files"));
+      OutputFiles::Open(*conversion_.plan, stage_.data(), JoinPath(stage_.stage(), "files"), options_.worker == 0);
   if (!files.ok()) return FromSystem(files.status());
   const PieceWriter writer(conversion_, files->get(), &meter_);
   const Share& share = conversion_.share;
@@ -118,7 +118,7 @@ absl::Status Run::Sync(Journal* journal, OutputFiles* files) {
   for (int64_t i = conversion_.share.first; i < conversion_.share.end; ++i) {
     written.push_back(conversion_.plan->pieces()[static_cast<size_t>(i)].place.file);
   }
-  // Where the heads are all there is, worker 0 has written them.
+  // Worker 0 has given each file its length and its head.
   for (int64_t f = 0; options_.worker == 0 && f < conversion_.summary.files; ++f) {
     written.push_back(static_cast<int32_t>(f));
   }

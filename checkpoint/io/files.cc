@@ -77,9 +77,9 @@ absl::Status ReadFile::CheckSize(int64_t limit) const {
   return absl::ResourceExhaustedError(absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
 }
 
-absl::StatusOr<LargeMemory> ReadFile::ReadAllLarge(int64_t limit) const {
+absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
   if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
-  LargeMemory all(static_cast<size_t>(bytes_));
+  UnsetMemory all(static_cast<size_t>(bytes_));
   if (absl::Status read = ReadAt(0, {all.data(), all.size()}); !read.ok()) return read;
   return all;
 }

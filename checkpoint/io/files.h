@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "checkpoint/io/large_memory.h"
+#include "checkpoint/io/unset_memory.h"
 
 namespace reshard {
 
@@ -39,7 +39,7 @@ class ReadFile {
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
   // The same for files that may be very large.
-  absl::StatusOr<LargeMemory> ReadAllLarge(int64_t limit) const;
+  absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
 
  private:
   absl::Status CheckSize(int64_t limit) const;

@@ -32,7 +32,8 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
   return absl::UnavailableError(message);
 }
 
-absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links) {
+absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links,
+                                                         std::atomic<int64_t>* count) {
   const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
   if (fd < 0) {
     const int error = errno;
@@ -49,7 +50,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
     CurrentSystem().Close(fd);
     return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
   }
-  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size));
+  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, count));
 }
 
 ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }
@@ -68,6 +69,7 @@ absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
                                               " to ", at + static_cast<int64_t>(out.size()), " were wanted"));
     }
     done += static_cast<size_t>(got);
+    if (count_ != nullptr) count_->fetch_add(got, std::memory_order_relaxed);
   }
   return absl::OkStatus();
 }

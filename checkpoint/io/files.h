@@ -6,6 +6,7 @@
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,7 +27,9 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 class ReadFile {
  public:
   // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
-  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false);
+  // Where `count`, which must outlive the file, is not null, the bytes of every read are added to it.
+  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false,
+                                                        std::atomic<int64_t>* count = nullptr);
   ~ReadFile();
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;
@@ -44,10 +47,12 @@ class ReadFile {
  private:
   absl::Status CheckSize(int64_t limit) const;
 
-  ReadFile(std::string path, int fd, int64_t bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
+  ReadFile(std::string path, int fd, int64_t bytes, std::atomic<int64_t>* count)
+      : path_(std::move(path)), fd_(fd), bytes_(bytes), count_(count) {}
   std::string path_;
   int fd_;
   int64_t bytes_;
+  std::atomic<int64_t>* count_;
 };
 
 // A new file that is written at any place by any number of threads.

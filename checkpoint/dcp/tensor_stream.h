@@ -38,7 +38,7 @@ absl::StatusOr<TensorStream> FindTensorStream(const ReadFile& file, const Catalo
                                               absl::Span<const int64_t> shape);
 
 // Reads the box of `size` elements at `offset` of the chunk into `out`, dense and row-major. Reads little more than the
-// box: runs that are less than 64 KiB apart are read together; a box that is one run goes into `out` at once. Takes up
+// box: runs that are at most 2 KiB apart are read together; a box that is one run goes into `out` at once. Takes up
 // to 4 MiB of memory.
 // InvalidArgument: a box that leaves the chunk, `out` of another size. DataLoss, Unavailable: the file.
 absl::Status ReadBox(const ReadFile& file, const TensorStream& stream, absl::Span<const int64_t> offset,

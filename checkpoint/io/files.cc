@@ -33,7 +33,8 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
   return absl::UnavailableError(message);
 }
 
-absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links) {
+absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links,
+                                                         std::atomic<int64_t>* count) {
   const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
   if (fd < 0) {
     const int error = errno;
@@ -53,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
   // Unsigned: a time that somebody made up may be far away, and has only to be another than before.
   const uint64_t modified =
       static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(facts.st_mtim.tv_nsec);
-  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified)));
+  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified), count));
 }
 
 ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }
@@ -72,6 +73,7 @@ absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
                                               " to ", at + static_cast<int64_t>(out.size()), " were wanted"));
     }
     done += static_cast<size_t>(got);
+    if (count_ != nullptr) count_->fetch_add(got, std::memory_order_relaxed);
   }
   return absl::OkStatus();
 }
@@ -81,9 +83,9 @@ absl::Status ReadFile::CheckSize(int64_t limit) const {
   return absl::ResourceExhaustedError(absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
 }
 
-absl::StatusOr<LargeMemory> ReadFile::ReadAllLarge(int64_t limit) const {
+absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
   if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
-  LargeMemory all(static_cast<size_t>(bytes_));
+  UnsetMemory all(static_cast<size_t>(bytes_));
   if (absl::Status read = ReadAt(0, {all.data(), all.size()}); !read.ok()) return read;
   return all;
 }

@@ -7,6 +7,7 @@
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "checkpoint/io/large_memory.h"
+#include "checkpoint/io/unset_memory.h"
 
 namespace reshard {
 
@@ -27,7 +28,9 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 class ReadFile {
  public:
   // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
-  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false);
+  // Where `count`, which must outlive the file, is not null, the bytes of every read are added to it.
+  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false,
+                                                        std::atomic<int64_t>* count = nullptr);
   ~ReadFile();
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;
@@ -42,17 +45,18 @@ class ReadFile {
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
   // The same for files that may be very large.
-  absl::StatusOr<LargeMemory> ReadAllLarge(int64_t limit) const;
+  absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
 
  private:
   absl::Status CheckSize(int64_t limit) const;
 
-  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified)
-      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified) {}
+  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified, std::atomic<int64_t>* count)
+      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified), count_(count) {}
   std::string path_;
   int fd_;
   int64_t bytes_;
   int64_t modified_;
+  std::atomic<int64_t>* count_;
 };
 
 // A new file that is written at any place by any number of threads.

@@ -65,8 +65,8 @@ struct Source::State {
   Catalog catalog;
   ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;
-  HashedChunks hashed;  // points into `sidecar`
-  std::atomic<int64_t> bytes_read{0};
+  HashedChunks hashed;                 // points into `sidecar`
+  std::atomic<int64_t> bytes_read{0};  // counted by the files
 
   std::mutex mutex;
   std::map<int32_t, std::shared_ptr<ReadFile>> files;                         // guarded by mutex
@@ -85,8 +85,8 @@ struct Source::State {
     if (found != files.end()) return found->second;
     // safetensors files may be links: hubs keep them so.
     const bool follow_links = catalog.format() == CheckpointFormat::kSafetensors;
-    absl::StatusOr<std::unique_ptr<ReadFile>> opened =
-        ReadFile::Open(JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path), follow_links);
+    absl::StatusOr<std::unique_ptr<ReadFile>> opened = ReadFile::Open(
+        JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path), follow_links, &bytes_read);
     if (!opened.ok()) return opened.status();
     if (files.size() >= kFilesOpen) files.erase(files.begin());
     return files.emplace(index, *std::move(opened)).first->second;
@@ -175,7 +175,6 @@ struct Source::State {
         const absl::Status read = file.ReadAt(stream.record_at + at, absl::MakeSpan(buffer));
         if (!read.ok()) return read;
         at += static_cast<int64_t>(buffer.size());
-        bytes_read += static_cast<int64_t>(buffer.size());
         if (has_crc) crc = libdeflate_crc32(crc, buffer.data(), buffer.size());
         if (hasher != nullptr) hasher->Add(buffer);
       }
@@ -332,7 +331,6 @@ absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl
       status = state.Check(tensor, number, **file, **stream);
       if (!status.ok()) return status;
     }
-    state.bytes_read += bytes;
     if (absl::MakeConstSpan(common) == size) return ReadBox(**file, **stream, within, common, out);
     part.resize(static_cast<size_t>(bytes));
     status = ReadBox(**file, **stream, within, common, absl::MakeSpan(part));
@@ -347,7 +345,6 @@ absl::Status Source::ReadItem(int64_t item, int64_t from, absl::Span<char> out) 
   const absl::StatusOr<std::shared_ptr<ReadFile>> file = state_->File(entry.place.file);
   if (!file.ok()) return file.status();
   if (absl::Status whole = state_->CheckItem(static_cast<size_t>(item), **file); !whole.ok()) return whole;
-  state_->bytes_read += static_cast<int64_t>(out.size());
   return (*file)->ReadAt(entry.place.at + from, out);
 }
 

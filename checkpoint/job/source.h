@@ -50,7 +50,8 @@ class Source {
   // in the same way.
   absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
 
-  // Bytes read from files so far.
+  // Bytes read so far from the files that tensors and byte items lie in: what was asked for, what lies between its
+  // parts and was read with them, the frames of streams, and whole chunks whose checksums were compared.
   int64_t bytes_read() const;
 
  private:

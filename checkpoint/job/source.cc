@@ -218,7 +218,6 @@ struct Source::State {
         if (!status.ok()) return status;
         hasher.Add(part);
       }
-      bytes_read += item.place.length;
       if (hasher.Finish() != found->second->hash)
         status = absl::DataLossError("it does not have the hash of the sidecar");
     } else {
@@ -233,12 +232,7 @@ struct Source::State {
 
   absl::Status CheckArchive(const ReadFile& file, const Catalog::Place& place) {
     const absl::StatusOr<ZipArchive> archive = ZipArchive::Open(file, place.at, place.length);
-    if (archive.ok()) {
-      int64_t read = 0;
-      absl::Status status = archive->CheckPayloads(&read);
-      bytes_read += read;
-      return status;
-    }
+    if (archive.ok()) return archive->CheckPayloads();
     if (!absl::IsDataLoss(archive.status())) return absl::OkStatus();  // an archive of another kind
     // Whoever extends PyTorch may store any bytes. What begins as an archive should end as one.
     constexpr std::string_view kMark = "PK\x03\x04";

@@ -264,7 +264,7 @@ absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_
   return payload;
 }
 
-absl::Status ZipArchive::CheckPayloads(int64_t* bytes_read) const {
+absl::Status ZipArchive::CheckPayloads() const {
   std::string part;
   for (const Record& record : records_) {
     const absl::StatusOr<int64_t> begin = PayloadAt(record);
@@ -275,7 +275,6 @@ absl::Status ZipArchive::CheckPayloads(int64_t* bytes_read) const {
       if (absl::Status read = file_->ReadAt(*begin + at, absl::MakeSpan(part)); !read.ok()) return read;
       crc32 = libdeflate_crc32(crc32, part.data(), part.size());
     }
-    *bytes_read += record.length;
     if (absl::Status same = CheckChecksum(record, crc32); !same.ok()) return same;
   }
   return absl::OkStatus();

@@ -40,9 +40,8 @@ class ZipArchive {
   absl::StatusOr<int64_t> PayloadAt(const Record& record) const;
   // The payload; ResourceExhausted when it is longer than `limit`, DataLoss when it does not have its checksum.
   absl::StatusOr<std::string> ReadPayload(const Record& record, int64_t limit) const;
-  // Reads every payload, a little at a time. DataLoss: one that does not have its checksum. Adds what it read to
-  // `*bytes_read`.
-  absl::Status CheckPayloads(int64_t* bytes_read) const;
+  // Reads every payload, a little at a time. DataLoss: one that does not have its checksum.
+  absl::Status CheckPayloads() const;
 
  private:
   ZipArchive(const ReadFile& file, int64_t at, int64_t length) : file_(&file), at_(at), length_(length) {}

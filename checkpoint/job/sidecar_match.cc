@@ -134,6 +134,17 @@ class Matcher {
 
 }  // namespace
 
+absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const Catalog& catalog, const CatalogLimits& limits) {
+  const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(JoinPath(catalog.root(), kSidecarName));
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<std::string> text = (*file)->ReadAll(limits.metadata_bytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Sidecar> parsed = Sidecar::Parse(*text);
+  if (!parsed.ok()) return parsed.status();
+  return std::optional<Sidecar>(*std::move(parsed));
+}
+
 absl::StatusOr<HashedChunks> MatchSidecar(const Sidecar& sidecar, const Catalog& catalog, const CatalogLimits& limits) {
   return Matcher(sidecar, catalog, limits).Match();
 }

@@ -3,6 +3,7 @@
 #define RESHARD_CHECKPOINT_JOB_SIDECAR_MATCH_H_
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,9 @@
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard {
+
+// The sidecar in the checkpoint's directory; nothing when there is none. DataLoss: damaged.
+absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const Catalog& catalog, const CatalogLimits& limits);
 
 // What a sidecar says of the bytes of a file from a position on. Points into the sidecar.
 using HashedChunks = absl::flat_hash_map<std::pair<std::string_view, int64_t>, const Sidecar::Chunk*>;

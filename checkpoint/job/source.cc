@@ -241,11 +241,12 @@ struct Source::State {
     return begin == kMark ? archive.status() : absl::OkStatus();
   }
 
-  absl::Status CheckSidecar(const std::string& text, const CatalogLimits& limits) {
-    absl::StatusOr<Sidecar> parsed = Sidecar::Parse(text);
-    absl::Status status = parsed.status();
-    if (status.ok()) {
-      sidecar = *std::move(parsed);
+  absl::Status FindSidecar(const CatalogLimits& limits) {
+    absl::StatusOr<std::optional<Sidecar>> found = ReadSidecar(catalog, limits);
+    absl::Status status = found.status();
+    if (found.ok()) {
+      sidecar = *std::move(found);
+      if (!sidecar) return absl::OkStatus();
       absl::StatusOr<HashedChunks> matched = MatchSidecar(*sidecar, catalog, limits);
       status = matched.status();
       if (matched.ok()) hashed = *std::move(matched);
@@ -272,16 +273,7 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
   state->indices.resize(state->catalog.tensors().size());
   if (!options.ignore_sidecar) {
-    const absl::StatusOr<std::unique_ptr<ReadFile>> file =
-        ReadFile::Open(JoinPath(state->catalog.root(), kSidecarName));
-    if (file.ok()) {
-      const absl::StatusOr<std::string> text = (*file)->ReadAll(options.limits.metadata_bytes);
-      if (!text.ok()) return text.status();
-      const absl::Status checked = state->CheckSidecar(*text, options.limits);
-      if (!checked.ok()) return checked;
-    } else if (!absl::IsNotFound(file.status())) {
-      return file.status();
-    }
+    if (absl::Status found = state->FindSidecar(options.limits); !found.ok()) return found;
   }
   return std::unique_ptr<Source>(new Source(std::move(state)));
 }

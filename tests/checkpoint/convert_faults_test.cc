@@ -188,5 +188,41 @@ TEST_CASE("a conversion: what an interrupted run wrote is kept where it is still
   }
 }
 
+TEST_CASE("a conversion: an error, or death, at any call of a worker that waits in vain") {
+  const ConvertSource source;
+  const ConvertCase what = {kDcp, true, 1};
+  const testing::Content expected = source.Expected(what.format);
+  for (Fault fault : {Fault{.kind = Fault::kFails, .error = EIO}, Fault{.kind = Fault::kFails, .error = EINTR},
+                      Fault{.kind = Fault::kCrash}}) {
+    for (bool happened = true; happened; ++fault.at) {
+      INFO("call " << fault.at << ", kind " << fault.kind << ", error " << fault.error);
+      const ConvertPlace place(source, expected, what);
+      FaultySystem system(fault);
+      {
+        const ScopedSystem scoped(&system);
+        const absl::Status ran = place.Run(false, 2, 0).status();
+        const bool in_vain = ran.code() == absl::StatusCode::kDeadlineExceeded;
+        INFO(ran);
+        CHECK(KindOf(ran) == (in_vain ? CheckpointError::kPeer : CheckpointError::kSystem));
+        if (fault.error == EINTR || !system.happened()) CHECK(in_vain);
+      }
+      happened = system.happened();
+      CHECK(system.open() == 0);
+      CHECK(place.IsAsBefore());
+      FaultySystem well;
+      const ScopedSystem scoped(&well);
+      const absl::StatusOr<ConvertSummary> other = place.Run(false, 2, 1);
+      CHECK((other.ok() || other.status().code() == absl::StatusCode::kDeadlineExceeded));
+      const absl::StatusOr<ConvertSummary> resumed = place.Run(true, 2, 0);
+      INFO(resumed.status());
+      CHECK(resumed.ok());
+      CHECK(resumed->was_complete == other.ok());
+      CHECK(place.IsComplete());
+      CHECK(place.IsClean());
+    }
+    CHECK(fault.at > 100);
+  }
+}
+
 }  // namespace
 }  // namespace reshard

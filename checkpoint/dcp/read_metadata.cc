@@ -238,32 +238,43 @@ class MetadataReader {
       any |= item.missed;
     }
     if (!any) return absl::OkStatus();
-    absl::flat_hash_map<std::pair<const Item*, std::vector<int64_t>>, Value> places;
+    // Tensor by tensor, since storage_data lists places rank by rank: a map of one tensor stays in the cache.
+    std::vector<std::vector<Offered>> offered(items_.size());
     absl::Status status;
     pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
       Key key;
       status = ReadKey(key_value, &key);
       if (!status.ok()) return false;
       if (key.item == nullptr || !key.item->missed) return true;
-      if (key.offset == 0) {
-        // A tensor of one chunk needs no offset.
-        if (key.item->num_chunks == 1) chunks_[key.item->first_chunk].info = info;
-        return true;
+      if (key.offset != 0) {
+        offered[static_cast<size_t>(key.item - items_.data())].push_back({key.offset, info});
+      } else if (key.item->num_chunks == 1) {  // it needs no offset
+        chunks_[key.item->first_chunk].info = info;
       }
-      if (!fields_.Ints(key.offset, &left_)) {
-        status = Bad("has a place of ", ShownText(key.item->name), " at no offset");
-        return false;
-      }
-      places[{key.item, left_}] = info;
       return true;
     });
-    if (!status.ok()) return status;
-    for (const Item& item : items_) {
-      for (size_t i = 0; item.missed && i < item.num_chunks; ++i) {
-        Chunk& chunk = chunks_[item.first_chunk + i];
-        if (!fields_.Ints(chunk.offset, &left_)) return BadBox(item);
-        if (const auto found = places.find({&item, left_}); found != places.end()) chunk.info = found->second;
-      }
+    for (size_t i = 0; status.ok() && i < items_.size(); ++i) {
+      if (items_[i].missed) status = FindMissed(items_[i], offered[i]);
+    }
+    return status;
+  }
+
+  struct Offered {
+    Value offset = 0;
+    Value info = 0;
+  };
+
+  absl::Status FindMissed(const Item& item, absl::Span<const Offered> offered) {
+    absl::flat_hash_map<std::vector<int64_t>, Value> places;
+    places.reserve(offered.size());
+    for (const Offered& one : offered) {
+      if (!fields_.Ints(one.offset, &left_)) return Bad("has a place of ", ShownText(item.name), " at no offset");
+      places[left_] = one.info;
+    }
+    for (size_t i = 0; i < item.num_chunks; ++i) {
+      Chunk& chunk = chunks_[item.first_chunk + i];
+      if (!fields_.Ints(chunk.offset, &left_)) return BadBox(item);
+      if (const auto found = places.find(left_); found != places.end()) chunk.info = found->second;
     }
     return absl::OkStatus();
   }

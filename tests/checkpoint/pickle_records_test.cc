@@ -8,9 +8,11 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/dcp/write_metadata.h"
 #include "checkpoint/pickle/machine.h"
 #include "checkpoint/pickle/opcodes.h"
 #include "tests/catch.h"
@@ -110,6 +112,32 @@ TEST_CASE("Records read in one go: pickles that Python wrote") {
   CHECK(seen.same > 1000);
   CHECK(seen.errors > 1000);
   CHECK(seen.shaped > 5000);
+}
+
+TEST_CASE("Records read in one go: what this library writes is records") {
+  constexpr int64_t kTensors = 3;
+  constexpr int64_t kChunks = 50;
+  const std::vector<int64_t> shape = {kChunks, 4};
+  const std::vector<int64_t> size = {1, 4};
+  const std::vector<std::string> names = {"a", "b", "c"};
+  std::vector<std::vector<int64_t>> offsets;
+  for (int64_t i = 0; i < kChunks; ++i) offsets.push_back({i, 0});
+  std::vector<MetadataTensor> tensors;
+  for (const std::string& name : names) {
+    MetadataTensor tensor{name, DType::kF32, shape, false, {}};
+    for (const std::vector<int64_t>& offset : offsets)
+      tensor.chunks.push_back({offset, size, {0, int64_t{1} << 40, 16}});
+    tensors.push_back(std::move(tensor));
+  }
+  const std::vector<std::string> files = {"__0_0.distcp"};
+  const std::string bytes = WriteMetadata(tensors, {}, {}, files, "id", "id");
+  const auto pickle = Pickle::Read(bytes, {});
+  REQUIRE(pickle.status().ToString() == "OK");
+  // For each chunk itself, its index and its place; but for the first of each kind and what is in the last 1 KiB.
+  CHECK(CountShaped(*pickle) > 3 * kTensors * kChunks - 50);
+  Chance chance(Seed());
+  Seen seen;
+  CheckWithMutations(bytes, 300, &chance, &seen);
 }
 
 // Pickles of objects that are records, or nearly.

@@ -4,6 +4,8 @@ reshard both; any mesh, placements, shard order. Every element is compared by it
 
 import os
 import random
+import signal
+import subprocess
 import tempfile
 
 import torch
@@ -18,6 +20,7 @@ from checks import ChecksTest, main
 from reference import Layout, Mesh
 
 NAMES = ("a", "b", "c")
+RESHARD = gloo.LIBRARY.parent.parent / "bin/reshard"
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.uint8)
 
 
@@ -289,7 +292,51 @@ def check_errors(c):
     remove(c, root)
 
 
+def save_and_die(rank, world, path, victim, delay):
+    """Saves other contents over what is at the path; one rank is killed meanwhile. The error, if any."""
+    import reshard
+
+    rows = Placed((world,), [Shard(0)])
+    reshard.save(path + ".warm", {"w": rows.dtensor(whole((8, 4), torch.float32, 0), rank)}, overwrite=True)
+    state = {f"t{i}": rows.dtensor(whole((512, 512), torch.float32, 1000 + i), rank) for i in range(6)}
+    dist.barrier()
+    if rank == victim:
+        gloo.signal_me_in(delay, signal.SIGKILL)
+    try:
+        while True:  # until the signal comes
+            reshard.save(path, state, overwrite=True)
+    except RuntimeError as error:
+        return str(error)
+
+
+def save_first(rank, world, path):
+    import reshard
+
+    rows = Placed((world,), [Shard(0)])
+    for name, first in (("old", 0), ("new", 1000)):
+        reshard.save(f"{path}.{name}", {f"t{i}": rows.dtensor(whole((512, 512), torch.float32, first + i), rank) for i in range(6)})
+    reshard.save(path, {f"t{i}": rows.dtensor(whole((512, 512), torch.float32, i), rank) for i in range(6)})
+
+
 class StateTest(ChecksTest):
+    def test_killed_while_saving(self):
+        """What is at the path is the old or the new checkpoint, whole; every survivor names the rank that died."""
+        with tempfile.TemporaryDirectory() as root:
+            path = os.path.join(root, "saved")
+            gloo.values(gloo.run_ranks(3, save_first, path))
+            for run in range(6):
+                victim, delay = run % 3, random.uniform(0, 0.3)
+                outcomes = gloo.run_ranks(3, save_and_die, path, victim, delay, env={"RESHARD_TIMEOUT_MS": "3000"}, victims=(victim,))
+                for o in outcomes:
+                    if o.rank != victim:
+                        self.assertTrue(o.ok and f"rank {victim}" in o.value, f"victim {victim} after {delay:.3f} s: {o}")
+                same = [
+                    subprocess.run([RESHARD, "verify", path, f"{path}.{name}"], capture_output=True).returncode
+                    for name in ("old", "new")
+                ]
+                self.assertEqual(sorted(same), [0, 1], f"victim {victim} after {delay:.3f} s: {same}")
+                ChecksTest.checks += 3
+
     def test_loading(self):
         self.on_ranks(4, [check_loads_what_torch_saves], timeout=300)
 

@@ -16,11 +16,11 @@
 #include "checkpoint/job/source.h"
 #include "checkpoint/job/workers.h"
 #include "checkpoint/state/fragment.h"
-#include "checkpoint/state/guard.h"
 #include "checkpoint/state/placement.h"
 #include "checkpoint/state/read_layout.h"
 #include "reshard/layout/text.h"
 #include "reshard/runtime/redistributor.h"
+#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -69,10 +69,10 @@ class Loading {
   absl::StatusOr<LoadSummary> Run(const std::string& path, absl::Span<const LoadEntry> entries,
                                   absl::Span<const LoadItem> items) {
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = Guarded("preparing to load", [&] { return Prepare(path, entries, items); });
+    absl::Status status = NoThrow("preparing to load", [&] { return Prepare(path, entries, items); });
     status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
     if (!status.ok()) return status;
-    status = Guarded("loading", [&] { return ReadItems(items); });
+    status = NoThrow("loading", [&] { return ReadItems(items); });
     Cut();
     // What goes wrong from here on reaches the others with the next exchange, or at the end.
     std::future<absl::Status> ahead = status.ok() ? StartReading(0) : std::future<absl::Status>();
@@ -246,7 +246,7 @@ class Loading {
 
   std::future<absl::Status> StartReading(size_t g) {
     if (g >= groups_.size()) return {};
-    return std::async(std::launch::async, [this, g] { return Guarded("loading", [&] { return ReadGroup(g); }); });
+    return std::async(std::launch::async, [this, g] { return NoThrow("loading", [&] { return ReadGroup(g); }); });
   }
 
   absl::Status ReadGroup(size_t g) {
@@ -341,7 +341,7 @@ class Loading {
 absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options) {
-  return Guarded("loading a checkpoint", [&] { return Loading(communicator, options).Run(path, entries, items); });
+  return NoThrow("loading a checkpoint", [&] { return Loading(communicator, options).Run(path, entries, items); });
 }
 
 }  // namespace reshard

@@ -21,8 +21,8 @@
 #include "checkpoint/job/output_plan.h"
 #include "checkpoint/job/workers.h"
 #include "checkpoint/state/fragment.h"
-#include "checkpoint/state/guard.h"
 #include "checkpoint/state/placement.h"
+#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -41,7 +41,7 @@ class Saving {
   // Between two agreements either every rank does its part or none does.
   absl::StatusOr<SaveSummary> Run() {
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = Guarded("preparing to save", [&] { return Prepare(); });
+    absl::Status status = NoThrow("preparing to save", [&] { return Prepare(); });
     status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
     if (!status.ok()) return status;
     status = Together("begun", [&] { return IsCoordinator() ? Begin() : absl::OkStatus(); });
@@ -63,7 +63,7 @@ class Saving {
 
   template <typename Part>
   absl::Status Together(absl::string_view what, const Part& part) {
-    const absl::Status own = Guarded("saving", part);
+    const absl::Status own = NoThrow("saving", part);
     return communicator_.Agree(own, Signature({{"step of saving", std::string(what)}}));
   }
 
@@ -266,7 +266,7 @@ class Saving {
 absl::StatusOr<SaveSummary> Save(const std::string& path, absl::Span<const SaveEntry> entries,
                                  absl::Span<const SaveItem> items, Communicator& communicator,
                                  const SaveOptions& options) {
-  return Guarded("saving a checkpoint", [&] { return Saving(path, entries, items, communicator, options).Run(); });
+  return NoThrow("saving a checkpoint", [&] { return Saving(path, entries, items, communicator, options).Run(); });
 }
 
 }  // namespace reshard

@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/torch"))
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
@@ -56,10 +57,24 @@ def save(rank, world, path, tensors):
     dcp.save(state(tensors, init_device_mesh("cpu", (2, 2)), [Shard(0), Shard(1)], True), checkpoint_id=path)
 
 
+def in_turns(ways, rounds, after=lambda: None):
+    """Seconds of each way, each round, on all ranks together; the first round is for nothing."""
+    times = []
+    for _ in range(rounds + 1):
+        times.append([])
+        for way in ways:
+            dist.barrier()
+            start = time.perf_counter()
+            way()
+            dist.barrier()
+            times[-1].append(time.perf_counter() - start)
+            after()
+    return times[1:]
+
+
 def load(rank, world, path, tensors, rounds):
     """[dcp.load, reshard.load once, own] seconds, each round."""
     import reshard
-    import torch.distributed as dist
 
     torch.set_num_threads(1)
     target = state(tensors, init_device_mesh("cpu", (world,)), [Shard(1)], False)
@@ -68,40 +83,17 @@ def load(rank, world, path, tensors, rounds):
         lambda: reshard.load(path, target),
         lambda: reshard.load(path, target, read="own"),
     ]
-    times = []
-    for _ in range(rounds + 1):
-        row = []
-        for way in ways:
-            dist.barrier()
-            start = time.perf_counter()
-            way()
-            dist.barrier()
-            row.append(time.perf_counter() - start)
-        times.append(row)
-    return times[1:]
+    return in_turns(ways, rounds)
 
 
 def job_save(rank, world, path, tensors, rounds):
     """[dcp.save, reshard.save] seconds, each round, where nothing was before."""
     import reshard
-    import torch.distributed as dist
 
     torch.set_num_threads(1)
     source = state(tensors, init_device_mesh("cpu", (2, 2)), [Shard(0), Shard(1)], True)
     ways = [lambda: dcp.save(source, checkpoint_id=path), lambda: reshard.save(path, source)]
-    times = []
-    for _ in range(rounds + 1):
-        row = []
-        for way in ways:
-            dist.barrier()
-            start = time.perf_counter()
-            way()
-            dist.barrier()
-            row.append(time.perf_counter() - start)
-            if rank == 0:
-                shutil.rmtree(path)
-        times.append(row)
-    return times[1:]
+    return in_turns(ways, rounds, lambda: rank == 0 and shutil.rmtree(path))
 
 
 def timed(*command):

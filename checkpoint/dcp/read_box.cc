@@ -12,7 +12,9 @@
 namespace reshard {
 namespace {
 
-constexpr int64_t kGap = int64_t{64} << 10;    // bytes worth reading in vain to save a call
+// Bytes worth reading in vain to save a call, and worth a call of their own. Measured on files in memory: a call takes
+// as long as copying 2 KiB. On a disk the system reads whole pages, and ahead, whatever is asked for.
+constexpr int64_t kGap = int64_t{2} << 10;
 constexpr int64_t kBuffer = int64_t{4} << 20;  // bytes
 
 // One dimension of the box: strides in bytes.

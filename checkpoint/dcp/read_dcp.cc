@@ -53,7 +53,7 @@ absl::StatusOr<Catalog> ReadDcpCatalog(const std::string& directory, absl::Span<
   for (const std::string& name : metadata) {
     const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(JoinPath(directory, name));
     if (!file.ok()) return file.status();
-    const absl::StatusOr<LargeMemory> bytes = (*file)->ReadAllLarge(limits.metadata_bytes);
+    const absl::StatusOr<UnsetMemory> bytes = (*file)->ReadAllLarge(limits.metadata_bytes);
     if (!bytes.ok()) return bytes.status();
     if (const absl::Status read = ReadMetadata(bytes->text(), limits, &builder); !read.ok()) {
       return absl::Status(read.code(), absl::StrCat((*file)->path(), ": ", read.message()));

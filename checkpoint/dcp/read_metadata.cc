@@ -40,7 +40,6 @@ class MetadataReader {
     }
     if (absl::Status items = ReadItems(found[0]); !items.ok()) return items;
     if (absl::Status places = ReadPlaces(found[2]); !places.ok()) return places;
-    if (absl::Status missed = FindMissed(found[2]); !missed.ok()) return missed;
     if (absl::Status added = Add(); !added.ok()) return added;
     return IsDict(found[1]) ? AddPaths(found[1]) : absl::OkStatus();
   }
@@ -50,7 +49,6 @@ class MetadataReader {
   struct Item {
     Value name = 0;
     bool is_tensor = false;
-    bool missed = false;  // some place was not found by the index that comes with it
     bool requires_grad = false;
     std::string stored_dtype;  // "torch.float32"
     Value shape = 0;
@@ -175,56 +173,49 @@ class MetadataReader {
     return absl::OkStatus();
   }
 
-  // A place that storage_data has for a chunk, by the index that comes with it.
-  struct Claim {
-    Item* item = nullptr;
-    Chunk* chunk = nullptr;
-    Value offset = 0;
+  // A place that storage_data has for some chunk of an item.
+  struct Offered {
+    Value offset = 0;  // 0: none
     Value info = 0;
+    int64_t index = -1;
   };
-  static constexpr size_t kClaims = 64;
 
-  // Gives each chunk its place by the index that PyTorch writes beside the offset, where both agree.
+  // Gives each chunk its place. Tensor by tensor, though storage_data lists places rank by rank: then what is known of
+  // the chunks of one tensor stays in the cache.
   absl::Status ReadPlaces(Value dict) {
+    std::vector<std::vector<Offered>> offered(items_.size());
     absl::Status status;
-    std::vector<Claim> claims;
-    claims.reserve(kClaims);
     pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
       Key key;
       status = ReadKey(key_value, &key);
       if (!status.ok()) return false;
       if (key.item == nullptr) return true;  // PyTorch does not ask for it either
-      if (!key.item->is_tensor) {
+      if (key.item->is_tensor) {
+        offered[static_cast<size_t>(key.item - items_.data())].push_back({key.offset, info, key.index});
+      } else {
         key.item->info = info;
-        return true;
       }
-      const bool in_range = key.index >= 0 && key.index < static_cast<int64_t>(key.item->num_chunks);
-      Chunk* const chunk = in_range ? &chunks_[key.item->first_chunk + static_cast<size_t>(key.index)] : nullptr;
-      if (chunk == nullptr || key.offset == 0) {
-        key.item->missed = true;
-        return true;
-      }
-      claims.push_back({key.item, chunk, key.offset, info});
-      if (claims.size() == kClaims) Settle(&claims);
       return true;
     });
-    Settle(&claims);
+    for (size_t i = 0; status.ok() && i < items_.size(); ++i) {
+      if (!TakeByIndex(items_[i], offered[i])) status = TakeByOffset(items_[i], offered[i]);
+    }
     return status;
   }
 
-  // Places come rank by rank, chunks tensor by tensor: nearly every look at a chunk is at memory far from the last. So
-  // what is needed of all claims is asked for before any of it is used.
-  void Settle(std::vector<Claim>* claims) {
-    for (const Claim& claim : *claims) __builtin_prefetch(claim.chunk, 1);
-    for (const Claim& claim : *claims) pickle_.Prefetch(claim.chunk->offset);
-    for (const Claim& claim : *claims) {
-      if (SameInts(claim.chunk->offset, claim.offset)) {
-        claim.chunk->info = claim.info;
-      } else {
-        claim.item->missed = true;
-      }
+  // By the index that PyTorch writes beside the offset. False when not all is told by that: they do not agree, or there
+  // is a chunk without a place.
+  bool TakeByIndex(const Item& item, absl::Span<const Offered> offered) {
+    for (const Offered& one : offered) {
+      if (one.index < 0 || one.index >= static_cast<int64_t>(item.num_chunks) || one.offset == 0) return false;
+      Chunk& chunk = chunks_[item.first_chunk + static_cast<size_t>(one.index)];
+      if (!SameInts(chunk.offset, one.offset)) return false;
+      chunk.info = one.info;
     }
-    claims->clear();
+    for (size_t i = 0; i < item.num_chunks; ++i) {
+      if (chunks_[item.first_chunk + i].info == 0) return false;
+    }
+    return true;
   }
 
   bool SameInts(Value a, Value b) {
@@ -232,42 +223,22 @@ class MetadataReader {
            (fields_.Ints(a, &left_) && fields_.Ints(b, &right_) && left_ == right_);
   }
 
-  // Chunks of tensors where the index did not tell: by name and offset alone, as PyTorch compares them.
-  absl::Status FindMissed(Value dict) {
-    bool any = false;
-    for (Item& item : items_) {
-      for (size_t i = 0; i < item.num_chunks && !item.missed; ++i) {
-        item.missed = chunks_[item.first_chunk + i].info == 0;
+  // By name and offset alone, as PyTorch compares them.
+  absl::Status TakeByOffset(const Item& item, absl::Span<const Offered> offered) {
+    absl::flat_hash_map<std::vector<int64_t>, Value> places;
+    places.reserve(offered.size());
+    for (const Offered& one : offered) {
+      if (one.offset == 0) {  // a tensor of one chunk needs none
+        if (item.num_chunks == 1) chunks_[item.first_chunk].info = one.info;
+        continue;
       }
-      any |= item.missed;
+      if (!fields_.Ints(one.offset, &left_)) return Bad("has a place of ", ShownText(item.name), " at no offset");
+      places[left_] = one.info;
     }
-    if (!any) return absl::OkStatus();
-    absl::flat_hash_map<std::pair<const Item*, std::vector<int64_t>>, Value> places;
-    absl::Status status;
-    pickle_.ForEachItem(dict, [&](Value key_value, Value info) {
-      Key key;
-      status = ReadKey(key_value, &key);
-      if (!status.ok()) return false;
-      if (key.item == nullptr || !key.item->missed) return true;
-      if (key.offset == 0) {
-        // A tensor of one chunk needs no offset.
-        if (key.item->num_chunks == 1) chunks_[key.item->first_chunk].info = info;
-        return true;
-      }
-      if (!fields_.Ints(key.offset, &left_)) {
-        status = Bad("has a place of ", ShownText(key.item->name), " at no offset");
-        return false;
-      }
-      places[{key.item, left_}] = info;
-      return true;
-    });
-    if (!status.ok()) return status;
-    for (const Item& item : items_) {
-      for (size_t i = 0; item.missed && i < item.num_chunks; ++i) {
-        Chunk& chunk = chunks_[item.first_chunk + i];
-        if (!fields_.Ints(chunk.offset, &left_)) return BadBox(item);
-        if (const auto found = places.find({&item, left_}); found != places.end()) chunk.info = found->second;
-      }
+    for (size_t i = 0; i < item.num_chunks; ++i) {
+      Chunk& chunk = chunks_[item.first_chunk + i];
+      if (!fields_.Ints(chunk.offset, &left_)) return BadBox(item);
+      if (const auto found = places.find(left_); found != places.end()) chunk.info = found->second;
     }
     return absl::OkStatus();
   }

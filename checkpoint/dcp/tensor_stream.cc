@@ -193,7 +193,7 @@ class StreamReader {
     if (!at.ok()) return at.status();
     stream->record_at = *at;
     stream->record_length = record->length;
-    stream->record_crc32 = record->crc32;
+    if (archive.has_checksums()) stream->record_crc32 = record->crc32;
     return absl::OkStatus();
   }
 
@@ -214,6 +214,10 @@ class StreamReader {
     if (!inside || !last || !dense || (!empty && *last >= elements) || (empty && offset > elements)) {
       return Bad("elements of shape ", Shown(stream->shape), " and strides ", Shown(stream->strides), " from ", offset,
                  " on leave a storage of ", elements);
+    }
+    // Nothing is multiplied by these, and any number may stand there.
+    for (size_t d = 0; d < stream->shape.size(); ++d) {
+      if (empty || stream->shape[d] == 1) stream->strides[d] = 0;
     }
     stream->first_at = stream->record_at + offset * SizeOf(dtype_);
     return absl::OkStatus();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kModule = "torch.distributed.checkpoint.metadata";
 
-// Values that come again with every tensor or chunk.
-enum Slot : int64_t { kStrided, kMemoryFormat, kFirstFile };
+// Values that come again with every tensor.
+enum Slot : int64_t { kStrided, kMemoryFormat };
 
 void Begin(std::string_view module, std::string_view name, PickleWriter* out) {
   out->Global(module, name);
@@ -23,10 +23,9 @@ void Begin(std::string_view module, std::string_view name, PickleWriter* out) {
 void WriteSize(absl::Span<const int64_t> sizes, PickleWriter* out) {
   out->Global("torch", "Size");
   out->BeginTuple();
-  out->BeginTuple();
   for (const int64_t size : sizes) out->Int(size);
   out->EndTuple();
-  out->EndTuple();
+  out->WrapInTuple();
   out->Reduce();
 }
 
@@ -59,18 +58,18 @@ void WriteProperties(const MetadataTensor& tensor, PickleWriter* out) {
 void WriteTensor(const MetadataTensor& tensor, PickleWriter* out) {
   Begin(kModule, "TensorStorageMetadata", out);
   out->BeginDict();
-  out->Text("properties");
+  out->Word("properties");
   WriteProperties(tensor, out);
-  out->Text("size");
+  out->Word("size");
   WriteSize(tensor.shape, out);
-  out->Text("chunks");
+  out->Word("chunks");
   out->BeginList();
   for (const Catalog::Chunk& chunk : tensor.chunks) {
     Begin(kModule, "ChunkStorageMetadata", out);
     out->BeginDict();
-    out->Text("offsets");
+    out->Word("offsets");
     WriteSize(chunk.offset, out);
-    out->Text("sizes");
+    out->Word("sizes");
     WriteSize(chunk.size, out);
     out->EndDict();
     out->Build();
@@ -83,14 +82,11 @@ void WriteTensor(const MetadataTensor& tensor, PickleWriter* out) {
 void WritePlace(const Catalog::Place& place, absl::Span<const std::string> files, PickleWriter* out) {
   Begin("torch.distributed.checkpoint.filesystem", "_StorageInfo", out);
   out->BeginDict();
-  out->Text("relative_path");
-  if (!out->Recall(kFirstFile + place.file)) {
-    out->Text(files[static_cast<size_t>(place.file)]);
-    out->Remember(kFirstFile + place.file);
-  }
-  out->Text("offset");
+  out->Word("relative_path");
+  out->Word(files[static_cast<size_t>(place.file)]);
+  out->Word("offset");
   out->Int(place.at);
-  out->Text("length");
+  out->Word("length");
   out->Int(place.length);
   out->EndDict();
   out->Build();
@@ -108,11 +104,11 @@ std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<c
   out.Text("state_dict_metadata");
   out.BeginDict();
   for (const MetadataBytes& item : byte_items) {
-    out.Text(item.name);
+    out.Word(item.name);
     Begin(kModule, "BytesStorageMetadata", &out);
   }
   for (const MetadataTensor& tensor : tensors) {
-    out.Text(tensor.name);
+    out.Word(tensor.name);
     WriteTensor(tensor, &out);
   }
   out.EndDict();
@@ -120,11 +116,11 @@ std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<c
   out.Text("planner_data");
   out.BeginDict();
   for (const MetadataPath& entry : paths) {
-    out.Text(entry.name);
+    out.Word(entry.name);
     out.BeginTuple();
     for (const Catalog::PathStep& step : *entry.path) {
       if (const auto* key = std::get_if<std::string>(&step)) {
-        out.Text(*key);
+        out.Word(*key);
       } else {
         out.Int(std::get<int64_t>(step));
       }
@@ -135,27 +131,31 @@ std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<c
 
   out.Text("storage_data");
   out.BeginDict();
-  const auto index = [&out](std::string_view name, const absl::Span<const int64_t>* offset) {
+  // `number`: among the chunks of the tensor. Readers find the chunk by it; what counts is the offset.
+  const auto index = [&out](std::string_view name, const absl::Span<const int64_t>* offset, int64_t number) {
     Begin(kModule, "MetadataIndex", &out);
     out.BeginDict();
-    out.Text("fqn");
-    out.Text(name);
-    out.Text("index");
-    out.None();
-    if (offset != nullptr) {
-      out.Text("offset");
+    out.Word("fqn");
+    out.Word(name);
+    out.Word("index");
+    if (offset == nullptr) {
+      out.None();
+    } else {
+      out.Int(number);
+      out.Word("offset");
       WriteSize(*offset, &out);
     }
     out.EndDict();
     out.Build();
   };
   for (const MetadataBytes& item : byte_items) {
-    index(item.name, nullptr);
+    index(item.name, nullptr, 0);
     WritePlace(item.place, files, &out);
   }
   for (const MetadataTensor& tensor : tensors) {
-    for (const Catalog::Chunk& chunk : tensor.chunks) {
-      index(tensor.name, &chunk.offset);
+    for (size_t i = 0; i < tensor.chunks.size(); ++i) {
+      const Catalog::Chunk& chunk = tensor.chunks[i];
+      index(tensor.name, &chunk.offset, static_cast<int64_t>(i));
       WritePlace(chunk.place, files, &out);
     }
   }

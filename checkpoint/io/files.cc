@@ -27,12 +27,14 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode) {
 
 absl::Status SystemError(int error, std::string_view what, std::string_view path) {
   const std::string message = absl::StrCat("cannot ", Abseil(what), " ", Abseil(path), ": ", std::strerror(error));
-  if (error == ENOENT) return absl::NotFoundError(message);
+  // The last two: a path at which nothing can be.
+  if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) return absl::NotFoundError(message);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
 
-absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links) {
+absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links,
+                                                         std::atomic<int64_t>* count) {
   const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
   if (fd < 0) {
     const int error = errno;
@@ -52,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
   // Unsigned: a time that somebody made up may be far away, and has only to be another than before.
   const uint64_t modified =
       static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(facts.st_mtim.tv_nsec);
-  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified)));
+  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified), count));
 }
 
 ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }
@@ -71,6 +73,7 @@ absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
                                               " to ", at + static_cast<int64_t>(out.size()), " were wanted"));
     }
     done += static_cast<size_t>(got);
+    if (count_ != nullptr) count_->fetch_add(got, std::memory_order_relaxed);
   }
   return absl::OkStatus();
 }
@@ -80,9 +83,9 @@ absl::Status ReadFile::CheckSize(int64_t limit) const {
   return absl::ResourceExhaustedError(absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
 }
 
-absl::StatusOr<LargeMemory> ReadFile::ReadAllLarge(int64_t limit) const {
+absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
   if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
-  LargeMemory all(static_cast<size_t>(bytes_));
+  UnsetMemory all(static_cast<size_t>(bytes_));
   if (absl::Status read = ReadAt(0, {all.data(), all.size()}); !read.ok()) return read;
   return all;
 }
@@ -182,7 +185,7 @@ absl::Status SyncDirectory(const std::string& path) {
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return FileKind::kNothing;
+    if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return FileKind::kNothing;
     return SystemError(errno, "look at", path);
   }
   if (S_ISREG(facts.st_mode)) return FileKind::kFile;
@@ -197,10 +200,13 @@ std::string JoinPath(std::string_view directory, std::string_view name) {
 }
 
 absl::Status CheckRelativePath(std::string_view relative) {
-  const auto refuse = [&](const char* reason) {
+  const auto refuse = [&](absl::string_view reason) {
     return absl::InvalidArgumentError(absl::StrCat("the path ", Shown(relative), " ", reason));
   };
   if (relative.empty()) return refuse("is empty");
+  // Systems take some 4,000 with the directory's. What looks along a path goes one step for each of its parts.
+  constexpr size_t kLongest = 1024;
+  if (relative.size() > kLongest) return refuse(absl::StrCat("has ", relative.size(), " bytes"));
   if (relative.find('\0') != std::string_view::npos) return refuse("has a NUL byte");
   if (relative.front() == '/') return refuse("is absolute");
   for (size_t begin = 0; begin <= relative.size();) {

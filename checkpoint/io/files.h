@@ -1,11 +1,13 @@
 // Files and directories: whole reads and writes that survive interruptions and short counts, with errors that say which
 // file. Everything goes through System.
 //
-// Errors of the system: NotFound for ENOENT; ResourceExhausted for ENOSPC and EDQUOT; Unavailable for all the rest; the
-// message has the path and the system's reason. What a file's content should have been is DataLoss.
+// Errors of the system: NotFound for ENOENT, ENOTDIR and ENAMETOOLONG; ResourceExhausted for ENOSPC and EDQUOT;
+// Unavailable for all the rest; the message has the path and the system's reason. What a file's content should have been
+// is DataLoss.
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "checkpoint/io/large_memory.h"
+#include "checkpoint/io/unset_memory.h"
 
 namespace reshard {
 
@@ -26,7 +28,9 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 class ReadFile {
  public:
   // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
-  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false);
+  // Where `count`, which must outlive the file, is not null, the bytes of every read are added to it.
+  static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false,
+                                                        std::atomic<int64_t>* count = nullptr);
   ~ReadFile();
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;
@@ -41,17 +45,18 @@ class ReadFile {
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
   // The same for files that may be very large.
-  absl::StatusOr<LargeMemory> ReadAllLarge(int64_t limit) const;
+  absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
 
  private:
   absl::Status CheckSize(int64_t limit) const;
 
-  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified)
-      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified) {}
+  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified, std::atomic<int64_t>* count)
+      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified), count_(count) {}
   std::string path_;
   int fd_;
   int64_t bytes_;
   int64_t modified_;
+  std::atomic<int64_t>* count_;
 };
 
 // A new file that is written at any place by any number of threads.
@@ -91,7 +96,7 @@ absl::StatusOr<FileKind> KindOf(const std::string& path);
 // "a/b". `name` is used as it is.
 std::string JoinPath(std::string_view directory, std::string_view name);
 // InvalidArgument unless `relative`, a path that a file names, stays below the directory it is relative to: not empty,
-// not absolute, no "..", no empty or "." part, no NUL byte.
+// not absolute, no "..", no empty or "." part, no NUL byte, at most 1024 bytes.
 absl::Status CheckRelativePath(std::string_view relative);
 
 }  // namespace reshard

@@ -9,7 +9,6 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/files.h"
-#include "checkpoint/io/large_memory.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/job/catalog_lookup.h"
 #include "reshard/layout/checked.h"
@@ -163,8 +162,6 @@ void CatalogBuilder::ReserveChunks(size_t chunks, size_t numbers) {
   State& state = *state_;
   state.places.reserve(state.places.size() + chunks);
   state.boxes.reserve(state.boxes.size() + numbers);
-  if (state.places.empty()) WishForLargePages(state.places.data(), chunks * sizeof(Catalog::Place));
-  if (state.boxes.empty()) WishForLargePages(state.boxes.data(), numbers * sizeof(int64_t));
 }
 
 absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size,

@@ -1,8 +1,12 @@
 #include "checkpoint/job/sidecar.h"
 
+#include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/io/show.h"
 #include "reshard/planner/version.h"
 
 namespace reshard {
@@ -20,6 +24,13 @@ ContentHash HashAt(const Json& json) {
   return hash;
 }
 
+int64_t NumberAt(const Json& json) {
+  if (!json.is_number_integer() || json < 0 || json > std::numeric_limits<int64_t>::max()) {
+    throw std::invalid_argument("a position is no whole number from 0 to 2^63 - 1");
+  }
+  return json.get<int64_t>();
+}
+
 Sidecar Read(const Json& content) {
   if (content.at("schema") != kSchema) throw std::invalid_argument("another schema");
   Sidecar sidecar;
@@ -34,7 +45,7 @@ Sidecar Read(const Json& content) {
   }
   for (const Json& chunk : content.at("chunks")) {
     sidecar.chunks.push_back(
-        {chunk.at(0).get<std::string>(), chunk.at(1).get<int64_t>(), chunk.at(2).get<int64_t>(), HashAt(chunk.at(3))});
+        {chunk.at(0).get<std::string>(), NumberAt(chunk.at(1)), NumberAt(chunk.at(2)), HashAt(chunk.at(3))});
   }
   return sidecar;
 }
@@ -80,8 +91,10 @@ absl::StatusOr<Sidecar> Sidecar::Parse(std::string_view json) {
   if (hash != ContentHash::Of(content)) return refuse("its content does not have the hash that it says");
   try {
     return Read(Json::parse(content));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(std::string(kSidecarName), ": out of memory while reading it"));
   } catch (const std::exception& error) {
-    return refuse(error.what());
+    return refuse(Shown(error.what()));  // it repeats what it has read
   }
 }
 

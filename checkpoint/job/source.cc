@@ -17,6 +17,8 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/job/chunk_index.h"
 #include "checkpoint/job/hash.h"
+#include "checkpoint/job/sidecar_match.h"
+#include "checkpoint/zip/reader.h"
 
 namespace reshard {
 namespace {
@@ -63,9 +65,8 @@ struct Source::State {
   Catalog catalog;
   ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;
-  // By file and position, what the sidecar says of the bytes there.
-  absl::flat_hash_map<std::pair<std::string_view, int64_t>, const Sidecar::Chunk*> hashed;
-  std::atomic<int64_t> bytes_read{0};
+  HashedChunks hashed;                 // points into `sidecar`
+  std::atomic<int64_t> bytes_read{0};  // counted by the files
 
   std::mutex mutex;
   std::map<int32_t, std::shared_ptr<ReadFile>> files;                         // guarded by mutex
@@ -75,6 +76,7 @@ struct Source::State {
 
   // Whether a chunk's checksum has been compared; one of the mutexes is held meanwhile.
   std::vector<std::atomic<char>> checked;
+  std::vector<std::atomic<char>> items_checked;
   std::array<std::mutex, 64> checking;
 
   absl::StatusOr<std::shared_ptr<ReadFile>> File(int32_t index) {
@@ -83,8 +85,8 @@ struct Source::State {
     if (found != files.end()) return found->second;
     // safetensors files may be links: hubs keep them so.
     const bool follow_links = catalog.format() == CheckpointFormat::kSafetensors;
-    absl::StatusOr<std::unique_ptr<ReadFile>> opened =
-        ReadFile::Open(JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path), follow_links);
+    absl::StatusOr<std::unique_ptr<ReadFile>> opened = ReadFile::Open(
+        JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path), follow_links, &bytes_read);
     if (!opened.ok()) return opened.status();
     if (files.size() >= kFilesOpen) files.erase(files.begin());
     return files.emplace(index, *std::move(opened)).first->second;
@@ -140,7 +142,7 @@ struct Source::State {
     std::vector<Part> parts;
     const bool dcp = catalog.format() == CheckpointFormat::kDcp;
     for (int64_t at = 0; at < stream.record_length || (parts.empty() && dcp);) {
-      const auto found = hashed.find({path, place.at + at});
+      const auto found = hashed.find(std::pair(path, place.at + at));
       if (found == hashed.end()) return {};
       const int64_t length = dcp ? stream.record_length : found->second->length;
       if (!dcp && (length <= 0 || length > stream.record_length - at)) return {};
@@ -158,7 +160,7 @@ struct Source::State {
     const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
     const Catalog::Chunk chunk = catalog.chunk(entry, number);
     const std::string& path = catalog.files()[static_cast<size_t>(chunk.place.file)].path;
-    const bool has_crc = catalog.format() == CheckpointFormat::kDcp;
+    const bool has_crc = stream.record_crc32.has_value();
     const std::vector<Part> parts = PartsOf(path, chunk.place, stream);
     if (!has_crc && parts.empty()) return absl::OkStatus();
     const std::lock_guard<std::mutex> lock(checking[key % checking.size()]);
@@ -173,7 +175,6 @@ struct Source::State {
         const absl::Status read = file.ReadAt(stream.record_at + at, absl::MakeSpan(buffer));
         if (!read.ok()) return read;
         at += static_cast<int64_t>(buffer.size());
-        bytes_read += static_cast<int64_t>(buffer.size());
         if (has_crc) crc = libdeflate_crc32(crc, buffer.data(), buffer.size());
         if (hasher != nullptr) hasher->Add(buffer);
       }
@@ -188,7 +189,7 @@ struct Source::State {
     }
     taken = take(stream.record_length, nullptr);
     if (!taken.ok()) return taken;
-    const bool bad_crc = has_crc && crc != stream.record_crc32;
+    const bool bad_crc = has_crc && crc != *stream.record_crc32;
     if (bad_crc || bad_hash) {
       return absl::DataLossError(absl::StrCat("tensor ", Shown(entry.name), " is damaged: the ", stream.record_length,
                                               " bytes at ", stream.record_at, " of ", path, " do not have the ",
@@ -198,41 +199,60 @@ struct Source::State {
     return absl::OkStatus();
   }
 
-  absl::Status CheckSidecar(const std::string& text) {
-    absl::StatusOr<Sidecar> parsed = Sidecar::Parse(text);
-    const char* const advice = "; to read on without it: --ignore-sidecar";
-    if (!parsed.ok()) return absl::DataLossError(absl::StrCat(parsed.status().message(), advice));
-    sidecar = *std::move(parsed);
-    for (const auto& [name, hash] : sidecar->headers) {
-      absl::Status status = CheckRelativePath(name);
-      if (!status.ok()) return status;
-      // A safetensors file's header is its first bytes, up to the first tensor.
-      int64_t length = -1;
-      if (catalog.format() == CheckpointFormat::kSafetensors && std::string_view(name).ends_with(".safetensors")) {
-        for (size_t f = 0; f < catalog.files().size(); ++f) {
-          if (catalog.files()[f].path != name) continue;
-          length = catalog.files()[f].bytes;
-          for (const Catalog::Tensor& tensor : catalog.tensors()) {
-            for (int64_t i = 0; i < tensor.num_chunks; ++i) {
-              const Catalog::Place place = catalog.chunk(tensor, i).place;
-              if (place.file == static_cast<int32_t>(f)) length = std::min(length, place.at);
-            }
-          }
-        }
+  // Reads all of a byte item, once, and compares what is known of it: the hash of the sidecar, or the checksums inside,
+  // where it is an archive, as PyTorch writes them.
+  absl::Status CheckItem(size_t index, const ReadFile& file) {
+    if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
+    const std::lock_guard<std::mutex> lock(checking[index % checking.size()]);
+    if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
+    const Catalog::ByteItem& item = catalog.byte_items()[index];
+    const std::string_view path = catalog.files()[static_cast<size_t>(item.place.file)].path;
+    const auto found = hashed.find(std::pair(path, item.place.at));
+    absl::Status status;
+    if (found != hashed.end()) {
+      ContentHasher hasher;
+      std::string part;
+      for (int64_t at = 0; at < item.place.length; at += kCheckedAtOnce) {
+        part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, item.place.length - at)));
+        status = file.ReadAt(item.place.at + at, absl::MakeSpan(part));
+        if (!status.ok()) return status;
+        hasher.Add(part);
       }
-      const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(JoinPath(catalog.root(), name), true);
-      if (!file.ok()) return file.status();
-      std::string bytes(static_cast<size_t>(length < 0 ? (*file)->bytes() : length), '\0');
-      status = (*file)->ReadAt(0, absl::MakeSpan(bytes));
-      if (!status.ok()) return status;
-      if (ContentHash::Of(bytes) != hash) {
-        return absl::DataLossError(absl::StrCat(
-            std::string(kSidecarName), " does not belong to ", name,
-            ": the sidecar is stale (something else wrote over the checkpoint), or ", name, " is damaged", advice));
-      }
+      if (hasher.Finish() != found->second->hash)
+        status = absl::DataLossError("it does not have the hash of the sidecar");
+    } else {
+      status = CheckArchive(file, item.place);
     }
-    for (const Sidecar::Chunk& chunk : sidecar->chunks) hashed[{chunk.file, chunk.at}] = &chunk;
-    return absl::OkStatus();
+    if (absl::IsDataLoss(status)) {
+      return absl::DataLossError(absl::StrCat("item ", Shown(item.name), " is damaged: ", status.message()));
+    }
+    if (status.ok()) items_checked[index].store(1, std::memory_order_release);
+    return status;
+  }
+
+  absl::Status CheckArchive(const ReadFile& file, const Catalog::Place& place) {
+    const absl::StatusOr<ZipArchive> archive = ZipArchive::Open(file, place.at, place.length);
+    if (archive.ok()) return archive->CheckPayloads();
+    if (!absl::IsDataLoss(archive.status())) return absl::OkStatus();  // an archive of another kind
+    // Whoever extends PyTorch may store any bytes. What begins as an archive should end as one.
+    constexpr std::string_view kMark = "PK\x03\x04";
+    std::string begin(static_cast<size_t>(std::min<int64_t>(place.length, kMark.size())), '\0');
+    if (absl::Status read = file.ReadAt(place.at, absl::MakeSpan(begin)); !read.ok()) return read;
+    return begin == kMark ? archive.status() : absl::OkStatus();
+  }
+
+  absl::Status FindSidecar(const CatalogLimits& limits) {
+    absl::StatusOr<std::optional<Sidecar>> found = ReadSidecar(catalog, limits);
+    absl::Status status = found.status();
+    if (found.ok()) {
+      sidecar = *std::move(found);
+      if (!sidecar) return absl::OkStatus();
+      absl::StatusOr<HashedChunks> matched = MatchSidecar(*sidecar, catalog, limits);
+      status = matched.status();
+      if (matched.ok()) hashed = *std::move(matched);
+    }
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::DataLossError(absl::StrCat(status.message(), "; to read on without it: --ignore-sidecar"));
   }
 };
 
@@ -250,18 +270,10 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
     chunks += tensor.num_chunks;
   }
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
+  state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
   state->indices.resize(state->catalog.tensors().size());
   if (!options.ignore_sidecar) {
-    const absl::StatusOr<std::unique_ptr<ReadFile>> file =
-        ReadFile::Open(JoinPath(state->catalog.root(), kSidecarName));
-    if (file.ok()) {
-      const absl::StatusOr<std::string> text = (*file)->ReadAll(options.limits.metadata_bytes);
-      if (!text.ok()) return text.status();
-      const absl::Status checked = state->CheckSidecar(*text);
-      if (!checked.ok()) return checked;
-    } else if (!absl::IsNotFound(file.status())) {
-      return file.status();
-    }
+    if (absl::Status found = state->FindSidecar(options.limits); !found.ok()) return found;
   }
   return std::unique_ptr<Source>(new Source(std::move(state)));
 }
@@ -305,7 +317,6 @@ absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl
       status = state.Check(tensor, number, **file, **stream);
       if (!status.ok()) return status;
     }
-    state.bytes_read += bytes;
     if (absl::MakeConstSpan(common) == size) return ReadBox(**file, **stream, within, common, out);
     part.resize(static_cast<size_t>(bytes));
     status = ReadBox(**file, **stream, within, common, absl::MakeSpan(part));
@@ -319,7 +330,7 @@ absl::Status Source::ReadItem(int64_t item, int64_t from, absl::Span<char> out) 
   const Catalog::ByteItem& entry = state_->catalog.byte_items()[static_cast<size_t>(item)];
   const absl::StatusOr<std::shared_ptr<ReadFile>> file = state_->File(entry.place.file);
   if (!file.ok()) return file.status();
-  state_->bytes_read += static_cast<int64_t>(out.size());
+  if (absl::Status whole = state_->CheckItem(static_cast<size_t>(item), **file); !whole.ok()) return whole;
   return (*file)->ReadAt(entry.place.at + from, out);
 }
 

@@ -35,7 +35,7 @@ struct SourceOptions {
 class Source {
  public:
   // Reads the catalog, and the sidecar where there is one. DataLoss: chunks that leave a tensor's elements out or have
-  // them twice; a sidecar that does not match `.metadata`. Otherwise what ReadCatalog reports.
+  // them twice; a sidecar that does not match (sidecar_match.h). Otherwise what ReadCatalog reports.
   static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
   ~Source();
 
@@ -46,10 +46,12 @@ class Source {
   // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out);
-  // Bytes [from, from + out.size()) of the index-th byte item.
+  // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
+  // in the same way.
   absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
 
-  // Bytes read from files so far.
+  // Bytes read so far from the files that tensors and byte items lie in: what was asked for, what lies between its
+  // parts and was read with them, the frames of streams, and whole chunks whose checksums were compared.
   int64_t bytes_read() const;
 
  private:

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "checkpoint/io/large_memory.h"
+#include "checkpoint/io/unset_memory.h"
 
 namespace reshard {
 
@@ -54,7 +54,7 @@ class PickleHeap {
     words_ = reinterpret_cast<uint32_t*>(memory_.data());
   }
 
-  LargeMemory memory_;
+  UnsetMemory memory_;
   uint32_t* words_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;

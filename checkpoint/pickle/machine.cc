@@ -124,7 +124,8 @@ class PickleMachine {
   bool Extend(size_t first, bool pairs);
   bool ReadLine(Value* text);
   bool PushName(Value module, Value name);
-  bool PushNewObject(Value name, Value arguments);
+  // Reads records for as long as there are any, from op_ on. False when there is none.
+  bool ReadRecords();
   bool PushObject(Value name, Value arguments);
   bool Reduce();
   bool Build();
@@ -266,21 +267,23 @@ bool PickleMachine::PushObject(Value name, Value arguments) {
   return Push(node);
 }
 
-bool PickleMachine::PushNewObject(Value name, Value arguments) {
+bool PickleMachine::ReadRecords() {
+  if (!records_allowed_) return false;
+  const uint8_t* const begin = op_;
   // A record remembers its parts in a row behind all that is remembered, as MEMOIZE does where nothing was left out.
-  const bool in_row = memo_.size() == static_cast<size_t>(remembered_);
-  if (records_allowed_ && in_row && arguments == Pickle::kEmptyTuple) {
+  while (memo_.size() == static_cast<size_t>(remembered_)) {
     const PickleRecords::Room room = {limits_.objects - objects_, limits_.objects - remembered_, most_depth_,
                                       limits_.depth - static_cast<int64_t>(marks_.size())};
-    const PickleRecords::Record record = records_.Read(at_, end_, name, room, &pickle_, &memo_);
-    if (record.value != 0) {
-      at_ = record.end;
-      objects_ += record.objects;
-      remembered_ = static_cast<int64_t>(memo_.size());
-      return Push(record.value);
-    }
+    const PickleRecords::Record record = records_.Read(op_, end_, room, &pickle_, &memo_);
+    if (record.value == 0) break;
+    op_ = record.end;
+    objects_ += record.objects;
+    remembered_ = static_cast<int64_t>(memo_.size());
+    stack_.push_back(record.value);
   }
-  return PushObject(name, arguments);
+  if (op_ == begin) return false;
+  at_ = op_;
+  return true;
 }
 
 bool PickleMachine::Reduce() {
@@ -458,7 +461,7 @@ bool PickleMachine::Step() {
       const Value name = Pop();
       if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are no tuple");
       if (!Is(name, Kind::kName)) return Refuse("makes an object of what is no name");
-      return keywords ? PushObject(name, arguments) : PushNewObject(name, arguments);
+      return PushObject(name, arguments);
     }
     case PickleOp::kBuild:
       return Build();
@@ -469,8 +472,10 @@ bool PickleMachine::Step() {
     case PickleOp::kLongBinPut:
       return Operand<4>(&number) && Put(number);
     case PickleOp::kBinGet:
+      if (ReadRecords()) return true;
       return Operand<1>(&number) && Get(number);
     case PickleOp::kLongBinGet:
+      if (ReadRecords()) return true;
       return Operand<4>(&number) && Get(number);
     case PickleOp::kBinPersId: {
       if (!persistent_ids_) break;

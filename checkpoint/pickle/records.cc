@@ -27,8 +27,9 @@ class PickleRecords::Reader {
         words_(words),
         remembered_(remembered) {}
 
-  // Everything behind NEWOBJ, but for the object itself.
   bool Read() {
+    if (!Get(&name_) || !Skip(PickleOp::kEmptyTuple) || !Skip(PickleOp::kNewObj)) return false;
+    if (pickle_.kind(name_) != Pickle::Kind::kName) return false;
     if (At(PickleOp::kMemoize)) object_slot_ = Remember(Pickle::kLost);  // Read's caller knows the value
     if (!Skip(PickleOp::kEmptyDict)) return false;
     if (At(PickleOp::kMemoize)) Remember(Pickle::kLost);
@@ -44,6 +45,7 @@ class PickleRecords::Reader {
 
   const uint8_t* at() const { return at_; }
   uint32_t* object_slot() const { return object_slot_; }
+  Pickle::Value name() const { return name_; }
   size_t fields() const { return fields_; }
   const Pickle::Value* keys() const { return keys_; }
   const Pickle::Value* values() const { return values_; }
@@ -188,13 +190,14 @@ class PickleRecords::Reader {
   size_t num_remembered_ = 0;
   int64_t objects_ = 2;  // the object and its state
   uint32_t depth_ = 0;   // of the deepest value of the state
+  Value name_ = 0;
   size_t fields_ = 0;
   Value keys_[kMostFields];
   Value values_[kMostFields];
 };
 
-PickleRecords::Record PickleRecords::Read(const uint8_t* at, const uint8_t* end, Pickle::Value name, const Room& room,
-                                          Pickle* pickle, PickleHeap* memo) {
+PickleRecords::Record PickleRecords::Read(const uint8_t* at, const uint8_t* end, const Room& room, Pickle* pickle,
+                                          PickleHeap* memo) {
   constexpr int64_t kMarks = 2;  // around the items, and around a torch.Size
   if (end - at < kMostBytes || room.marks < kMarks) return {};
   if (pickle->heap_.size() + kMostWords >= Pickle::kSmall) return {};
@@ -206,7 +209,7 @@ PickleRecords::Record PickleRecords::Read(const uint8_t* at, const uint8_t* end,
     return {};
   }
   pickle->heap_.Take(reader.num_words());
-  const uint32_t shape = ShapeOf(name, reader.keys(), reader.fields(), pickle);
+  const uint32_t shape = ShapeOf(reader.name(), reader.keys(), reader.fields(), pickle);
   const uint32_t object = pickle->heap_.Take(2 + reader.fields());
   pickle->heap_[object] = static_cast<uint32_t>(Pickle::Kind::kObject) | depth << Pickle::kDepthShift |
                           static_cast<uint32_t>(reader.fields()) << Pickle::kCountShift;
@@ -220,7 +223,9 @@ PickleRecords::Record PickleRecords::Read(const uint8_t* at, const uint8_t* end,
 uint32_t PickleRecords::ShapeOf(Pickle::Value name, const Pickle::Value* keys, size_t count, Pickle* pickle) {
   for (const Shape& shape : shapes_) {
     if (shape.name != name || (count < kMostFields && shape.keys[count] != 0)) continue;
-    if (std::equal(keys, keys + count, shape.keys.begin())) return shape.at;
+    size_t same = 0;
+    while (same < count && shape.keys[same] == keys[same]) ++same;
+    if (same == count) return shape.at;
   }
   Shape& shape = shapes_[next_shape_];
   next_shape_ = (next_shape_ + 1) % kShapes;

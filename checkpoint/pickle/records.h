@@ -1,7 +1,7 @@
-// Records: objects made by NEWOBJ without arguments whose state is a dict of a few names, with values that are
-// remembered texts, numbers, or a torch.Size of numbers. A large `.metadata` is millions of them and little else: the
-// chunks of tensors and the places of chunks. Here such an object is read in one go and kept as its values alone, with
-// the class and the keys in a shape that all objects of the kind share.
+// Records: objects of a remembered class, made by NEWOBJ without arguments, whose state is a dict of a few remembered
+// names, with values that are remembered, numbers, or a torch.Size of numbers. A large `.metadata` is millions of them
+// and little else: the chunks of tensors and the places of chunks. Here such an object is read in one go and kept as
+// its values alone, with the class and the keys in a shape that all objects of the kind share.
 //
 // What is read is a sequence of opcodes that the machine would accept one by one, with the same result: the same values
 // under the same numbers of the memo, as many objects counted, the same depth. Anything else is left to the machine.
@@ -32,11 +32,9 @@ class PickleRecords {
     int64_t objects = 0;           // that it is made of, as the machine counts
   };
 
-  // The record that goes on at `at`, right behind the NEWOBJ of an object of the class `name`; adds its values to
-  // `pickle` and what it remembers to `memo`, which has no gaps. Nothing is changed when there is none: other opcodes,
-  // less than 1 KiB up to `end`, no room.
-  Record Read(const uint8_t* at, const uint8_t* end, Pickle::Value name, const Room& room, Pickle* pickle,
-              PickleHeap* memo);
+  // The record at `at`, an opcode BINGET or LONG_BINGET; adds its values to `pickle` and what it remembers to `memo`,
+  // which has no gaps. Nothing is changed when there is none: other opcodes, less than 1 KiB up to `end`, no room.
+  Record Read(const uint8_t* at, const uint8_t* end, const Room& room, Pickle* pickle, PickleHeap* memo);
 
  private:
   // One reading.

@@ -62,6 +62,13 @@ void PickleWriter::Text(std::string_view utf8) {
   out_.append(utf8);
 }
 
+void PickleWriter::Word(std::string_view utf8) {
+  const auto [known, fresh] = words_.emplace(utf8, memos_);
+  if (!fresh) return Get(known->second);
+  Text(utf8);
+  Put(memos_++);
+}
+
 void PickleWriter::Global(std::string_view module, std::string_view name) {
   std::string key(module);
   key.push_back('\n');
@@ -77,6 +84,8 @@ void PickleWriter::Global(std::string_view module, std::string_view name) {
 void PickleWriter::EmptyTuple() { Op(')'); }
 void PickleWriter::BeginTuple() { Op('('); }
 void PickleWriter::EndTuple() { Op('t'); }
+
+void PickleWriter::WrapInTuple() { Op('\x85'); }
 
 void PickleWriter::BeginList() {
   Op(']');

@@ -5,8 +5,8 @@
 //   out.Text("step"); out.Int(7); out.EndDict();
 //   std::string bytes = std::move(out).Finish();
 //
-// What is written is a value, or a container that is closed by the call named beside its opening. Globals are written
-// once and remembered after that.
+// What is written is a value, or a container that is closed by the call named beside its opening. Globals and words are
+// written once and remembered after that.
 #ifndef RESHARD_CHECKPOINT_PICKLE_WRITER_H_
 #define RESHARD_CHECKPOINT_PICKLE_WRITER_H_
 
@@ -27,12 +27,16 @@ class PickleWriter {
   void Int(int64_t value);
   // The bytes of a Python str in UTF-8, lone surrogates included.
   void Text(std::string_view utf8);
+  // The same for a text that comes often: written once and remembered after that. Readers then know that it is the same
+  // without comparing it.
+  void Word(std::string_view utf8);
   // The class or function `name` of `module`; neither has a line break.
   void Global(std::string_view module, std::string_view name);
 
   void EmptyTuple();
   void BeginTuple();
   void EndTuple();
+  void WrapInTuple();  // with a value written before: a tuple of it alone
   void BeginList();
   void EndList();
   void BeginDict();  // then pairs of a key and a value
@@ -65,6 +69,7 @@ class PickleWriter {
   std::string out_;
   int64_t memos_ = 0;
   absl::flat_hash_map<std::string, int64_t> globals_;  // "module\nname" -> memo
+  absl::flat_hash_map<std::string, int64_t> words_;    // text -> memo
   absl::flat_hash_map<int64_t, int64_t> slots_;        // slot -> memo
 };
 

@@ -1,5 +1,7 @@
 #include "checkpoint/zip/reader.h"
 
+#include <libdeflate.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,6 +15,7 @@ namespace {
 constexpr int64_t kEnd = 4096;                        // read at either end
 constexpr int64_t kMostDirectory = int64_t{1} << 20;  // bytes
 constexpr size_t kLongestName = 4096;
+constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
 
 // Lengths without names and extra fields, and the four bytes that each begins with.
 constexpr int64_t kLocalHeader = 30;
@@ -172,6 +175,7 @@ absl::Status ZipArchive::ReadDirectory() {
       return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
     }
     if (stored != record.length) return Bad(absl::StrCat("two sizes of the record ", Shown(record.name)));
+    has_checksums_ |= record.crc32 != 0;
     records_.push_back(std::move(record));
     rest.remove_prefix(entry_length);
   }
@@ -239,6 +243,12 @@ absl::StatusOr<int64_t> ZipArchive::PayloadAt(const Record& record) const {
   return at_ + begin;
 }
 
+absl::Status ZipArchive::CheckChecksum(const Record& record, uint32_t crc32) const {
+  if (!has_checksums_ || crc32 == record.crc32) return absl::OkStatus();
+  return Bad(
+      absl::StrCat("the record ", Shown(record.name), " is damaged: it does not have the CRC-32 of its archive"));
+}
+
 absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_t limit) const {
   if (record.length > limit) {
     return absl::ResourceExhaustedError(Bad(absl::StrCat("the record ", Shown(record.name), " has ", record.length,
@@ -249,7 +259,25 @@ absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_
   if (!begin.ok()) return begin.status();
   std::string payload(static_cast<size_t>(record.length), '\0');
   if (absl::Status read = ReadAt(*begin - at_, absl::MakeSpan(payload)); !read.ok()) return read;
+  absl::Status same = CheckChecksum(record, libdeflate_crc32(0, payload.data(), payload.size()));
+  if (!same.ok()) return same;
   return payload;
+}
+
+absl::Status ZipArchive::CheckPayloads() const {
+  std::string part;
+  for (const Record& record : records_) {
+    const absl::StatusOr<int64_t> begin = PayloadAt(record);
+    if (!begin.ok()) return begin.status();
+    uint32_t crc32 = 0;
+    for (int64_t at = 0; at < record.length; at += kCheckedAtOnce) {
+      part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, record.length - at)));
+      if (absl::Status read = file_->ReadAt(*begin + at, absl::MakeSpan(part)); !read.ok()) return read;
+      crc32 = libdeflate_crc32(crc32, part.data(), part.size());
+    }
+    if (absl::Status same = CheckChecksum(record, crc32); !same.ok()) return same;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace reshard

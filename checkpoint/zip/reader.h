@@ -22,7 +22,7 @@ class ZipArchive {
     int64_t header_at = 0;   // of its local header, from the start of the archive
     int64_t end_before = 0;  // where the next record or the directory begins
     int64_t length = 0;      // of its payload
-    uint32_t crc32 = 0;      // of its payload, as the archive says
+    uint32_t crc32 = 0;      // of its payload, as the archive says; see has_checksums()
   };
 
   // The archive in bytes [at, at + length) of `file`, which must outlive it. Reads its two ends, 4 KiB each, and what
@@ -34,10 +34,14 @@ class ZipArchive {
   const std::vector<Record>& records() const { return records_; }
   // Null when there is none of that name.
   const Record* Find(std::string_view name) const;
+  // PyTorch can be told to compute no checksums (torch.serialization.set_crc32_options), and then writes 0 everywhere.
+  bool has_checksums() const { return has_checksums_; }
   // Where the payload begins in the file. DataLoss: its local header says other than the directory.
   absl::StatusOr<int64_t> PayloadAt(const Record& record) const;
-  // The payload; ResourceExhausted when it is longer than `limit`.
+  // The payload; ResourceExhausted when it is longer than `limit`, DataLoss when it does not have its checksum.
   absl::StatusOr<std::string> ReadPayload(const Record& record, int64_t limit) const;
+  // Reads every payload, a little at a time. DataLoss: one that does not have its checksum.
+  absl::Status CheckPayloads() const;
 
  private:
   ZipArchive(const ReadFile& file, int64_t at, int64_t length) : file_(&file), at_(at), length_(length) {}
@@ -47,6 +51,7 @@ class ZipArchive {
   absl::Status ReadEnds();
   absl::Status ReadDirectory();
   absl::Status CheckOrder(int64_t directory_at);
+  absl::Status CheckChecksum(const Record& record, uint32_t crc32) const;
   absl::Status Bad(std::string_view what) const;
 
   const ReadFile* file_;
@@ -55,6 +60,7 @@ class ZipArchive {
   std::string head_;
   std::string tail_;
   std::vector<Record> records_;
+  bool has_checksums_ = false;
 };
 
 }  // namespace reshard

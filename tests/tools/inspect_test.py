@@ -146,6 +146,22 @@ u    F3    [7]     1 chunk  whole  5 B   1 file
 5 tensors, 5 chunks, 25 B; 1 file
 """
 
+        # Layouts that a sidecar records; a sidecar that does not belong to the checkpoint is told, and the rest is shown.
+        write(path, safetensors({"w": ("F32", [4, 2], bytes(32)), "s": ("F32", [], bytes(4))}))
+        cut = os.path.join(root, "cut")
+        reshard("checkpoint", path, cut, "--mesh", "{X:2,Y:2}", "--layout", "[<Y,X>, ...]", code=4)  # not for 0-d
+        rules = os.path.join(root, "rules.json")
+        write(rules, json.dumps({"mesh": "{X:2,Y:2}", "layouts": [["w", "[<Y,X>, *]"], ["*", "[...]"]]}).encode())
+        reshard("checkpoint", path, cut, "--rules", rules)
+        layouts = {t["name"]: (t["mesh"], t["layout"]) for t in inspect(cut)["tensors"]}
+        assert layouts == {"w": ("{X:2,Y:2}", "[1<Y,X>4, 2]"), "s": ("{X:2,Y:2}", "[]")}, layouts
+        assert "[1<Y,X>4, 2] over {X:2,Y:2}" in reshard("inspect", cut)
+        with open(os.path.join(cut, "reshard.json"), "r+b") as file:
+            file.seek(30)
+            file.write(b"#")
+        shown = json.loads(reshard("inspect", cut, "--json", code=4))
+        assert [(t["mesh"], t["layout"]) for t in shown["tensors"]] == [(None, None)] * 2, shown
+
         # Bytes that do not fit 64 bits together, though those of each tensor do.
         huge = os.path.join(root, "huge")
         info = {f"{n}": {"saved_offsets": [(1 << 62) - 1]} for n in range(4)}

@@ -1,7 +1,9 @@
 // reshard inspect CHECKPOINT: what is in it.
 #include <cstdio>
 #include <memory>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/listing.h"
@@ -17,12 +19,19 @@ struct State {
 int Run(const State& state) {
   auto catalog = ReadCatalog(state.checkpoint);
   if (!catalog.ok()) return FailCheckpoint(catalog.status());
-  const Listing listing = List(*catalog, state.tensor);
+  Listing listing = List(*catalog, state.tensor);
+  auto layouts = ReadRecordedLayouts(*catalog);
+  if (layouts.ok()) {
+    listing.layouts = *std::move(layouts);
+  } else {
+    // What the checkpoint itself says is still worth seeing.
+    Fail(kBadInput, absl::StrCat(layouts.status().message(), "; no layouts are shown"));
+  }
   const std::string out = state.json ? ListingJson(listing, state.chunks) : ListingText(listing, state.chunks);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
   }
-  return kOk;
+  return layouts.ok() ? kOk : kBadInput;
 }
 
 }  // namespace

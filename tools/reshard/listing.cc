@@ -44,6 +44,11 @@ int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor) {
   return bytes;
 }
 
+const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& tensor) {
+  const auto found = listing.layouts.find(std::string(tensor.name));
+  return found == listing.layouts.end() ? nullptr : &found->second;
+}
+
 std::string_view DTypeText(const Catalog::Tensor& tensor) {
   return tensor.dtype ? Name(*tensor.dtype) : tensor.stored_dtype;
 }

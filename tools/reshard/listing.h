@@ -3,11 +3,13 @@
 #define RESHARD_TOOLS_RESHARD_LISTING_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/recorded_layouts.h"
 
 namespace reshard::tool {
 
@@ -24,6 +26,7 @@ struct Listing {
   std::vector<const Catalog::Tensor*> tensors;
   std::vector<const Catalog::ByteItem*> byte_items;
   Totals totals;
+  std::map<std::string, RecordedLayout> layouts;  // by the name of the tensor
 };
 
 // `pattern` as of layout rules; empty for everything.
@@ -33,6 +36,9 @@ Listing List(const Catalog& catalog, std::string_view pattern);
 int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor);
 // "bf16", or what the file says where this library has no such dtype.
 std::string_view DTypeText(const Catalog::Tensor& tensor);
+
+// Null where none is recorded.
+const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& tensor);
 
 // A tree of the names, a line a tensor, and the totals.
 std::string ListingText(const Listing& listing, bool with_chunks);

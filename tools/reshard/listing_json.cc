@@ -17,14 +17,17 @@ Json Numbers(absl::Span<const int64_t> numbers) {
   return list;
 }
 
-Json Tensor(const Catalog& catalog, const Catalog::Tensor& tensor, bool with_chunks) {
+Json Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool with_chunks) {
+  const Catalog& catalog = *listing.catalog;
+  const RecordedLayout* const recorded = LayoutOf(listing, tensor);
   Json out;
   out["name"] = tensor.name;
   out["shape"] = Numbers(tensor.shape);
   out["dtype"] = DTypeText(tensor);
   out["bytes"] = BytesOf(catalog, tensor);
   out["num_chunks"] = tensor.num_chunks;
-  out["layout"] = nullptr;  // neither format records one; only a file beside it could
+  out["mesh"] = recorded == nullptr ? Json(nullptr) : Json(recorded->mesh);
+  out["layout"] = recorded == nullptr ? Json(nullptr) : Json(recorded->layout);
   if (!with_chunks) return out;
   out["chunks"] = Json::array();
   for (int64_t i = 0; i < tensor.num_chunks; ++i) {
@@ -46,7 +49,7 @@ std::string ListingJson(const Listing& listing, bool with_chunks) {
       R"({"schema":"reshard.inspect/1","format":")" + std::string(Name(listing.catalog->format())) + R"(","tensors":[)";
   const char* comma = "";
   for (const Catalog::Tensor* tensor : listing.tensors) {
-    out += comma + Dump(Tensor(*listing.catalog, *tensor, with_chunks));
+    out += comma + Dump(Tensor(listing, *tensor, with_chunks));
     comma = ",";
   }
   out += R"(],"byte_items":[)";

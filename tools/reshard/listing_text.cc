@@ -3,6 +3,8 @@
 //   model
 //     embed.weight  bf16  [21, 8]  2 chunks  row blocks of 11  336 B  2 files
 //     proj.weight   f32   [8, 14]  2 chunks  column blocks of 7  448 B  2 files
+//
+// Where a layout is recorded it stands for the blocks: "[<dp>21, 8] over {dp:2}".
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -95,7 +97,8 @@ struct Line {
 
 class Tree {
  public:
-  Tree(const Listing& listing, bool with_chunks) : catalog_(*listing.catalog), with_chunks_(with_chunks) {
+  Tree(const Listing& listing, bool with_chunks)
+      : listing_(listing), catalog_(*listing.catalog), with_chunks_(with_chunks) {
     for (const auto* tensor : listing.tensors) leaves_.push_back({StepsOf(catalog_, tensor->name), tensor, nullptr});
     for (const auto* item : listing.byte_items) leaves_.push_back({StepsOf(catalog_, item->name), nullptr, item});
     std::stable_sort(leaves_.begin(), leaves_.end(), [](const Leaf& a, const Leaf& b) { return a.steps < b.steps; });
@@ -164,7 +167,10 @@ class Tree {
     line.cells[1] = Printable(DTypeText(tensor));
     line.cells[2] = absl::StrCat("[", absl::StrJoin(tensor.shape, ", "), "]");
     line.cells[3] = Counted(tensor.num_chunks, "chunk");
-    line.cells[4] = DescribeChunks(catalog_, tensor);
+    const RecordedLayout* const recorded = LayoutOf(listing_, tensor);
+    line.cells[4] = recorded == nullptr
+                        ? DescribeChunks(catalog_, tensor)
+                        : absl::StrCat(Printable(recorded->layout), " over ", Printable(recorded->mesh));
     line.cells[5] = HumanBytes(BytesOf(catalog_, tensor));
     line.cells[6] = Counted(static_cast<int64_t>(files.size()), "file");
     return line;
@@ -176,6 +182,7 @@ class Tree {
                         chunk.place.length, " bytes from ", chunk.place.at);
   }
 
+  const Listing& listing_;
   const Catalog& catalog_;
   const bool with_chunks_;
   std::vector<Leaf> leaves_;  // sorted

@@ -67,7 +67,7 @@ struct ConvertSummary {
   int64_t disk_bytes = 0;    // of all files
   int64_t free_bytes = 0;    // on the filesystem of the destination, before
   int64_t memory_bytes = 0;  // planned: at most the limit
-  int64_t read_bytes = 0;    // from the source's files
+  int64_t read_bytes = 0;    // from the source's files of contents, all that was read
   int64_t kept_bytes = 0;    // of contents, from an interrupted run
   double seconds = 0.0;
   bool was_complete = false;  // resumed, and there was nothing left to do

@@ -57,7 +57,7 @@ struct LoadOptions {
 struct LoadSummary {
   int64_t tensors = 0;
   int64_t bytes = 0;           // of its fragments
-  int64_t read_bytes = 0;      // from files
+  int64_t read_bytes = 0;      // from the files of tensors and items, see `check`; frames and short gaps included
   int64_t received_bytes = 0;  // from other ranks
   double seconds = 0.0;
 };

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""`reshard checkpoint` and `reshard verify` as programs see them: their JSON keeps to docs/*.schema.json, and exit codes
+say what happened.
+
+usage: checkpoint_test.py COMMAND SOURCE_DIR
+"""
+import json
+import os
+import struct
+import sys
+import tempfile
+
+import jsonschema
+
+from command import Command
+
+
+def safetensors(path, entries):
+    """A file of {name: (dtype, shape, data)}."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in entries.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in entries.values()))
+
+
+def main():
+    reshard, source_dir = Command(sys.argv[1]), sys.argv[2]
+    checked = 0
+
+    def validator(name):
+        with open(os.path.join(source_dir, "docs", f"{name}.schema.json"), encoding="utf-8") as file:
+            schema = json.load(file)
+        jsonschema.Draft7Validator.check_schema(schema)
+        return jsonschema.Draft7Validator(schema)
+
+    validators = {name: validator(name) for name in ("checkpoint", "verify")}
+
+    def run(name, *arguments, code=0):
+        nonlocal checked
+        out = reshard.json(name, *arguments, "--json", code=code)
+        for error in validators[name].iter_errors(out):
+            sys.exit(f"{name} {arguments}: {'/'.join(map(str, error.absolute_path))}: {error.message}")
+        checked += 1
+        return out
+
+    with tempfile.TemporaryDirectory() as root:
+        at = lambda name: os.path.join(root, name)  # noqa: E731
+        data = bytes(i * 7 % 256 for i in range(4 * 64 * 32))
+        safetensors(at("a.safetensors"), {"w": ("F32", [64, 32], data), "v": ("U16", [3], b"\1\2\3\4\5\6")})
+        rows = ["--mesh", "{x:4}", "--layout", "[<x>, ...]"]
+
+        planned = run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--dry-run")
+        assert planned["tensors"] == 2 and planned["bytes"] == len(data) + 6 and not os.path.exists(at("dcp")), planned
+        done = run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--verify")
+        assert {k: done[k] for k in planned if k not in ("dry_run", "free_bytes")} == {
+            k: planned[k] for k in planned if k not in ("dry_run", "free_bytes")}, (planned, done)
+        assert done["committed"] and not done["was_complete"] and done["read_bytes"] >= done["bytes"], done
+        assert sorted(os.listdir(root)) == ["a.safetensors", "dcp"], os.listdir(root)
+        on_disk = sum(os.path.getsize(os.path.join(at("dcp"), f)) for f in os.listdir(at("dcp")) if f.endswith(".distcp"))
+        assert on_disk == done["disk_bytes"], (on_disk, done)
+
+        # What exists stays, and a complete result is complete.
+        assert reshard("checkpoint", at("a.safetensors"), at("dcp"), *rows, code=5) == ""
+        assert run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--resume")["was_complete"]
+        assert run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--overwrite")["committed"]
+
+        # What safetensors cannot hold is told.
+        back = run("checkpoint", at("dcp"), at("back"), "--format", "safetensors")
+        assert back["left_out"] == [] and back["bytes"] == done["bytes"], back
+        equal = run("verify", at("a.safetensors"), at("back"))
+        assert equal["equal"] and equal["bytes"] == len(data) + 6, equal
+
+        changed = bytearray(data)
+        changed[4 * (32 * 5 + 3)] ^= 1
+        safetensors(at("b.safetensors"), {"w": ("F32", [64, 32], bytes(changed)), "u": ("U16", [3], bytes(6))})
+        differ = run("verify", at("dcp"), at("b.safetensors"), code=1)
+        assert not differ["equal"] and [d["name"] for d in differ["differences"]] == ["w", "v", "u"], differ
+        assert "[5, 3]" in differ["differences"][0]["what"] and "1 of 2048" in differ["differences"][0]["what"], differ
+        assert "only in A" in differ["differences"][1]["what"] and "only in B" in differ["differences"][2]["what"], differ
+
+        # The schemas must refuse something before their silence means anything.
+        for name, spoilt in (("checkpoint", {**done, "extra": 1}), ("checkpoint", {**done, "files": -1}),
+                             ("checkpoint", {k: v for k, v in done.items() if k != "seconds"}),
+                             ("verify", {**differ, "equal": "no"}), ("verify", {**differ, "differences": [{"name": "w"}]})):
+            assert not validators[name].is_valid(spoilt), spoilt
+
+        # Exit codes: usage, over the limit, bad input, not there.
+        assert reshard("checkpoint", at("a.safetensors"), at("n"), code=2) == ""
+        assert reshard("checkpoint", at("a.safetensors"), at("n"), *rows, "--memory-limit", "4MiB", code=3) == ""
+        assert reshard("checkpoint", at("a.safetensors"), at("n"), "--mesh", "{x:4}", "--layout", "[<y>, ...]", code=4) == ""
+        assert reshard("checkpoint", at("none"), at("n"), *rows, code=5) == ""
+        assert reshard("checkpoint", at("a.safetensors"), at("no/n"), *rows, code=5) == ""
+        with open(os.path.join(at("dcp"), "__1_0.distcp"), "r+b") as file:
+            file.seek(os.path.getsize(file.name) // 2)
+            byte = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte[0] ^ 4]))
+        assert reshard("verify", at("dcp"), at("a.safetensors"), code=4) == ""
+        assert reshard("checkpoint", at("dcp"), at("n"), *rows, code=4) == ""
+        assert not os.path.exists(at("n")) and not [f for f in os.listdir(root) if f.startswith(".")], os.listdir(root)
+
+    print(f"{checked} answers: all as they should be")
+
+
+if __name__ == "__main__":
+    main()

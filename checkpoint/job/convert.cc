@@ -67,6 +67,11 @@ absl::Status Write(Conversion& conversion) {
     return Abandon(stage);
   }
   absl::Status status = Run(&conversion, &stage).Do();
+  if (!status.ok() && options.workers > 1) {
+    // One that was done before, and was started again, was not waited for.
+    const absl::StatusOr<bool> in_place = stage.IsInPlace();
+    if (in_place.ok() && !*in_place && conversion.IsComplete()) return FromSystem(stage.Commit());
+  }
   const CheckpointError kind = KindOf(status);
   if (!status.ok() && kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
     // Doing the same again would end the same way. An error of removing is not the one to report.

@@ -51,7 +51,9 @@ absl::Status WorkerGroup::MarkDone() const {
   if (absl::Status put = (*file)->WriteAt(0, terms_ + "\n"); !put.ok()) return put;
   if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
   if (absl::Status closed = (*file)->Close(); !closed.ok()) return closed;
-  return SyncDirectory(stage_.stage());
+  absl::Status synced = SyncDirectory(stage_.stage());
+  // Another worker has seen the mark, and has committed already.
+  return absl::IsNotFound(synced) ? absl::OkStatus() : synced;
 }
 
 absl::Status WorkerGroup::TakeBackDone() const { return RemoveTree(Path("done", worker_)); }

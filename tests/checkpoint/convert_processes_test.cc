@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "tests/catch.h"
 #include "tests/checkpoint/convert_place.h"
@@ -96,6 +98,105 @@ TEST_CASE("a conversion: a worker ends what another was killed in the middle of"
       CHECK(place.IsClean());
     }
     CHECK(killed == 3);
+  }
+}
+
+// A process that waits for a word before it does its part. Made before there are locks that it would inherit.
+class Waiting {
+ public:
+  explicit Waiting(const std::function<bool()>& body) {
+    REQUIRE(pipe(ends_) == 0);
+    id_ = fork();
+    if (id_ == 0) {
+      char word = 0;
+      close(ends_[1]);
+      _exit(read(ends_[0], &word, 1) == 1 && body() ? 0 : 1);
+    }
+  }
+  ~Waiting() {
+    close(ends_[0]);
+    close(ends_[1]);
+    if (id_ > 0) Ended(true);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  // Says the word.
+  void Start() {
+    if (!std::exchange(started_, true)) REQUIRE(write(ends_[1], "x", 1) == 1);
+  }
+  // Waits for its end a moment: it may need a lock that this process has, or wait for what this one does.
+  void GiveTime(int64_t milliseconds) {
+    for (int64_t i = 0; i < milliseconds && !Ended(false); ++i) usleep(1000);
+  }
+  // Whether it came to a good end.
+  bool Ended(bool wait) {
+    if (id_ > 0 && waitpid(id_, &status_, wait ? 0 : WNOHANG) == id_) id_ = 0;
+    return id_ == 0 && WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
+  }
+
+ private:
+  int ends_[2] = {};
+  pid_t id_ = 0;
+  int status_ = 0;
+  bool started_ = false;
+};
+
+// Worker 0 makes its calls, and after the `call`-th of them worker 1 gets `milliseconds` to do all it has to do.
+void WithOther(const ConvertPlace& place, int64_t call, bool has_started, int64_t milliseconds) {
+  const absl::Duration patience = absl::Seconds(60);
+  Waiting other([&] { return place.Run(false, 2, 1, patience).ok(); });
+  if (has_started) other.Start();
+  bool happened = false;
+  FaultySystem system;
+  system.AfterEachCall([&](Call) {
+    if (system.calls() <= call || std::exchange(happened, true)) return;
+    other.Start();
+    other.GiveTime(milliseconds);
+  });
+  {
+    const ScopedSystem scoped(&system);
+    const absl::StatusOr<ConvertSummary> summary = place.Run(false, 2, 0, patience);
+    INFO(summary.status());
+    CHECK(summary.ok());
+  }
+  other.Start();
+  CHECK(other.Ended(true));
+  CHECK(place.IsComplete());
+  CHECK(place.IsClean());
+}
+
+TEST_CASE("a conversion: all that another worker does may come after any call of this one") {
+  const ConvertSource source;
+  for (const bool has_old : {false, true}) {
+    const ConvertCase what = {CheckpointFormat::kSafetensors, has_old, 1};
+    const testing::Content expected = source.Expected(what.format);
+    const auto in_vain = [](const ConvertPlace& place) {
+      FaultySystem system;
+      const ScopedSystem scoped(&system);
+      const absl::Status ran = place.Run(false, 2, 0, absl::Nanoseconds(1)).status();
+      CHECK(ran.code() == absl::StatusCode::kDeadlineExceeded);
+      return system.calls();
+    };
+    // How many calls it takes until one waits.
+    const ConvertPlace alone(source, expected, what);
+    const int64_t calls = in_vain(alone), calls_again = in_vain(alone);
+    CHECK(calls > 100);
+    CHECK(calls_again > 30);
+    for (int64_t call = 0; call < calls; call += 17) {
+      INFO("both begin, the other one after call " << call << ", something there " << has_old);
+      WithOther(ConvertPlace(source, expected, what), call, false, 5);
+    }
+    for (int64_t call = calls - 25; call < calls; ++call) {
+      INFO("the other one waits, and ends it after call " << call << ", something there " << has_old);
+      WithOther(ConvertPlace(source, expected, what), call, true, 50);
+    }
+    for (int64_t call = 0; call < calls_again; ++call) {
+      INFO("done before, and the other one ends it after call " << call << ", something there " << has_old);
+      const ConvertPlace place(source, expected, what);
+      in_vain(place);
+      WithOther(place, call, false, 50);
+    }
   }
 }
 

@@ -140,9 +140,9 @@ absl::Status Run::Sync(Journal* journal, OutputFiles* files) {
 // case, since those who have seen that it is done may be about to commit.
 absl::StatusOr<bool> Run::WasDone() {
   if (group_.alone()) return false;
-  const absl::StatusOr<bool> marked = group_.IsDone(options_.worker);
+  absl::StatusOr<bool> marked = group_.IsDone(options_.worker);
   if (!marked.ok() || !*marked) return marked;
-  const absl::StatusOr<bool> gathered = Gather(options_.worker);
+  absl::StatusOr<bool> gathered = Gather(options_.worker);
   if (!gathered.ok()) return gathered;
   if (!*gathered) {
     if (absl::Status taken = group_.TakeBackDone(); !taken.ok()) return taken;

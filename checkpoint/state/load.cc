@@ -214,7 +214,7 @@ class Loading {
     for (size_t i = 0; i < items.size(); ++i) {
       const Catalog::ByteItem& item = source_->catalog().byte_items()[static_cast<size_t>(items_[i])];
       items[i].into->resize(static_cast<size_t>(item.place.length));
-      const absl::Status read = source_->ReadItem(items_[i], 0, absl::MakeSpan(*items[i].into));
+      absl::Status read = source_->ReadItem(items_[i], 0, absl::MakeSpan(*items[i].into));
       if (!read.ok()) return read;
     }
     return absl::OkStatus();

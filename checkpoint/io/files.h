@@ -2,8 +2,8 @@
 // file. Everything goes through System.
 //
 // Errors of the system: NotFound for ENOENT, ENOTDIR and ENAMETOOLONG; ResourceExhausted for ENOSPC and EDQUOT;
-// Unavailable for all the rest; the message has the path and the system's reason. What a file's content should have been
-// is DataLoss.
+// Unavailable for all the rest; the message has the path and the system's reason. What a file's content should have
+// been is DataLoss.
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 

@@ -16,7 +16,7 @@ namespace reshard::testing::pickled {
 // The low `bytes` bytes of a number, the lowest first.
 inline std::string Little(uint64_t number, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(number >> (8 * i) & 0xff));
+  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(i < 8 ? number >> (8 * i) & 0xff : 0));
   return out;
 }
 

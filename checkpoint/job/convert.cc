@@ -68,7 +68,8 @@ absl::Status Write(Conversion& conversion) {
   }
   absl::Status status = Run(&conversion, &stage).Do();
   if (!status.ok() && options.workers > 1) {
-    // One that was done before, and was started again, was not waited for.
+    // Who is marked as done, just now or by an earlier run, is not waited for: the others may have taken the stage
+    // away.
     const absl::StatusOr<bool> in_place = stage.IsInPlace();
     if (in_place.ok() && !*in_place && conversion.IsComplete()) return FromSystem(stage.Commit());
   }

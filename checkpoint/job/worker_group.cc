@@ -51,9 +51,7 @@ absl::Status WorkerGroup::MarkDone() const {
   if (absl::Status put = (*file)->WriteAt(0, terms_ + "\n"); !put.ok()) return put;
   if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
   if (absl::Status closed = (*file)->Close(); !closed.ok()) return closed;
-  absl::Status synced = SyncDirectory(stage_.stage());
-  // Another worker has seen the mark, and has committed already.
-  return absl::IsNotFound(synced) ? absl::OkStatus() : synced;
+  return SyncDirectory(stage_.stage());
 }
 
 absl::Status WorkerGroup::TakeBackDone() const { return RemoveTree(Path("done", worker_)); }

@@ -9,6 +9,7 @@
 #include "checkpoint/job/conversion.h"
 #include "checkpoint/job/convert_error.h"
 #include "checkpoint/job/run.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -81,17 +82,8 @@ absl::Status Write(Conversion& conversion) {
   return status;
 }
 
-}  // namespace
-
-absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
-                                              const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
-  absl::StatusOr<std::unique_ptr<Conversion>> conversion = Make(source, destination, rules, options);
-  if (!conversion.ok()) return conversion.status();
-  return (*conversion)->summary;
-}
-
-absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
-                                       const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::string& destination,
+                                          const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
   absl::StatusOr<std::unique_ptr<Conversion>> made = Make(source, destination, rules, options);
   if (!made.ok()) return made.status();
   Conversion& conversion = **made;
@@ -111,6 +103,22 @@ absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::str
   summary.seconds = seconds.count();
   summary.read_bytes = conversion.source->bytes_read();
   return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
+                                              const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+  return NoThrow("planning a conversion", [&]() -> absl::StatusOr<ConvertSummary> {
+    absl::StatusOr<std::unique_ptr<Conversion>> conversion = Make(source, destination, rules, options);
+    if (!conversion.ok()) return conversion.status();
+    return (*conversion)->summary;
+  });
+}
+
+absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
+                                       const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+  return NoThrow("converting a checkpoint", [&] { return ConvertAll(source, destination, rules, options); });
 }
 
 }  // namespace reshard

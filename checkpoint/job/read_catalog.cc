@@ -1,10 +1,9 @@
 // What kind of checkpoint a path is.
-#include <new>
-
 #include "absl/strings/str_cat.h"
 #include "checkpoint/dcp/read_dcp.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/safetensors/read.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard {
@@ -28,11 +27,7 @@ absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limit
 }  // namespace
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
-  try {
-    return Read(path, limits);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": not enough memory to read what it contains"));
-  }
+  return NoThrow(absl::StrCat("reading ", path), [&] { return Read(path, limits); });
 }
 
 }  // namespace reshard

@@ -3,12 +3,15 @@
 #include <optional>
 
 #include "checkpoint/job/sidecar_match.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
+namespace {
 
-absl::StatusOr<std::map<std::string, RecordedLayout>> ReadRecordedLayouts(const Catalog& catalog,
-                                                                          const CatalogLimits& limits) {
-  std::map<std::string, RecordedLayout> layouts;
+using Layouts = std::map<std::string, RecordedLayout>;
+
+absl::StatusOr<Layouts> Read(const Catalog& catalog, const CatalogLimits& limits) {
+  Layouts layouts;
   const absl::StatusOr<std::optional<Sidecar>> sidecar = ReadSidecar(catalog, limits);
   if (!sidecar.ok()) return sidecar.status();
   if (!*sidecar) return layouts;
@@ -17,6 +20,12 @@ absl::StatusOr<std::map<std::string, RecordedLayout>> ReadRecordedLayouts(const 
     if (!tensor.layout.empty()) layouts[tensor.name] = {tensor.mesh, tensor.layout};
   }
   return layouts;
+}
+
+}  // namespace
+
+absl::StatusOr<Layouts> ReadRecordedLayouts(const Catalog& catalog, const CatalogLimits& limits) {
+  return NoThrow("reading a sidecar", [&] { return Read(catalog, limits); });
 }
 
 }  // namespace reshard

@@ -13,6 +13,7 @@
 #include "checkpoint/job/compare.h"
 #include "checkpoint/job/source.h"
 #include "checkpoint/job/workers.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -103,11 +104,13 @@ std::string DTypeText(const Catalog::Tensor& tensor) {
 
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options) {
-  absl::StatusOr<std::unique_ptr<Source>> first = Source::Open(a, {options.limits, options.ignore_sidecar});
-  if (!first.ok()) return first.status();
-  absl::StatusOr<std::unique_ptr<Source>> second = Source::Open(b, {options.limits, options.ignore_sidecar});
-  if (!second.ok()) return second.status();
-  return CompareSources(**first, **second, ThreadCount(options.threads), options.progress);
+  return NoThrow("comparing checkpoints", [&]() -> absl::StatusOr<VerifyReport> {
+    absl::StatusOr<std::unique_ptr<Source>> first = Source::Open(a, {options.limits, options.ignore_sidecar});
+    if (!first.ok()) return first.status();
+    absl::StatusOr<std::unique_ptr<Source>> second = Source::Open(b, {options.limits, options.ignore_sidecar});
+    if (!second.ok()) return second.status();
+    return CompareSources(**first, **second, ThreadCount(options.threads), options.progress);
+  });
 }
 
 absl::StatusOr<VerifyReport> CompareSources(Source& a, Source& b, int threads,

@@ -18,9 +18,9 @@
 #include "checkpoint/state/fragment.h"
 #include "checkpoint/state/placement.h"
 #include "checkpoint/state/read_layout.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/text.h"
 #include "reshard/runtime/redistributor.h"
-#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {

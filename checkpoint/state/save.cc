@@ -22,7 +22,7 @@
 #include "checkpoint/job/workers.h"
 #include "checkpoint/state/fragment.h"
 #include "checkpoint/state/placement.h"
-#include "runtime/core/no_throw.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/core/host_pool.h"
-#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {

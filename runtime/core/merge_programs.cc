@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/runtime/program.h"
 #include "runtime/core/host_pool.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/core/reduce.h"
 
 namespace reshard {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/core/plan_signature.h"
 #include "runtime/core/reduce.h"
 

@@ -5,10 +5,10 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/runtime/program.h"
-#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/core/agreement.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/core/reduce.h"
 
 namespace reshard {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/core/no_throw.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/local/local_communicator.h"
 
 namespace reshard {

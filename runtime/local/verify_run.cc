@@ -15,11 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/checked.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/local_world.h"
 #include "runtime/core/host_pool.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/local/available_memory.h"
 #include "runtime/local/logical_content.h"
 

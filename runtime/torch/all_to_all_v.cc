@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/torch/redistribute.h"
 #include "reshard/torch/sequence_parallel.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

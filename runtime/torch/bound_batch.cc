@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/core/no_throw.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

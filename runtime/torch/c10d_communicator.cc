@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/core/agreement.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/core/packed_step.h"
 #include "runtime/torch/c10d_messages.h"
 #include "runtime/torch/peer_board.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/text.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/layout/notation.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
 #include "reshard/torch/redistribute.h"
-#include "runtime/core/no_throw.h"
 
 namespace reshard {
 namespace {

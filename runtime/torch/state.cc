@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "planner/layout/no_throw.h"
 #include "reshard/state/load.h"
 #include "reshard/state/save.h"
 #include "reshard/torch/redistribute.h"
-#include "runtime/core/no_throw.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {

@@ -1,6 +1,6 @@
-// The one place where the runtime turns exceptions into errors.
-#ifndef RESHARD_RUNTIME_CORE_NO_THROW_H_
-#define RESHARD_RUNTIME_CORE_NO_THROW_H_
+// The one place that turns exceptions, of the standard library and of parsers, into errors.
+#ifndef RESHARD_PLANNER_LAYOUT_NO_THROW_H_
+#define RESHARD_PLANNER_LAYOUT_NO_THROW_H_
 
 #include <exception>
 #include <new>
@@ -27,4 +27,4 @@ auto NoThrow(absl::string_view doing, F&& f) -> decltype(f()) {
 
 }  // namespace reshard
 
-#endif  // RESHARD_RUNTIME_CORE_NO_THROW_H_
+#endif  // RESHARD_PLANNER_LAYOUT_NO_THROW_H_

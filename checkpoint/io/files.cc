@@ -157,9 +157,7 @@ absl::Status WriteFile::Close() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  DIR* const directory = Uninterrupted([&] { return CurrentSystem().OpenDir(path.c_str()); });
-  if (directory == nullptr) return SystemError(errno, "list", path);
+absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_view path) {
   std::vector<std::string> names;
   while (const struct dirent* entry = Uninterrupted([&] { return CurrentSystem().ReadDir(directory); })) {
     const std::string_view name = entry->d_name;
@@ -168,7 +166,14 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   const int error = errno;
   CurrentSystem().CloseDir(directory);
   if (error != 0) return SystemError(error, "list", path);
-  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  DIR* const directory = Uninterrupted([&] { return CurrentSystem().OpenDir(path.c_str()); });
+  if (directory == nullptr) return SystemError(errno, "list", path);
+  absl::StatusOr<std::vector<std::string>> names = TakeNames(directory, path);
+  if (names.ok()) std::sort(names->begin(), names->end());
   return names;
 }
 

@@ -7,6 +7,8 @@
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
+#include <dirent.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -86,6 +88,8 @@ class WriteFile {
   int fd_;
 };
 
+// The names that are left in an open directory, without "." and "..", in any order; closes it. `path` for the message.
+absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_view path);
 // Names in a directory without "." and "..", sorted. NotFound, Unavailable.
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 // Makes the entries of a directory durable.

@@ -1,7 +1,6 @@
 #include "checkpoint/io/json_walk.h"
 
 #include <limits>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -105,15 +105,11 @@ absl::Status WalkJson(std::string_view text, int64_t depth, JsonVisitor visit) {
   if (const size_t at = text.find('\0'); at != text.npos) {
     return absl::InvalidArgumentError(absl::StrCat("not JSON at byte ", at + 1, ": a NUL byte"));
   }
-  try {
+  return NoThrow("reading JSON", [&] {
     Walker walker(depth, visit);
     Json::sax_parse(text.begin(), text.end(), &walker);
     return walker.status();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory while reading JSON");
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("exception while reading JSON: ", error.what()));
-  }
+  });
 }
 
 }  // namespace reshard

@@ -49,15 +49,7 @@ class Remover {
       CurrentSystem().Close(fd);
       return SystemError(error, "list", path_);
     }
-    std::vector<std::string> names;
-    while (const struct dirent* entry = Uninterrupted([&] { return CurrentSystem().ReadDir(list); })) {
-      const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") names.emplace_back(name);
-    }
-    const int error = errno;
-    CurrentSystem().CloseDir(list);
-    if (error != 0) return SystemError(error, "list", path_);
-    return names;
+    return TakeNames(list, path_);
   }
 
   static bool Unlink(int directory, const std::string& name, int flags) {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/file_lock.h"
 #include "checkpoint/io/files.h"
-#include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/io/whole_file.h"
 
 namespace reshard {
 namespace {
@@ -53,12 +53,7 @@ absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std:
     }
   }
   // Nobody else is in here: a torn one is that of a process that has died.
-  if (absl::Status removed = RemoveTree(path); !removed.ok()) return removed;
-  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status put = (*file)->WriteAt(0, absl::StrCat(Abseil(terms), "\n")); !put.ok()) return put;
-  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
-  return (*file)->Close();
+  return WriteWholeFile(path, absl::StrCat(Abseil(terms), "\n"));
 }
 
 }  // namespace reshard

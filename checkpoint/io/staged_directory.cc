@@ -13,6 +13,7 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/stage_terms.h"
 #include "checkpoint/io/system.h"
+#include "checkpoint/io/whole_file.h"
 
 namespace reshard {
 namespace {
@@ -328,12 +329,7 @@ absl::Status StagedDirectory::MoveIntoPlace() {
   if (!data.ok()) return data.status();
   if (!*data || (*data)->st_ino != inode_) return absl::FailedPreconditionError(absl::StrCat(data_, " was taken away"));
   const std::string committing = JoinPath(stage_, "committing");
-  if (absl::Status removed = RemoveTree(committing); !removed.ok()) return removed;
-  absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(committing);
-  if (!file.ok()) return file.status();
-  if (absl::Status put = (*file)->WriteAt(0, InodeLine(**data) + TimeLine(**data)); !put.ok()) return put;
-  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
-  if (absl::Status closed = (*file)->Close(); !closed.ok()) return closed;
+  if (absl::Status put = WriteWholeFile(committing, InodeLine(**data) + TimeLine(**data)); !put.ok()) return put;
   if (absl::Status synced = SyncDirectory(stage_); !synced.ok()) return synced;
 
   for (int tries = 0;; ++tries) {

@@ -17,6 +17,13 @@ const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
   return found == lookup_->items.end() || found->second < 0 ? nullptr : &tensors_[static_cast<size_t>(found->second)];
 }
 
+const Catalog::ByteItem* Catalog::FindByteItem(std::string_view name) const {
+  if (lookup_ == nullptr) return nullptr;
+  const auto found = lookup_->items.find(name);
+  if (found == lookup_->items.end() || found->second >= 0) return nullptr;
+  return &byte_items_[static_cast<size_t>(-1 - found->second)];
+}
+
 const std::vector<Catalog::PathStep>* Catalog::PathOf(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;
   const auto found = lookup_->paths.find(name);

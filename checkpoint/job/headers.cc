@@ -1,11 +1,10 @@
 #include "checkpoint/job/headers.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/io/files.h"
-#include "checkpoint/io/remove_tree.h"
+#include "checkpoint/io/whole_file.h"
 #include "checkpoint/job/sidecar.h"
 
 namespace reshard {
@@ -35,15 +34,6 @@ Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, const std::
   return sidecar;
 }
 
-absl::Status WriteWhole(const std::string& path, std::string_view bytes) {
-  if (absl::Status removed = RemoveTree(path); !removed.ok()) return removed;  // of an interrupted run
-  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status put = (*file)->WriteAt(0, bytes); !put.ok()) return put;
-  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
-  return (*file)->Close();
-}
-
 }  // namespace
 
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
@@ -52,7 +42,8 @@ absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const
   if (!headers.ok()) return headers.status();
   headers->emplace_back(kSidecarName, MakeSidecar(contents, plan, id, *headers, hashes).ToJson());
   for (const auto& [name, bytes] : *headers) {
-    if (absl::Status written = WriteWhole(JoinPath(directory, name), bytes); !written.ok()) return written;
+    // An interrupted run may have left one.
+    if (absl::Status written = WriteWholeFile(JoinPath(directory, name), bytes); !written.ok()) return written;
   }
   return absl::OkStatus();
 }

@@ -6,55 +6,15 @@
 #include <vector>
 
 #include "checkpoint/io/files.h"
-#include "checkpoint/job/hash.h"
+#include "checkpoint/job/catalog_hash.h"
+#include "checkpoint/job/digest.h"
 
 namespace reshard {
-namespace {
-
-class Digest {
- public:
-  void Add(int64_t value) { hasher_.Add({reinterpret_cast<const char*>(&value), sizeof(value)}); }
-  void Add(absl::Span<const int64_t> values) {
-    for (const int64_t value : values) Add(value);
-  }
-  void Add(std::string_view text) {
-    Add(static_cast<int64_t>(text.size()));
-    hasher_.Add(text);
-  }
-  std::string Text() const { return hasher_.Finish().ToText(); }
-
- private:
-  ContentHasher hasher_;
-};
-
-void AddSource(const Catalog& source, Digest* digest) {
-  digest->Add(std::string_view(source.root()));
-  for (const Catalog::File& file : source.files()) {
-    digest->Add(std::string_view(file.path));
-    digest->Add(file.bytes);
-  }
-  for (const Catalog::ByteItem& item : source.byte_items()) {
-    digest->Add(item.name);
-    digest->Add({item.place.file, item.place.at, item.place.length});
-  }
-  for (const Catalog::Tensor& tensor : source.tensors()) {
-    digest->Add(tensor.name);
-    digest->Add(tensor.stored_dtype);
-    digest->Add(int64_t{tensor.requires_grad});
-    for (int64_t i = 0; i < tensor.num_chunks; ++i) {
-      const Catalog::Chunk chunk = source.chunk(tensor, i);
-      digest->Add(chunk.offset);
-      digest->Add(chunk.size);
-      digest->Add({chunk.place.file, chunk.place.at});
-    }
-  }
-}
-
-}  // namespace
 
 std::string JobName(const Catalog& source, const OutputPlan& plan) {
   Digest digest;
-  AddSource(source, &digest);
+  digest.Add(std::string_view(source.root()));
+  digest.Add(std::string_view(HashOfCatalog(source).ToText()));
   for (const OutputPlan::File& file : plan.files()) {
     digest.Add(std::string_view(file.name));
     digest.Add(file.bytes);
@@ -67,13 +27,13 @@ std::string JobName(const Catalog& source, const OutputPlan& plan) {
     digest.Add({piece.place.file, piece.payload_at});
   }
   for (const std::string& layout : plan.layouts()) digest.Add(std::string_view(layout));
-  return digest.Text();
+  return digest.Hash().ToText();
 }
 
 std::string SourceState(const Catalog& source) {
   Digest digest;
   for (const Catalog::File& file : source.files()) digest.Add({file.bytes, file.modified});
-  return digest.Text();
+  return digest.Hash().ToText();
 }
 
 absl::StatusOr<std::string> ChangedFile(const Catalog& source) {

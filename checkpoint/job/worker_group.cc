@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
+#include "checkpoint/io/whole_file.h"
 #include "checkpoint/job/convert_error.h"
 
 namespace reshard {
@@ -45,12 +46,8 @@ absl::StatusOr<bool> WorkerGroup::IsDone(int64_t worker) const {
 }
 
 absl::Status WorkerGroup::MarkDone() const {
-  if (absl::Status removed = TakeBackDone(); !removed.ok()) return removed;  // one of other terms
-  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(Path("done", worker_));
-  if (!file.ok()) return file.status();
-  if (absl::Status put = (*file)->WriteAt(0, terms_ + "\n"); !put.ok()) return put;
-  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
-  if (absl::Status closed = (*file)->Close(); !closed.ok()) return closed;
+  // There may be one of other terms.
+  if (absl::Status put = WriteWholeFile(Path("done", worker_), terms_ + "\n"); !put.ok()) return put;
   return SyncDirectory(stage_.stage());
 }
 

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 
 namespace reshard {
 
-int ThreadCount(int asked) {
+int ThreadCount(int asked, int most) {
   if (asked > 0) return asked;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most);
 }
 
 absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t, int)>& task) {
@@ -22,20 +21,11 @@ absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Stat
   std::mutex mutex;
   int64_t failed = count;
   absl::Status first;
-  const auto guarded = [&task](int64_t i, int thread) {
-    try {
-      return task(i, thread);
-    } catch (const std::bad_alloc&) {
-      return absl::ResourceExhaustedError("out of memory");
-    } catch (const std::exception& error) {
-      return absl::InternalError(error.what());
-    }
-  };
   const auto serve = [&](int thread) {
     while (!stop.load(std::memory_order_relaxed)) {
       const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= count) return;
-      const absl::Status status = guarded(i, thread);
+      const absl::Status status = NoThrow("working on a checkpoint", [&] { return task(i, thread); });
       if (status.ok()) continue;
       stop = true;
       const std::lock_guard<std::mutex> lock(mutex);

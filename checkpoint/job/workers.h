@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
 
 #include "absl/status/status.h"
@@ -13,8 +14,8 @@
 
 namespace reshard {
 
-// options.threads, or the number of cores.
-int ThreadCount(int asked);
+// What was asked for, or the number of cores where that is 0, but then no more than `most`.
+int ThreadCount(int asked, int most = std::numeric_limits<int>::max());
 
 // Calls task(i, thread) for i in 0..count, each once, on `threads` threads, smallest first. After an error no further
 // task is begun. The error of the smallest i that had one. An exception in a task is Internal, or ResourceExhausted

@@ -130,12 +130,11 @@ class Loading {
       }
     }
     for (const LoadItem& item : items) {
-      const auto found = std::find_if(catalog.byte_items().begin(), catalog.byte_items().end(),
-                                      [&](const Catalog::ByteItem& each) { return each.name == item.name; });
-      if (found == catalog.byte_items().end()) {
+      const Catalog::ByteItem* const found = catalog.FindByteItem(item.name);
+      if (found == nullptr) {
         return absl::NotFoundError(absl::StrCat("the checkpoint has no byte item ", Shown(item.name)));
       }
-      items_.push_back(found - catalog.byte_items().begin());
+      items_.push_back(found - catalog.byte_items().data());
       fields_.push_back({"byte item", item.name});
     }
     return absl::OkStatus();
@@ -271,7 +270,7 @@ class Loading {
         }
       }
     }
-    const int threads = std::min(options_.threads > 0 ? options_.threads : kMostThreads, ThreadCount(options_.threads));
+    const int threads = ThreadCount(options_.threads, kMostThreads);
     std::vector<std::vector<char>> parts(static_cast<size_t>(threads));
     return RunTasks(static_cast<int64_t>(tasks.size()), threads, [&](int64_t t, int thread) -> absl::Status {
       const Task& task = tasks[static_cast<size_t>(t)];

@@ -156,7 +156,7 @@ class Saving {
     for (size_t i = 0; i < plan_->pieces().size(); ++i) {
       if (plan_->pieces()[i].place.file == own) pieces.push_back(i);
     }
-    const int threads = std::min(options_.threads > 0 ? options_.threads : kMostThreads, ThreadCount(options_.threads));
+    const int threads = ThreadCount(options_.threads, kMostThreads);
     std::vector<std::string> buffers(static_cast<size_t>(threads));
     absl::Status status =
         RunTasks(static_cast<int64_t>(pieces.size()), threads, [&](int64_t p, int thread) -> absl::Status {

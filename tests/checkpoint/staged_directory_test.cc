@@ -23,14 +23,14 @@ using testing::ContentOf;
 using testing::Fault;
 using testing::FaultySystem;
 using testing::Fill;
+using testing::kNew;
+using testing::kOld;
 using testing::NamesIn;
 using testing::PutContent;
 using testing::RunJob;
 using testing::TempDirectory;
 using Names = std::vector<std::string>;
 
-const Content kOld = ContentOf("old");
-const Content kNew = ContentOf("new");
 const Content kNothing = {{"", "nothing"}};
 
 std::unique_ptr<StagedDirectory> MustBegin(const std::string& destination, const StageOptions& options) {

@@ -19,14 +19,14 @@ using testing::ContentAt;
 using testing::ContentOf;
 using testing::Fault;
 using testing::FaultySystem;
+using testing::kNew;
+using testing::kOld;
 using testing::NamesIn;
 using testing::PutContent;
 using testing::RunJob;
 using testing::TempDirectory;
 using Names = std::vector<std::string>;
 
-const Content kOld = ContentOf("old");
-const Content kNew = ContentOf("new");
 const Content kNothing = {{"", "nothing"}};
 
 // A place for the job, with something at the destination or without.

@@ -16,6 +16,8 @@ using Content = std::map<std::string, std::string>;
 
 // Two files, one of them in a directory, in which `word` stands.
 Content ContentOf(const std::string& word);
+inline const Content kOld = ContentOf("old");
+inline const Content kNew = ContentOf("new");
 
 // What is at `path`: no files for an empty directory, {"": "nothing"} where there is nothing, "link", "no directory".
 Content ContentAt(const std::string& path);

@@ -94,6 +94,7 @@ class Catalog {
   absl::Span<const ByteItem> byte_items() const { return byte_items_; }
   // Null when there is none of that name.
   const Tensor* FindTensor(std::string_view name) const;
+  const ByteItem* FindByteItem(std::string_view name) const;
 
   // The index-th chunk of a tensor, 0 <= index < num_chunks.
   Chunk chunk(const Tensor& tensor, int64_t index) const;

@@ -1,0 +1,18 @@
+// A small file that is written in one go.
+#ifndef RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_
+#define RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace reshard {
+
+// Removes what is at `path`, and writes a new file there. Its bytes are on the disk then; its name is when the caller
+// has synced the directory. Errors of the system.
+absl::Status WriteWholeFile(const std::string& path, std::string_view bytes);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_

@@ -195,16 +195,16 @@ absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
 
   const absl::StatusOr<bool> made = MakeDirectory(stage_, 0700);
   if (!made.ok()) return made.status();
+  // First the stage, then the worker: whoever is seen to hold a worker's lock is past this and has agreed.
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = LockStage();
+  if (!lock.ok()) return lock.status();
+  if (*lock == nullptr) return false;
   absl::StatusOr<std::unique_ptr<FileLock>> worker_lock = FileLock::Try(JoinPath(stage_, lock_name_));
-  if (absl::IsNotFound(worker_lock.status())) return false;
   if (!worker_lock.ok()) return worker_lock.status();
   if (*worker_lock == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("a living process does the same in ", stage_));
   }
   worker_lock_ = *std::move(worker_lock);
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = EnterStage();
-  if (!lock.ok()) return lock.status();
-  if (*lock == nullptr) return false;
 
   if (!*made) {
     const absl::StatusOr<Progress> progress = resume ? FindProgress(stage_) : Progress::kLost;
@@ -255,17 +255,25 @@ absl::Status StagedDirectory::TryExchange() const {
   return exchanged;
 }
 
-// The lock of those who change the stage; null when our stage is no longer there.
-absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::EnterStage() const {
-  if (worker_lock_ == nullptr) return nullptr;
+// The lock of those who change the stage; null when the stage is no longer there.
+absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::LockStage() const {
   absl::StatusOr<std::unique_ptr<FileLock>> lock = FileLock::Wait(JoinPath(stage_, "lock"));
   if (absl::IsNotFound(lock.status())) return nullptr;
   if (!lock.ok()) return lock.status();
-  for (const FileLock* held : {worker_lock_.get(), lock->get()}) {
-    const absl::StatusOr<bool> in_place = held->IsInPlace();
-    if (!in_place.ok()) return in_place.status();
-    if (!*in_place) return nullptr;
-  }
+  const absl::StatusOr<bool> in_place = (*lock)->IsInPlace();
+  if (!in_place.ok()) return in_place.status();
+  if (!*in_place) return nullptr;
+  return lock;
+}
+
+// The same for a worker; null also when the stage is not the one that it began in.
+absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::EnterStage() const {
+  if (worker_lock_ == nullptr) return nullptr;
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = LockStage();
+  if (!lock.ok() || *lock == nullptr) return lock;
+  const absl::StatusOr<bool> in_place = worker_lock_->IsInPlace();
+  if (!in_place.ok()) return in_place.status();
+  if (!*in_place) return nullptr;
   return lock;
 }
 

@@ -21,7 +21,8 @@
 //   1  Begin. A directory at DST that must not be replaced: AlreadyExists, nothing was touched. What is no directory (a
 //      symbolic link to one is none) is never replaced, nor is a mount point: FailedPrecondition. What is left of
 //      STAGE.done and STAGE.gone is removed.
-//   2  mkdir STAGE; lock STAGE/lock-K (FailedPrecondition when a living process has it) and STAGE/lock. Leavings of the
+//   2  mkdir STAGE; lock STAGE/lock, then STAGE/lock-K (FailedPrecondition when a living process has it): who is seen to
+//      hold a lock-K has been through this step, and is not about to find out that it must not go on. Leavings of the
 //      same job are kept when it is resumed; otherwise they are renamed to STAGE.gone and removed, unless a living
 //      process holds any lock-* there: FailedPrecondition. mkdir STAGE/data; sync PARENT and STAGE. DST to be replaced:
 //      tried out on two empty directories in STAGE that the filesystem can exchange names (renameat2 with
@@ -113,6 +114,7 @@ class StagedDirectory {
   absl::Status TryExchange() const;
   absl::StatusOr<bool> FindOld() const;
   absl::StatusOr<Progress> FindProgress(const std::string& stage) const;
+  absl::StatusOr<std::unique_ptr<FileLock>> LockStage() const;
   absl::StatusOr<std::unique_ptr<FileLock>> EnterStage() const;
   absl::Status MoveIntoPlace();
   absl::Status MoveStage(const std::string& to) const;

@@ -3,6 +3,8 @@
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/core/host_pool.h"
 
 namespace reshard {
 
@@ -13,6 +15,12 @@ absl::Duration DefaultTimeout() {
     return absl::Milliseconds(milliseconds);
   }
   return absl::Minutes(10);
+}
+
+absl::StatusOr<Memory> Communicator::Allocate(int64_t bytes) {
+  Memory memory(AcquireHostBlock(bytes), [bytes](void* block) { ReleaseHostBlock(block, bytes); });
+  if (memory == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+  return memory;
 }
 
 }  // namespace reshard

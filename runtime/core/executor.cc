@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner/layout/no_throw.h"
-#include "runtime/core/host_pool.h"
 
 namespace reshard {
 namespace {
@@ -18,7 +17,8 @@ namespace {
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 // `name` is the source or the target, of tensor `index` when there are several (index >= 0).
-absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorView& view, const Buffer& buffer) {
+absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorView& view, const Buffer& buffer,
+                       MemoryKind memory) {
   const auto name = [&] { return index < 0 ? std::string(side) : absl::StrCat(side, " of tensor ", index); };
   const auto shape = [](const Dims& dims) { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); };
   const bool empty = view.data == nullptr || NumElements(view.shape) == 0;
@@ -41,6 +41,11 @@ absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorV
         absl::StrCat("the ", name(), " has ", view.strides.size(), " strides for ", view.shape.size(), " dimensions"));
   }
   if (view.data == nullptr) return absl::InvalidArgumentError(absl::StrCat("the ", name(), " is null"));
+  if (view.memory != memory) {
+    const auto place = [](MemoryKind kind) { return kind == MemoryKind::kHost ? "host memory" : "memory of a GPU"; };
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name(), " is in ", place(view.memory), ", the communicator moves ", place(memory)));
+  }
   return absl::OkStatus();
 }
 
@@ -96,6 +101,7 @@ absl::StatusOr<Executor> Executor::Create(std::shared_ptr<const Program> program
   executor.communicator_ = communicator;
   executor.agreement_ = agreement;
   executor.one_step_ = SourcesToTargetsInOneStep(*program);
+  executor.memos_.resize(program->steps.size());
   executor.program_ = std::move(program);
   return executor;
 }
@@ -113,9 +119,9 @@ absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Sp
     const int64_t index = tensors == 1 ? -1 : static_cast<int64_t>(t);
     const Buffer& source_buffer = program_->source(static_cast<int64_t>(t));
     const Buffer& target_buffer = program_->target(static_cast<int64_t>(t));
-    absl::Status status = CheckView("source", index, sources[t], source_buffer);
+    absl::Status status = CheckView("source", index, sources[t], source_buffer, communicator_->memory());
     if (!status.ok()) return status;
-    status = CheckView("target", index, targets[t], target_buffer);
+    status = CheckView("target", index, targets[t], target_buffer, communicator_->memory());
     if (!status.ok()) return status;
     if (targets_are_fresh) continue;
     if (target_buffer.bytes > 0 && MayOverlapItself(targets[t])) {
@@ -172,15 +178,15 @@ absl::StatusOr<ExecuteResult> Executor::ExecuteChecked(absl::Span<const ConstTen
 
 absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> sources,
                                              absl::Span<const TensorView> targets) {
-  if (one_step_) return communicator_->ExecuteStep(program_->steps[0], sources, targets);
-  HostBlock scratch[2];
+  if (one_step_) return communicator_->ExecuteStep(program_->steps[0], sources, targets, &memos_[0]);
+  Memory scratch[2];
   for (size_t i = 0; i < 2; ++i) {
     if (program_->scratch_bytes[i] == 0) continue;
-    scratch[i] = HostBlock(program_->scratch_bytes[i]);
-    if (!scratch[i]) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for an intermediate of ", program_->scratch_bytes[i], " bytes"));
+    absl::StatusOr<Memory> block = communicator_->Allocate(program_->scratch_bytes[i]);
+    if (!block.ok()) {
+      return absl::Status(block.status().code(), absl::StrCat("an intermediate: ", block.status().message()));
     }
+    scratch[i] = *std::move(block);
   }
   const auto ends = static_cast<int>(2 * program_->tensors);
   const auto view = [&](int index) -> TensorView {
@@ -188,13 +194,17 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
     // Fragments without elements may come as anything; the steps see the shapes of the program.
     if (buffer.bytes == 0) return DenseView(static_cast<void*>(nullptr), buffer.dtype, buffer.shape);
     if (index < ends) return targets[static_cast<size_t>(index / 2)];
-    return DenseView(static_cast<void*>(scratch[buffer.scratch].data() + buffer.scratch_offset), buffer.dtype,
-                     buffer.shape);
+    TensorView dense =
+        DenseView(static_cast<void*>(static_cast<char*>(scratch[buffer.scratch].get()) + buffer.scratch_offset),
+                  buffer.dtype, buffer.shape);
+    dense.memory = communicator_->memory();
+    return dense;
   };
   MoveStats moved;
   std::vector<ConstTensorView> inputs;
   std::vector<TensorView> outputs;
-  for (const StepProgram& step : program_->steps) {
+  for (size_t s = 0; s < program_->steps.size(); ++s) {
+    const StepProgram& step = program_->steps[s];
     inputs.clear();
     outputs.clear();
     for (const StepTensor& tensor : step.tensors) {
@@ -204,7 +214,7 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
                                     : ConstTensorView(view(tensor.input)));
       outputs.push_back(view(tensor.output));
     }
-    const absl::StatusOr<MoveStats> step_moved = communicator_->ExecuteStep(step, inputs, outputs);
+    const absl::StatusOr<MoveStats> step_moved = communicator_->ExecuteStep(step, inputs, outputs, &memos_[s]);
     if (!step_moved.ok()) return step_moved.status();
     moved += *step_moved;
   }

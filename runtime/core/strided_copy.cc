@@ -203,6 +203,32 @@ void StridedCopy::Nest::RunSegment(size_t level, const char* from, char* to, int
   }
 }
 
+void StridedCopy::VisitBoxes(absl::FunctionRef<void(const CopyBox&)> visit) const {
+  if (bytes_ == 0) return;
+  // One segment of every level at a time, like the digits of a number.
+  const auto& levels = nest_->levels;
+  std::vector<size_t> chosen(levels.size(), 0);
+  for (;;) {
+    CopyBox box;
+    box.from = nest_->from_offset;
+    box.to = nest_->to_offset;
+    for (size_t k = 0; k < levels.size(); ++k) {
+      const Segment& segment = levels[k].segments[chosen[k]];
+      box.from += segment.from;
+      box.to += segment.to;
+      if (k + 1 == levels.size()) {
+        box.run = segment.count;
+      } else if (segment.count > 1) {
+        box.loops.push_back({segment.count, levels[k].from_step, levels[k].to_step});
+      }
+    }
+    visit(box);
+    size_t k = levels.size();
+    while (k-- > 0 && ++chosen[k] == levels[k].segments.size()) chosen[k] = 0;
+    if (k > levels.size()) return;
+  }
+}
+
 int64_t StridedCopy::shortest_run() const {
   if (bytes_ == 0) return 0;
   int64_t shortest = std::numeric_limits<int64_t>::max();

@@ -71,7 +71,8 @@ absl::Status LocalCommunicator::Agree(const absl::Status& own, const Signature& 
 
 absl::StatusOr<MoveStats> LocalCommunicator::ExecuteStep(const StepProgram& step,
                                                          absl::Span<const ConstTensorView> inputs,
-                                                         absl::Span<const TensorView> outputs) {
+                                                         absl::Span<const TensorView> outputs,
+                                                         std::unique_ptr<StepMemo>* /*memo*/) {
   if (shared_->rendezvous.failed()) return shared_->rendezvous.failure();
   MoveStats moved;
   const absl::Status status = NoThrow("executing a step", [&]() -> absl::Status {

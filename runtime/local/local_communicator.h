@@ -77,7 +77,7 @@ class LocalCommunicator final : public Communicator {
   CopyFor copies() const override { return CopyFor::kPull; }
   absl::Status Agree(const absl::Status& own, const Signature& problem) override;
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                        absl::Span<const TensorView> outputs) override;
+                                        absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
 
  private:

@@ -412,7 +412,8 @@ absl::Status C10dCommunicator::Barrier() {
 
 absl::StatusOr<MoveStats> C10dCommunicator::ExecuteStep(const StepProgram& step,
                                                         absl::Span<const ConstTensorView> inputs,
-                                                        absl::Span<const TensorView> outputs) {
+                                                        absl::Span<const TensorView> outputs,
+                                                        std::unique_ptr<StepMemo>* /*memo*/) {
   const auto on_host = [](const ConstTensorView& view) { return view.memory == MemoryKind::kHost; };
   if (!std::all_of(inputs.begin(), inputs.end(), on_host) || !std::all_of(outputs.begin(), outputs.end(), on_host)) {
     return absl::UnimplementedError("only fragments in host memory travel over a c10d group so far");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- planner <- runtime <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
+    layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
     torch -> state;   tools -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
@@ -22,6 +22,9 @@ FOLDERS = {
     "planner": "planner",
     "include/reshard/runtime": "runtime",
     "runtime": "runtime",
+    "runtime/cuda": "cuda",
+    "include/reshard/nccl": "nccl",
+    "runtime/nccl": "nccl",
     "include/reshard/torch": "torch",
     "runtime/torch": "torch",
     "include/reshard/checkpoint": "checkpoint",
@@ -36,16 +39,20 @@ ALLOWED = {
     "layout": {"layout"},
     "planner": {"planner", "layout"},
     "runtime": {"runtime", "planner", "layout"},
-    "torch": {"torch", "state", "checkpoint", "runtime", "planner", "layout"},
+    "cuda": {"cuda", "runtime", "planner", "layout"},
+    "nccl": {"nccl", "cuda", "runtime", "planner", "layout"},
+    "torch": {"torch", "nccl", "cuda", "state", "checkpoint", "runtime", "planner", "layout"},
     "checkpoint": {"checkpoint", "planner", "layout"},
     "state": {"state", "checkpoint", "runtime", "planner", "layout"},
-    "tools": {"tools", "layout", "planner", "runtime", "checkpoint", "state"},
+    "tools": {"tools", "layout", "planner", "runtime", "nccl", "checkpoint", "state"},
 }
 LINKS = {
     "reshard_layout": set(),
     "reshard_planner": {"reshard_layout"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
-    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_state"},
+    "reshard_cuda": {"reshard_layout", "reshard_planner", "reshard_runtime"},
+    "reshard_nccl": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_cuda"},
+    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_state", "reshard_cuda", "reshard_nccl"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner"},
     "reshard_state": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
     "test_oracle": set(),

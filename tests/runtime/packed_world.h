@@ -92,7 +92,8 @@ class PackedCommunicator final : public Communicator, private MessageTransport {
   CopyFor copies() const override { return CopyFor::kMessages; }
   absl::Status Agree(const absl::Status& own, const Signature&) override { return own; }
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                        absl::Span<const TensorView> outputs) override {
+                                        absl::Span<const TensorView> outputs,
+                                        std::unique_ptr<StepMemo>* /*memo*/) override {
     return ExecutePackedStep(step, rank_, inputs, outputs, *this);
   }
   absl::Status Barrier() override { return absl::UnimplementedError("no barrier"); }

@@ -15,6 +15,8 @@
 #define RESHARD_RUNTIME_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,6 +50,15 @@ struct MoveStats {
   }
 };
 
+// What a backend keeps of a step from one execution to the next: prepared copies, tables on a device.
+class StepMemo {
+ public:
+  virtual ~StepMemo() = default;
+};
+
+// Memory that gives itself back.
+using Memory = std::unique_ptr<void, std::function<void(void*)>>;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -62,6 +73,12 @@ class Communicator {
   // Which copies its steps need: what to compile programs for.
   virtual CopyFor copies() const = 0;
 
+  // Where the fragments lie that its steps move. With kCuda a call only enqueues what it does on the stream of the
+  // communicator: errors of the peers and the device show at a later call, and times are those of the host.
+  virtual MemoryKind memory() const { return MemoryKind::kHost; }
+  // Memory of that kind for intermediates, aligned to 64 bytes. ResourceExhausted.
+  virtual absl::StatusOr<Memory> Allocate(int64_t bytes);
+
   // Compares what every rank is about to do: one record {own status, fingerprint} a rank, and only if something is
   // wrong the details. OK when all ranks are OK and brought the same fingerprint. Otherwise, and the communicator stays
   // usable:
@@ -72,9 +89,11 @@ class Communicator {
 
   // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i], with the
   // shapes of their buffers; whether they are dense is free. See StepProgram for what the outputs hold afterwards.
-  // The backend decides whether to pack. Never throws.
+  // The backend decides whether to pack. `memo`, when not null, is the same at every execution of this step, and empty
+  // at the first. Never throws.
   virtual absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                                absl::Span<const TensorView> outputs) = 0;
+                                                absl::Span<const TensorView> outputs,
+                                                std::unique_ptr<StepMemo>* memo = nullptr) = 0;
 
   // Returns when all ranks have called it.
   virtual absl::Status Barrier() = 0;

@@ -39,11 +39,11 @@ class Executor {
   // Redistributes this rank's fragment `source` into `target`. Collective: every rank of the communicator calls it.
   // Post-condition: target holds this rank's fragment of the plan's target layout; source is unchanged. Both may be
   // strided. A rank outside the source (target) mesh passes a default-constructed view, or any view without elements.
-  // InvalidArgument: a view has another dtype or shape than the program, is null, not in host memory, or the target
-  // overlaps itself or the source. With Agreement::kEveryCall that error reaches every rank and all stay usable; with
-  // kOff the others find out by waiting.
-  // ResourceExhausted: no memory for the intermediates. Any error of the communicator. After an error during the steps
-  // the executor is lost: later calls return FailedPrecondition at once.
+  // InvalidArgument: a view has another dtype or shape than the program, is null, not in the memory that the
+  // communicator moves, or the target overlaps itself or the source. With Agreement::kEveryCall that error reaches
+  // every rank and all stay usable; with kOff the others find out by waiting. ResourceExhausted: no memory for the
+  // intermediates. Any error of the communicator. After an error during the steps the executor is lost: later calls
+  // return FailedPrecondition at once.
   absl::StatusOr<ExecuteResult> Execute(const ConstTensorView& source, const TensorView& target);
   // The same for a program of many tensors, one source and one target each. No target may overlap any other view.
   absl::StatusOr<ExecuteResult> ExecuteBatch(absl::Span<const ConstTensorView> sources,
@@ -66,7 +66,8 @@ class Executor {
   Agreement agreement_ = Agreement::kEveryCall;
   // The only step moves every source to its target, and all have elements: the caller's views are the step's.
   bool one_step_ = false;
-  absl::Status lost_;  // the error that ended it
+  absl::Status lost_;                             // the error that ended it
+  std::vector<std::unique_ptr<StepMemo>> memos_;  // one a step
 };
 
 }  // namespace reshard

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
 namespace reshard {
@@ -47,6 +48,20 @@ enum class CopyMode {
 // The mode for a step that writes `bytes` in all, by `threads` threads.
 CopyMode CopyModeFor(int64_t bytes, int64_t threads);
 
+// A regular part of a copy, in bytes: for every i of the loops, outermost first, `run` bytes from
+// from + sum(i*from_step) to to + sum(i*to_step).
+struct CopyBox {
+  struct Loop {
+    int64_t count = 0;
+    int64_t from_step = 0;
+    int64_t to_step = 0;
+  };
+  int64_t from = 0;
+  int64_t to = 0;
+  absl::InlinedVector<Loop, 4> loops;
+  int64_t run = 0;
+};
+
 // Copies of a StridedCopy share what was prepared, so that a thousand tensors of one shape keep one loop nest warm.
 class StridedCopy {
  public:
@@ -72,6 +87,9 @@ class StridedCopy {
   void Run(const void* from, void* to, CopyMode mode = CopyMode::kCached) const;
   // The part-th of `parts` pieces of the work: pieces are disjoint, and all of them together are Run().
   void RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode = CopyMode::kCached) const;
+  // The copy as boxes, which are disjoint and all of it together: as many as its irregular dimensions have runs,
+  // multiplied.
+  void VisitBoxes(absl::FunctionRef<void(const CopyBox&)> visit) const;
   // Asks for the first cache lines of the side that is read, or of the one that is written, for a caller that will Run
   // the copy soon. Worth it for one of many small copies, whose memory the processor cannot foresee.
   void FetchAhead(const void* fragment, bool written) const;

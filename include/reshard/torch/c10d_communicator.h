@@ -45,7 +45,7 @@ class C10dCommunicator final : public Communicator {
   absl::Status Agree(const absl::Status& own, const Signature& problem) override;
   // Unimplemented: fragments that are not in host memory.
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                        absl::Span<const TensorView> outputs) override;
+                                        absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
 
   // True while the group that it was made from exists.

@@ -1,0 +1,139 @@
+// One GPU of this process: its context, streams, memory, and the launches of this library's kernels.
+//
+// Everything that takes a stream is only enqueued there; errors of the device show at a later call. A function makes
+// the device's context current for its own duration and leaves the caller's current context as it was. Thread-safe.
+#ifndef RESHARD_RUNTIME_CUDA_DEVICE_H_
+#define RESHARD_RUNTIME_CUDA_DEVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/cuda/copy_table.h"
+#include "runtime/cuda/cuda_api.h"
+
+namespace reshard {
+
+// Where device memory comes from: the driver's pool (the default), or an allocator that the process has already.
+// Memory is ordered by the stream: what was enqueued there before Free still may use it.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // At least `bytes` > 0, aligned to 256 bytes. ResourceExhausted.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes, CudaStream stream) = 0;
+  virtual void Free(void* memory, CudaStream stream) = 0;
+};
+
+// Device memory that goes back, in the order of its stream, when this is destroyed.
+class DeviceBlock {
+ public:
+  DeviceBlock() = default;
+  DeviceBlock(void* data, CudaStream stream, DeviceMemory* memory) : data_(data), stream_(stream), memory_(memory) {}
+  DeviceBlock(DeviceBlock&& other) noexcept { *this = std::move(other); }
+  DeviceBlock& operator=(DeviceBlock&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(stream_, other.stream_);
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  ~DeviceBlock() {
+    if (data_ != nullptr) memory_->Free(data_, stream_);
+  }
+  char* data() const { return static_cast<char*>(data_); }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  void* data_ = nullptr;
+  CudaStream stream_ = nullptr;
+  DeviceMemory* memory_ = nullptr;
+};
+
+class CudaDevice;
+
+// A table in device memory, ready to be launched any number of times.
+class UploadedTable {
+ public:
+  int bases() const { return bases_; }
+  explicit operator bool() const { return static_cast<bool>(memory_); }
+
+ private:
+  friend class CudaDevice;
+  DeviceBlock memory_;  // the entries, then the chunk numbers
+  int64_t chunk_numbers_at_ = 0;
+  uint32_t entries_ = 0;
+  uint32_t chunks_ = 0;
+  int bases_ = 0;
+  bool reduces_ = false;
+};
+
+class CudaDevice {
+ public:
+  // `memory` null: the driver's pool. Both `api` and `memory` must outlive the device, and the device everything made
+  // of it.
+  // InvalidArgument: no such device. Unimplemented: this build has no kernels for it (built without the CUDA toolkit,
+  // or a device older than sm_80). Otherwise what the driver reports.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int ordinal,
+                                                          DeviceMemory* memory = nullptr);
+  ~CudaDevice();
+
+  const CudaApi& api() const { return api_; }
+  int ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }
+
+  // Makes the context current while it lives.
+  class Current {
+   public:
+    explicit Current(const CudaDevice& device);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+   private:
+    const CudaApi& api_;
+    bool pushed_ = false;
+  };
+
+  // bytes 0 gives a block without memory.
+  absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, CudaStream stream);
+  absl::Status Copy(void* to, const void* from, int64_t bytes, CudaStream stream);
+
+  // Blocks until the table is there. Not while a stream of this thread is captured.
+  absl::StatusOr<UploadedTable> Upload(const CopyTable& table);
+  absl::StatusOr<UploadedTable> Upload(const ReduceTable& table);
+  // One kernel. `bases` has table.bases() addresses.
+  absl::Status Launch(const UploadedTable& table, absl::Span<void* const> bases, CudaStream stream);
+
+  absl::StatusOr<bool> IsCapturing(CudaStream stream) const;
+
+  // Kernels of this library that were launched so far: tests count them.
+  int64_t launches() const { return launches_.load(); }
+
+ private:
+  CudaDevice(const CudaApi& api, int ordinal);
+  absl::Status Start(DeviceMemory* memory);
+  absl::StatusOr<UploadedTable> Upload(const void* entries, int64_t entry_bytes, absl::Span<const uint32_t> first_chunk,
+                                       int bases);
+
+  class Pool;
+  const CudaApi& api_;
+  const int ordinal_;
+  std::string name_;
+  CudaDeviceHandle handle_ = 0;
+  CudaContext context_ = nullptr;
+  CudaStream own_stream_ = nullptr;  // for uploads
+  CudaModule module_ = nullptr;
+  CudaFunction copy_kernel_ = nullptr;
+  CudaFunction reduce_kernel_ = nullptr;
+  std::unique_ptr<Pool> pool_;
+  DeviceMemory* memory_ = nullptr;
+  std::atomic<int64_t> launches_{0};
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_CUDA_DEVICE_H_

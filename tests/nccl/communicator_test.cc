@@ -217,7 +217,7 @@ TEST_CASE("a batch takes as many launches as one tensor") {
     RedistributorOptions options;
     options.agreement = Agreement::kOff;
     Redistributor redistributor(&comm, options);
-    const std::vector<Problem> problems(kTensors, Problem{"{X:2}", "[<X>8, 6]", "[8, <X>6]"});
+    const std::vector<Problem> problems(kTensors, Problem{"{X:2}", "[<X>8, 6]", "[8, <X>6]", "", DType::kF32});
     const auto prepared = redistributor.PrepareBatch(problems);
     if (!prepared.ok()) return prepared.status();
     constexpr size_t kElements = 24;

@@ -43,6 +43,7 @@ RESHARD_KERNEL_CODE CopyPlace PlaceOf(const CopyEntry& entry, uint32_t at) {
   CopyPlace place = {column, column};
   uint32_t last = 0;
   if constexpr (kLoops > 1) {
+    RESHARD_UNROLL_1
     for (; last + 1 < entry.loop_count; ++last) {
       const CopyEntry::Loop& loop = entry.loops[last];
       const uint32_t outer = loop.by_count.Quotient(row);
@@ -57,18 +58,18 @@ RESHARD_KERNEL_CODE CopyPlace PlaceOf(const CopyEntry& entry, uint32_t at) {
   return place;
 }
 
-// Vectors of a thread that are loaded before the first of them is stored.
-template <int kWidth>
-inline constexpr uint32_t kVectorsAtOnce = kWidth == 16 ? 4 : 8;
+// Vectors of a thread that are loaded before the first of them is stored: as many as 64 registers allow.
+template <int kWidth, int kLoops>
+inline constexpr uint32_t kVectorsAtOnce = kWidth == 16 || kLoops > 1 ? 4 : 8;
 
 // kVectorsAtOnce vectors, the first at byte `at` of an entry's runs; of a partial batch, those before `end`.
 template <int kWidth, int kLoops, bool kPartial>
 RESHARD_KERNEL_CODE void CopyBatch(const CopyEntry& entry, const char* from, char* to, uint32_t at, uint32_t end,
                                    uint32_t stride) {
-  Vector<kWidth> loaded[kVectorsAtOnce<kWidth>];
-  char* target[kVectorsAtOnce<kWidth>];
+  Vector<kWidth> loaded[kVectorsAtOnce<kWidth, kLoops>];
+  char* target[kVectorsAtOnce<kWidth, kLoops>];
   RESHARD_UNROLL
-  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth>; ++k) {
+  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth, kLoops>; ++k) {
     target[k] = nullptr;
     if (!kPartial || at + k * stride < end) {
       const CopyPlace place = PlaceOf<kLoops>(entry, at + k * stride);
@@ -79,7 +80,7 @@ RESHARD_KERNEL_CODE void CopyBatch(const CopyEntry& entry, const char* from, cha
     }
   }
   RESHARD_UNROLL
-  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth>; ++k) {
+  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth, kLoops>; ++k) {
     if (!kPartial || target[k] != nullptr) StoreAligned(target[k], loaded[k]);
   }
 }
@@ -90,7 +91,7 @@ template <int kWidth, int kLoops>
 RESHARD_KERNEL_CODE void CopyVectors(const CopyEntry& entry, const char* from, char* to, uint32_t begin, uint32_t end,
                                      uint32_t thread, uint32_t threads) {
   const uint32_t stride = threads * kWidth;
-  const uint32_t batch = kVectorsAtOnce<kWidth> * stride;
+  const uint32_t batch = kVectorsAtOnce<kWidth, kLoops> * stride;
   uint32_t at = begin + thread * kWidth;
   for (; at + (batch - stride) < end; at += batch) {
     CopyBatch<kWidth, kLoops, false>(entry, from, to, at, end, stride);

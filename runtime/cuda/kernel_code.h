@@ -19,10 +19,12 @@
 #define RESHARD_KERNEL_CODE __host__ __device__ __forceinline__
 #define RESHARD_UNROLL _Pragma("unroll")
 #define RESHARD_UNROLL_4 _Pragma("unroll 4")
+#define RESHARD_UNROLL_1 _Pragma("unroll 1")
 #else
 #define RESHARD_KERNEL_CODE inline
 #define RESHARD_UNROLL
 #define RESHARD_UNROLL_4
+#define RESHARD_UNROLL_1
 #endif
 
 namespace reshard {

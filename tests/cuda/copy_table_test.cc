@@ -197,7 +197,9 @@ TEST_CASE("a table of copies does what every copy does") {
   for (int round = 0; round < 600; ++round) {
     std::vector<Problem> problems;
     const int64_t jobs = Pick(random, 0, 6);
-    for (int64_t i = 0; i < jobs; ++i) problems.push_back(MakeProblem(random, 4, Pick(random, 0, 3) == 0 ? 40 : 6));
+    for (int64_t i = 0; i < jobs; ++i) {
+      problems.push_back(Pick(random, 0, 2) == 0 ? MakeProblem(random, 2, 40) : MakeProblem(random, 4, 6));
+    }
     Check(random, problems);
   }
 }

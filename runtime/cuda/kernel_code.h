@@ -41,7 +41,11 @@ struct KernelBases {
   uint64_t few[kInline];
 
   RESHARD_KERNEL_CODE char* at(uint32_t i) const {
-    return reinterpret_cast<char*>(static_cast<uintptr_t>(all != nullptr ? all[i] : few[i]));
+    auto* memory = reinterpret_cast<char*>(static_cast<uintptr_t>(all != nullptr ? all[i] : few[i]));
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(memory));
+#endif
+    return memory;
   }
 };
 

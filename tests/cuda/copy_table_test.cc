@@ -194,7 +194,7 @@ std::vector<Problem> Only(Problem p) {
 
 TEST_CASE("a table of copies does what every copy does") {
   std::mt19937_64 random(testing::Seed());
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     std::vector<Problem> problems;
     const int64_t jobs = Pick(random, 0, 6);
     for (int64_t i = 0; i < jobs; ++i) {

@@ -99,12 +99,14 @@ absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs)
           fresh.op = step.op;
           fresh.group = step.group;
           fresh.group_index = step.group_index;
+          fresh.group_size = step.group_size;
           fresh.scope = step.scope;
           into = merged.steps.insert(merged.steps.end(), std::move(fresh));
         } else if (into->op != step.op || into->scope != step.scope) {
           into->op = Op::kExchange;
           into->group.clear();
           into->group_index = 0;
+          into->group_size = 0;
           into->scope.clear();
         }
         const auto ends = static_cast<int>(2 * programs[p]->tensors);

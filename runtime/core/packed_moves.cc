@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/core/host_pool.h"
-#include "runtime/core/packed_step.h"
+#include "runtime/core/step_copies.h"
 
 namespace reshard {
 
@@ -18,55 +18,11 @@ absl::Status NoStaging(int64_t bytes) {
 
 namespace {
 
-// Pieces of one peer that travel together.
-struct WireMessage {
-  int64_t peer = 0;
-  int64_t bytes = 0;
-  std::vector<const Piece*> pieces;
-  char* direct = nullptr;  // the bytes lie here, or go here; else they are staged
-  int64_t staged_at = 0;
-};
-
-// The messages of pieces that are ordered by peer: per peer the large pieces in order, then the small ones in one.
-// Starts with the first peer after `rank`.
-std::vector<WireMessage> MessagesOf(const std::vector<Piece>& pieces, int64_t rank, bool sending) {
-  std::vector<WireMessage> messages;
-  messages.reserve(pieces.size());
-  const auto first = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.peer > rank; });
-  const auto begin = static_cast<size_t>(first - pieces.begin());
-  WireMessage shared;
-  const auto close = [&] {
-    if (!shared.pieces.empty()) messages.push_back(std::move(shared));
-    shared = {};
-  };
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    const Piece& piece = pieces[(begin + k) % pieces.size()];
-    if (shared.peer != piece.peer) close();
-    shared.peer = piece.peer;
-    if (piece.bytes >= kOwnMessageBytes) {
-      messages.push_back({piece.peer, piece.bytes, {&piece}, nullptr, 0});
-    } else {
-      shared.bytes += piece.bytes;
-      shared.pieces.push_back(&piece);
-    }
-  }
-  close();
-  for (WireMessage& message : messages) {
-    if (message.pieces.size() != 1 || !message.pieces[0]->copy->contiguous()) continue;
-    const Piece& piece = *message.pieces[0];
-    message.direct = piece.fragment + (sending ? piece.copy->from_offset() : piece.copy->to_offset());
-  }
-  return messages;
-}
-
-int64_t PlaceStaging(std::vector<WireMessage>& messages) {
-  int64_t bytes = 0;
-  for (WireMessage& message : messages) {
-    if (message.direct != nullptr) continue;
-    message.staged_at = bytes;
-    bytes += AlignedHostBytes(message.bytes);
-  }
-  return bytes;
+// Where a message lies: in its fragment, or in the staging.
+char* PlaceOf(const WireMessage& message, bool sending, char* staging) {
+  if (!message.direct()) return staging + message.staged_at;
+  const Piece& piece = *message.pieces[0];
+  return piece.fragment + (sending ? piece.copy->from_offset() : piece.copy->to_offset());
 }
 
 // Moves all pieces. `meanwhile` runs between handing over the last send and waiting for the first receive.
@@ -75,8 +31,8 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
                         const Meanwhile& meanwhile) {
   MoveStats* const stats = &packed.stats;
   Laps& lap = packed.lap;
-  std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank, true);
-  std::vector<WireMessage> incoming = MessagesOf(receives, packed.rank, false);
+  std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank);
+  std::vector<WireMessage> incoming = MessagesOf(receives, packed.rank);
   const int64_t send_bytes = PlaceStaging(outgoing);
   const int64_t receive_bytes = PlaceStaging(incoming);
   HostBlock send_staging;
@@ -88,16 +44,14 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
   const std::unique_ptr<MessageRound> round = packed.transport.NewRound();
   absl::Status status;
   for (const WireMessage& message : incoming) {
-    char* const data = message.direct != nullptr ? message.direct : receive_staging.data() + message.staged_at;
-    status = round->PostReceive(message.peer, data, message.bytes);
+    status = round->PostReceive(message.peer, PlaceOf(message, false, receive_staging.data()), message.bytes);
     if (!status.ok()) return status;
   }
   lap(&stats->communicate_seconds);
   for (const WireMessage& message : outgoing) {
-    const char* data = message.direct;
-    if (data == nullptr) {
-      char* at = send_staging.data() + message.staged_at;
-      data = at;
+    char* const data = PlaceOf(message, true, send_staging.data());
+    if (!message.direct()) {
+      char* at = data;
       for (const Piece* piece : message.pieces) {
         piece->copy->Run(piece->fragment, at);
         at += piece->bytes;
@@ -119,7 +73,7 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
     if (!status.ok()) return status;
     stats->received += message.bytes;
     lap(&stats->communicate_seconds);
-    if (message.direct != nullptr) continue;
+    if (message.direct()) continue;
     const char* at = receive_staging.data() + message.staged_at;
     for (const Piece* piece : message.pieces) {
       piece->copy->Run(at, piece->fragment);
@@ -279,26 +233,6 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   return absl::OkStatus();
 }
 
-// The copies of a step: those of the program where the fragment is dense, else made for its strides and kept in `made`.
-struct CopyChooser {
-  std::deque<StridedCopy> made;
-
-  const StridedCopy* Pack(const Transfer& transfer, const ConstTensorView& in, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(ToMessage(transfer.region), SizeOf(in.dtype), in.strides,
-                              MessageStrides(transfer.region));
-  }
-  const StridedCopy* Unpack(const Transfer& transfer, const TensorView& out, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(FromMessage(transfer.region), SizeOf(out.dtype), MessageStrides(transfer.region),
-                              out.strides);
-  }
-  const StridedCopy* Own(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(transfer.region, SizeOf(out.dtype), in.strides, out.strides);
-  }
-};
-
 template <typename View>
 std::vector<char> DenseOnes(absl::Span<const View> views) {
   std::vector<char> dense;
@@ -314,7 +248,7 @@ absl::Status MoveStep(PackedStep& packed) {
   const absl::Span<const TensorView> outputs = packed.outputs;
   const std::vector<char> dense_in = DenseOnes(inputs);
   const std::vector<char> dense_out = DenseOnes(outputs);
-  CopyChooser copies;
+  StepCopies copies;
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   std::vector<Job> own;

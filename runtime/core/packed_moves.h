@@ -14,6 +14,7 @@
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
 #include "runtime/core/message_transport.h"
+#include "runtime/core/wire_messages.h"
 
 namespace reshard {
 
@@ -39,15 +40,6 @@ struct PackedStep {
   MessageTransport& transport;
   MoveStats stats;
   Laps lap;
-};
-
-// Bytes of one fragment that go to, or come from, one peer.
-struct Piece {
-  int64_t peer = 0;
-  char* fragment = nullptr;           // where the copy's fragment side starts; only read when sending
-  const StridedCopy* copy = nullptr;  // fragment -> message when sending, message -> fragment when receiving
-  int64_t bytes = 0;
-  int tensor = 0;
 };
 
 // The start of a view that is only read, in the type that pieces have.

@@ -1,8 +1,7 @@
 // Executes steps over a backend that carries contiguous messages: packs, sends, receives, unpacks, reduces.
 //
 // At most one pass over the data on each side: a transfer whose bytes lie contiguously in the fragment is sent from
-// there or received into it directly. Small transfers to one peer share a message; a transfer of kOwnMessageBytes or
-// more has one of its own. Both sides decide that from the number of bytes alone, so that they agree without asking.
+// there or received into it directly (wire_messages.h says which travel together).
 //
 // Small steps in which most ranks have to do with most go through one all-to-all of the backend instead, where it says
 // that it prefers that.
@@ -23,8 +22,6 @@
 #include "runtime/core/message_transport.h"
 
 namespace reshard {
-
-inline constexpr int64_t kOwnMessageBytes = int64_t{256} << 10;
 
 // One step of a program compiled for CopyFor::kMessages, on rank `rank`. All views are in host memory.
 // ResourceExhausted: no memory for staging. Otherwise what the transport reports.

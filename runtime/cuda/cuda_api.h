@@ -42,6 +42,7 @@ inline constexpr int kCudaAttributeMajor = 75;
 inline constexpr int kCudaAttributeMinor = 76;
 // CUstreamCaptureMode, CUstreamCaptureStatus.
 inline constexpr int kCudaCaptureThreadLocal = 1;
+inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr int kCudaCaptureNone = 0;
 
 // CUmemPoolProps.
@@ -90,6 +91,8 @@ struct CudaApi {
   CudaResult (*StreamIsCapturing)(CudaStream stream, int* status) = nullptr;
   CudaResult (*StreamBeginCapture)(CudaStream stream, int mode) = nullptr;
   CudaResult (*StreamEndCapture)(CudaStream stream, CudaGraph* graph) = nullptr;
+  // Optional. Sets the mode of the calling thread, and returns the one before.
+  CudaResult (*ThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CudaResult (*GraphInstantiateWithFlags)(CudaGraphExec* exec, CudaGraph graph, unsigned long long flags) = nullptr;
   CudaResult (*GraphLaunch)(CudaGraphExec exec, CudaStream stream) = nullptr;
   CudaResult (*GraphExecDestroy)(CudaGraphExec exec) = nullptr;
@@ -113,6 +116,8 @@ struct CudaApi {
 // Unavailable, saying what is missing: no driver library, a driver older than CUDA 12.0, a function that it lacks, or
 // no device (then the driver's own words).
 absl::StatusOr<const CudaApi*> LoadCudaApi();
+// The same from this library.
+absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& library);
 
 // OK for kCudaSuccess. ResourceExhausted when memory ran out, else Internal: "<what>: <the driver's words>".
 absl::Status CudaStatus(const CudaApi& api, CudaResult result, absl::string_view what);

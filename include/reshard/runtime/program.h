@@ -71,6 +71,8 @@ struct StepProgram {
   // when the op is an Exchange or this rank is not in the mesh.
   std::vector<int64_t> group;
   int64_t group_index = 0;
+  // Members of each such group, known to all ranks; 0 for an Exchange.
+  int64_t group_size = 0;
   // The mesh and axes that make the group, as text: steps of the same op and scope have the same groups on every rank.
   std::string scope;
   // Derived from the signature of the program: keeps messages of different programs apart where ranks do not agree

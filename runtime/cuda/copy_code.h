@@ -54,8 +54,8 @@ RESHARD_KERNEL_CODE CopyPlace PlaceOf(const CopyEntry& entry, uint32_t at) {
   if constexpr (kLoops == 2) {
     TakeDigit(entry.loops[last++], &row, &place);
   } else if constexpr (kLoops > 2) {
-    RESHARD_UNROLL_1  // which keeps registers free for loads
-        while (last + 1u < entry.loop_count) TakeDigit(entry.loops[last++], &row, &place);
+    RESHARD_UNROLL_BY(1)  // which keeps registers free for loads
+    while (last + 1u < entry.loop_count) TakeDigit(entry.loops[last++], &row, &place);
   }
   place.from += static_cast<int64_t>(row) * entry.loops[last].from_step;
   place.to += static_cast<int64_t>(row) * entry.loops[last].to_step;

@@ -17,15 +17,14 @@
 
 #ifdef __CUDACC__
 #define RESHARD_KERNEL_CODE __host__ __device__ __forceinline__
-#define RESHARD_UNROLL _Pragma("unroll")
-#define RESHARD_UNROLL_4 _Pragma("unroll 4")
-#define RESHARD_UNROLL_1 _Pragma("unroll 1")
+#define RESHARD_KERNEL_PRAGMA(text) _Pragma(#text)
 #else
 #define RESHARD_KERNEL_CODE inline
-#define RESHARD_UNROLL
-#define RESHARD_UNROLL_4
-#define RESHARD_UNROLL_1
+#define RESHARD_KERNEL_PRAGMA(text)
 #endif
+// Before a loop: how far the device's compiler unrolls it.
+#define RESHARD_UNROLL RESHARD_KERNEL_PRAGMA(unroll)
+#define RESHARD_UNROLL_BY(n) RESHARD_KERNEL_PRAGMA(unroll n)
 
 namespace reshard {
 

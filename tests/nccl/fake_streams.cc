@@ -177,7 +177,8 @@ void Drain(Lock& lock, Stream& stream) {
   const int64_t until = stream.enqueued;
   int64_t steps = world.steps;
   auto since = steady_clock::now();
-  while (stream.done < until && !world.closing) {
+  // A device with an error that stays does nothing any more, and nobody waits for it.
+  while (stream.done < until && !world.closing && stream.device->sticky == kCudaSuccess) {
     world.changed.wait_for(lock, milliseconds(500));
     if (steps != world.steps) {
       steps = world.steps;

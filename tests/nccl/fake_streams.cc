@@ -194,7 +194,10 @@ void Drain(Lock& lock, Stream& stream) {
 }
 
 void FindStuck() {
-  const std::vector<Stream*> streams = Streams();
+  std::vector<Stream*> streams = Streams();
+  // So that what is told does not depend on which rank came first.
+  std::stable_sort(streams.begin(), streams.end(),
+                   [](const Stream* a, const Stream* b) { return a->device->ordinal < b->device->ordinal; });
   std::set<const Stream*> live;
   const Live is_live = [&](const Stream* stream) { return live.count(stream) > 0; };
   bool more = true;

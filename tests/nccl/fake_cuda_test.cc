@@ -109,6 +109,37 @@ TEST_CASE("fake cuda: events order streams and measure") {
   CHECK(Wrongs() == "");
 }
 
+TEST_CASE("fake cuda: a kernel runs with the parameters that it was launched with") {
+  FakeWorld world(1);
+  FakeCuda::RegisterKernel("fill", {{sizeof(int*), sizeof(int)}, [](void** parameters, unsigned grid, unsigned block) {
+                                      int* const out = *static_cast<int**>(parameters[0]);
+                                      for (unsigned i = 0; i < grid * block; ++i)
+                                        out[i] = *static_cast<int*>(parameters[1]);
+                                    }});
+  {
+    OneDevice device;
+    Gate gate;
+    Array<int> data(0, std::vector<int>(6));
+    CudaModule module = nullptr;
+    CudaFunction fill = nullptr;
+    CHECK(Cuda().ModuleLoadData(&module, "code") == kCudaSuccess);
+    CHECK(Cuda().ModuleGetFunction(&fill, module, "fill") == kCudaSuccess);
+    gate.Shut(device.first);
+    int* out = data.data;
+    int value = 7;
+    void* parameters[] = {&out, &value};
+    CHECK(Cuda().LaunchKernel(fill, 2, 1, 1, 3, 1, 1, 0, device.first, parameters, nullptr) == kCudaSuccess);
+    out = nullptr;
+    value = 8;
+    gate.Open();
+    CHECK(Cuda().StreamSynchronize(device.first) == kCudaSuccess);
+    CHECK(data.values() == std::vector<int>(6, 7));
+    CHECK(Cuda().ModuleUnload(module) == kCudaSuccess);
+    CHECK(Cuda().ModuleGetFunction(&fill, module, "fill") == 400);
+  }
+  CHECK(Complained("ModuleGetFunction of a module that is not there"));
+}
+
 TEST_CASE("fake cuda: memory is used between the tasks that allocate and free it") {
   FakeWorld world(2);
   const auto told = [](const std::string& words, const auto& body) {

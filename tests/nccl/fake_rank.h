@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,26 +99,24 @@ inline bool Complained(const std::string& words) {
 class Gate {
  public:
   Gate() {
-    FakeCuda::RegisterKernel("gate", {{sizeof(void*)}, [](void** parameters, unsigned, unsigned) {
-                                        const auto* open = *static_cast<std::atomic<bool>**>(parameters[0]);
+    // The kernel has its share of the flag: it may outlive this.
+    FakeCuda::RegisterKernel("gate", {{}, [open = open_](void**, unsigned, unsigned) {
                                         while (!open->load()) std::this_thread::yield();
                                       }});
     Cuda().ModuleLoadData(&module_, "code");
     Cuda().ModuleGetFunction(&kernel_, module_, "gate");
   }
-  ~Gate() { Cuda().ModuleUnload(module_); }
-  void Shut(CudaStream stream) {
-    std::atomic<bool>* open = &open_;
-    void* parameters[] = {&open};
-    Cuda().LaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
-    open = nullptr;  // the kernel has its own copy
+  ~Gate() {
+    Open();
+    Cuda().ModuleUnload(module_);
   }
-  void Open() { open_ = true; }
+  void Shut(CudaStream stream) { Cuda().LaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr); }
+  void Open() { *open_ = true; }
 
  private:
+  const std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
   CudaModule module_ = nullptr;
   CudaFunction kernel_ = nullptr;
-  std::atomic<bool> open_{false};
 };
 
 // Device memory of a rank, full of values.

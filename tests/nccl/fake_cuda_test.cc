@@ -281,6 +281,7 @@ TEST_CASE("fake cuda: what may not be done during a capture spoils it") {
   OneDevice device;
   const CudaEvent outside = NewEvent();
   Cuda().EventRecord(outside, device.second);
+  Cuda().StreamSynchronize(device.second);
   const auto spoils = [&](CudaResult expected, const auto& call) {
     Cuda().StreamBeginCapture(device.first, kCudaCaptureThreadLocal);
     Cuda().EventRecord(device.event, device.first);

@@ -174,6 +174,15 @@ TEST_CASE("fake nccl: a failed call in a group: nothing of the group runs") {
   CHECK(Complained("no such peer: 5"));
 }
 
+TEST_CASE("fake nccl: a group that an earlier test left open is forgotten") {
+  {
+    FakeWorld world(1);
+    CHECK(Nccl().GroupStart() == kNcclSuccess);
+  }
+  FakeWorld world(1);
+  CHECK(Nccl().GroupEnd() == kNcclInvalidUsage);
+}
+
 TEST_CASE("fake nccl: calls that come when they may not") {
   FakeWorld world(2);
   const auto once = [&](const std::string& told, NcclResult expected, const auto& body) {

@@ -18,7 +18,8 @@
 #include <cuda.h>
 #define RESHARD_HAS_CUDA_H 1
 #endif
-#if __has_include(<nccl.h>)
+// It includes the runtime's headers itself.
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 #include <nccl.h>
 #define RESHARD_HAS_NCCL_H 1
 #endif

@@ -1,5 +1,5 @@
 // The rules of FakeCuda.
-#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -14,32 +14,6 @@ namespace {
 using Results = std::vector<CudaResult>;
 
 CudaPointer At(const void* memory) { return reinterpret_cast<CudaPointer>(memory); }
-
-// A kernel that does not end before it is let go: what is behind it in its stream stands still.
-class Gate {
- public:
-  Gate() {
-    FakeCuda::RegisterKernel("gate", {{sizeof(void*)}, [](void** parameters, unsigned, unsigned) {
-                                        const auto* open = *static_cast<std::atomic<bool>**>(parameters[0]);
-                                        while (!open->load()) std::this_thread::yield();
-                                      }});
-    Cuda().ModuleLoadData(&module_, "code");
-    Cuda().ModuleGetFunction(&kernel_, module_, "gate");
-  }
-  ~Gate() { Cuda().ModuleUnload(module_); }
-  void Shut(CudaStream stream) {
-    std::atomic<bool>* open = &open_;
-    void* parameters[] = {&open};
-    Cuda().LaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
-    open = nullptr;  // the kernel has its own copy
-  }
-  void Open() { open_ = true; }
-
- private:
-  CudaModule module_ = nullptr;
-  CudaFunction kernel_ = nullptr;
-  std::atomic<bool> open_{false};
-};
 
 CudaStream NewStream() {
   CudaStream stream = nullptr;
@@ -121,7 +95,9 @@ TEST_CASE("fake cuda: events order streams and measure") {
     Cuda().MemcpyAsync(At(&data[2]), At(&data[1]), 4, device.second);
     Cuda().EventRecord(to, device.second);
     float milliseconds = -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(Cuda().EventElapsedTime(&milliseconds, from, to) == kCudaNotReady);
+    CHECK(data == std::vector<int>{1, 2, 3});
     gate.Open();
     Cuda().StreamSynchronize(device.second);
     CHECK(data == std::vector<int>{1, 1, 1});
@@ -131,6 +107,37 @@ TEST_CASE("fake cuda: events order streams and measure") {
     Cuda().EventDestroy(to);
   }
   CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake cuda: a kernel runs with the parameters that it was launched with") {
+  FakeWorld world(1);
+  FakeCuda::RegisterKernel("fill", {{sizeof(int*), sizeof(int)}, [](void** parameters, unsigned grid, unsigned block) {
+                                      int* const out = *static_cast<int**>(parameters[0]);
+                                      for (unsigned i = 0; i < grid * block; ++i)
+                                        out[i] = *static_cast<int*>(parameters[1]);
+                                    }});
+  {
+    OneDevice device;
+    Gate gate;
+    Array<int> data(0, std::vector<int>(6));
+    CudaModule module = nullptr;
+    CudaFunction fill = nullptr;
+    CHECK(Cuda().ModuleLoadData(&module, "code") == kCudaSuccess);
+    CHECK(Cuda().ModuleGetFunction(&fill, module, "fill") == kCudaSuccess);
+    gate.Shut(device.first);
+    int* out = data.data;
+    int value = 7;
+    void* parameters[] = {&out, &value};
+    CHECK(Cuda().LaunchKernel(fill, 2, 1, 1, 3, 1, 1, 0, device.first, parameters, nullptr) == kCudaSuccess);
+    out = nullptr;
+    value = 8;
+    gate.Open();
+    CHECK(Cuda().StreamSynchronize(device.first) == kCudaSuccess);
+    CHECK(data.values() == std::vector<int>(6, 7));
+    CHECK(Cuda().ModuleUnload(module) == kCudaSuccess);
+    CHECK(Cuda().ModuleGetFunction(&fill, module, "fill") == 400);
+  }
+  CHECK(Complained("ModuleGetFunction of a module that is not there"));
 }
 
 TEST_CASE("fake cuda: memory is used between the tasks that allocate and free it") {
@@ -274,6 +281,7 @@ TEST_CASE("fake cuda: what may not be done during a capture spoils it") {
   OneDevice device;
   const CudaEvent outside = NewEvent();
   Cuda().EventRecord(outside, device.second);
+  Cuda().StreamSynchronize(device.second);
   const auto spoils = [&](CudaResult expected, const auto& call) {
     Cuda().StreamBeginCapture(device.first, kCudaCaptureThreadLocal);
     Cuda().EventRecord(device.event, device.first);

@@ -1,5 +1,6 @@
 // FakeNccl: aborts, and errors that tests plan.
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -44,6 +45,7 @@ TEST_CASE("fake nccl: an operation that stalls, one that fails, a call that fail
   SECTION("stalls until it is aborted") {
     FakeNccl::Stall(1, 1);
     std::atomic<bool> first{false};
+    std::vector<CudaResult> queried(2);
     OnRanks(2, [&](Rank& self) {
       Array<int> data(self.rank, {1});
       Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
@@ -51,11 +53,12 @@ TEST_CASE("fake nccl: an operation that stalls, one that fails, a call that fail
       if (data.data[0] == 2) first = true;
       Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      CHECK(Cuda().StreamQuery(self.stream) == kCudaNotReady);
+      queried[self.rank] = Cuda().StreamQuery(self.stream);
       Nccl().CommGetAsyncError(self.comm, &errors[self.rank]);
       self.Abort();
     });
     CHECK(first);
+    CHECK(queried == std::vector<CudaResult>(2, kCudaNotReady));
     CHECK(errors == Results{kNcclSuccess, kNcclSuccess});
     CHECK(Wrongs() == "");
   }

@@ -16,9 +16,13 @@ struct OpenGroup {
   int depth = 0;
   std::vector<Issued> issued;
   NcclResult error = kNcclSuccess;
+  uint64_t generation = 0;
 };
 OpenGroup& TheGroup() {
   thread_local OpenGroup group;
+  // What an earlier test left open is gone.
+  if (group.generation != TheWorld().generation) group = OpenGroup();
+  group.generation = TheWorld().generation;
   return group;
 }
 

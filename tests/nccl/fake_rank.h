@@ -3,8 +3,12 @@
 #define RESHARD_TESTS_NCCL_FAKE_RANK_H_
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.h"
@@ -17,15 +21,18 @@ namespace reshard::testing {
 inline const CudaApi& Cuda() { return FakeCuda::Api(); }
 inline const NcclApi& Nccl() { return FakeNccl::Api(); }
 
-// Polls until a non-blocking communicator is ready or has an error.
-inline NcclResult Ready(NcclComm comm) {
-  NcclResult error = kNcclInProgress;
-  while (error == kNcclInProgress) {
+// Polls while the communicator's error is `state`, for 30 s at most.
+inline NcclResult PollWhile(NcclComm comm, NcclResult state) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  NcclResult error = state;
+  while (error == state && std::chrono::steady_clock::now() < until) {
     if (const NcclResult result = Nccl().CommGetAsyncError(comm, &error)) return result;
-    if (error == kNcclInProgress) std::this_thread::yield();
+    std::this_thread::yield();
   }
   return error;
 }
+// When a non-blocking communicator is ready or has an error.
+inline NcclResult Ready(NcclComm comm) { return PollWhile(comm, kNcclInProgress); }
 
 // What a rank has: its device's context, a stream, a communicator with everybody.
 struct Rank {
@@ -49,14 +56,7 @@ struct Rank {
     Cuda().StreamSynchronize(stream);
   }
   // The communicator's error, as soon as it has one.
-  NcclResult Error() const {
-    NcclResult error = kNcclSuccess;
-    while (error == kNcclSuccess) {
-      Nccl().CommGetAsyncError(comm, &error);
-      std::this_thread::yield();
-    }
-    return error;
-  }
+  NcclResult Error() const { return PollWhile(comm, kNcclSuccess); }
   const int rank;
   const int ranks;
   FakeCurrent current;
@@ -94,6 +94,30 @@ inline bool Complained(const std::string& words) {
   INFO(all);
   return all.find(words) != std::string::npos;
 }
+
+// A kernel that does not end before it is let go: what is behind it in its stream stands still.
+class Gate {
+ public:
+  Gate() {
+    // The kernel has its share of the flag: it may outlive this.
+    FakeCuda::RegisterKernel("gate", {{}, [open = open_](void**, unsigned, unsigned) {
+                                        while (!open->load()) std::this_thread::yield();
+                                      }});
+    Cuda().ModuleLoadData(&module_, "code");
+    Cuda().ModuleGetFunction(&kernel_, module_, "gate");
+  }
+  ~Gate() {
+    Open();
+    Cuda().ModuleUnload(module_);
+  }
+  void Shut(CudaStream stream) { Cuda().LaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr); }
+  void Open() { *open_ = true; }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
+  CudaModule module_ = nullptr;
+  CudaFunction kernel_ = nullptr;
+};
 
 // Device memory of a rank, full of values.
 template <typename T>

@@ -104,9 +104,7 @@ TEST_CASE("fake nccl: two communicators in another order on one rank") {
     NcclComm order[] = {self.comm, other};
     if (self.rank == 1) std::swap(order[0], order[1]);
     for (NcclComm comm : order) Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, comm, self.stream);
-    NcclResult error = kNcclSuccess;
-    while (error == kNcclSuccess) Nccl().CommGetAsyncError(order[0], &error);
-    errors[self.rank] = error;
+    errors[self.rank] = PollWhile(order[0], kNcclSuccess);
     Nccl().CommAbort(other);
     self.Abort();
   });
@@ -133,9 +131,7 @@ TEST_CASE("fake nccl: a circle through events of two streams") {
     Cuda().EventRecord(event, self.stream);
     Cuda().StreamWaitEvent(second, event, 0);
     Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, order[1], second);
-    NcclResult error = kNcclSuccess;
-    while (error == kNcclSuccess) Nccl().CommGetAsyncError(order[0], &error);
-    errors[self.rank] = error;
+    errors[self.rank] = PollWhile(order[0], kNcclSuccess);
     Nccl().CommAbort(other);
     self.Abort();
     Cuda().StreamSynchronize(second);
@@ -176,6 +172,15 @@ TEST_CASE("fake nccl: a failed call in a group: nothing of the group runs") {
   CHECK(results == Results{kNcclSuccess, kNcclInvalidArgument, kNcclInvalidArgument, kNcclSuccess});
   CHECK(FakeNccl::Groups(0) == 1);
   CHECK(Complained("no such peer: 5"));
+}
+
+TEST_CASE("fake nccl: a group that an earlier test left open is forgotten") {
+  {
+    FakeWorld world(1);
+    CHECK(Nccl().GroupStart() == kNcclSuccess);
+  }
+  FakeWorld world(1);
+  CHECK(Nccl().GroupEnd() == kNcclInvalidUsage);
 }
 
 TEST_CASE("fake nccl: calls that come when they may not") {

@@ -234,6 +234,25 @@ TEST_CASE("fake nccl: one communicator's groups run in the order of issue, on wh
   CHECK(Wrongs() == "");
 }
 
+TEST_CASE("fake nccl: a group waits for the groups before it, also on another stream") {
+  FakeWorld world(1);
+  OnRanks(1, [&](Rank& self) {
+    CudaStream second = nullptr;
+    Cuda().StreamCreate(&second, kCudaStreamNonBlocking);
+    Gate gate;
+    gate.Shut(self.stream);
+    Array<int> data(0, {1});
+    Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
+    Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, second);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(Cuda().StreamQuery(second) == kCudaNotReady);
+    gate.Open();
+    CHECK(Cuda().StreamSynchronize(second) == kCudaSuccess);
+    Cuda().StreamDestroy(second);
+  });
+  CHECK(Wrongs() == "");
+}
+
 TEST_CASE("fake nccl: without AlltoAll where the library is too old") {
   FakeWorld world(1, {.all_to_all = false});
   CHECK(Nccl().AlltoAll == nullptr);

@@ -11,6 +11,9 @@
 namespace reshard {
 namespace {
 
+// Between names and values.
+constexpr absl::string_view kEndOfText("\0", 1);
+
 // Values longer than this are cut in messages.
 constexpr size_t kShownValue = 300;
 
@@ -67,7 +70,7 @@ std::string Details(const absl::Status& own, const Signature& problem) {
   if (!own.ok()) return std::string(own.message());
   std::string text;
   for (const Signature::Field& field : problem.fields) {
-    absl::StrAppend(&text, field.name, absl::string_view("\0", 1), field.value, absl::string_view("\0", 1));
+    absl::StrAppend(&text, field.name, kEndOfText, field.value, kEndOfText);
   }
   return text;
 }
@@ -110,6 +113,41 @@ absl::Status Verdict(absl::Span<const int64_t> ranks, absl::Span<const Agreement
   status = compare("number of calls so far", [](const AgreementRecord& r) { return r.sequence; });
   if (!status.ok()) return status;
   return absl::FailedPreconditionError("ranks disagree on the plan, but no field that they told differs");
+}
+
+AgreementMessage MakeAgreementMessage(const absl::Status& own, const Signature& problem, int64_t sequence) {
+  AgreementMessage message;
+  message.record.status_code = static_cast<int64_t>(own.code());
+  message.record.sequence = sequence;
+  if (own.ok()) message.record.fingerprint = problem.fingerprint;
+  std::string details;
+  if (own.ok()) {
+    // As many fields as fit: a batch has thousands.
+    for (const Signature::Field& field : problem.fields) {
+      if (details.size() >= sizeof(message.details)) break;
+      absl::StrAppend(&details, field.name, kEndOfText, field.value, kEndOfText);
+    }
+  } else {
+    details = std::string(own.message());
+  }
+  message.length = static_cast<int64_t>(std::min(details.size(), sizeof(message.details)));
+  std::copy_n(details.begin(), message.length, message.details);
+  return message;
+}
+
+absl::Status VerdictOf(absl::Span<const AgreementMessage> messages) {
+  std::vector<AgreementRecord> records;
+  records.reserve(messages.size());
+  for (const AgreementMessage& message : messages) records.push_back(message.record);
+  if (AllAgree(records)) return absl::OkStatus();
+  std::vector<int64_t> ranks;
+  std::vector<std::string> details;
+  for (const AgreementMessage& message : messages) {
+    ranks.push_back(static_cast<int64_t>(ranks.size()));
+    const auto length = std::clamp<int64_t>(message.length, 0, sizeof(message.details));
+    details.emplace_back(message.details, static_cast<size_t>(length));
+  }
+  return Verdict(ranks, records, details);
 }
 
 }  // namespace reshard

@@ -34,6 +34,21 @@ std::string Details(const absl::Status& own, const Signature& problem);
 absl::Status Verdict(absl::Span<const int64_t> ranks, absl::Span<const AgreementRecord> records,
                      absl::Span<const std::string> details);
 
+// Record and details in one message of fixed size, for backends that exchange both at once: on a GPU nobody waits for
+// the outcome, so there is no second exchange. Details that do not fit are cut.
+struct AgreementMessage {
+  AgreementRecord record;
+  int64_t length = 0;  // of the details
+  char details[952] = {};
+};
+static_assert(sizeof(AgreementMessage) == 1024);
+
+AgreementMessage MakeAgreementMessage(const absl::Status& own, const Signature& problem, int64_t sequence);
+
+// OK when all agree, else the verdict. messages[r] is rank r's. A message of this rank that brought an error is judged
+// like everybody's.
+absl::Status VerdictOf(absl::Span<const AgreementMessage> messages);
+
 // "rank 3", "ranks 0, 1, 2", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 24 more".
 std::string ListRanks(const std::vector<int64_t>& ranks);
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/core/host_pool.h"
+#include "runtime/core/step_copies.h"
 
 namespace reshard {
 
@@ -232,26 +233,6 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   return absl::OkStatus();
 }
 
-// The copies of a step: those of the program where the fragment is dense, else made for its strides and kept in `made`.
-struct CopyChooser {
-  std::deque<StridedCopy> made;
-
-  const StridedCopy* Pack(const Transfer& transfer, const ConstTensorView& in, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(ToMessage(transfer.region), SizeOf(in.dtype), in.strides,
-                              MessageStrides(transfer.region));
-  }
-  const StridedCopy* Unpack(const Transfer& transfer, const TensorView& out, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(FromMessage(transfer.region), SizeOf(out.dtype), MessageStrides(transfer.region),
-                              out.strides);
-  }
-  const StridedCopy* Own(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense) {
-    if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made.emplace_back(transfer.region, SizeOf(out.dtype), in.strides, out.strides);
-  }
-};
-
 template <typename View>
 std::vector<char> DenseOnes(absl::Span<const View> views) {
   std::vector<char> dense;
@@ -267,7 +248,7 @@ absl::Status MoveStep(PackedStep& packed) {
   const absl::Span<const TensorView> outputs = packed.outputs;
   const std::vector<char> dense_in = DenseOnes(inputs);
   const std::vector<char> dense_out = DenseOnes(outputs);
-  CopyChooser copies;
+  StepCopies copies;
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   std::vector<Job> own;

@@ -42,6 +42,7 @@ inline constexpr int kCudaAttributeMajor = 75;
 inline constexpr int kCudaAttributeMinor = 76;
 // CUstreamCaptureMode, CUstreamCaptureStatus.
 inline constexpr int kCudaCaptureThreadLocal = 1;
+inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr int kCudaCaptureNone = 0;
 
 // CUmemPoolProps.
@@ -90,6 +91,8 @@ struct CudaApi {
   CudaResult (*StreamIsCapturing)(CudaStream stream, int* status) = nullptr;
   CudaResult (*StreamBeginCapture)(CudaStream stream, int mode) = nullptr;
   CudaResult (*StreamEndCapture)(CudaStream stream, CudaGraph* graph) = nullptr;
+  // Optional. Sets the mode of the calling thread, and returns the one before.
+  CudaResult (*ThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CudaResult (*GraphInstantiateWithFlags)(CudaGraphExec* exec, CudaGraph graph, unsigned long long flags) = nullptr;
   CudaResult (*GraphLaunch)(CudaGraphExec exec, CudaStream stream) = nullptr;
   CudaResult (*GraphExecDestroy)(CudaGraphExec exec) = nullptr;

@@ -46,6 +46,8 @@ class DeviceBlock {
   }
   char* data() const { return static_cast<char*>(data_); }
   explicit operator bool() const { return data_ != nullptr; }
+  // It is used on that stream now, and goes back in that order.
+  void UseOn(CudaStream stream) { stream_ = stream; }
 
  private:
   void* data_ = nullptr;
@@ -54,6 +56,8 @@ class DeviceBlock {
 };
 
 class CudaDevice;
+class DriverPool;
+class PinnedRing;
 
 // A table in device memory, ready to be launched any number of times.
 class UploadedTable {
@@ -68,7 +72,7 @@ class UploadedTable {
   uint32_t entries_ = 0;
   uint32_t chunks_ = 0;
   int bases_ = 0;
-  bool reduces_ = false;
+  CudaFunction kernel_ = nullptr;
 };
 
 class CudaDevice {
@@ -106,7 +110,7 @@ class CudaDevice {
   absl::StatusOr<UploadedTable> Upload(const CopyTable& table);
   absl::StatusOr<UploadedTable> Upload(const ReduceTable& table);
   // One kernel. `bases` has table.bases() addresses.
-  absl::Status Launch(const UploadedTable& table, absl::Span<void* const> bases, CudaStream stream);
+  absl::Status Launch(UploadedTable& table, absl::Span<void* const> bases, CudaStream stream);
 
   absl::StatusOr<bool> IsCapturing(CudaStream stream) const;
 
@@ -119,7 +123,6 @@ class CudaDevice {
   absl::StatusOr<UploadedTable> Upload(const void* entries, int64_t entry_bytes, absl::Span<const uint32_t> first_chunk,
                                        int bases);
 
-  class Pool;
   const CudaApi& api_;
   const int ordinal_;
   std::string name_;
@@ -129,7 +132,8 @@ class CudaDevice {
   CudaModule module_ = nullptr;
   CudaFunction copy_kernel_ = nullptr;
   CudaFunction reduce_kernel_ = nullptr;
-  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<PinnedRing> pinned_;
+  std::unique_ptr<DriverPool> pool_;
   DeviceMemory* memory_ = nullptr;
   std::atomic<int64_t> launches_{0};
 };

@@ -1,0 +1,187 @@
+#include "runtime/cuda/device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cuda/device_pool.h"
+#include "runtime/cuda/kernel_image.h"
+
+namespace reshard {
+
+CudaDevice::Current::Current(const CudaDevice& device) : api_(device.api_) {
+  pushed_ = device.context_ != nullptr && api_.CtxPushCurrent(device.context_) == kCudaSuccess;
+}
+
+CudaDevice::Current::~Current() {
+  CudaContext popped = nullptr;
+  if (pushed_) api_.CtxPopCurrent(&popped);
+}
+
+CudaDevice::CudaDevice(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal, DeviceMemory* memory) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(api, ordinal));
+  const absl::Status started = device->Start(memory);
+  if (!started.ok()) return started;
+  return device;
+}
+
+absl::Status CudaDevice::Start(DeviceMemory* memory) {
+  const auto check = [this](CudaResult result, absl::string_view what) { return CudaStatus(api_, result, what); };
+  int count = 0;
+  absl::Status status = check(api_.DeviceGetCount(&count), "counting the GPUs");
+  if (!status.ok()) return status;
+  if (ordinal_ < 0 || ordinal_ >= count) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no GPU ", ordinal_, ": this process sees ", count));
+  }
+  status = check(api_.DeviceGet(&handle_, ordinal_), absl::StrCat("opening GPU ", ordinal_));
+  if (!status.ok()) return status;
+  std::array<char, 256> name = {};
+  int major = 0;
+  int minor = 0;
+  status = check(api_.DeviceGetName(name.data(), static_cast<int>(name.size()), handle_), "the name of the GPU");
+  if (status.ok()) status = check(api_.DeviceGetAttribute(&major, kCudaAttributeMajor, handle_), "its generation");
+  if (status.ok()) status = check(api_.DeviceGetAttribute(&minor, kCudaAttributeMinor, handle_), "its generation");
+  if (!status.ok()) return status;
+  name_ = name.data();
+  constexpr int kOldest = 8;
+  if (major < kOldest) {
+    return absl::UnimplementedError(
+        absl::StrCat("GPU ", ordinal_, " (", name_, ") is sm_", major, minor, "; the kernels need sm_80 or newer"));
+  }
+  if (KernelImage() == nullptr) {
+    return absl::UnimplementedError(
+        "this library was built without the CUDA toolkit and has no kernels; build it where nvcc is");
+  }
+  status = check(api_.DevicePrimaryCtxRetain(&context_, handle_), absl::StrCat("using GPU ", ordinal_));
+  if (!status.ok()) {
+    context_ = nullptr;
+    return status;
+  }
+  const Current current(*this);
+  status = check(api_.StreamCreate(&own_stream_, kCudaStreamNonBlocking), "making a stream");
+  if (status.ok()) status = check(api_.ModuleLoadData(&module_, KernelImage()), "loading the kernels");
+  if (status.ok()) status = check(api_.ModuleGetFunction(&copy_kernel_, module_, "reshard_copy"), "the copy kernel");
+  if (status.ok())
+    status = check(api_.ModuleGetFunction(&reduce_kernel_, module_, "reshard_reduce"), "the reduce kernel");
+  if (!status.ok()) return status;
+  pinned_ = std::make_unique<PinnedRing>(*this);
+  memory_ = memory;
+  if (memory != nullptr) return status;
+  absl::StatusOr<std::unique_ptr<DriverPool>> pool = DriverPool::Create(*this);
+  if (!pool.ok()) return pool.status();
+  pool_ = *std::move(pool);
+  memory_ = pool_.get();
+  return absl::OkStatus();
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) return;
+  {
+    const Current current(*this);
+    if (own_stream_ != nullptr) api_.StreamSynchronize(own_stream_);
+    pinned_.reset();
+    pool_.reset();
+    if (module_ != nullptr) api_.ModuleUnload(module_);
+    if (own_stream_ != nullptr) api_.StreamDestroy(own_stream_);
+  }
+  api_.DevicePrimaryCtxRelease(handle_);
+}
+
+absl::StatusOr<DeviceBlock> CudaDevice::Allocate(int64_t bytes, CudaStream stream) {
+  if (bytes == 0) return DeviceBlock();
+  const absl::StatusOr<void*> memory = memory_->Allocate(bytes, stream);
+  if (!memory.ok()) return memory.status();
+  return DeviceBlock(*memory, stream, memory_);
+}
+
+absl::Status CudaDevice::Copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
+  if (bytes == 0) return absl::OkStatus();
+  const Current current(*this);
+  return CudaStatus(api_,
+                    api_.MemcpyAsync(reinterpret_cast<CudaPointer>(to), reinterpret_cast<CudaPointer>(from),
+                                     static_cast<size_t>(bytes), stream),
+                    absl::StrCat("copying ", bytes, " bytes"));
+}
+
+absl::StatusOr<bool> CudaDevice::IsCapturing(CudaStream stream) const {
+  const Current current(*this);
+  int status = kCudaCaptureNone;
+  const absl::Status asked = CudaStatus(api_, api_.StreamIsCapturing(stream, &status), "asking whether it is captured");
+  if (!asked.ok()) return asked;
+  return status != kCudaCaptureNone;
+}
+
+absl::StatusOr<UploadedTable> CudaDevice::Upload(const CopyTable& table) {
+  absl::StatusOr<UploadedTable> uploaded =
+      Upload(table.entries.data(), static_cast<int64_t>(table.entries.size() * sizeof(CopyEntry)), table.first_chunk,
+             table.bases);
+  if (uploaded.ok()) uploaded->kernel_ = copy_kernel_;
+  return uploaded;
+}
+
+absl::StatusOr<UploadedTable> CudaDevice::Upload(const ReduceTable& table) {
+  absl::StatusOr<UploadedTable> uploaded =
+      Upload(table.entries.data(), static_cast<int64_t>(table.entries.size() * sizeof(ReduceEntry)), table.first_chunk,
+             table.bases);
+  if (uploaded.ok()) uploaded->kernel_ = reduce_kernel_;
+  return uploaded;
+}
+
+absl::StatusOr<UploadedTable> CudaDevice::Upload(const void* entries, int64_t entry_bytes,
+                                                 absl::Span<const uint32_t> first_chunk, int bases) {
+  UploadedTable table;
+  table.bases_ = bases;
+  if (entry_bytes == 0) return table;
+  table.entries_ = static_cast<uint32_t>(first_chunk.size() - 1);
+  table.chunks_ = first_chunk.back();
+  table.chunk_numbers_at_ = entry_bytes;
+  const auto number_bytes = static_cast<int64_t>(first_chunk.size() * sizeof(uint32_t));
+  absl::StatusOr<DeviceBlock> memory = Allocate(entry_bytes + number_bytes, own_stream_);
+  if (!memory.ok()) return memory.status();
+  absl::Status status = Copy(memory->data(), entries, entry_bytes, own_stream_);
+  if (status.ok()) status = Copy(memory->data() + entry_bytes, first_chunk.data(), number_bytes, own_stream_);
+  if (!status.ok()) return status;
+  const Current current(*this);
+  status = CudaStatus(api_, api_.StreamSynchronize(own_stream_), "uploading a table");
+  if (!status.ok()) return status;
+  table.memory_ = *std::move(memory);
+  return table;
+}
+
+absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> bases, CudaStream stream) {
+  if (!table) return absl::OkStatus();
+  if (static_cast<int>(bases.size()) != table.bases_) {
+    return absl::InternalError(absl::StrCat("a launch with ", bases.size(), " addresses for ", table.bases_));
+  }
+  const Current current(*this);
+  KernelBases addresses;
+  DeviceBlock list;
+  if (bases.size() <= kInlineBases) {
+    std::copy(bases.begin(), bases.end(), addresses.inline_bases);
+  } else {
+    const auto bytes = static_cast<int64_t>(bases.size() * sizeof(void*));
+    absl::StatusOr<DeviceBlock> memory = Allocate(bytes, stream);
+    if (!memory.ok()) return memory.status();
+    list = *std::move(memory);
+    const absl::Status sent = pinned_->Send(list.data(), bases.data(), bytes, stream);
+    if (!sent.ok()) return sent;
+    addresses.list = reinterpret_cast<void* const*>(list.data());
+  }
+  const void* entries = table.memory_.data();
+  const void* first_chunk = table.memory_.data() + table.chunk_numbers_at_;
+  uint32_t entry_count = table.entries_;
+  std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
+  const absl::Status launched = CudaStatus(api_,
+                                           api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kThreadsPerBlock, 1, 1,
+                                                             0, stream, parameters.data(), nullptr),
+                                           "launching a kernel");
+  if (launched.ok()) launches_.fetch_add(1);
+  table.memory_.UseOn(stream);
+  return launched;
+}
+
+}  // namespace reshard

@@ -1,0 +1,107 @@
+// A step as a list of actions on a stream: what a rank enqueues for it, with addresses left open. Prepared once for the
+// strides of the views, run at every call.
+#ifndef RESHARD_RUNTIME_CUDA_DEVICE_PROGRAM_H_
+#define RESHARD_RUNTIME_CUDA_DEVICE_PROGRAM_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "reshard/runtime/program.h"
+#include "reshard/runtime/tensor_view.h"
+#include "runtime/core/step_copies.h"
+#include "runtime/core/wire_messages.h"
+#include "runtime/cuda/copy_table.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/device_transport.h"
+
+namespace reshard {
+
+// Somewhere in one of the memories of a step, which are numbered: the inputs of its T tensors are 0 .. T-1, the outputs
+// T .. 2T-1, blocks of staging follow.
+struct Place {
+  int base = 0;
+  int64_t offset = 0;  // bytes
+};
+
+struct LaunchCopies {
+  CopyTable table;
+  UploadedTable uploaded;
+};
+struct LaunchReductions {
+  ReduceTable table;
+  UploadedTable uploaded;
+};
+struct CopyBytes {
+  Place from;
+  Place to;
+  int64_t bytes = 0;
+};
+struct ExchangeMessages {
+  struct Message {
+    int64_t peer = 0;
+    Place place;
+    int64_t bytes = 0;
+  };
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+};
+struct CallCollective {
+  struct Call {
+    Place send;
+    Place receive;
+    int64_t count = 0;
+    DType dtype = DType::kU8;
+    ReduceOp reduce = ReduceOp::kSum;
+  };
+  Op op = Op::kAllGather;
+  void* group = nullptr;
+  std::vector<Call> calls;
+};
+using DeviceAction = std::variant<LaunchCopies, LaunchReductions, CopyBytes, ExchangeMessages, CallCollective>;
+
+struct DeviceProgram final : StepMemo {
+  std::vector<Dims> strides;     // of the views that it was prepared for, inputs before outputs
+  std::vector<int64_t> staging;  // bytes of each block
+  std::vector<DeviceAction> actions;
+  MoveStats stats;  // of every call; no times
+};
+
+// What the parts of preparing share.
+struct DevicePreparation {
+  const StepProgram& step;
+  int64_t rank = 0;
+  absl::Span<const ConstTensorView> inputs;
+  absl::Span<const TensorView> outputs;
+  void* group = nullptr;  // the backend's communicator for the step's groups, if it has one
+  DeviceProgram program;
+  StepCopies copies;
+
+  int Input(int tensor) const { return tensor; }
+  int Output(int tensor) const { return static_cast<int>(step.tensors.size()) + tensor; }
+  // A new block of staging.
+  int Stage(int64_t bytes);
+  // Nothing when there are no jobs.
+  void Launch(const std::vector<CopyJob>& jobs);
+  // One of the pack and unpack launches takes `own` along; where there is neither, single runs are copied as bytes.
+  void CopyOwn(const std::vector<CopyJob>& own);
+  // Pack, exchange, unpack. Of a piece, `tensor` is the number of the memory that its fragment lies in. `own` goes with
+  // one of the launches.
+  void Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& receives, std::vector<CopyJob> own);
+};
+
+// Each adds the actions of a step of its kind.
+void PrepareMoves(DevicePreparation& preparation);
+// The same by a collective of the backend. False, and nothing was added, when the members do not trade equal parts.
+bool PrepareCollectiveMoves(DevicePreparation& preparation);
+// `native`: the backend combines elements of these types.
+void PrepareReduceScatter(DevicePreparation& preparation, bool native);
+void PrepareAllReduce(DevicePreparation& preparation, bool native);
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_CUDA_DEVICE_PROGRAM_H_

@@ -1,0 +1,288 @@
+#include "reshard/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
+#include "reshard/planner/traffic.h"
+#include "runtime/core/agreement.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/device_step.h"
+#include "runtime/nccl/nccl_transport.h"
+#include "runtime/nccl/watch.h"
+
+namespace reshard {
+namespace {
+
+constexpr char kIdKey[] = "reshard/nccl/id";
+constexpr int64_t kMessageBytes = sizeof(AgreementMessage);
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+absl::StatusOr<NcclUniqueId> MeetOn(const NcclApi& api, int64_t rank, RendezvousStore* store, absl::Duration timeout) {
+  NcclUniqueId id;
+  if (rank == 0) {
+    const NcclResult made = api.GetUniqueId(&id);
+    if (made != kNcclSuccess) {
+      return absl::InternalError(absl::StrCat("making an id: NCCL says: ", api.GetErrorString(made)));
+    }
+    const absl::Status set = store->Set(kIdKey, std::string(id.internal, sizeof(id.internal)));
+    if (!set.ok()) return set;
+    return id;
+  }
+  const absl::StatusOr<std::string> text = store->Get(kIdKey, timeout);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        absl::StrCat("rank 0 did not arrive to make a communicator: ", text.status().message()));
+  }
+  if (text->size() != sizeof(id.internal)) return absl::InternalError("the id that rank 0 left is damaged");
+  std::memcpy(id.internal, text->data(), sizeof(id.internal));
+  return id;
+}
+
+}  // namespace
+
+// Host memory that the device reads and writes, for the messages of one agreement.
+class AgreementRoom {
+ public:
+  AgreementRoom(const CudaDevice& device, int64_t ranks) : device_(device), ranks_(ranks) {}
+  ~AgreementRoom() {
+    const CudaDevice::Current current(device_);
+    if (messages_ != nullptr) device_.api().MemFreeHost(messages_);
+  }
+  AgreementRoom(const AgreementRoom&) = delete;
+  AgreementRoom& operator=(const AgreementRoom&) = delete;
+
+  absl::Status Reserve() {
+    const CudaDevice::Current current(device_);
+    void* memory = nullptr;
+    const absl::Status status = CudaStatus(
+        device_.api(), device_.api().MemAllocHost(&memory, static_cast<size_t>((ranks_ + 1) * kMessageBytes)),
+        "pinning memory for an agreement");
+    messages_ = static_cast<AgreementMessage*>(memory);
+    return status;
+  }
+  // Of this rank, then of all.
+  AgreementMessage* own() const { return messages_; }
+  absl::Span<AgreementMessage> all() const { return {messages_ + 1, static_cast<size_t>(ranks_)}; }
+
+ private:
+  const CudaDevice& device_;
+  const int64_t ranks_;
+  AgreementMessage* messages_ = nullptr;
+};
+
+struct NcclCommunicator::Impl {
+  Impl(const NcclApi& api, std::unique_ptr<CudaDevice> gpu, int64_t own_rank, int64_t ranks, RendezvousStore* store,
+       const NcclOptions& options)
+      : device(std::move(gpu)),
+        rank(own_rank),
+        size(ranks),
+        transport(api, *device, rank, size, {options.timeout, options.max_ctas, options.native_reductions}),
+        watch(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
+                        [this] { transport.Abort(); }}) {
+    transport.InterruptBy([this] { return watch.lost(); });
+  }
+
+  // One collective operation that `enqueue` puts on the stream: counted, watched, and an error of it ends the
+  // communicator.
+  template <typename F>
+  absl::Status Operate(absl::string_view name, int64_t bytes, F&& enqueue,
+                       std::function<absl::Status()> check = nullptr) {
+    absl::Status status = watch.Begin(name, bytes);
+    if (!status.ok()) return status;
+    const absl::StatusOr<bool> captured = device->IsCapturing(stream);
+    status = captured.status();
+    if (status.ok()) status = NoThrow("enqueueing", [&]() -> absl::Status { return enqueue(); });
+    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
+    if (status.ok() && !*captured) status = watch.Enqueued(stream, std::move(check));
+    const bool recorded_only = captured.ok() && *captured;
+    if (status.ok() && !recorded_only) return status;
+    watch.Left(status);
+    // An error while recording leaves nothing behind but a graph that cannot be used.
+    return recorded_only ? status : watch.Lose(status);
+  }
+
+  absl::StatusOr<std::shared_ptr<AgreementRoom>> TakeRoom();
+
+  const std::unique_ptr<CudaDevice> device;
+  const int64_t rank;
+  const int64_t size;
+  CudaStream stream = nullptr;
+  int64_t agreements = 0;
+  NcclTransport transport;
+  std::mutex rooms_mutex;
+  std::vector<std::shared_ptr<AgreementRoom>> rooms;  // not in use; guarded by rooms_mutex
+  Watch watch;                                        // last: its thread uses the others
+};
+
+absl::StatusOr<std::shared_ptr<AgreementRoom>> NcclCommunicator::Impl::TakeRoom() {
+  {
+    const std::lock_guard<std::mutex> lock(rooms_mutex);
+    if (!rooms.empty()) {
+      std::shared_ptr<AgreementRoom> room = std::move(rooms.back());
+      rooms.pop_back();
+      return room;
+    }
+  }
+  auto room = std::make_shared<AgreementRoom>(*device, size);
+  const absl::Status reserved = room->Reserve();
+  if (!reserved.ok()) return reserved;
+  return room;
+}
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NcclCommunicator::~NcclCommunicator() = default;
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(int64_t rank, int64_t size,
+                                                                           RendezvousStore* store,
+                                                                           const NcclOptions& options) {
+  const absl::StatusOr<const NcclApi*> nccl = LoadNcclApi();
+  if (!nccl.ok()) return nccl.status();
+  const absl::StatusOr<const CudaApi*> cuda = LoadCudaApi();
+  if (!cuda.ok()) return cuda.status();
+  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(**cuda, options.device);
+  if (!device.ok()) return device.status();
+  return CreateOn(**nccl, *std::move(device), rank, size, store, options);
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(const NcclApi& api,
+                                                                             std::unique_ptr<CudaDevice> device,
+                                                                             int64_t rank, int64_t size,
+                                                                             RendezvousStore* store,
+                                                                             const NcclOptions& options) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", size, " ranks"));
+  }
+  if (store == nullptr) return absl::InvalidArgumentError("ranks need a store to meet");
+  return NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<NcclCommunicator>> {
+    auto impl = std::make_unique<Impl>(api, std::move(device), rank, size, store, options);
+    const absl::StatusOr<NcclUniqueId> id = MeetOn(api, rank, store, options.timeout);
+    absl::Status joined = id.status();
+    if (joined.ok()) joined = impl->transport.Join(*id, [&] { return impl->watch.lost(); });
+    if (!joined.ok()) return impl->watch.Lose(joined);
+    return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(impl)));
+  });
+}
+
+void NcclCommunicator::UseStream(void* stream) { impl_->stream = stream; }
+int64_t NcclCommunicator::rank() const { return impl_->rank; }
+int64_t NcclCommunicator::world_size() const { return impl_->size; }
+CudaDevice& NcclCommunicator::device() const { return *impl_->device; }
+const RecentOperations& NcclCommunicator::recent_operations() const { return impl_->watch.recent(); }
+int64_t NcclCommunicator::groups() const { return impl_->transport.splits(); }
+absl::Status NcclCommunicator::Wait() { return impl_->watch.WaitForAll(); }
+
+absl::StatusOr<Memory> NcclCommunicator::Allocate(int64_t bytes) {
+  absl::StatusOr<DeviceBlock> block = impl_->device->Allocate(bytes, impl_->stream);
+  if (!block.ok()) return block.status();
+  void* const data = block->data();
+  auto shared = std::make_shared<DeviceBlock>(*std::move(block));
+  return Memory(data, [shared](void*) mutable { shared.reset(); });
+}
+
+absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& problem) {
+  Impl& impl = *impl_;
+  const int64_t sequence = impl.agreements++;
+  if (impl.size == 1) return own;
+  const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.stream);
+  if (!captured.ok()) return impl.watch.Lose(captured.status());
+  if (*captured) return own;
+  const absl::StatusOr<std::shared_ptr<AgreementRoom>> taken = impl.TakeRoom();
+  if (!taken.ok()) return impl.watch.Lose(taken.status());
+  const std::shared_ptr<AgreementRoom>& room = *taken;
+  *room->own() = MakeAgreementMessage(own, problem, sequence);
+  const auto enqueue = [&]() -> absl::Status {
+    absl::StatusOr<DeviceBlock> on_device = impl.device->Allocate((impl.size + 1) * kMessageBytes, impl.stream);
+    if (!on_device.ok()) return on_device.status();
+    char* const all = on_device->data() + kMessageBytes;
+    absl::Status status = impl.device->Copy(on_device->data(), room->own(), kMessageBytes, impl.stream);
+    if (!status.ok()) return status;
+    const DeviceCollective gather{on_device->data(), all, kMessageBytes};
+    status = impl.transport.Collect(Op::kAllGather, impl.transport.world(), {&gather, 1}, impl.stream);
+    if (!status.ok()) return status;
+    return impl.device->Copy(room->all().data(), all, impl.size * kMessageBytes, impl.stream);
+  };
+  // Judged by the watching thread when the messages are there; then the room may be used again.
+  const auto check = [room, &impl]() -> absl::Status {
+    const absl::Status verdict = VerdictOf(room->all());
+    const std::lock_guard<std::mutex> lock(impl.rooms_mutex);
+    impl.rooms.push_back(room);
+    return verdict;
+  };
+  const absl::Status enqueued = impl.Operate("agreement", impl.size * kMessageBytes, enqueue, check);
+  if (!enqueued.ok()) return enqueued;
+  if (own.ok()) return own;
+  // The others must hear of it before this rank goes on to something else.
+  impl.watch.WaitForAll().IgnoreError();
+  return own;
+}
+
+absl::StatusOr<MoveStats> NcclCommunicator::ExecuteStep(const StepProgram& step,
+                                                        absl::Span<const ConstTensorView> inputs,
+                                                        absl::Span<const TensorView> outputs,
+                                                        std::unique_ptr<StepMemo>* memo) {
+  Impl& impl = *impl_;
+  const auto here = [](const ConstTensorView& view) {
+    return view.memory == MemoryKind::kCuda || NumElements(view.shape) == 0;
+  };
+  if (!std::all_of(inputs.begin(), inputs.end(), here) || !std::all_of(outputs.begin(), outputs.end(), here)) {
+    return absl::InvalidArgumentError("NCCL moves tensors in memory of a GPU; a fragment is in host memory");
+  }
+  MoveStats moved;
+  const absl::Status status = impl.Operate(View(Name(step.op)), step.recv_bytes, [&]() -> absl::Status {
+    absl::StatusOr<MoveStats> done =
+        ExecuteDeviceStep(step, impl.rank, inputs, outputs, *impl.device, impl.stream, impl.transport, memo);
+    if (done.ok()) moved = *done;
+    return done.status();
+  });
+  if (!status.ok()) return status;
+  return moved;
+}
+
+absl::Status NcclCommunicator::WarmUp() {
+  Impl& impl = *impl_;
+  if (impl.size == 1) return absl::OkStatus();
+  const int64_t bytes = 16;
+  const auto enqueue = [&]() -> absl::Status {
+    absl::StatusOr<DeviceBlock> block = impl.device->Allocate(2 * impl.size * bytes, impl.stream);
+    if (!block.ok()) return block.status();
+    char* const out = block->data();
+    char* const in = out + impl.size * bytes;
+    std::vector<DeviceSend> sends;
+    std::vector<DeviceReceive> receives;
+    for (int64_t r = 0; r < impl.size; ++r) {
+      if (r == impl.rank) continue;
+      sends.push_back({r, out + r * bytes, bytes});
+      receives.push_back({r, in + r * bytes, bytes});
+    }
+    absl::Status status = impl.transport.Exchange(sends, receives, impl.stream);
+    const DeviceCollective gather{out, in, bytes};
+    const DeviceCollective reduce{out, in, bytes};
+    void* const world = impl.transport.world();
+    if (status.ok()) status = impl.transport.Collect(Op::kAllGather, world, {&gather, 1}, impl.stream);
+    if (status.ok()) status = impl.transport.Collect(Op::kReduceScatter, world, {&reduce, 1}, impl.stream);
+    if (status.ok()) status = impl.transport.Collect(Op::kAllReduce, world, {&reduce, 1}, impl.stream);
+    return status;
+  };
+  const absl::Status enqueued = impl.Operate("warm-up", impl.size * bytes, enqueue);
+  return enqueued.ok() ? Wait() : enqueued;
+}
+
+absl::Status NcclCommunicator::Barrier() {
+  Impl& impl = *impl_;
+  if (impl.size == 1) return Wait();
+  const auto enqueue = [&]() -> absl::Status {
+    absl::StatusOr<DeviceBlock> block = impl.device->Allocate(impl.size + 1, impl.stream);
+    if (!block.ok()) return block.status();
+    const DeviceCollective gather{block->data(), block->data() + 1, 1};
+    return impl.transport.Collect(Op::kAllGather, impl.transport.world(), {&gather, 1}, impl.stream);
+  };
+  const absl::Status enqueued = impl.Operate("barrier", impl.size, enqueue);
+  return enqueued.ok() ? Wait() : enqueued;
+}
+
+}  // namespace reshard

@@ -1,0 +1,83 @@
+// Messages and collectives over NCCL: one communicator for the world, and one for every set of mesh axes that a step
+// needed. All calls are made under one lock, from one thread at a time, as NCCL wants it.
+#ifndef RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_
+#define RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "reshard/nccl/nccl_api.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/device_transport.h"
+
+namespace reshard {
+
+struct NcclTransportOptions {
+  absl::Duration timeout;
+  int max_ctas = 0;
+  bool native_reductions = true;
+};
+
+class NcclTransport final : public DeviceTransport {
+ public:
+  NcclTransport(const NcclApi& api, const CudaDevice& device, int64_t rank, int64_t size, NcclTransportOptions options)
+      : api_(api), device_(device), rank_(rank), size_(size), options_(options) {}
+  // Finalizes what is left; after Abort there is nothing.
+  ~NcclTransport() override;
+
+  // Collective: makes the communicator of the world. `interrupted` is asked while ranks are waited for; its error ends
+  // the wait.
+  absl::Status Join(const NcclUniqueId& id, absl::FunctionRef<absl::Status()> interrupted);
+
+  absl::Status Exchange(absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives,
+                        CudaStream stream) override;
+  absl::StatusOr<void*> GroupFor(const StepProgram& step) override;
+  bool Reduces(ReduceOp op, DType dtype) const override;
+  absl::Status Collect(Op op, void* group, absl::Span<const DeviceCollective> calls, CudaStream stream) override;
+
+  // The communicator of all ranks, as a group of Collect.
+  void* world() const { return world_; }
+  // OK, or the error that NCCL reports of one of its communicators.
+  absl::Status AsyncError();
+  // Ends all communicators and what they have on the device. Thread-safe; later calls fail.
+  void Abort();
+  // Communicators made by splitting, on this rank or without it.
+  int64_t splits() const;
+  // Ends waits of Exchange, Collect and GroupFor for NCCL, when it returns an error.
+  void InterruptBy(std::function<absl::Status()> interrupted) { interrupted_ = std::move(interrupted); }
+
+ private:
+  class Group;
+  absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
+  absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
+  absl::Status Call(Op op, NcclComm comm, const DeviceCollective& call, CudaStream stream) const;
+  NcclConfig Config() const;
+
+  const NcclApi& api_;
+  const CudaDevice& device_;
+  const int64_t rank_;
+  const int64_t size_;
+  const NcclTransportOptions options_;
+  std::function<absl::Status()> interrupted_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  NcclComm world_ = nullptr;
+  std::map<std::string, NcclComm> groups_;  // by scope; null where this rank is in none
+  bool aborted_ = false;
+
+  // Where NCCL writes the communicators that are split off, some time after the call: never moved.
+  std::deque<NcclComm> split_off_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_

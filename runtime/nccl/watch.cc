@@ -1,0 +1,264 @@
+#include "runtime/nccl/watch.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
+#include "runtime/core/agreement.h"
+
+namespace reshard {
+namespace {
+
+// How often the device is looked at while something is under way.
+constexpr absl::Duration kLook = absl::Microseconds(200);
+
+// How often the store is looked at, and how long ranks have to answer: what the timeout allows, within bounds that keep
+// a large world from flooding the store.
+absl::Duration StorePeriod(absl::Duration timeout) {
+  return std::clamp(timeout / 8, absl::Milliseconds(10), absl::Seconds(2));
+}
+absl::Duration AnswerTime(absl::Duration timeout) {
+  return std::clamp(timeout / 2, absl::Milliseconds(50), absl::Seconds(5));
+}
+
+}  // namespace
+
+Watch::Watch(const CudaDevice& device, WatchOptions options) : device_(device), options_(std::move(options)) {
+  thread_ = std::thread([this] { Serve(); });
+}
+
+Watch::~Watch() {
+  WaitForAll().IgnoreError();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  const CudaDevice::Current current(device_);
+  for (CudaEvent event : free_events_) device_.api().EventDestroy(event);
+  for (const Operation& operation : dropped_) device_.api().EventDestroy(operation.event);
+}
+
+std::string Watch::Key(absl::string_view name) const { return absl::StrCat("reshard/nccl/", name); }
+
+absl::Status Watch::Begin(absl::string_view name, int64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!lost_.ok()) return lost_;
+  ++begun_;
+  current_ = std::string(name);
+  current_number_ = recent_.Begin(name, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status Watch::Enqueued(CudaStream stream, std::function<absl::Status()> check) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!lost_.ok()) return lost_;
+  const CudaDevice::Current current(device_);
+  const CudaApi& api = device_.api();
+  CudaEvent event = nullptr;
+  if (free_events_.empty()) {
+    const absl::Status made = CudaStatus(api, api.EventCreate(&event, kCudaEventDisableTiming), "making an event");
+    if (!made.ok()) return made;
+  } else {
+    event = free_events_.back();
+    free_events_.pop_back();
+  }
+  const absl::Status recorded = CudaStatus(api, api.EventRecord(event, stream), "recording an event");
+  if (!recorded.ok()) {
+    free_events_.push_back(event);
+    return recorded;
+  }
+  under_way_.push_back({current_number_, begun_, current_, event, absl::Now() + options_.timeout, std::move(check)});
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void Watch::Left(const absl::Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  recent_.End(current_number_, status);
+}
+
+absl::Status Watch::lost() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return lost_;
+}
+
+absl::Status Watch::WaitForAll() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return under_way_.empty() || !lost_.ok(); });
+  return lost_;
+}
+
+absl::Status Watch::Lose(const absl::Status& error) { return End(error, false); }
+
+// The first error stays. `told`: the other ranks know.
+absl::Status Watch::End(const absl::Status& error, bool told) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!lost_.ok()) return lost_;
+    lost_ = error;
+    // Kept: the device may still write to what their checks read.
+    dropped_ = std::move(under_way_);
+    under_way_.clear();
+    for (const Operation& operation : dropped_) recent_.End(operation.number, error);
+  }
+  changed_.notify_all();
+  if (!told) {
+    const bool names_rank = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) || absl::IsAborted(error) ||
+                            absl::IsFailedPrecondition(error);
+    const std::string message =
+        names_rank ? std::string(error.message()) : absl::StrCat("rank ", options_.rank, " failed: ", error.message());
+    options_.store->Set(Key("failed"), message).IgnoreError();
+  }
+  options_.abort();
+  return error;
+}
+
+void Watch::Serve() {
+  {
+    // So that looking at events does not disturb a thread that captures a graph.
+    const CudaDevice::Current current(device_);
+    int relaxed = kCudaCaptureRelaxed;
+    if (device_.api().ThreadExchangeStreamCaptureMode != nullptr) {
+      device_.api().ThreadExchangeStreamCaptureMode(&relaxed);
+    }
+  }
+  for (;;) {
+    const absl::Duration pause = Look();
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (stop_) return;
+    const size_t known = under_way_.size();
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(pause),
+                      [&] { return stop_ || (known == 0 && !under_way_.empty()); });
+    if (stop_) return;
+  }
+}
+
+absl::Duration Watch::Look() {
+  const absl::Time now = absl::Now();
+  const absl::Status outcome = NoThrow("watching operations", [&] {
+    for (bool ended = true; ended;) {
+      const absl::Status first = LookAtFirst(&ended);
+      if (!first.ok()) return first;
+    }
+    return LookAtStore(now);
+  });
+  if (!outcome.ok()) End(outcome, absl::IsAborted(outcome)).IgnoreError();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return under_way_.empty() ? StorePeriod(options_.timeout) : kLook;
+}
+
+// The oldest operation under way: it has ended, or failed, or is late, or goes on.
+absl::Status Watch::LookAtFirst(bool* ended) {
+  *ended = false;
+  Operation first;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (under_way_.empty() || !lost_.ok()) return absl::OkStatus();
+    first = under_way_.front();
+  }
+  const absl::Time now = absl::Now();
+  CudaResult happened = kCudaNotReady;
+  {
+    const CudaDevice::Current current(device_);
+    happened = device_.api().EventQuery(first.event);
+  }
+  if (happened == kCudaSuccess) {
+    const absl::Status checked = first.check == nullptr ? absl::OkStatus() : first.check();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!lost_.ok()) return absl::OkStatus();
+      if (checked.ok()) {
+        free_events_.push_back(first.event);
+        under_way_.pop_front();
+        recent_.End(first.number, checked);
+      }
+    }
+    changed_.notify_all();
+    *ended = checked.ok();
+    return checked;
+  }
+  if (happened != kCudaNotReady) return CudaStatus(device_.api(), happened, first.name);
+  if (now - looked_at_nccl_ >= absl::Milliseconds(5)) {
+    looked_at_nccl_ = now;
+    const absl::Status error = options_.async_error();
+    if (!error.ok()) return error;
+  }
+  return now < first.deadline ? absl::OkStatus() : BlameFor(first);
+}
+
+// What other ranks left there: a failure, or a question.
+absl::Status Watch::LookAtStore(absl::Time now) {
+  if (now - looked_at_store_ < StorePeriod(options_.timeout) || !lost().ok()) return absl::OkStatus();
+  looked_at_store_ = now;
+  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+  // A store that cannot be reached went with the rank that kept it, perhaps; the deadlines still hold.
+  if (!failed.ok()) return absl::OkStatus();
+  if (failed->has_value()) return absl::AbortedError(**failed);
+  if (!answered_) {
+    const absl::StatusOr<std::optional<std::string>> asked = options_.store->TryGet(Key("asked"));
+    if (asked.ok() && asked->has_value()) Answer();
+  }
+  return absl::OkStatus();
+}
+
+void Watch::Answer() {
+  int64_t begun = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    begun = begun_;
+  }
+  answered_ = true;
+  options_.store->Set(Key(absl::StrCat("begun/", options_.rank)), absl::StrCat(begun)).IgnoreError();
+}
+
+absl::Status Watch::BlameFor(const Operation& late) {
+  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+  if (failed.ok() && failed->has_value()) return absl::AbortedError(**failed);
+  options_.store->Set(Key("asked"), absl::StrCat(options_.rank)).IgnoreError();
+  if (!answered_) Answer();
+  std::vector<std::optional<int64_t>> answers(static_cast<size_t>(options_.size));
+  const absl::Time until = absl::Now() + AnswerTime(options_.timeout);
+  const absl::Duration pause = StorePeriod(options_.timeout) / 2;
+  for (bool all = false; !all && absl::Now() < until;) {
+    all = true;
+    for (int64_t r = 0; r < options_.size; ++r) {
+      std::optional<int64_t>& answer = answers[static_cast<size_t>(r)];
+      if (answer) continue;
+      const absl::StatusOr<std::optional<std::string>> text = options_.store->TryGet(Key(absl::StrCat("begun/", r)));
+      int64_t value = 0;
+      if (text.ok() && text->has_value() && absl::SimpleAtoi(**text, &value)) answer = value;
+      all &= answer.has_value();
+    }
+    if (!all) absl::SleepFor(pause);
+  }
+  // Another rank may have come to a verdict meanwhile.
+  const absl::StatusOr<std::optional<std::string>> verdict = options_.store->TryGet(Key("failed"));
+  if (verdict.ok() && verdict->has_value()) return absl::AbortedError(**verdict);
+  std::vector<int64_t> silent;
+  std::vector<int64_t> behind;
+  for (int64_t r = 0; r < options_.size; ++r) {
+    const std::optional<int64_t>& answer = answers[static_cast<size_t>(r)];
+    if (!answer) {
+      silent.push_back(r);
+    } else if (*answer < late.sequence) {
+      behind.push_back(r);
+    }
+  }
+  const std::string waited =
+      absl::StrCat(" within ", absl::ToInt64Milliseconds(options_.timeout), " ms at ", late.name);
+  if (!silent.empty()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(ListRanks(silent), " did not arrive", waited, ", nor answer: hanging or gone"));
+  }
+  if (!behind.empty()) return absl::DeadlineExceededError(absl::StrCat(ListRanks(behind), " did not arrive", waited));
+  return absl::DeadlineExceededError(
+      absl::StrCat("rank ", options_.rank, ": ", late.name, " did not end", waited,
+                   ", although all ranks have begun it: the device or the network hangs"));
+}
+
+}  // namespace reshard

@@ -1,0 +1,111 @@
+// Watches the operations that a communicator has enqueued, from a thread of its own: whether each ends, whether it ends
+// in time, whether NCCL reports an error, and whether another rank has told of a failure.
+//
+// State: the operations under way, oldest first, and, once something went wrong, the error. An operation ends when the
+// event behind it has happened; then its check, if it has one, is run. The first error is final: the thread tells the
+// other ranks through the store unless they told it, calls `abort`, and forgets what was under way.
+//
+// Who is to blame for an operation that is late: the thread asks, through the store, how many operations every rank has
+// begun. A rank that does not answer, or has begun fewer than this one, did not arrive.
+#ifndef RESHARD_RUNTIME_NCCL_WATCH_H_
+#define RESHARD_RUNTIME_NCCL_WATCH_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "reshard/nccl/nccl_communicator.h"
+#include "reshard/runtime/recent_operations.h"
+#include "runtime/cuda/device.h"
+
+namespace reshard {
+
+struct WatchOptions {
+  int64_t rank = 0;
+  int64_t size = 0;
+  absl::Duration timeout;
+  RendezvousStore* store = nullptr;
+  // OK, or what NCCL says of its communicators. Called from the thread.
+  std::function<absl::Status()> async_error;
+  // Ends what hangs on the device. Called once, from the thread or from Lose.
+  std::function<void()> abort;
+};
+
+class Watch {
+ public:
+  // `device` must outlive it.
+  Watch(const CudaDevice& device, WatchOptions options);
+  // Waits for what is under way, at most until its deadline.
+  ~Watch();
+
+  // An operation begins: counts it. Returns the error that ended the communicator, if any.
+  absl::Status Begin(absl::string_view name, int64_t bytes);
+  // What it enqueued ends with what is on the stream now. `check` is run when that has happened.
+  absl::Status Enqueued(CudaStream stream, std::function<absl::Status()> check = nullptr);
+  // It left nothing to watch: nothing was enqueued, or it was captured, or it failed (then Lose follows).
+  void Left(const absl::Status& status);
+
+  // Ends the communicator with an error of this rank. Returns the error that it ended with: an earlier one wins.
+  absl::Status Lose(const absl::Status& error);
+  // The error that ended it. For calls that come later.
+  absl::Status lost() const;
+  // Returns when nothing is under way any more, with the error that ended it, if any.
+  absl::Status WaitForAll();
+
+  const RecentOperations& recent() const { return recent_; }
+
+ private:
+  struct Operation {
+    int64_t number = 0;    // in recent_
+    int64_t sequence = 0;  // how many had begun with it
+    std::string name;
+    CudaEvent event = nullptr;
+    absl::Time deadline;
+    std::function<absl::Status()> check;
+  };
+
+  void Serve();
+  // One look at everything. Returns how long to sleep.
+  absl::Duration Look();
+  absl::Status LookAtFirst(bool* ended);
+  absl::Status LookAtStore(absl::Time now);
+  absl::Status BlameFor(const Operation& late);
+  void Answer();
+  absl::Status End(const absl::Status& error, bool told);
+  std::string Key(absl::string_view name) const;
+
+  const CudaDevice& device_;
+  const WatchOptions options_;
+  RecentOperations recent_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::deque<Operation> under_way_;
+  std::deque<Operation> dropped_;  // under way when the communicator was lost
+  std::vector<CudaEvent> free_events_;
+  std::string current_;  // the operation that has begun and is not enqueued yet
+  int64_t current_number_ = 0;
+  int64_t begun_ = 0;
+  absl::Status lost_;
+  bool stop_ = false;
+
+  // Of the thread alone.
+  bool answered_ = false;
+  absl::Time looked_at_store_ = absl::InfinitePast();
+  absl::Time looked_at_nccl_ = absl::InfinitePast();
+
+  std::thread thread_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_NCCL_WATCH_H_

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,11 +12,14 @@
 #include "runtime/core/agreement.h"
 #include "runtime/core/packed_step.h"
 #include "runtime/torch/c10d_messages.h"
-#include "runtime/torch/peer_blame.h"
 #include "runtime/torch/peer_board.h"
 
 namespace reshard {
 namespace {
+
+// Asking who is to blame takes at most so long in all, and one silent peer so long of it.
+constexpr absl::Duration kAskAll = absl::Milliseconds(600);
+constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
 // In the store of the group, when the ranks could not even meet.
 constexpr char kVerdictKey[] = "reshard/verdict";
@@ -54,9 +59,13 @@ struct C10dCommunicator::Impl {
   absl::Status AllGather(void* records, int64_t bytes);
   absl::Status Blame(int64_t peer, const std::string& reason);
   absl::Status BlameRank(int64_t peer, const std::string& reason);
-  WaitingRank Waiting() const { return {rank, operations, place, options.timeout}; }
+  absl::Status BlameAnybody(const std::string& reason);
+  absl::Status Gone(int64_t peer) const;
+  absl::Status Silent(int64_t peer) const;
   std::string Told();
   void Lose(const absl::Status& status);
+  void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
+  void ForEachOther(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const;
   void WriteVerdict(const std::string& message);
   std::string ReadVerdict();
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
@@ -131,7 +140,7 @@ absl::Status C10dCommunicator::Impl::Meet() {
     // Those that came know where to be told, but not all may have come: for them the verdict is left in the store that
     // the group was made with.
     WriteVerdict(std::string(gathered.message()));
-    TellOthers(addresses, rank, std::string(gathered.message()));
+    Tell(addresses, std::string(gathered.message()));
     return gathered;
   }
   peers = std::move(addresses);
@@ -162,6 +171,25 @@ std::string C10dCommunicator::Impl::ReadVerdict() {
   } catch (const std::exception&) {
     return "";
   }
+}
+
+void C10dCommunicator::Impl::Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const {
+  ForEachOther(addresses, [&](size_t r) { TellPeer(addresses[r], message, kAskOne); });
+}
+
+// Calls f(r) for all other ranks that can be reached, all at once: one that is silent must not delay the rest.
+void C10dCommunicator::Impl::ForEachOther(const std::vector<PeerAddress>& addresses,
+                                          const std::function<void(size_t)>& f) const {
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < addresses.size(); ++r) {
+    if (static_cast<int64_t>(r) == rank || addresses[r].port == 0) continue;
+    try {
+      threads.emplace_back([&f, r] { f(r); });
+    } catch (const std::system_error&) {
+      break;  // no threads to be had: the others find out by waiting, and count as silent
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // records[r] of every rank r to everybody. At the first call by single messages, so that each rank knows who is
@@ -220,7 +248,7 @@ absl::Status C10dCommunicator::Impl::Blame(int64_t peer, const std::string& reas
   const std::string known = Told();
   const absl::Status status = !known.empty() ? absl::AbortedError(known)
                               : peer >= 0    ? BlameRank(peer, reason)
-                                             : BlameAnybody(peers, Waiting(), reason, [this] { return Told(); });
+                                             : BlameAnybody(reason);
   Lose(status);
   return status;
 }
@@ -228,6 +256,47 @@ absl::Status C10dCommunicator::Impl::Blame(int64_t peer, const std::string& reas
 std::string C10dCommunicator::Impl::Told() {
   const std::lock_guard<std::mutex> lock(mutex);
   return told;
+}
+
+// Asks all at once. A rank that found out before this one may have left its process since, but it told first: so what
+// was told counts more than who is gone.
+absl::Status C10dCommunicator::Impl::BlameAnybody(const std::string& reason) {
+  const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
+  std::vector<PeerAnswer> answers(peers.size());
+  ForEachOther(peers, [&](size_t r) { answers[r] = AskPeer(peers[r], kAskAll); });
+  const std::string known = Told();
+  if (!known.empty()) return absl::AbortedError(known);
+  const auto first = [&](auto condition) {
+    for (int64_t r = 0; r < static_cast<int64_t>(answers.size()); ++r) {
+      if (r != rank && condition(answers[static_cast<size_t>(r)])) return r;
+    }
+    return int64_t{-1};
+  };
+  using Kind = PeerAnswer::Kind;
+  using Phase = PeerState::Phase;
+  const int64_t lost_rank =
+      first([](const PeerAnswer& a) { return a.kind == Kind::kState && a.state.phase == Phase::kLost; });
+  if (lost_rank >= 0) return absl::AbortedError(answers[static_cast<size_t>(lost_rank)].state.message);
+  const int64_t gone = first([](const PeerAnswer& a) { return a.kind == Kind::kGone; });
+  if (gone >= 0) return Gone(gone);
+  const std::string waited = absl::StrCat(absl::ToInt64Milliseconds(options.timeout), " ms at ", place);
+  const auto behind = [&](const PeerAnswer& a) { return a.kind == Kind::kState && a.state.operations < operations; };
+  const int64_t late = first([&](const PeerAnswer& a) { return behind(a) && a.state.phase == Phase::kIdle; });
+  if (late >= 0) return absl::DeadlineExceededError(absl::StrCat("rank ", late, " did not arrive within ", waited));
+  const int64_t silent = first([](const PeerAnswer& a) { return a.kind == Kind::kSilent; });
+  if (silent >= 0) return Silent(silent);
+  const int64_t slow = first(behind);
+  if (slow >= 0) return absl::DeadlineExceededError(absl::StrCat("rank ", slow, " did not answer within ", waited));
+  return absl::UnavailableError(absl::StrCat("communication failed at ", place, said));
+}
+
+absl::Status C10dCommunicator::Impl::Gone(int64_t peer) const {
+  return absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: its process has ended, at ", place));
+}
+
+absl::Status C10dCommunicator::Impl::Silent(int64_t peer) const {
+  return absl::UnavailableError(
+      absl::StrCat("rank ", peer, " does not answer: its process hangs or its host cannot be reached, at ", place));
 }
 
 // Follows who waits for whom.
@@ -243,21 +312,21 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
     }
     return absl::DeadlineExceededError(absl::StrCat("rank ", peer, " did not arrive within ", waited));
   }
-  const absl::Time deadline = absl::Now() + kAskAllPeers;
+  const absl::Time deadline = absl::Now() + kAskAll;
   std::vector<bool> asked(static_cast<size_t>(size));
   while (absl::Now() < deadline) {
     asked[static_cast<size_t>(peer)] = true;
-    const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(peer)], kAskOnePeer);
+    const PeerAnswer answer = AskPeer(peers[static_cast<size_t>(peer)], kAskOne);
     if (answer.kind != PeerAnswer::Kind::kState) {
       // It may be one that found out before this one, told, and left.
       const std::string known = Told();
       if (!known.empty()) return absl::AbortedError(known);
-      return answer.kind == PeerAnswer::Kind::kGone ? PeerIsGone(peer, place) : PeerIsSilent(peer, place);
+      return answer.kind == PeerAnswer::Kind::kGone ? Gone(peer) : Silent(peer);
     }
     if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
     // A rank that waits for another is not to blame, even when it is behind.
     if (answer.state.phase == PeerState::Phase::kRunning && answer.state.waiting_for == PeerState::kEverybody) {
-      return BlameAnybody(peers, Waiting(), reason, [this] { return Told(); });
+      return BlameAnybody(reason);
     }
     const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
     if (next >= 0 && next < size && next != rank && !asked[static_cast<size_t>(next)]) {
@@ -277,7 +346,7 @@ void C10dCommunicator::Impl::Lose(const absl::Status& status) {
   lost = status;
   const std::string message(status.message());
   board.Lose(message);
-  TellOthers(peers, rank, message);
+  Tell(peers, message);
 }
 
 absl::Status C10dCommunicator::Impl::AgreeNow(const absl::Status& own, const Signature& problem) {

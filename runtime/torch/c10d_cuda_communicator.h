@@ -1,18 +1,18 @@
 // A communicator between GPUs over the backend that a c10d process group has for them: ProcessGroupNCCL. It makes no
 // NCCL communicator of its own, and torch's watchdog and flight recorder see everything.
 //
-// Everything is enqueued on the current stream and no call waits for the device, except the first: there the ranks meet
-// through the store of the group.
+// Everything is enqueued on the current stream and no call waits for the device, except that the ranks meet through the
+// store of the group at the first.
 //
 // Agreement (see Communicator::Agree): on the host where the group has a backend for it, exactly as for tensors of the
-// host. Else a record of each rank travels on the stream in front of the data and is compared when it has arrived:
-// Agree returns OK at once, and ranks that disagree, or one that brings an error, end the communicator on all ranks,
-// with the same errors. While a stream is captured into a graph nothing is compared on it.
+// host. Else messages travel on the stream in front of the data and are judged when they arrive: Agree returns OK at
+// once, and ranks that disagree, or one that brings an error, end the communicator on all ranks, with the same errors.
+// While a stream is captured into a graph nothing is compared there.
 //
-// Failure: a thread watches what was enqueued. When it is not done within the timeout, the rank asks all others where
-// they stand, tells them who is to blame, and aborts the backend, which ends what hangs on the device. From then on
-// every call returns the error. (By default torch's own watchdog ends the process when NCCL reports an error; it leaves
-// that to this library with TORCH_NCCL_ASYNC_ERROR_HANDLING=0.)
+// Failure: as with NcclCommunicator a thread watches what was enqueued, finds out through the store who is to blame for
+// what is late, and aborts the backend, which ends what hangs on the device. From then on every call returns the error.
+// (By default torch's own watchdog ends the process when NCCL reports an error; with
+// TORCH_NCCL_ASYNC_ERROR_HANDLING=0 it leaves that to this library.)
 #ifndef RESHARD_RUNTIME_TORCH_C10D_CUDA_COMMUNICATOR_H_
 #define RESHARD_RUNTIME_TORCH_C10D_CUDA_COMMUNICATOR_H_
 
@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "reshard/nccl/nccl_communicator.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/recent_operations.h"
 #include "runtime/cuda/device.h"
@@ -34,14 +35,12 @@ namespace reshard {
 
 struct C10dCudaOptions {
   // How long an operation may take on the device, waiting for the others included, and how long ranks wait for each
-  // other at the first call.
+  // other when they meet.
   absl::Duration timeout = DefaultTimeout();
   // The stream of a call; asked at every call.
   std::function<CudaStream()> stream;
   // Compares on the host. Empty: on the stream.
   std::function<absl::Status(const absl::Status& own, const Signature& problem)> agree_on_host;
-  // Which of the communicators of this class over the group this is: the same on all ranks.
-  int64_t index = 0;
   // Whose backend of the group carries the bytes. Tests take that of the host, over device memory that is host memory.
   at::Device backend_of = at::Device(at::kCUDA, 0);
 };
@@ -49,10 +48,11 @@ struct C10dCudaOptions {
 class C10dCudaCommunicator final : public Communicator {
  public:
   // Local: the ranks meet at the first call. Does not keep the group alive; once it has been destroyed every call
-  // returns Unavailable. `memory` is what the device was opened with; null when it has its own.
+  // returns Unavailable. The ranks meet, and tell of failures, through `store`. `memory` is what the device was opened
+  // with; null when it has its own.
   static absl::StatusOr<std::unique_ptr<C10dCudaCommunicator>> Create(
-      const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::unique_ptr<DeviceMemory> memory,
-      std::unique_ptr<CudaDevice> device, C10dCudaOptions options);
+      const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::unique_ptr<RendezvousStore> store,
+      std::unique_ptr<DeviceMemory> memory, std::unique_ptr<CudaDevice> device, C10dCudaOptions options);
   // Waits for what is under way, at most until its deadline.
   ~C10dCudaCommunicator() override;
 

@@ -71,10 +71,11 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
     return absl::Status(api.status().code(),
                         absl::StrCat("tensors on ", device.str(), " cannot be moved: ", api.status().message()));
   }
+  if (group->getStore() == nullptr) return absl::FailedPreconditionError("the process group has no store to meet in");
+  const std::string prefix = absl::StrCat("reshard/gpus/", index, "/");
   CudaCommunicator made;
   if (*transport == CudaTransport::kNccl) {
-    if (group->getStore() == nullptr) return absl::FailedPreconditionError("the process group has no store to meet in");
-    auto store = std::make_shared<C10dRendezvousStore>(group->getStore(), absl::StrCat("reshard/nccl/", index, "/"));
+    auto store = std::make_shared<C10dRendezvousStore>(group->getStore(), prefix);
     NcclOptions options;
     options.device = device.index();
     absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl =
@@ -92,16 +93,16 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
         ", which this library cannot use; make it with the backend \"cpu:gloo,cuda:nccl\" or \"nccl\", or set ",
         kVariable, "=nccl"));
   }
+  auto store = std::make_unique<C10dRendezvousStore>(group->getStore(), prefix);
   auto memory = std::make_unique<TorchDeviceMemory>(device);
   absl::StatusOr<std::unique_ptr<CudaDevice>> opened = CudaDevice::Open(**api, device.index(), memory.get());
   if (!opened.ok()) return opened.status();
   C10dCudaOptions options;
   options.stream = [device] { return CurrentStreamOf(device); };
   if (host != nullptr) options.agree_on_host = AgreeThrough(std::move(host));
-  options.index = index;
   options.backend_of = device;
   absl::StatusOr<std::unique_ptr<C10dCudaCommunicator>> c10d =
-      C10dCudaCommunicator::Create(group, std::move(memory), *std::move(opened), std::move(options));
+      C10dCudaCommunicator::Create(group, std::move(store), std::move(memory), *std::move(opened), std::move(options));
   if (!c10d.ok()) return c10d.status();
   made.communicator = *std::move(c10d);
   return made;

@@ -51,7 +51,7 @@ template <typename F8>
 inline constexpr int32_t kF8Normal = (128 - F8::kBias) << 23;
 
 template <typename F8>
-float Float8ToFloat(uint8_t bits) {
+constexpr float Float8ToFloat(uint8_t bits) {
   constexpr int kShift = kF8Shift<F8>;
   constexpr int32_t kRebias = kF8Rebias<F8>;
   constexpr float kSmallest = std::bit_cast<float>(kF8Normal<F8> - (F8::kMantissaBits << 23));
@@ -69,7 +69,7 @@ float Float8ToFloat(uint8_t bits) {
 }
 
 template <typename F8>
-uint8_t FloatToFloat8(float value) {
+constexpr uint8_t FloatToFloat8(float value) {
   constexpr int kShift = kF8Shift<F8>;
   // Its last bit is the smallest subnormal: adding it lines the mantissa up, and the addition rounds.
   constexpr int32_t kLineUp = kF8Normal<F8> + (kShift << 23);

@@ -8,9 +8,9 @@
 
 namespace reshard {
 
-inline float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+constexpr float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-inline uint16_t FloatToBFloat16(float value) {
+constexpr uint16_t FloatToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = bits + 0x7FFF + ((bits >> 16) & 1);
   // Rounding could turn a NaN into an infinity, so a NaN is cut off instead, with its quiet bit set.
@@ -19,12 +19,12 @@ inline uint16_t FloatToBFloat16(float value) {
 }
 
 // Without a branch: all cases are computed and one is taken, so that the compiler can widen loops over the conversions.
-inline int32_t Select(bool condition, int32_t yes, int32_t no) {
+constexpr int32_t Select(bool condition, int32_t yes, int32_t no) {
   const int32_t mask = -static_cast<int32_t>(condition);
   return (yes & mask) | (no & ~mask);
 }
 
-inline float HalfToFloat(uint16_t bits) {
+constexpr float HalfToFloat(uint16_t bits) {
   const int32_t sign = (bits & 0x8000) << 16;
   const int32_t magnitude = bits & 0x7FFF;
   // A subnormal is its mantissa times 2^-24; no step on the way is a subnormal float, which processors are slow at.
@@ -35,7 +35,7 @@ inline float HalfToFloat(uint16_t bits) {
   return std::bit_cast<float>(sign | Select(magnitude >= 0x7C00, special, finite));
 }
 
-inline uint16_t FloatToHalf(float value) {
+constexpr uint16_t FloatToHalf(float value) {
   const int32_t bits = std::bit_cast<int32_t>(value);
   const int32_t magnitude = bits & 0x7FFFFFFF;
   // 2^16 and above, infinity, NaN.

@@ -1,13 +1,11 @@
 #include "runtime/core/reduce_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
 #include "runtime/core/copy_rows.h"
-#include "runtime/core/float8.h"
-#include "runtime/core/half.h"
+#include "runtime/core/reduce_formulas.h"
 
 // For code that is compiled twice: inside a function for AVX2 it is compiled for AVX2.
 #define RESHARD_ALWAYS_INLINE __attribute__((always_inline)) inline
@@ -15,138 +13,7 @@
 namespace reshard {
 namespace {
 
-__extension__ using Int128 = __int128;
-__extension__ using UInt128 = unsigned __int128;
-
-// How elements lie in memory (Stored) and what they are combined in (Value).
-template <typename T>
-struct Plain {
-  using Stored = T;
-  using Value = T;
-  static Value Load(Stored x) { return x; }
-  static Stored Store(Value x) { return x; }
-};
-struct Half {
-  using Stored = uint16_t;
-  using Value = float;
-  static Value Load(Stored x) { return HalfToFloat(x); }
-  static Stored Store(Value x) { return FloatToHalf(x); }
-};
-struct BFloat16 {
-  using Stored = uint16_t;
-  using Value = float;
-  static Value Load(Stored x) { return BFloat16ToFloat(x); }
-  static Stored Store(Value x) { return FloatToBFloat16(x); }
-};
-template <typename F8>
-struct Float8 {
-  using Stored = uint8_t;
-  using Value = float;
-  static Value Load(Stored x) { return Float8ToFloat<F8>(x); }
-  static Stored Store(Value x) { return FloatToFloat8<F8>(x); }
-};
-struct Bool {
-  using Stored = uint8_t;
-  using Value = uint8_t;
-  static Value Load(Stored x) { return x != 0; }
-  static Stored Store(Value x) { return x; }
-};
-// Integers are averaged in a type that holds the exact sum.
-template <typename T>
-struct Averaged {
-  using Stored = T;
-  using Value = std::conditional_t<sizeof(T) < 8, int64_t, std::conditional_t<std::is_signed_v<T>, Int128, UInt128>>;
-  static Value Load(Stored x) { return static_cast<Value>(x); }
-  static Stored Store(Value x) { return static_cast<Stored>(x); }
-};
-template <typename T>
-struct Pair {  // a complex number
-  T re;
-  T im;
-};
-template <typename T>
-struct Complex {
-  using Stored = Pair<T>;
-  using Value = Pair<T>;
-  static Value Load(Stored x) { return x; }
-  static Stored Store(Value x) { return x; }
-};
-
-// Integer sums and products wrap: they are formed in an unsigned type that is at least as wide as int, where nothing
-// is undefined.
-template <typename T>
-using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
-
-struct Sum {
-  template <typename T>
-  static T Combine(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-    } else {
-      return a + b;
-    }
-  }
-  template <typename T>
-  static Pair<T> Combine(Pair<T> a, Pair<T> b) {
-    return {a.re + b.re, a.im + b.im};
-  }
-  template <typename T>
-  static T Finish(T sum, size_t) {
-    return sum;
-  }
-};
-
-struct Average : Sum {
-  template <typename T>
-  static T Finish(T sum, size_t count) {
-    return sum / static_cast<T>(count);
-  }
-  template <typename T>
-  static Pair<T> Finish(Pair<T> sum, size_t count) {
-    return {sum.re / static_cast<T>(count), sum.im / static_cast<T>(count)};
-  }
-};
-
-struct Product {
-  template <typename T>
-  static T Combine(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-    } else {
-      return a * b;
-    }
-  }
-  template <typename T>
-  static Pair<T> Combine(Pair<T> a, Pair<T> b) {
-    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-  }
-  template <typename T>
-  static T Finish(T product, size_t) {
-    return product;
-  }
-};
-
-// a != a holds for NaN only; a NaN on either side is the result.
-struct Min {
-  template <typename T>
-  static T Combine(T a, T b) {
-    return (a < b || a != a) ? a : b;
-  }
-  template <typename T>
-  static T Finish(T x, size_t) {
-    return x;
-  }
-};
-struct Max {
-  template <typename T>
-  static T Combine(T a, T b) {
-    return (a > b || a != a) ? a : b;
-  }
-  template <typename T>
-  static T Finish(T x, size_t) {
-    return x;
-  }
-};
+using namespace formulas;
 
 // A block is what is combined at a time. Measured with 2 to 8 contributions: this block and the next one of all of them
 // and the partial results have room in the nearest cache.
@@ -280,99 +147,15 @@ void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributi
   }
 }
 
-template <typename Type, typename AverageType = Type>
-ReduceRowFn Ordered(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return ReduceRow<Sum, Type>;
-    case ReduceOp::kAvg:
-      return ReduceRow<Average, AverageType>;
-    case ReduceOp::kMin:
-      return ReduceRow<Min, Type>;
-    case ReduceOp::kMax:
-      return ReduceRow<Max, Type>;
-    case ReduceOp::kProd:
-      return ReduceRow<Product, Type>;
+struct RowKernel {
+  template <typename Op, typename Type>
+  ReduceRowFn Visit() const {
+    return ReduceRow<Op, Type>;
   }
-  return nullptr;
-}
-
-template <typename T>
-ReduceRowFn Integer(ReduceOp op) {
-  return Ordered<Plain<T>, Averaged<T>>(op);
-}
-
-template <typename T>
-ReduceRowFn Unordered(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return ReduceRow<Sum, Complex<T>>;
-    case ReduceOp::kAvg:
-      return ReduceRow<Average, Complex<T>>;
-    case ReduceOp::kProd:
-      return ReduceRow<Product, Complex<T>>;
-    default:
-      return nullptr;
-  }
-}
-
-ReduceRowFn Logical(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kMax:
-      return ReduceRow<Max, Bool>;
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
-      return ReduceRow<Min, Bool>;
-    default:
-      return nullptr;
-  }
-}
+};
 
 }  // namespace
 
-ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return Logical(op);
-    case DType::kI8:
-      return Integer<int8_t>(op);
-    case DType::kI16:
-      return Integer<int16_t>(op);
-    case DType::kI32:
-      return Integer<int32_t>(op);
-    case DType::kI64:
-      return Integer<int64_t>(op);
-    case DType::kU8:
-      return Integer<uint8_t>(op);
-    case DType::kU16:
-      return Integer<uint16_t>(op);
-    case DType::kU32:
-      return Integer<uint32_t>(op);
-    case DType::kU64:
-      return Integer<uint64_t>(op);
-    case DType::kF16:
-      return Ordered<Half>(op);
-    case DType::kBF16:
-      return Ordered<BFloat16>(op);
-    case DType::kF32:
-      return Ordered<Plain<float>>(op);
-    case DType::kF64:
-      return Ordered<Plain<double>>(op);
-    case DType::kC64:
-      return Unordered<float>(op);
-    case DType::kC128:
-      return Unordered<double>(op);
-    case DType::kF8E4M3FN:
-      return Ordered<Float8<F8E4M3FN>>(op);
-    case DType::kF8E5M2:
-      return Ordered<Float8<F8E5M2>>(op);
-    case DType::kF8E4M3FNUZ:
-      return Ordered<Float8<F8E4M3FNUZ>>(op);
-    case DType::kF8E5M2FNUZ:
-      return Ordered<Float8<F8E5M2FNUZ>>(op);
-  }
-  return nullptr;
-}
+ReduceRowFn ReduceRowKernel(ReduceOp op, DType dtype) { return VisitReduction(op, dtype, RowKernel()); }
 
 }  // namespace reshard

@@ -40,8 +40,12 @@ struct CopyTable {
   bool empty() const { return entries.empty(); }
 };
 
+// What an entry copies at most; counts in bytes have 31 bits in the kernel.
+inline constexpr int64_t kCopyEntryLimit = int64_t{1} << 30;
+
 // Post-condition: working off the table does what Run() of every job does. Jobs that copy nothing are left out.
-CopyTable MakeCopyTable(absl::Span<const CopyJob> jobs);
+// `entry_limit` is a multiple of 16, not above kCopyEntryLimit.
+CopyTable MakeCopyTable(absl::Span<const CopyJob> jobs, int64_t entry_limit = kCopyEntryLimit);
 
 // One reduction of a launch: out[e] = op over m of contribution m's element e, combined in the order of m, each at
 // bases[in_base] + in_offset + m * pitch, all dense.

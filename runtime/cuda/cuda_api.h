@@ -116,6 +116,8 @@ struct CudaApi {
 // Unavailable, saying what is missing: no driver library, a driver older than CUDA 12.0, a function that it lacks, or
 // no device (then the driver's own words).
 absl::StatusOr<const CudaApi*> LoadCudaApi();
+// The same from this library.
+absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& library);
 
 // OK for kCudaSuccess. ResourceExhausted when memory ran out, else Internal: "<what>: <the driver's words>".
 absl::Status CudaStatus(const CudaApi& api, CudaResult result, absl::string_view what);

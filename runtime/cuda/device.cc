@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/cuda/device_pool.h"
-#include "runtime/cuda/kernel_image.h"
 
 namespace reshard {
 
@@ -22,14 +21,15 @@ CudaDevice::Current::~Current() {
 
 CudaDevice::CudaDevice(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal, DeviceMemory* memory) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal, DeviceMemory* memory,
+                                                             const void* image) {
   std::unique_ptr<CudaDevice> device(new CudaDevice(api, ordinal));
-  const absl::Status started = device->Start(memory);
+  const absl::Status started = device->Start(memory, image);
   if (!started.ok()) return started;
   return device;
 }
 
-absl::Status CudaDevice::Start(DeviceMemory* memory) {
+absl::Status CudaDevice::Start(DeviceMemory* memory, const void* image) {
   const auto check = [this](CudaResult result, absl::string_view what) { return CudaStatus(api_, result, what); };
   int count = 0;
   absl::Status status = check(api_.DeviceGetCount(&count), "counting the GPUs");
@@ -52,7 +52,7 @@ absl::Status CudaDevice::Start(DeviceMemory* memory) {
     return absl::UnimplementedError(
         absl::StrCat("GPU ", ordinal_, " (", name_, ") is sm_", major, minor, "; the kernels need sm_80 or newer"));
   }
-  if (KernelImage() == nullptr) {
+  if (image == nullptr) {
     return absl::UnimplementedError(
         "this library was built without the CUDA toolkit and has no kernels; build it where nvcc is");
   }
@@ -63,10 +63,9 @@ absl::Status CudaDevice::Start(DeviceMemory* memory) {
   }
   const Current current(*this);
   status = check(api_.StreamCreate(&own_stream_, kCudaStreamNonBlocking), "making a stream");
-  if (status.ok()) status = check(api_.ModuleLoadData(&module_, KernelImage()), "loading the kernels");
-  if (status.ok()) status = check(api_.ModuleGetFunction(&copy_kernel_, module_, "reshard_copy"), "the copy kernel");
-  if (status.ok())
-    status = check(api_.ModuleGetFunction(&reduce_kernel_, module_, "reshard_reduce"), "the reduce kernel");
+  if (status.ok()) status = check(api_.ModuleLoadData(&module_, image), "loading the kernels");
+  if (status.ok()) status = check(api_.ModuleGetFunction(&copy_kernel_, module_, kCopyKernel), "the copy kernel");
+  if (status.ok()) status = check(api_.ModuleGetFunction(&reduce_kernel_, module_, kReduceKernel), "the reduce kernel");
   if (!status.ok()) return status;
   pinned_ = std::make_unique<PinnedRing>(*this);
   memory_ = memory;
@@ -158,10 +157,10 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
     return absl::InternalError(absl::StrCat("a launch with ", bases.size(), " addresses for ", table.bases_));
   }
   const Current current(*this);
-  KernelBases addresses;
+  KernelBases addresses = {};
   DeviceBlock list;
-  if (bases.size() <= kInlineBases) {
-    std::copy(bases.begin(), bases.end(), addresses.inline_bases);
+  if (bases.size() <= static_cast<size_t>(KernelBases::kInline)) {
+    for (size_t i = 0; i < bases.size(); ++i) addresses.few[i] = reinterpret_cast<uint64_t>(bases[i]);
   } else {
     const auto bytes = static_cast<int64_t>(bases.size() * sizeof(void*));
     absl::StatusOr<DeviceBlock> memory = Allocate(bytes, stream);
@@ -169,16 +168,16 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
     list = *std::move(memory);
     const absl::Status sent = pinned_->Send(list.data(), bases.data(), bytes, stream);
     if (!sent.ok()) return sent;
-    addresses.list = reinterpret_cast<void* const*>(list.data());
+    addresses.all = reinterpret_cast<const uint64_t*>(list.data());
   }
   const void* entries = table.memory_.data();
   const void* first_chunk = table.memory_.data() + table.chunk_numbers_at_;
   uint32_t entry_count = table.entries_;
   std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
-  const absl::Status launched = CudaStatus(api_,
-                                           api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kThreadsPerBlock, 1, 1,
-                                                             0, stream, parameters.data(), nullptr),
-                                           "launching a kernel");
+  const absl::Status launched = CudaStatus(
+      api_,
+      api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kBlockThreads, 1, 1, 0, stream, parameters.data(), nullptr),
+      "launching a kernel");
   if (launched.ok()) launches_.fetch_add(1);
   table.memory_.UseOn(stream);
   return launched;

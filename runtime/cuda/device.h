@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "runtime/cuda/copy_table.h"
 #include "runtime/cuda/cuda_api.h"
+#include "runtime/cuda/kernel_image.h"
 
 namespace reshard {
 
@@ -77,12 +78,12 @@ class UploadedTable {
 
 class CudaDevice {
  public:
-  // `memory` null: the driver's pool. Both `api` and `memory` must outlive the device, and the device everything made
-  // of it.
-  // InvalidArgument: no such device. Unimplemented: this build has no kernels for it (built without the CUDA toolkit,
-  // or a device older than sm_80). Otherwise what the driver reports.
+  // `memory` null: the driver's pool. `image`: the compiled kernels. Both `api` and `memory` must outlive the device,
+  // and the device everything made of it. InvalidArgument: no such device. Unimplemented: this build has no kernels for
+  // it (built without the CUDA toolkit, or a device older than sm_80). Otherwise what the driver reports.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int ordinal,
-                                                          DeviceMemory* memory = nullptr);
+                                                          DeviceMemory* memory = nullptr,
+                                                          const void* image = KernelImage());
   ~CudaDevice();
 
   const CudaApi& api() const { return api_; }
@@ -119,7 +120,7 @@ class CudaDevice {
 
  private:
   CudaDevice(const CudaApi& api, int ordinal);
-  absl::Status Start(DeviceMemory* memory);
+  absl::Status Start(DeviceMemory* memory, const void* image);
   absl::StatusOr<UploadedTable> Upload(const void* entries, int64_t entry_bytes, absl::Span<const uint32_t> first_chunk,
                                        int bases);
 

@@ -69,6 +69,33 @@ void CheckAgainstNaive(const Problem& p, std::mt19937_64& random) {
   for (int64_t part : order) copy.RunPart(from.data(), in_parts.data(), part, parts);
   REQUIRE(in_parts == expected);
 
+  // So do the boxes, which do nothing twice either.
+  std::vector<char> in_boxes = before;
+  int64_t box_bytes = 0;
+  copy.VisitBoxes([&](const CopyBox& box) {
+    REQUIRE(box.run > 0);
+    int64_t rows = 1;
+    for (const CopyBox::Loop& loop : box.loops) {
+      REQUIRE(loop.count > 1);
+      rows *= loop.count;
+    }
+    box_bytes += rows * box.run;
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t rest = row;
+      int64_t from_at = box.from;
+      int64_t to_at = box.to;
+      for (size_t k = box.loops.size(); k-- > 0;) {
+        const CopyBox::Loop& loop = box.loops[k];
+        from_at += rest % loop.count * loop.from_step;
+        to_at += rest % loop.count * loop.to_step;
+        rest /= loop.count;
+      }
+      std::copy_n(from.begin() + from_at, box.run, in_boxes.begin() + to_at);
+    }
+  });
+  REQUIRE(in_boxes == expected);
+  REQUIRE(box_bytes == copy.bytes());
+
   int64_t elements = 1;
   for (const auto& runs : p.region) {
     int64_t length = 0;
@@ -202,6 +229,7 @@ TEST_CASE("contiguous inner dimensions become one run of bytes") {
   const StridedCopy nothing({{}}, 4, {1}, {1});
   CHECK(nothing.bytes() == 0);
   CHECK(nothing.max_parts() == 0);
+  nothing.VisitBoxes([](const CopyBox&) { FAIL("a box of nothing"); });
   nothing.Run(nullptr, nullptr);
 }
 

@@ -19,6 +19,25 @@ CudaDevice::Current::~Current() {
   if (pushed_) api_.CtxPopCurrent(&popped);
 }
 
+UploadedTable& UploadedTable::operator=(UploadedTable&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(memory_, other.memory_);
+  std::swap(used_, other.used_);
+  std::swap(chunk_numbers_at_, other.chunk_numbers_at_);
+  std::swap(entries_, other.entries_);
+  std::swap(chunks_, other.chunks_);
+  std::swap(bases_, other.bases_);
+  std::swap(kernel_, other.kernel_);
+  return *this;
+}
+
+UploadedTable::~UploadedTable() {
+  if (used_ == nullptr) return;
+  const CudaDevice::Current current(*device_);
+  device_->api().StreamWaitEvent(device_->own_stream_, used_, 0);
+  device_->api().EventDestroy(used_);
+}
+
 CudaDevice::CudaDevice(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal, DeviceMemory* memory,
@@ -68,12 +87,10 @@ absl::Status CudaDevice::Start(DeviceMemory* memory, const void* image) {
   if (status.ok()) status = check(api_.ModuleGetFunction(&reduce_kernel_, module_, kReduceKernel), "the reduce kernel");
   if (!status.ok()) return status;
   pinned_ = std::make_unique<PinnedRing>(*this);
-  memory_ = memory;
-  if (memory != nullptr) return status;
   absl::StatusOr<std::unique_ptr<DriverPool>> pool = DriverPool::Create(*this);
   if (!pool.ok()) return pool.status();
   pool_ = *std::move(pool);
-  memory_ = pool_.get();
+  memory_ = memory != nullptr ? memory : pool_.get();
   return absl::OkStatus();
 }
 
@@ -139,15 +156,17 @@ absl::StatusOr<UploadedTable> CudaDevice::Upload(const void* entries, int64_t en
   table.chunks_ = first_chunk.back();
   table.chunk_numbers_at_ = entry_bytes;
   const auto number_bytes = static_cast<int64_t>(first_chunk.size() * sizeof(uint32_t));
-  absl::StatusOr<DeviceBlock> memory = Allocate(entry_bytes + number_bytes, own_stream_);
+  // In the order of a stream of its own: the caller's may be gone when the table goes.
+  const absl::StatusOr<void*> memory = pool_->Allocate(entry_bytes + number_bytes, own_stream_);
   if (!memory.ok()) return memory.status();
-  absl::Status status = Copy(memory->data(), entries, entry_bytes, own_stream_);
-  if (status.ok()) status = Copy(memory->data() + entry_bytes, first_chunk.data(), number_bytes, own_stream_);
+  table.memory_ = DeviceBlock(*memory, own_stream_, pool_.get());
+  table.device_ = this;
+  absl::Status status = Copy(table.memory_.data(), entries, entry_bytes, own_stream_);
+  if (status.ok()) status = Copy(table.memory_.data() + entry_bytes, first_chunk.data(), number_bytes, own_stream_);
   if (!status.ok()) return status;
   const Current current(*this);
   status = CudaStatus(api_, api_.StreamSynchronize(own_stream_), "uploading a table");
   if (!status.ok()) return status;
-  table.memory_ = *std::move(memory);
   return table;
 }
 
@@ -174,13 +193,18 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
   const void* first_chunk = table.memory_.data() + table.chunk_numbers_at_;
   uint32_t entry_count = table.entries_;
   std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
-  const absl::Status launched = CudaStatus(
+  absl::Status launched = CudaStatus(
       api_,
       api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kBlockThreads, 1, 1, 0, stream, parameters.data(), nullptr),
       "launching a kernel");
-  if (launched.ok()) launches_.fetch_add(1);
-  table.memory_.UseOn(stream);
-  return launched;
+  if (!launched.ok()) return launched;
+  launches_.fetch_add(1);
+  const absl::StatusOr<bool> captured = IsCapturing(stream);
+  if (!captured.ok() || *captured) return captured.status();
+  if (table.used_ == nullptr) {
+    launched = CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event");
+  }
+  return launched.ok() ? CudaStatus(api_, api_.EventRecord(table.used_, stream), "recording an event") : launched;
 }
 
 }  // namespace reshard

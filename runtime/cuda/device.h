@@ -47,8 +47,6 @@ class DeviceBlock {
   }
   char* data() const { return static_cast<char*>(data_); }
   explicit operator bool() const { return data_ != nullptr; }
-  // It is used on that stream now, and goes back in that order.
-  void UseOn(CudaStream stream) { stream_ = stream; }
 
  private:
   void* data_ = nullptr;
@@ -60,15 +58,23 @@ class CudaDevice;
 class DriverPool;
 class PinnedRing;
 
-// A table in device memory, ready to be launched any number of times.
+// A table in device memory, ready to be launched any number of times. Its memory goes back when the last launch is
+// done; a graph that launches it must not outlive it.
 class UploadedTable {
  public:
+  UploadedTable() = default;
+  UploadedTable(UploadedTable&& other) noexcept { *this = std::move(other); }
+  UploadedTable& operator=(UploadedTable&& other) noexcept;
+  ~UploadedTable();
+
   int bases() const { return bases_; }
   explicit operator bool() const { return static_cast<bool>(memory_); }
 
  private:
   friend class CudaDevice;
-  DeviceBlock memory_;  // the entries, then the chunk numbers
+  CudaDevice* device_ = nullptr;
+  DeviceBlock memory_;        // the entries, then the chunk numbers
+  CudaEvent used_ = nullptr;  // behind the last launch that was not captured
   int64_t chunk_numbers_at_ = 0;
   uint32_t entries_ = 0;
   uint32_t chunks_ = 0;
@@ -78,9 +84,10 @@ class UploadedTable {
 
 class CudaDevice {
  public:
-  // `memory` null: the driver's pool. `image`: the compiled kernels. Both `api` and `memory` must outlive the device,
-  // and the device everything made of it. InvalidArgument: no such device. Unimplemented: this build has no kernels for
-  // it (built without the CUDA toolkit, or a device older than sm_80). Otherwise what the driver reports.
+  // `memory`, for Allocate, null: the driver's pool. `image`: the compiled kernels. Both `api` and `memory` must
+  // outlive the device, and the device everything made of it. InvalidArgument: no such device. Unimplemented: this
+  // build has no kernels for it (built without the CUDA toolkit, or a device older than sm_80). Otherwise what the
+  // driver reports.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int ordinal,
                                                           DeviceMemory* memory = nullptr,
                                                           const void* image = KernelImage());
@@ -121,6 +128,7 @@ class CudaDevice {
  private:
   CudaDevice(const CudaApi& api, int ordinal);
   absl::Status Start(DeviceMemory* memory, const void* image);
+  friend class UploadedTable;
   absl::StatusOr<UploadedTable> Upload(const void* entries, int64_t entry_bytes, absl::Span<const uint32_t> first_chunk,
                                        int bases);
 
@@ -129,7 +137,7 @@ class CudaDevice {
   std::string name_;
   CudaDeviceHandle handle_ = 0;
   CudaContext context_ = nullptr;
-  CudaStream own_stream_ = nullptr;  // for uploads
+  CudaStream own_stream_ = nullptr;  // of the tables
   CudaModule module_ = nullptr;
   CudaFunction copy_kernel_ = nullptr;
   CudaFunction reduce_kernel_ = nullptr;

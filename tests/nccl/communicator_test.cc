@@ -170,8 +170,13 @@ Count CountOf(const Case& c, int ranks, const testing::FakeNcclOptions& fake = {
 }
 
 TEST_CASE("a step is one exchange and at most one launch on each side") {
-  SECTION("rows to columns: both sides are strided") {
+  SECTION("rows to columns: what arrives are whole rows") {
     const Count count = CountOf({"{X:2}", "[<X>64, 64]", "[64, <X>64]"}, 2);
+    CHECK(count.launches == 1);
+    CHECK(count.groups == 1);
+  }
+  SECTION("strided on both sides") {
+    const Count count = CountOf({"{X:2}", "[8, <X>16, 8]", "[8, 16, <X>8]"}, 2);
     CHECK(count.launches == 2);
     CHECK(count.groups == 1);
   }
@@ -187,15 +192,15 @@ TEST_CASE("a step is one exchange and at most one launch on each side") {
     CHECK(count.groups == 1);
   }
   SECTION("an all-to-all of four is NCCL's") {
-    const Count count = CountOf({"{X:4}", "[<X>64, 64]", "[64, <X>64]"}, 4);
+    const Count count = CountOf({"{X:4}", "[8, <X>16, 8]", "[8, 16, <X>8]"}, 4);
     CHECK(count.launches == 2);
     CHECK(count.groups == 1);
-    CHECK(count.operations == std::set<std::string>{"AlltoAll", "AllGather"});  // the barrier's
+    CHECK(count.operations == std::set<std::string>{"AlltoAll"});
   }
   SECTION("unless this NCCL has none") {
     testing::FakeNcclOptions fake;
     fake.all_to_all = false;
-    const Count count = CountOf({"{X:4}", "[<X>64, 64]", "[64, <X>64]"}, 4, fake);
+    const Count count = CountOf({"{X:4}", "[8, <X>16, 8]", "[8, 16, <X>8]"}, 4, fake);
     CHECK(count.launches == 2);
     CHECK(count.groups == 1);
     CHECK(count.operations.count("Send") == 1);

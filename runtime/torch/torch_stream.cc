@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <map>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/torch/why_not.h"
@@ -41,35 +42,21 @@ CudaStream CurrentStreamOf(at::Device device) {
   return Cuda().getStreamNativeHandle(stream);
 }
 
-absl::StatusOr<void*> TorchDeviceMemory::Allocate(int64_t bytes, CudaStream stream) {
+absl::StatusOr<void*> TorchDeviceMemory::Allocate(int64_t bytes, CudaStream /*stream*/) {
   void* memory = nullptr;
-  bool known = false;
   const std::string reason = WhyNot([&] {
     const c10::DeviceGuard guard(device_);
-    known = CurrentStreamOf(device_) == stream;
     memory = c10::GetAllocator(c10::DeviceType::CUDA)->raw_allocate(static_cast<size_t>(bytes));
   });
   if (!reason.empty() || memory == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes on ", device_.str(), ": ", reason));
   }
-  if (!known) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    of_other_streams_.insert(memory);
-  }
   return memory;
 }
 
 void TorchDeviceMemory::Free(void* memory, CudaStream /*stream*/) {
-  bool other = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    other = of_other_streams_.erase(memory) > 0;
-  }
   // At the end of the process the driver may be gone, and its memory with it.
-  WhyNot([&] {
-    if (other) Cuda().synchronizeDevice(device_.index());
-    c10::GetAllocator(c10::DeviceType::CUDA)->raw_deallocate(memory);
-  });
+  WhyNot([&] { c10::GetAllocator(c10::DeviceType::CUDA)->raw_deallocate(memory); });
 }
 
 SideStream::SideStream(at::Device device)

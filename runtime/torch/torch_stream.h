@@ -9,8 +9,6 @@
 #include <c10/core/Stream.h>
 
 #include <functional>
-#include <mutex>
-#include <unordered_set>
 #include <vector>
 
 #include "runtime/cuda/device.h"
@@ -20,7 +18,8 @@ namespace reshard {
 // torch.cuda.current_stream(device) of this thread, as the driver knows it.
 CudaStream CurrentStreamOf(at::Device device);
 
-// Memory of torch's caching allocator, so that there are not two pools on one GPU.
+// Memory of torch's caching allocator, so that intermediates and stagings need no second pool. It orders memory by the
+// current stream, which therefore is the one that it must be used on.
 class TorchDeviceMemory final : public DeviceMemory {
  public:
   explicit TorchDeviceMemory(at::Device device) : device_(device) {}
@@ -30,10 +29,6 @@ class TorchDeviceMemory final : public DeviceMemory {
 
  private:
   const at::Device device_;
-  std::mutex mutex_;
-  // Blocks of streams that torch does not know. Its allocator orders memory by the streams that it knows, so these wait
-  // for the device before they go back.
-  std::unordered_set<void*> of_other_streams_;  // guarded by mutex_
 };
 
 // One piece of work on a stream beside the caller's: it begins after what the caller has enqueued by now, and the

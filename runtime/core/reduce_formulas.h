@@ -146,7 +146,7 @@ struct Max {
 };
 
 template <typename Type, typename AverageType, typename Ops, typename Visitor>
-constexpr auto VisitOrdered(Ops op, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitOrdered(Ops op, const Visitor& visitor) {
   switch (op) {
     case Ops::kSum:
       return visitor.template Visit<Sum, Type>();
@@ -163,16 +163,16 @@ constexpr auto VisitOrdered(Ops op, const Visitor& visitor) {
 }
 
 template <typename T, typename Ops, typename Visitor>
-constexpr auto VisitInteger(Ops op, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitInteger(Ops op, const Visitor& visitor) {
   return VisitOrdered<Plain<T>, Averaged<T>>(op, visitor);
 }
 template <typename Type, typename Ops, typename Visitor>
-constexpr auto VisitFloat(Ops op, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitFloat(Ops op, const Visitor& visitor) {
   return VisitOrdered<Type, Type>(op, visitor);
 }
 
 template <typename T, typename Ops, typename Visitor>
-constexpr auto VisitComplex(Ops op, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitComplex(Ops op, const Visitor& visitor) {
   switch (op) {
     case Ops::kSum:
       return visitor.template Visit<Sum, Complex<T>>();
@@ -186,7 +186,7 @@ constexpr auto VisitComplex(Ops op, const Visitor& visitor) {
 }
 
 template <typename Ops, typename Visitor>
-constexpr auto VisitBool(Ops op, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitBool(Ops op, const Visitor& visitor) {
   switch (op) {
     case Ops::kSum:
     case Ops::kMax:
@@ -202,7 +202,7 @@ constexpr auto VisitBool(Ops op, const Visitor& visitor) {
 // visitor.Visit<formula, type>() of that pair; what its result is by default for pairs that CheckReduction refuses. Ops
 // is an enum with the names of ReduceOp.
 template <typename Ops, typename Visitor>
-constexpr auto VisitReduction(Ops op, DType dtype, const Visitor& visitor) {
+__attribute__((always_inline)) constexpr auto VisitReduction(Ops op, DType dtype, const Visitor& visitor) {
   switch (dtype) {
     case DType::kBool:
       return VisitBool(op, visitor);

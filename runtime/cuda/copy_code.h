@@ -34,7 +34,16 @@ struct CopyPlace {
   int64_t to;
 };
 
-// Where byte `at` of an entry's runs lies. kLoops are its loops; kMaxLoops stands for two or more.
+// Takes the digit of one loop off the number of a row.
+RESHARD_KERNEL_CODE void TakeDigit(const CopyEntry::Loop& loop, uint32_t* row, CopyPlace* place) {
+  const uint32_t outer = loop.by_count.Quotient(*row);
+  const auto i = static_cast<int64_t>(*row - outer * loop.count);
+  place->from += i * loop.from_step;
+  place->to += i * loop.to_step;
+  *row = outer;
+}
+
+// Where byte `at` of an entry's runs lies. kLoops are its loops; kMaxLoops stands for three or more.
 template <int kLoops>
 RESHARD_KERNEL_CODE CopyPlace PlaceOf(const CopyEntry& entry, uint32_t at) {
   if constexpr (kLoops == 0) return {at, at};
@@ -42,45 +51,40 @@ RESHARD_KERNEL_CODE CopyPlace PlaceOf(const CopyEntry& entry, uint32_t at) {
   const uint32_t column = at - row * entry.run;
   CopyPlace place = {column, column};
   uint32_t last = 0;
-  if constexpr (kLoops > 1) {
-    for (; last + 1 < entry.loop_count; ++last) {
-      const CopyEntry::Loop& loop = entry.loops[last];
-      const uint32_t outer = loop.by_count.Quotient(row);
-      const auto i = static_cast<int64_t>(row - outer * loop.count);
-      place.from += i * loop.from_step;
-      place.to += i * loop.to_step;
-      row = outer;
-    }
+  if constexpr (kLoops == 2) {
+    TakeDigit(entry.loops[last++], &row, &place);
+  } else if constexpr (kLoops > 2) {
+    RESHARD_UNROLL_BY(1)  // which keeps registers free for loads
+    while (last + 1u < entry.loop_count) TakeDigit(entry.loops[last++], &row, &place);
   }
   place.from += static_cast<int64_t>(row) * entry.loops[last].from_step;
   place.to += static_cast<int64_t>(row) * entry.loops[last].to_step;
   return place;
 }
 
-// Vectors of a thread that are loaded before the first of them is stored.
-template <int kWidth>
-inline constexpr uint32_t kVectorsAtOnce = kWidth == 16 ? 4 : 8;
+// Vectors of a thread that are loaded before the first of them is stored: as many as 64 registers allow.
+template <int kWidth, int kLoops>
+inline constexpr uint32_t kVectorsAtOnce = kWidth == 16 || kLoops > 1 ? 4 : 8;
 
 // kVectorsAtOnce vectors, the first at byte `at` of an entry's runs; of a partial batch, those before `end`.
 template <int kWidth, int kLoops, bool kPartial>
 RESHARD_KERNEL_CODE void CopyBatch(const CopyEntry& entry, const char* from, char* to, uint32_t at, uint32_t end,
                                    uint32_t stride) {
-  Vector<kWidth> loaded[kVectorsAtOnce<kWidth>];
-  char* target[kVectorsAtOnce<kWidth>];
+  Vector<kWidth> loaded[kVectorsAtOnce<kWidth, kLoops>];
+  int64_t target[kVectorsAtOnce<kWidth, kLoops>];
   RESHARD_UNROLL
-  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth>; ++k) {
-    target[k] = nullptr;
+  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth, kLoops>; ++k) {
+    loaded[k] = {};
+    target[k] = 0;
     if (!kPartial || at + k * stride < end) {
       const CopyPlace place = PlaceOf<kLoops>(entry, at + k * stride);
       loaded[k] = LoadAligned<Vector<kWidth>>(from + place.from);
-      target[k] = to + place.to;
-    } else {
-      loaded[k] = {};
+      target[k] = place.to;
     }
   }
   RESHARD_UNROLL
-  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth>; ++k) {
-    if (!kPartial || target[k] != nullptr) StoreAligned(target[k], loaded[k]);
+  for (uint32_t k = 0; k < kVectorsAtOnce<kWidth, kLoops>; ++k) {
+    if (!kPartial || at + k * stride < end) StoreAligned(to + target[k], loaded[k]);
   }
 }
 
@@ -90,7 +94,7 @@ template <int kWidth, int kLoops>
 RESHARD_KERNEL_CODE void CopyVectors(const CopyEntry& entry, const char* from, char* to, uint32_t begin, uint32_t end,
                                      uint32_t thread, uint32_t threads) {
   const uint32_t stride = threads * kWidth;
-  const uint32_t batch = kVectorsAtOnce<kWidth> * stride;
+  const uint32_t batch = kVectorsAtOnce<kWidth, kLoops> * stride;
   uint32_t at = begin + thread * kWidth;
   for (; at + (batch - stride) < end; at += batch) {
     CopyBatch<kWidth, kLoops, false>(entry, from, to, at, end, stride);
@@ -103,6 +107,8 @@ RESHARD_KERNEL_CODE void CopyRuns(const CopyEntry& entry, const char* from, char
                                   uint32_t thread, uint32_t threads) {
   if (entry.loop_count == 1) {
     CopyVectors<kWidth, 1>(entry, from, to, begin, end, thread, threads);
+  } else if (entry.loop_count == 2) {
+    CopyVectors<kWidth, 2>(entry, from, to, begin, end, thread, threads);
   } else {
     CopyVectors<kWidth, CopyEntry::kMaxLoops>(entry, from, to, begin, end, thread, threads);
   }
@@ -283,12 +289,13 @@ RESHARD_KERNEL_CODE void CopyFirstPhase(const CopyEntry* entries, const uint32_t
   const CopyEntry& last = entries[entry];
   if (last.transposed) {
     TransposeTile<false>(last, bases, chunk - first_chunk[entry], thread, shared);
-  } else if (last.sharing == 0) {
-    CopyChunk(last, bases, chunk - first_chunk[entry], thread, kBlockThreads);
-  } else {
-    for (uint32_t i = thread / kWarpThreads; i <= last.sharing; i += kBlockThreads / kWarpThreads) {
-      CopyChunk(entries[entry - i], bases, 0, thread % kWarpThreads, kWarpThreads);
-    }
+    return;
+  }
+  // Entries that share the chunk are one warp's work each; else there is one, for the whole block.
+  const bool shares = last.sharing != 0;
+  const uint32_t threads = shares ? kWarpThreads : kBlockThreads;
+  for (uint32_t i = thread / threads; i <= last.sharing; i += kBlockThreads / threads) {
+    CopyChunk(entries[entry - i], bases, shares ? 0 : chunk - first_chunk[entry], thread % threads, threads);
   }
 }
 

@@ -17,13 +17,14 @@
 
 #ifdef __CUDACC__
 #define RESHARD_KERNEL_CODE __host__ __device__ __forceinline__
-#define RESHARD_UNROLL _Pragma("unroll")
-#define RESHARD_UNROLL_4 _Pragma("unroll 4")
+#define RESHARD_KERNEL_PRAGMA(text) _Pragma(#text)
 #else
 #define RESHARD_KERNEL_CODE inline
-#define RESHARD_UNROLL
-#define RESHARD_UNROLL_4
+#define RESHARD_KERNEL_PRAGMA(text)
 #endif
+// Before a loop: how far the device's compiler unrolls it.
+#define RESHARD_UNROLL RESHARD_KERNEL_PRAGMA(unroll)
+#define RESHARD_UNROLL_BY(n) RESHARD_KERNEL_PRAGMA(unroll n)
 
 namespace reshard {
 
@@ -39,7 +40,11 @@ struct KernelBases {
   uint64_t few[kInline];
 
   RESHARD_KERNEL_CODE char* at(uint32_t i) const {
-    return reinterpret_cast<char*>(static_cast<uintptr_t>(all != nullptr ? all[i] : few[i]));
+    auto* memory = reinterpret_cast<char*>(static_cast<uintptr_t>(all != nullptr ? all[i] : few[i]));
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(memory));
+#endif
+    return memory;
   }
 };
 

@@ -60,7 +60,7 @@ struct ReduceShare {
       auto loaded = std::bit_cast<Split>(LoadAligned<Vector<16>>(from));
       RESHARD_UNROLL
       for (int64_t k = 0; k < kElements; ++k) values[k] = Type::Load(loaded.at[k]);
-      RESHARD_UNROLL_4
+      RESHARD_UNROLL_BY(4)
       for (uint32_t m = 1; m < members; ++m) {
         from += pitch;
         loaded = std::bit_cast<Split>(LoadAligned<Vector<16>>(from));
@@ -81,7 +81,7 @@ struct ReduceShare {
     for (int64_t e = first + thread; e < end; e += kBlockThreads) {
       const char* from = in + e * kSize;
       typename Type::Value value = Type::Load(Get<Stored, kAligned>(from));
-      RESHARD_UNROLL_4
+      RESHARD_UNROLL_BY(kAligned ? 4 : 1)
       for (uint32_t m = 1; m < members; ++m) {
         from += pitch;
         value = Op::Combine(value, Type::Load(Get<Stored, kAligned>(from)));

@@ -35,12 +35,25 @@ absl::StatusOr<NcclUniqueId> MeetOn(const NcclApi& api, int64_t rank, Rendezvous
   }
   const absl::StatusOr<std::string> text = store->Get(kIdKey, timeout);
   if (!text.ok()) {
-    return absl::Status(text.status().code(),
-                        absl::StrCat("rank 0 did not arrive to make a communicator: ", text.status().message()));
+    return absl::Status(text.status().code(), absl::StrCat("rank 0 left no id: ", text.status().message()));
   }
   if (text->size() != sizeof(id.internal)) return absl::InternalError("the id that rank 0 left is damaged");
   std::memcpy(id.internal, text->data(), sizeof(id.internal));
   return id;
+}
+
+std::string CameKey(int64_t rank) { return absl::StrCat("reshard/nccl/came/", rank); }
+
+// Why making a communicator took too long: ranks that did not even begin.
+absl::Status NameMissing(const absl::Status& late, int64_t size, RendezvousStore* store, absl::Duration timeout) {
+  std::vector<int64_t> missing;
+  for (int64_t r = 0; r < size; ++r) {
+    const absl::StatusOr<std::optional<std::string>> came = store->TryGet(CameKey(r));
+    if (came.ok() && !came->has_value()) missing.push_back(r);
+  }
+  if (missing.empty()) return late;
+  return absl::DeadlineExceededError(absl::StrCat(ListRanks(missing), " did not arrive within ",
+                                                  absl::ToInt64Milliseconds(timeout), " ms to make a communicator"));
 }
 
 }  // namespace
@@ -160,9 +173,12 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(con
   if (store == nullptr) return absl::InvalidArgumentError("ranks need a store to meet");
   return NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<NcclCommunicator>> {
     auto impl = std::make_unique<Impl>(api, std::move(device), rank, size, store, options);
+    absl::Status joined = store->Set(CameKey(rank), "");
+    if (!joined.ok()) return impl->watch.Lose(joined);
     const absl::StatusOr<NcclUniqueId> id = MeetOn(api, rank, store, options.timeout);
-    absl::Status joined = id.status();
+    joined = id.status();
     if (joined.ok()) joined = impl->transport.Join(*id, [&] { return impl->watch.lost(); });
+    if (absl::IsDeadlineExceeded(joined)) joined = NameMissing(joined, size, store, options.timeout);
     if (!joined.ok()) return impl->watch.Lose(joined);
     return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(impl)));
   });

@@ -96,7 +96,14 @@ absl::Status Watch::WaitForAll() {
 absl::Status Watch::Lose(const absl::Status& error) { return End(error, false); }
 
 // The first error stays. `told`: the other ranks know.
-absl::Status Watch::End(const absl::Status& error, bool told) {
+absl::Status Watch::End(const absl::Status& found, bool told) {
+  absl::Status error = found;
+  if (!told) {
+    // What another rank told came first: this error follows from it, perhaps.
+    const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+    told = failed.ok() && failed->has_value();
+    if (told) error = absl::AbortedError(**failed);
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!lost_.ok()) return lost_;

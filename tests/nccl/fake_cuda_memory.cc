@@ -94,6 +94,7 @@ CudaResult MemAllocHost(void** memory, size_t bytes) {
   auto block = std::make_unique<unsigned char[]>(bytes);
   *memory = block.get();
   TheWorld().host_blocks[*memory] = std::move(block);
+  TheWorld().host_bytes[*memory] = bytes;
   return kCudaSuccess;
 }
 
@@ -102,18 +103,42 @@ CudaResult MemFreeHost(void* memory) {
   Device* device = nullptr;
   if (const CudaResult result = EnterCurrent("MemFreeHost", &device)) return result;
   if (const CudaResult result = UnsafeInCapture("MemFreeHost")) return result;
+  TheWorld().host_bytes.erase(memory);
   if (TheWorld().host_blocks.erase(memory) == 0) return Wrong(kInvalidValue, "MemFreeHost of what is no block");
   return kCudaSuccess;
 }
 
+// Host memory that is not pinned.
+bool IsPageable(const void* memory) {
+  const auto start = reinterpret_cast<uintptr_t>(memory);
+  const auto& blocks = TheWorld().blocks;
+  const auto block = blocks.upper_bound(start);
+  if (block != blocks.begin() &&
+      start < std::prev(block)->first + static_cast<uint64_t>(std::prev(block)->second.bytes)) {
+    return false;
+  }
+  const auto& pinned = TheWorld().host_bytes;
+  const auto after = pinned.upper_bound(memory);
+  return after == pinned.begin() ||
+         start >= reinterpret_cast<uintptr_t>(std::prev(after)->first) + std::prev(after)->second;
+}
+
+// As the driver does it, a copy from pageable memory has read it when the call returns, and one to pageable memory is
+// done then.
 CudaResult MemcpyAsync(CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream_handle) {
-  const Lock lock(TheWorld().mutex);
+  Lock lock(TheWorld().mutex);
   Stream* stream = nullptr;
   if (const CudaResult result = EnterStream("MemcpyAsync", stream_handle, &stream)) return result;
   if (bytes == 0) return kCudaSuccess;
   const Device* const device = stream->device;
   void* const target = reinterpret_cast<void*>(to);
   const void* const source = reinterpret_cast<const void*>(from);
+  const bool waits = IsPageable(target) && stream->capture == nullptr;
+  std::shared_ptr<std::vector<unsigned char>> read;
+  if (IsPageable(source) && CheckAccess(source, bytes, device).empty()) {
+    const auto* const first = static_cast<const unsigned char*>(source);
+    read = std::make_shared<std::vector<unsigned char>>(first, first + bytes);
+  }
   Enqueue(*stream, Task("a copy of " + std::to_string(bytes) + " bytes", [=]() -> CudaResult {
     Lock inner(TheWorld().mutex);
     for (const void* memory : {static_cast<const void*>(target), source}) {
@@ -121,9 +146,10 @@ CudaResult MemcpyAsync(CudaPointer to, CudaPointer from, size_t bytes, CudaStrea
       if (!wrong.empty()) return Wrong(kIllegalAddress, "MemcpyAsync: " + wrong);
     }
     inner.unlock();
-    std::memcpy(target, source, bytes);
+    std::memcpy(target, read != nullptr ? read->data() : source, bytes);
     return kCudaSuccess;
   }));
+  if (waits) Drain(lock, *stream);
   return kCudaSuccess;
 }
 

@@ -167,7 +167,7 @@ std::vector<std::string> FakeNccl::Leaks() {
   std::vector<std::string> out = FakeCuda::Leaks();
   const fake::Lock lock(fake::TheWorld().mutex);
   for (const auto& comm : fake::TheNccl().comms) {
-    if (!comm->gone()) out.push_back(comm->Text());
+    if (comm->given && !comm->gone()) out.push_back(comm->Text());
   }
   return out;
 }

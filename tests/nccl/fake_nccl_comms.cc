@@ -80,6 +80,7 @@ NcclResult CommInitRankConfig(NcclComm* handle, int ranks, NcclUniqueId id, int 
   Clique*& clique = nccl.by_id[key];
   if (clique == nullptr) clique = NewClique(ranks);
   Comm* comm = NewComm(clique, rank, device, config == nullptr || config->blocking != 0);
+  comm->given = true;
   *handle = comm;
   std::string wrong;
   if (clique->ranks != ranks || clique->members[rank] != nullptr) {
@@ -132,6 +133,13 @@ void MakeParts(Clique* clique, Split* split) {
   split->complete = true;
 }
 
+// What CommSplit makes for this rank; null without a color.
+Comm* Give(Split* split, int rank) {
+  Comm* const made = split->members[rank].made;
+  if (made != nullptr) made->given = true;
+  return made;
+}
+
 NcclResult CommSplit(NcclComm handle, int color, int key, NcclComm* part, NcclConfig* config) {
   Lock lock(TheWorld().mutex);
   const CommCall call(lock, "CommSplit", handle, {});
@@ -153,12 +161,12 @@ NcclResult CommSplit(NcclComm handle, int color, int key, NcclComm* part, NcclCo
   if (!comm->blocking) {
     comm->polls = TheNccl().options.polls;
     comm->until = [split] { return split->complete; };
-    comm->then = [split, comm, part] { *part = split->members[comm->rank].made; };
+    comm->then = [split, comm, part] { *part = Give(split.get(), comm->rank); };
     return kNcclInProgress;
   }
   const NcclResult met =
       Await(lock, comm->Text() + ", CommSplit", [&] { return split->complete || comm->error != kNcclSuccess; });
-  *part = split->members[comm->rank].made;
+  *part = Give(split.get(), comm->rank);
   return met != kNcclSuccess ? met : comm->error;
 }
 

@@ -91,6 +91,7 @@ struct Comm {
   int rank = 0;
   Device* device = nullptr;
   bool blocking = true;
+  bool given = false;  // somebody has it
   bool finalized = false;
   bool destroyed = false;
   bool aborted = false;

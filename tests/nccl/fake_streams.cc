@@ -177,7 +177,8 @@ void Drain(Lock& lock, Stream& stream) {
   const int64_t until = stream.enqueued;
   int64_t steps = world.steps;
   auto since = steady_clock::now();
-  while (stream.done < until && !world.closing) {
+  // A device with an error that stays does nothing any more, and nobody waits for it.
+  while (stream.done < until && !world.closing && stream.device->sticky == kCudaSuccess) {
     world.changed.wait_for(lock, milliseconds(500));
     if (steps != world.steps) {
       steps = world.steps;
@@ -193,7 +194,10 @@ void Drain(Lock& lock, Stream& stream) {
 }
 
 void FindStuck() {
-  const std::vector<Stream*> streams = Streams();
+  std::vector<Stream*> streams = Streams();
+  // So that what is told does not depend on which rank came first.
+  std::stable_sort(streams.begin(), streams.end(),
+                   [](const Stream* a, const Stream* b) { return a->device->ordinal < b->device->ordinal; });
   std::set<const Stream*> live;
   const Live is_live = [&](const Stream* stream) { return live.count(stream) > 0; };
   bool more = true;

@@ -136,6 +136,7 @@ struct World {
   std::map<Graph*, std::shared_ptr<Graph>> graphs;
   std::map<CudaPointer, Block> blocks;  // freed ones stay, to tell who uses them
   std::map<void*, std::unique_ptr<unsigned char[]>> host_blocks;
+  std::map<const void*, size_t> host_bytes;  // of those
   std::vector<std::string> complaints;
   uint64_t jitter = 0;  // not 0: works start after a pause of random length
 

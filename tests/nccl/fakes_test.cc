@@ -1,111 +1,13 @@
-// The rules of FakeNccl: what is right gives the right values, what is wrong is told.
-#include <algorithm>
-#include <cstring>
+// FakeNccl: what is right gives the right values.
 #include <string>
 #include <vector>
 
 #include "runtime/core/half.h"
 #include "tests/catch.h"
-#include "tests/nccl/fake_cuda.h"
-#include "tests/nccl/fake_nccl.h"
-#include "tests/nccl/fake_world.h"
+#include "tests/nccl/fake_rank.h"
 
 namespace reshard::testing {
 namespace {
-
-const CudaApi& Cuda() { return FakeCuda::Api(); }
-const NcclApi& Nccl() { return FakeNccl::Api(); }
-
-// Polls until a non-blocking communicator is ready or has an error.
-NcclResult Ready(NcclComm comm) {
-  NcclResult error = kNcclInProgress;
-  while (error == kNcclInProgress) {
-    if (const NcclResult result = Nccl().CommGetAsyncError(comm, &error)) return result;
-    if (error == kNcclInProgress) std::this_thread::yield();
-  }
-  return error;
-}
-
-// What a rank has: its device's context, a stream, a communicator with everybody.
-struct Rank {
-  Rank(int own_rank, int all, const NcclUniqueId& id, bool blocking = true)
-      : rank(own_rank), ranks(all), current(own_rank) {
-    Cuda().StreamCreate(&stream, kCudaStreamNonBlocking);
-    NcclConfig config;
-    config.blocking = blocking ? 1 : 0;
-    made = Nccl().CommInitRankConfig(&comm, ranks, id, rank, &config);
-    if (!blocking && made == kNcclInProgress) made = Ready(comm);
-  }
-  ~Rank() {
-    if (aborts) {
-      Nccl().CommAbort(comm);
-    } else {
-      Cuda().StreamSynchronize(stream);
-      Nccl().CommDestroy(comm);
-    }
-    Cuda().StreamSynchronize(stream);
-    Cuda().StreamDestroy(stream);
-  }
-  // The communicator's error, as soon as it has one.
-  NcclResult Error() const {
-    NcclResult error = kNcclSuccess;
-    while (error == kNcclSuccess) {
-      Nccl().CommGetAsyncError(comm, &error);
-      std::this_thread::yield();
-    }
-    return error;
-  }
-  const int rank;
-  const int ranks;
-  FakeCurrent current;
-  CudaStream stream = nullptr;
-  NcclComm comm = nullptr;
-  NcclResult made = kNcclSuccess;
-  bool aborts = false;
-};
-
-NcclUniqueId NewId() {
-  NcclUniqueId id;
-  Nccl().GetUniqueId(&id);
-  return id;
-}
-
-// Runs body(rank) on all ranks with a communicator.
-template <typename Body>
-void OnRanks(int ranks, const Body& body, bool blocking = true) {
-  const NcclUniqueId id = NewId();
-  RunRanks(ranks, [&](int rank) {
-    Rank self(rank, ranks, id, blocking);
-    body(self);
-  });
-}
-
-std::string All(const std::vector<std::string>& lines) {
-  std::string out;
-  for (const std::string& line : lines) out += line + "\n";
-  return out;
-}
-// Empty when nothing is wrong, so that a test prints what is.
-std::string Wrongs() { return All(FakeNccl::Complaints()) + All(FakeNccl::Leaks()); }
-
-bool Complained(const std::string& words) {
-  const std::string all = All(FakeNccl::Complaints());
-  INFO(all);
-  return all.find(words) != std::string::npos;
-}
-
-// Device memory of a rank, full of values.
-template <typename T>
-struct Array {
-  Array(int device, std::vector<T> values) : size(values.size()) {
-    data = static_cast<T*>(FakeCuda::Allocate(device, static_cast<int64_t>(std::max<size_t>(1, size) * sizeof(T))));
-    if (size > 0) std::memcpy(data, values.data(), size * sizeof(T));
-  }
-  ~Array() { FakeCuda::Free(data); }
-  std::vector<T> values() const { return std::vector<T>(data, data + size); }
-  T* data = nullptr;
-  const size_t size;
-};
 
 TEST_CASE("fake nccl: every rank sends to every rank, also nothing and to itself") {
   const bool blocking = GENERATE(true, false);
@@ -141,7 +43,7 @@ TEST_CASE("fake nccl: every rank sends to every rank, also nothing and to itself
     CHECK(FakeNccl::Operations(rank).size() == 2 * kRanks);
     CHECK(FakeNccl::Calls(rank, "Send") == kRanks);
   }
-  CHECK(Wrongs().empty());
+  CHECK(Wrongs() == "");
 }
 
 TEST_CASE("fake nccl: collectives, out of place and in place") {
@@ -181,23 +83,161 @@ TEST_CASE("fake nccl: collectives, out of place and in place") {
     CHECK(got[r].exchanged == std::vector<int>{2 * r, 2 * r + 1, 2 * r + 1, 2 * r + 2, 2 * r + 2, 2 * r + 3});
     CHECK(got[r].in_place == std::vector<int>{9 * (r + 1), 9 * (r + 1)});
   }
-  CHECK(Wrongs().empty());
+  CHECK(Wrongs() == "");
 }
 
-TEST_CASE("fake nccl: counts that differ end both sides, which are named") {
-  FakeWorld world(2);
-  std::vector<NcclResult> errors(2);
-  OnRanks(2, [&](Rank& self) {
-    Array<char> data(self.rank, std::vector<char>(8));
-    if (self.rank == 0) Nccl().Send(data.data, 4, kNcclInt8, 1, self.comm, self.stream);
-    if (self.rank == 1) Nccl().Recv(data.data, 8, kNcclInt8, 0, self.comm, self.stream);
-    errors[self.rank] = self.Error();
-    self.aborts = true;
+template <typename T>
+std::vector<T> Reduced(NcclDataType type, NcclRedOp op, const std::vector<std::vector<T>>& inputs) {
+  const int ranks = static_cast<int>(inputs.size());
+  std::vector<std::vector<T>> out(ranks);
+  OnRanks(ranks, [&](Rank& self) {
+    Array<T> data(self.rank, inputs[self.rank]);
+    Nccl().AllReduce(data.data, data.data, data.size, type, op, self.comm, self.stream);
+    Cuda().StreamSynchronize(self.stream);
+    out[self.rank] = data.values();
   });
-  CHECK(errors == std::vector<NcclResult>{kNcclInvalidUsage, kNcclInvalidUsage});
-  CHECK(
-      Complained("rank 0 of communicator 0 does Send of 4 elements of type 0 as #0 to rank 1, which does Recv of "
-                 "8 elements"));
+  for (int rank = 1; rank < ranks; ++rank) CHECK(out[rank] == out[0]);
+  return out[0];
+}
+
+TEST_CASE("fake nccl: reductions of all types") {
+  FakeWorld world(3);
+  using F = std::vector<float>;
+  CHECK(Reduced<float>(kNcclFloat32, kNcclSum, {F{1, 2}, F{3, 4}, F{0.5f, -1}}) == F{4.5f, 5});
+  CHECK(Reduced<float>(kNcclFloat32, kNcclAvg, {F{1, 2}, F{3, 4}, F{2, -3}}) == F{2, 1});
+  using D = std::vector<double>;
+  CHECK(Reduced<double>(kNcclFloat64, kNcclProd, {D{1.5, 2}, D{3, 4}, D{2, -1}}) == D{9, -8});
+  using B = std::vector<int8_t>;
+  CHECK(Reduced<int8_t>(kNcclInt8, kNcclSum, {B{100, -1}, B{100, 1}, B{1, 0}}) == B{-55, 0});
+  CHECK(Reduced<int8_t>(kNcclInt8, kNcclMin, {B{100, -1}, B{-100, 1}, B{1, 0}}) == B{-100, -1});
+  using U = std::vector<uint8_t>;
+  CHECK(Reduced<uint8_t>(kNcclUint8, kNcclMax, {U{200, 1}, U{100, 2}, U{1, 3}}) == U{200, 3});
+  using I = std::vector<int32_t>;
+  CHECK(Reduced<int32_t>(kNcclInt32, kNcclAvg, {I{-9, 9}, I{0, 0}, I{0, 1}}) == I{-3, 3});
+  using V = std::vector<uint32_t>;
+  CHECK(Reduced<uint32_t>(kNcclUint32, kNcclProd, {V{1u << 31}, V{2}, V{1}}) == V{0});
+  using L = std::vector<int64_t>;
+  CHECK(Reduced<int64_t>(kNcclInt64, kNcclSum, {L{int64_t{1} << 40}, L{-1}, L{0}}) == L{(int64_t{1} << 40) - 1});
+  using M = std::vector<uint64_t>;
+  CHECK(Reduced<uint64_t>(kNcclUint64, kNcclMax, {M{~uint64_t{0}}, M{1}, M{0}}) == M{~uint64_t{0}});
+  // 2048 + 1 is no f16, but 2048 + 1 + 1 is: rounded once, at the end.
+  using H = std::vector<uint16_t>;
+  const auto half = [](float value) { return FloatToHalf(value); };
+  CHECK(Reduced<uint16_t>(kNcclFloat16, kNcclSum, {H{half(2048)}, H{half(1)}, H{half(1)}}) == H{half(2050)});
+  const auto brain = [](float value) { return FloatToBFloat16(value); };
+  CHECK(Reduced<uint16_t>(kNcclBfloat16, kNcclSum, {H{brain(256)}, H{brain(1)}, H{brain(1)}}) == H{brain(258)});
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake nccl: CommSplit by colors and keys") {
+  const bool blocking = GENERATE(true, false);
+  constexpr int kRanks = 5;
+  FakeWorld world(kRanks);
+  std::vector<std::vector<int>> got(kRanks);
+  std::vector<int> null(kRanks);
+  OnRanks(
+      kRanks,
+      [&](Rank& self) {
+        // Ranks 0, 2 and 1, 3, both in reverse; rank 4 is in none.
+        const int color = self.rank == 4 ? kNcclSplitNoColor : self.rank % 2;
+        NcclComm part = self.comm;
+        const NcclResult result = Nccl().CommSplit(self.comm, color, -self.rank, &part, nullptr);
+        if (result == kNcclInProgress) {
+          null[self.rank] = part == nullptr;  // until it is ready
+          Ready(self.comm);
+        }
+        if (part == nullptr) return;
+        Array<int> own(self.rank, {self.rank});
+        Array<int> all(self.rank, {-1, -1});
+        if (Nccl().AllGather(own.data, all.data, 1, kNcclInt32, part, self.stream) == kNcclInProgress) Ready(part);
+        Cuda().StreamSynchronize(self.stream);
+        got[self.rank] = all.values();
+        Nccl().CommDestroy(part);
+      },
+      blocking);
+  CHECK(got[0] == std::vector<int>{2, 0});
+  CHECK(got[1] == std::vector<int>{3, 1});
+  CHECK(got[2] == got[0]);
+  CHECK(got[3] == got[1]);
+  CHECK(got[4].empty());
+  if (!blocking) CHECK(null == std::vector<int>(kRanks, 1));
+  CHECK(FakeNccl::Operations(0).at(0).ranks == 2);
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake nccl: a captured exchange, launched again and again") {
+  FakeWorld world(2);
+  FakeCuda::Jitter(Seed() | 1);
+  std::vector<std::vector<int>> got(2);
+  OnRanks(2, [&](Rank& self) {
+    const int peer = 1 - self.rank;
+    Array<int> from(self.rank, {self.rank});
+    Array<int> to(self.rank, {-1});
+    Cuda().StreamBeginCapture(self.stream, kCudaCaptureThreadLocal);
+    Nccl().GroupStart();
+    Nccl().Send(from.data, 1, kNcclInt32, peer, self.comm, self.stream);
+    Nccl().Recv(to.data, 1, kNcclInt32, peer, self.comm, self.stream);
+    Nccl().GroupEnd();
+    // What came is what goes next time.
+    Cuda().MemcpyAsync(reinterpret_cast<CudaPointer>(from.data), reinterpret_cast<CudaPointer>(to.data), 4,
+                       self.stream);
+    Nccl().AllReduce(from.data, from.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
+    CudaGraph graph = nullptr;
+    CudaGraphExec exec = nullptr;
+    Cuda().StreamEndCapture(self.stream, &graph);
+    Cuda().GraphInstantiateWithFlags(&exec, graph, 0);
+    if (FakeNccl::Groups(self.rank) != 0) return;  // nothing ran yet
+    for (int i = 0; i < 3; ++i) {
+      Cuda().GraphLaunch(exec, self.stream);
+      Cuda().StreamSynchronize(self.stream);
+      got[self.rank].push_back(to.data[0]);
+      got[self.rank].push_back(from.data[0]);
+    }
+    Cuda().GraphExecDestroy(exec);
+    Cuda().GraphDestroy(graph);
+  });
+  CHECK(got[0] == std::vector<int>{1, 1, 1, 2, 2, 4});
+  CHECK(got[1] == std::vector<int>{0, 1, 1, 2, 2, 4});
+  CHECK(FakeNccl::Groups(0) == 6);
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake nccl: one communicator's groups run in the order of issue, on whatever streams") {
+  FakeWorld world(2);
+  FakeCuda::Jitter(Seed() | 1);
+  std::vector<int> got(2, -1);
+  OnRanks(2, [&](Rank& self) {
+    CudaStream second = nullptr;
+    Cuda().StreamCreate(&second, kCudaStreamNonBlocking);
+    Array<int> data(self.rank, {1, 2, 0, 0});
+    for (int i = 0; i < 2; ++i) {
+      CudaStream stream = i == self.rank ? second : self.stream;
+      if (self.rank == 0) Nccl().Send(data.data + i, 1, kNcclInt32, 1, self.comm, stream);
+      if (self.rank == 1) Nccl().Recv(data.data + 2 + i, 1, kNcclInt32, 0, self.comm, stream);
+    }
+    // A group on both streams: starts when both have come to it.
+    Nccl().GroupStart();
+    if (self.rank == 0) {
+      Nccl().Recv(data.data + 2, 1, kNcclInt32, 1, self.comm, self.stream);
+      Nccl().Recv(data.data + 3, 1, kNcclInt32, 1, self.comm, second);
+    } else {
+      Nccl().Send(data.data + 2, 1, kNcclInt32, 0, self.comm, self.stream);
+      Nccl().Send(data.data + 3, 1, kNcclInt32, 0, self.comm, self.stream);
+    }
+    Nccl().GroupEnd();
+    Cuda().StreamSynchronize(second);
+    Cuda().StreamSynchronize(self.stream);
+    got[self.rank] = 10 * data.data[2] + data.data[3];
+    Cuda().StreamDestroy(second);
+  });
+  CHECK(got == std::vector<int>{12, 12});
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake nccl: without AlltoAll where the library is too old") {
+  FakeWorld world(1, {.all_to_all = false});
+  CHECK(Nccl().AlltoAll == nullptr);
+  CHECK(Nccl().AllGather != nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,338 @@
+// The rules of FakeCuda.
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/nccl/fake_rank.h"
+
+namespace reshard::testing {
+namespace {
+
+using Results = std::vector<CudaResult>;
+
+CudaPointer At(const void* memory) { return reinterpret_cast<CudaPointer>(memory); }
+
+// A kernel that does not end before it is let go: what is behind it in its stream stands still.
+class Gate {
+ public:
+  Gate() {
+    FakeCuda::RegisterKernel("gate", {{sizeof(void*)}, [](void** parameters, unsigned, unsigned) {
+                                        const auto* open = *static_cast<std::atomic<bool>**>(parameters[0]);
+                                        while (!open->load()) std::this_thread::yield();
+                                      }});
+    Cuda().ModuleLoadData(&module_, "code");
+    Cuda().ModuleGetFunction(&kernel_, module_, "gate");
+  }
+  ~Gate() { Cuda().ModuleUnload(module_); }
+  void Shut(CudaStream stream) {
+    std::atomic<bool>* open = &open_;
+    void* parameters[] = {&open};
+    Cuda().LaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
+    open = nullptr;  // the kernel has its own copy
+  }
+  void Open() { open_ = true; }
+
+ private:
+  CudaModule module_ = nullptr;
+  CudaFunction kernel_ = nullptr;
+  std::atomic<bool> open_{false};
+};
+
+CudaStream NewStream() {
+  CudaStream stream = nullptr;
+  Cuda().StreamCreate(&stream, kCudaStreamNonBlocking);
+  return stream;
+}
+CudaEvent NewEvent(unsigned flags = kCudaEventDisableTiming) {
+  CudaEvent event = nullptr;
+  Cuda().EventCreate(&event, flags);
+  return event;
+}
+
+// A device whose context is current, two streams, an event and a pool.
+struct OneDevice {
+  OneDevice() {
+    CudaMemPoolProps props;
+    Cuda().MemPoolCreate(&pool, &props);
+  }
+  ~OneDevice() {
+    Cuda().StreamSynchronize(first);
+    Cuda().StreamSynchronize(second);
+    Cuda().MemPoolDestroy(pool);
+    Cuda().EventDestroy(event);
+    Cuda().StreamDestroy(first);
+    Cuda().StreamDestroy(second);
+  }
+  CudaPointer Allocate(size_t bytes, CudaStream stream) const {
+    CudaPointer memory = 0;
+    CHECK(Cuda().MemAllocFromPoolAsync(&memory, bytes, pool, stream) == kCudaSuccess);
+    return memory;
+  }
+  FakeCurrent current{0};
+  CudaStream first = NewStream();
+  CudaStream second = NewStream();
+  CudaEvent event = NewEvent();
+  CudaMemPool pool = nullptr;
+};
+
+TEST_CASE("fake cuda: a stream does one thing after the other, and the host may look") {
+  FakeWorld world(1);
+  {
+    OneDevice device;
+    Gate gate;
+    std::vector<int> host = {1, 2, 3};
+    std::vector<int> back(3);
+    gate.Shut(device.first);
+    const CudaPointer memory = device.Allocate(12, device.first);
+    Cuda().MemcpyAsync(memory, At(host.data()), 12, device.first);
+    Cuda().MemcpyAsync(At(back.data()), memory, 12, device.first);
+    Cuda().MemFreeAsync(memory, device.first);
+    Cuda().EventRecord(device.event, device.first);
+    CHECK(Cuda().StreamQuery(device.first) == kCudaNotReady);
+    CHECK(Cuda().StreamQuery(device.second) == kCudaSuccess);
+    CHECK(Cuda().EventQuery(device.event) == kCudaNotReady);
+    CHECK(back[0] == 0);
+    gate.Open();
+    CHECK(Cuda().StreamSynchronize(device.first) == kCudaSuccess);
+    CHECK(Cuda().EventQuery(device.event) == kCudaSuccess);
+    CHECK(back == host);
+  }
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake cuda: events order streams and measure") {
+  FakeWorld world(1);
+  {
+    OneDevice device;
+    Gate gate;
+    const CudaEvent from = NewEvent(0);
+    const CudaEvent to = NewEvent(0);
+    std::vector<int> data = {1, 2, 3};
+    Cuda().EventRecord(from, device.first);
+    gate.Shut(device.first);
+    Cuda().MemcpyAsync(At(&data[1]), At(&data[0]), 4, device.first);
+    Cuda().EventRecord(device.event, device.first);
+    Cuda().StreamWaitEvent(device.second, device.event, 0);
+    // A wait is for what was recorded before it.
+    Cuda().EventRecord(device.event, device.second);
+    Cuda().MemcpyAsync(At(&data[2]), At(&data[1]), 4, device.second);
+    Cuda().EventRecord(to, device.second);
+    float milliseconds = -1;
+    CHECK(Cuda().EventElapsedTime(&milliseconds, from, to) == kCudaNotReady);
+    gate.Open();
+    Cuda().StreamSynchronize(device.second);
+    CHECK(data == std::vector<int>{1, 1, 1});
+    CHECK(Cuda().EventElapsedTime(&milliseconds, from, to) == kCudaSuccess);
+    CHECK(milliseconds >= 0);
+    Cuda().EventDestroy(from);
+    Cuda().EventDestroy(to);
+  }
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake cuda: memory is used between the tasks that allocate and free it") {
+  FakeWorld world(2);
+  const auto told = [](const std::string& words, const auto& body) {
+    INFO(words);
+    {
+      OneDevice device;
+      body(device);
+      // It sticks, as on a device.
+      CHECK(Cuda().StreamSynchronize(device.first) == 700);
+      CHECK(Cuda().EventQuery(device.event) == 700);
+    }
+    CHECK(Complained(words));
+  };
+  char host[16] = {};
+  SECTION("after it was freed") {
+    told("is used after it was freed", [&](OneDevice& device) {
+      const CudaPointer memory = device.Allocate(8, device.first);
+      Cuda().MemFreeAsync(memory, device.first);
+      Cuda().MemcpyAsync(At(host), memory, 8, device.first);
+      Cuda().StreamSynchronize(device.first);
+    });
+  }
+  SECTION("on another stream, before it is there") {
+    told("is used before the task that allocates it", [&](OneDevice& device) {
+      Gate gate;
+      gate.Shut(device.first);
+      const CudaPointer memory = device.Allocate(8, device.first);
+      Cuda().MemcpyAsync(memory, At(host), 8, device.second);
+      Cuda().StreamSynchronize(device.second);
+      gate.Open();
+    });
+  }
+  SECTION("beyond its end") {
+    told("8 bytes at offset 4 do not lie in a block of 8 bytes", [&](OneDevice& device) {
+      const CudaPointer memory = device.Allocate(8, device.first);
+      Cuda().MemcpyAsync(memory + 4, At(host), 8, device.first);
+      Cuda().StreamSynchronize(device.first);
+    });
+  }
+  SECTION("another device's") {
+    told("device 0 uses a block of 8 bytes of device 1", [&](OneDevice& device) {
+      void* const memory = FakeCuda::Allocate(1, 8);
+      Cuda().MemcpyAsync(At(memory), At(host), 8, device.first);
+      Cuda().StreamSynchronize(device.first);
+    });
+  }
+}
+
+TEST_CASE("fake cuda: writes around a block and wrong releases") {
+  FakeWorld world(1);
+  {
+    OneDevice device;
+    const CudaPointer memory = device.Allocate(8, device.first);
+    Cuda().StreamSynchronize(device.first);
+    // Fresh memory is full of something.
+    CHECK(*reinterpret_cast<unsigned char*>(memory) == 0xA5);
+    reinterpret_cast<char*>(memory)[8] = 1;
+    CHECK(Cuda().MemFreeAsync(memory + 1, device.first) != kCudaSuccess);
+    CHECK(Cuda().MemFreeAsync(memory, device.first) == kCudaSuccess);
+    CHECK(Cuda().MemFreeAsync(memory, device.first) != kCudaSuccess);
+  }
+  CHECK(Complained("what is not the start of a block"));
+  CHECK(Complained("freed already"));
+  CHECK(Complained("wrote outside of a block of 8 bytes"));
+}
+
+TEST_CASE("fake cuda: leaks") {
+  FakeWorld world(1);
+  OneDevice device;
+  device.Allocate(8, device.first);
+  void* pinned = nullptr;
+  Cuda().MemAllocHost(&pinned, 8);
+  Cuda().StreamSynchronize(device.first);
+  const std::string leaks = All(FakeCuda::Leaks());
+  CHECK(leaks ==
+        "8 bytes of device 0\na stream of device 0\na stream of device 0\nan event of device 0\n"
+        "a pool of device 0\nthe context of device 0\n1 blocks of pinned memory\n");
+}
+
+TEST_CASE("fake cuda: contexts belong to threads") {
+  FakeWorld world(2);
+  CudaStream of_first = nullptr;
+  {
+    FakeCurrent first(0);
+    of_first = NewStream();
+    FakeCurrent second(1);
+    CHECK(Cuda().StreamSynchronize(of_first) == 400);  // the second one is current
+    CudaResult elsewhere = kCudaSuccess;
+    std::thread([&] { elsewhere = Cuda().StreamSynchronize(of_first); }).join();
+    CHECK(elsewhere == 201);
+  }
+  CHECK(Cuda().StreamSynchronize(of_first) == 201);
+  CHECK(Cuda().CtxPopCurrent(nullptr) == 201);
+  FakeCurrent again(0);
+  CHECK(Cuda().StreamDestroy(of_first) == kCudaSuccess);
+  CHECK(Cuda().StreamDestroy(of_first) == 400);
+  CHECK(Complained("while the context of device 1 is current"));
+  CHECK(Complained("StreamDestroy on a stream that is not there"));
+}
+
+TEST_CASE("fake cuda: a captured stream with a fork, a join and memory of its own") {
+  FakeWorld world(1);
+  {
+    OneDevice device;
+    std::vector<int> data = {1, 0, 0};
+    int status = -1;
+    CHECK(Cuda().StreamBeginCapture(device.first, kCudaCaptureThreadLocal) == kCudaSuccess);
+    const CudaPointer memory = device.Allocate(4, device.first);
+    Cuda().MemcpyAsync(memory, At(&data[0]), 4, device.first);
+    Cuda().EventRecord(device.event, device.first);
+    Cuda().StreamWaitEvent(device.second, device.event, 0);
+    Cuda().StreamIsCapturing(device.second, &status);
+    CHECK(status == 1);
+    Cuda().MemcpyAsync(At(&data[1]), memory, 4, device.second);
+    Cuda().EventRecord(device.event, device.second);
+    Cuda().StreamWaitEvent(device.first, device.event, 0);
+    Cuda().MemFreeAsync(memory, device.first);
+    CudaGraph graph = nullptr;
+    CudaGraphExec exec = nullptr;
+    CHECK(Cuda().StreamEndCapture(device.first, &graph) == kCudaSuccess);
+    Cuda().StreamIsCapturing(device.second, &status);
+    CHECK(status == kCudaCaptureNone);
+    CHECK(Cuda().GraphInstantiateWithFlags(&exec, graph, 0) == kCudaSuccess);
+    Cuda().GraphDestroy(graph);
+    for (int i = 1; i <= 3; ++i) {
+      data[0] = i;
+      CHECK(data[1] == i - 1);
+      CHECK(Cuda().GraphLaunch(exec, device.second) == kCudaSuccess);
+      CHECK(Cuda().StreamSynchronize(device.second) == kCudaSuccess);
+      CHECK(data[1] == i);
+    }
+    Cuda().GraphExecDestroy(exec);
+  }
+  CHECK(Wrongs() == "");
+}
+
+TEST_CASE("fake cuda: what may not be done during a capture spoils it") {
+  FakeWorld world(1);
+  OneDevice device;
+  const CudaEvent outside = NewEvent();
+  Cuda().EventRecord(outside, device.second);
+  const auto spoils = [&](CudaResult expected, const auto& call) {
+    Cuda().StreamBeginCapture(device.first, kCudaCaptureThreadLocal);
+    Cuda().EventRecord(device.event, device.first);
+    CHECK(call() == expected);
+    CHECK(Cuda().MemcpyAsync(0, 0, 4, device.first) == 901);
+    CudaGraph graph = nullptr;
+    CHECK(Cuda().StreamEndCapture(device.first, &graph) == 901);
+    CHECK(graph == nullptr);
+    CHECK(Cuda().StreamSynchronize(device.first) == kCudaSuccess);
+  };
+  void* pinned = nullptr;
+  spoils(900, [&] { return Cuda().StreamSynchronize(device.first); });
+  spoils(900, [&] { return Cuda().StreamQuery(device.first); });
+  spoils(900, [&] { return Cuda().MemAllocHost(&pinned, 8); });
+  spoils(900, [&] { return Cuda().EventQuery(outside); });
+  spoils(907, [&] { return Cuda().EventQuery(device.event); });
+  spoils(905, [&] { return Cuda().StreamWaitEvent(device.first, outside, 0); });
+
+  // Another thread may do what it likes, and a stream that was not joined is told.
+  CudaGraph graph = nullptr;
+  Cuda().StreamBeginCapture(device.first, kCudaCaptureThreadLocal);
+  std::thread([&] {
+    FakeCurrent current(0);
+    CHECK(Cuda().EventQuery(outside) == kCudaSuccess);
+    CHECK(Cuda().StreamEndCapture(device.first, &graph) == 908);
+  }).join();
+  Cuda().EventRecord(device.event, device.first);
+  Cuda().StreamWaitEvent(device.second, device.event, 0);
+  Cuda().MemcpyAsync(0, 0, 4, device.second);
+  CHECK(Cuda().StreamEndCapture(device.first, &graph) == 904);
+  Cuda().EventDestroy(outside);
+}
+
+TEST_CASE("fake cuda: planned errors, by number and by function") {
+  FakeWorld world(2);
+  std::vector<Results> got(2);
+  FakeCuda::FailAt(0, 5, kCudaOutOfMemory);  // after the context and the two streams
+  FakeCuda::FailAt(1, "StreamSynchronize", 1, 719);
+  RunRanks(2, [&](int rank) {
+    FakeCurrent current(rank);
+    const CudaStream stream = NewStream();
+    const CudaStream other = NewStream();
+    Results& results = got[rank];
+    for (int i = 0; i < 3; ++i) {
+      Cuda().StreamQuery(stream);  // has no number
+      results.push_back(Cuda().StreamSynchronize(stream));
+    }
+    // From 700 on it sticks to the device.
+    CudaEvent event = nullptr;
+    results.push_back(Cuda().EventCreate(&event, 0));
+    Cuda().StreamDestroy(stream);
+    Cuda().StreamDestroy(other);
+  });
+  CHECK(got[0] == Results{0, 2, 0, 0});
+  CHECK(got[1] == Results{0, 719, 719, 719});
+  CHECK(FakeCuda::Calls(0) == 12);
+  CHECK(FakeCuda::Calls(0, "StreamQuery") == 3);
+  CHECK(FakeCuda::Calls(1, "StreamSynchronize") == 3);
+}
+
+}  // namespace
+}  // namespace reshard::testing

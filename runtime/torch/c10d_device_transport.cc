@@ -127,18 +127,21 @@ absl::StatusOr<void*> C10dDeviceTransport::GroupFor(const StepProgram& step) {
   return static_cast<void*>(backend_);
 }
 
+// The types that torch hands to NCCL as they are. Not the least and greatest of floats, which must pass NaNs on, nor
+// averages of integers, which round towards zero.
 bool C10dDeviceTransport::Reduces(ReduceOp op, DType dtype) const {
+  const bool sums = op == ReduceOp::kSum || op == ReduceOp::kProd;
   switch (dtype) {
     case DType::kF16:
     case DType::kBF16:
     case DType::kF32:
     case DType::kF64:
-      return op != ReduceOp::kAvg || is_nccl_;
+      return sums || (op == ReduceOp::kAvg && is_nccl_);
     case DType::kI8:
     case DType::kU8:
     case DType::kI32:
     case DType::kI64:
-      return op != ReduceOp::kAvg;
+      return sums || op == ReduceOp::kMin || op == ReduceOp::kMax;
     default:
       return false;
   }

@@ -118,6 +118,15 @@ def check_errors_on_the_host(c):
             lambda t=target: swap(c.world, c.group, rows, True, t),
             "ranks disagree on target",
         )
+        # The same problem, but one rank's tensor is the host's.
+        mesh, n = f"{{X:{c.world}}}", 2 * c.world
+        on_the_host = [rows, mesh, f"[<X>{n}, {n}]", f"[{n}, <X>{n}]", c.group]
+        c.raises(
+            f"a tensor of the host on rank {culprit}",
+            (lambda: torch.ops.reshard.redistribute(*on_the_host)) if c.rank == culprit else good,
+            "ranks disagree on operation",
+            "tensors on GPUs",
+        )
         c.equal("afterwards", c.run("afterwards", good), wanted)
 
 

@@ -19,10 +19,6 @@ namespace {
 
 constexpr char kVariable[] = "RESHARD_CUDA_TRANSPORT";
 
-absl::Status StoreError(const std::string& key, const std::string& reason) {
-  return absl::UnavailableError(absl::StrCat("the store of the process group, key ", key, ": ", reason.substr(0, 300)));
-}
-
 // A signature that differs from the one of the same problem on the host: ranks whose tensors lie in different kinds of
 // memory would wait for each other. The last one is kept, because a trainer makes the same call again and again.
 struct OnGpus {
@@ -39,6 +35,12 @@ const Signature& SignatureOnGpus(const Signature& problem, OnGpus* last) {
   }
   return last->signature;
 }
+
+// What an NcclCommunicator uses and does not own.
+struct NcclNeeds {
+  std::unique_ptr<DeviceMemory> memory;
+  C10dRendezvousStore store;
+};
 
 }  // namespace
 
@@ -73,15 +75,20 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
   }
   if (group->getStore() == nullptr) return absl::FailedPreconditionError("the process group has no store to meet in");
   const std::string prefix = absl::StrCat("reshard/gpus/", index, "/");
+  auto memory = std::make_unique<TorchDeviceMemory>(device);
   CudaCommunicator made;
   if (*transport == CudaTransport::kNccl) {
-    auto store = std::make_shared<C10dRendezvousStore>(group->getStore(), prefix);
+    const absl::StatusOr<const NcclApi*> library = LoadNcclApi();
+    if (!library.ok()) return library.status();
+    absl::StatusOr<std::unique_ptr<CudaDevice>> opened = CudaDevice::Open(**api, device.index(), memory.get());
+    if (!opened.ok()) return opened.status();
+    auto kept = std::make_shared<NcclNeeds>(NcclNeeds{std::move(memory), {group, prefix}});
     NcclOptions options;
     options.device = device.index();
-    absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl =
-        NcclCommunicator::Create(group->getRank(), group->getSize(), store.get(), options);
+    absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl = NcclCommunicator::CreateOn(
+        **library, *std::move(opened), group->getRank(), group->getSize(), &kept->store, options);
     if (!nccl.ok()) return nccl.status();
-    made.kept = std::move(store);
+    made.kept = std::move(kept);
     made.communicator = *std::move(nccl);
     return made;
   }
@@ -93,8 +100,7 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
         ", which this library cannot use; make it with the backend \"cpu:gloo,cuda:nccl\" or \"nccl\", or set ",
         kVariable, "=nccl"));
   }
-  auto store = std::make_unique<C10dRendezvousStore>(group->getStore(), prefix);
-  auto memory = std::make_unique<TorchDeviceMemory>(device);
+  auto store = std::make_unique<C10dRendezvousStore>(group, prefix);
   absl::StatusOr<std::unique_ptr<CudaDevice>> opened = CudaDevice::Open(**api, device.index(), memory.get());
   if (!opened.ok()) return opened.status();
   C10dCudaOptions options;
@@ -108,33 +114,47 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
   return made;
 }
 
+C10dRendezvousStore::C10dRendezvousStore(const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::string prefix)
+    : group_(group), store_(group->getStore()), prefix_(std::move(prefix)) {
+  if (store_ == nullptr) return;
+  WhyNot([this] { store_ = store_->clone(); });
+}
+
+template <typename F>
+absl::Status C10dRendezvousStore::Ask(const std::string& key, F&& f) const {
+  const c10::intrusive_ptr<c10d::ProcessGroup> group = group_.lock();
+  if (group == nullptr) return absl::UnavailableError("the process group has been destroyed");
+  if (store_ == nullptr) return absl::UnavailableError("the process group has no store");
+  const std::string reason = WhyNot(f);
+  if (reason.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("the store of the process group, key ", key, ": ", reason.substr(0, 300)));
+}
+
 absl::Status C10dRendezvousStore::Set(const std::string& key, const std::string& value) {
-  const std::string reason =
-      WhyNot([&] { store_->set(prefix_ + key, std::vector<uint8_t>(value.begin(), value.end())); });
-  return reason.empty() ? absl::OkStatus() : StoreError(key, reason);
+  return Ask(key, [&] { store_->set(prefix_ + key, std::vector<uint8_t>(value.begin(), value.end())); });
 }
 
 absl::StatusOr<std::string> C10dRendezvousStore::Get(const std::string& key, absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   std::vector<uint8_t> value;
-  const std::string reason = WhyNot([&] {
+  const absl::Status got = Ask(key, [&] {
     store_->wait({prefix_ + key}, std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout))));
     value = store_->get(prefix_ + key);
   });
-  if (reason.empty()) return std::string(value.begin(), value.end());
-  if (absl::Now() < deadline) return StoreError(key, reason);
+  if (got.ok()) return std::string(value.begin(), value.end());
+  if (absl::Now() < deadline) return got;
   return absl::DeadlineExceededError(
       absl::StrCat("nobody wrote ", key, " within ", absl::ToInt64Milliseconds(timeout), " ms"));
 }
 
 absl::StatusOr<std::optional<std::string>> C10dRendezvousStore::TryGet(const std::string& key) {
   std::optional<std::string> found;
-  const std::string reason = WhyNot([&] {
+  const absl::Status asked = Ask(key, [&] {
     if (!store_->check({prefix_ + key})) return;
     const std::vector<uint8_t> value = store_->get(prefix_ + key);
     found.emplace(value.begin(), value.end());
   });
-  if (!reason.empty()) return StoreError(key, reason);
+  if (!asked.ok()) return asked;
   return found;
 }
 

@@ -5,7 +5,9 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -40,18 +42,23 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
 std::function<absl::Status(const absl::Status& own, const Signature& problem)> AgreeThrough(
     std::shared_ptr<TensorCommunicator> host);
 
-// The store of a process group, below a prefix.
+// The store of a process group, below a prefix. Unavailable where the group has none, and once it has been destroyed.
 class C10dRendezvousStore final : public RendezvousStore {
  public:
-  C10dRendezvousStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
-      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  // Takes a connection of its own where the store has such: a thread that looks there now and then must not wait for
+  // the group's long waits.
+  C10dRendezvousStore(const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::string prefix);
 
   absl::Status Set(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;
   absl::StatusOr<std::optional<std::string>> TryGet(const std::string& key) override;
 
  private:
-  const c10::intrusive_ptr<c10d::Store> store_;
+  template <typename F>
+  absl::Status Ask(const std::string& key, F&& f) const;
+
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Store> store_;
   const std::string prefix_;
 };
 

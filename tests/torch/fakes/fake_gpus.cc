@@ -63,7 +63,7 @@ FakeGpu& GpuOf(const std::string& name, bool on_host) {
   options.stream = [&gpu] { return gpu.stream; };
   if (on_host) options.agree_on_host = AgreeThrough(TensorCommunicator::OfGroup(name));
   options.backend_of = at::kCPU;
-  auto store = std::make_unique<C10dRendezvousStore>(group->getStore(), absl::StrCat("fake/", on_host, "/"));
+  auto store = std::make_unique<C10dRendezvousStore>(group, absl::StrCat("fake/", on_host, "/"));
   gpu.communicator =
       OrThrow(C10dCudaCommunicator::Create(group, std::move(store), nullptr, std::move(device), std::move(options)));
   RedistributorOptions redistribution;
@@ -137,8 +137,8 @@ absl::StatusOr<std::vector<at::Tensor>> Run(FakeGpu& gpu, at::TensorList tensors
 }
 
 std::vector<at::Tensor> MoveOnFakes(at::TensorList tensors, c10::string_view mesh, const Texts& sources,
-                                     const Texts& targets, c10::string_view target_mesh, c10::string_view group,
-                                     bool on_host) {
+                                    const Texts& targets, c10::string_view target_mesh, c10::string_view group,
+                                    bool on_host) {
   FakeGpu& gpu = GpuOf(std::string(group), on_host);
   absl::StatusOr<std::vector<at::Tensor>> results =
       Run(gpu, tensors, std::string(mesh), sources, targets, std::string(target_mesh));

@@ -41,7 +41,8 @@ struct C10dCudaOptions {
   std::function<CudaStream()> stream;
   // Compares on the host. Empty: on the stream.
   std::function<absl::Status(const absl::Status& own, const Signature& problem)> agree_on_host;
-  // Whose backend of the group carries the bytes. Tests take that of the host, over device memory that is host memory.
+  // Whose backend of the group carries the bytes. Tests take others, which get tensors of the host: over device memory
+  // that is host memory.
   at::Device backend_of = at::Device(at::kCUDA, 0);
 };
 

@@ -19,6 +19,7 @@
 #include "runtime/torch/tensors.h"
 #include "tests/nccl/fake_cuda.h"
 #include "tests/nccl/nccl_world.h"
+#include "tests/torch/fakes/grouping_backend.h"
 
 namespace reshard {
 namespace {
@@ -40,7 +41,8 @@ T OrThrow(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// `on_host`: ranks agree through the group's host tensors' communicator.
+// `on_host`: ranks agree through the group's host tensors' communicator, and the backend takes messages one by one.
+// Else they agree on the stream, over a backend that wants them in groups, like NCCL's.
 FakeGpu& GpuOf(const std::string& name, bool on_host) {
   static auto* const gpus = new std::map<std::pair<std::string, bool>, FakeGpu>;
   FakeGpu& gpu = (*gpus)[{name, on_host}];
@@ -63,6 +65,12 @@ FakeGpu& GpuOf(const std::string& name, bool on_host) {
   options.stream = [&gpu] { return gpu.stream; };
   if (on_host) options.agree_on_host = AgreeThrough(TensorCommunicator::OfGroup(name));
   options.backend_of = at::kCPU;
+  if (!on_host) {
+    // Any kind of device that nobody has here.
+    options.backend_of = at::Device(at::kXPU, 0);
+    group->setBackend(at::kXPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                      c10::make_intrusive<GroupingBackend>(group->getBackend(at::kCPU)));
+  }
   auto store = std::make_unique<C10dRendezvousStore>(group, absl::StrCat("fake/", on_host, "/"));
   gpu.communicator =
       OrThrow(C10dCudaCommunicator::Create(group, std::move(store), nullptr, std::move(device), std::move(options)));

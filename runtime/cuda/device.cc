@@ -34,7 +34,7 @@ UploadedTable& UploadedTable::operator=(UploadedTable&& other) noexcept {
 UploadedTable::~UploadedTable() {
   if (used_ == nullptr) return;
   const CudaDevice::Current current(*device_);
-  device_->api().StreamWaitEvent(device_->own_stream_, used_, 0);
+  if (device_->api().StreamWaitEvent(device_->own_stream_, used_, 0) != kCudaSuccess) memory_.Abandon();
   device_->api().EventDestroy(used_);
 }
 
@@ -193,18 +193,23 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
   const void* first_chunk = table.memory_.data() + table.chunk_numbers_at_;
   uint32_t entry_count = table.entries_;
   std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
-  absl::Status launched = CudaStatus(
+  const absl::StatusOr<bool> captured = IsCapturing(stream);
+  if (!captured.ok()) return captured.status();
+  if (table.used_ == nullptr && !*captured) {
+    const absl::Status made =
+        CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event");
+    if (!made.ok()) return made;
+  }
+  const absl::Status launched = CudaStatus(
       api_,
       api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kBlockThreads, 1, 1, 0, stream, parameters.data(), nullptr),
       "launching a kernel");
   if (!launched.ok()) return launched;
   launches_.fetch_add(1);
-  const absl::StatusOr<bool> captured = IsCapturing(stream);
-  if (!captured.ok() || *captured) return captured.status();
-  if (table.used_ == nullptr) {
-    launched = CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event");
-  }
-  return launched.ok() ? CudaStatus(api_, api_.EventRecord(table.used_, stream), "recording an event") : launched;
+  if (*captured) return absl::OkStatus();
+  const absl::Status recorded = CudaStatus(api_, api_.EventRecord(table.used_, stream), "recording an event");
+  if (!recorded.ok()) table.memory_.Abandon();
+  return recorded;
 }
 
 }  // namespace reshard

@@ -47,6 +47,8 @@ class DeviceBlock {
   }
   char* data() const { return static_cast<char*>(data_); }
   explicit operator bool() const { return data_ != nullptr; }
+  // It does not go back: nobody can say when the device is done with it.
+  void Abandon() { data_ = nullptr; }
 
  private:
   void* data_ = nullptr;

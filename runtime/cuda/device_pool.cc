@@ -46,9 +46,10 @@ void DriverPool::Free(void* memory, CudaStream stream) {
 PinnedRing::~PinnedRing() {
   const CudaApi& api = device_.api();
   for (const Slot& slot : slots_) {
-    // The driver waits for copies that still read it.
-    api.MemFreeHost(slot.memory);
-    if (slot.read != nullptr) api.EventDestroy(slot.read);
+    // What a graph or a copy under way may still read stays.
+    if (slot.read == nullptr) continue;
+    if (api.EventQuery(slot.read) == kCudaSuccess) api.MemFreeHost(slot.memory);
+    api.EventDestroy(slot.read);
   }
 }
 

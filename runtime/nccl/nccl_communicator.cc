@@ -63,8 +63,10 @@ class AgreementRoom {
  public:
   AgreementRoom(const CudaDevice& device, int64_t ranks) : device_(device), ranks_(ranks) {}
   ~AgreementRoom() {
+    // Where nobody can say whether the device has written its last, the memory stays.
+    if (messages_ == nullptr || in_use_) return;
     const CudaDevice::Current current(device_);
-    if (messages_ != nullptr) device_.api().MemFreeHost(messages_);
+    device_.api().MemFreeHost(messages_);
   }
   AgreementRoom(const AgreementRoom&) = delete;
   AgreementRoom& operator=(const AgreementRoom&) = delete;
@@ -78,6 +80,8 @@ class AgreementRoom {
     messages_ = static_cast<AgreementMessage*>(memory);
     return status;
   }
+  // The device begins to use it, or has ended.
+  void SetInUse(bool in_use) { in_use_ = in_use; }
   // Of this rank, then of all.
   AgreementMessage* own() const { return messages_; }
   absl::Span<AgreementMessage> all() const { return {messages_ + 1, static_cast<size_t>(ranks_)}; }
@@ -86,6 +90,7 @@ class AgreementRoom {
   const CudaDevice& device_;
   const int64_t ranks_;
   AgreementMessage* messages_ = nullptr;
+  bool in_use_ = false;
 };
 
 struct NcclCommunicator::Impl {
@@ -211,6 +216,7 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
   if (!taken.ok()) return impl.watch.Lose(taken.status());
   const std::shared_ptr<AgreementRoom>& room = *taken;
   *room->own() = MakeAgreementMessage(own, problem, sequence);
+  room->SetInUse(true);
   const auto enqueue = [&]() -> absl::Status {
     absl::StatusOr<DeviceBlock> on_device = impl.device->Allocate((impl.size + 1) * kMessageBytes, impl.stream);
     if (!on_device.ok()) return on_device.status();
@@ -225,6 +231,7 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
   // Judged by the watching thread when the messages are there; then the room may be used again.
   const auto check = [room, &impl]() -> absl::Status {
     const absl::Status verdict = VerdictOf(room->all());
+    room->SetInUse(false);
     const std::lock_guard<std::mutex> lock(impl.rooms_mutex);
     impl.rooms.push_back(room);
     return verdict;

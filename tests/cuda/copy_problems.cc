@@ -84,10 +84,14 @@ CopyProblem RandomCopy(std::mt19937_64& random, size_t most_dims, int64_t longes
     }
   }
   Dims from_strides = RandomStrides(random, from_shape, p.element_size);
-  const Dims to_strides = RandomStrides(random, to_shape, p.element_size);
+  Dims to_strides = RandomStrides(random, to_shape, p.element_size);
   if (rank > 0 && Pick(random, 0, 2) == 0) {
     int64_t& stride = from_strides[random() % rank];
     stride = Pick(random, 0, 3) == 0 ? 0 : -stride;
+  }
+  if (rank > 0 && Pick(random, 0, 4) == 0) {
+    int64_t& stride = to_strides[random() % rank];
+    stride = -stride;
   }
   const int64_t step = Pick(random, 0, 2) == 0 ? 1 : Pick(random, 0, 1) == 0 ? p.element_size : 16;
   p.from = MakeFragment(random, from_shape, from_strides, p.element_size, Pick(random, 0, 3) * step);

@@ -27,7 +27,7 @@ struct CopyProblem {
 };
 
 // Up to `most_dims` dimensions with runs of up to `longest` indices; any element size, alignment, order of dimensions
-// in memory; may read backwards or the same again and again, and may be empty.
+// in memory; may read or write backwards, or read the same again and again, and may be empty.
 CopyProblem RandomCopy(std::mt19937_64& random, size_t most_dims, int64_t longest);
 
 // All of a shape, at such distances (in bytes) from a vector's alignment.

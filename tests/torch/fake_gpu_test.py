@@ -2,7 +2,8 @@
 """The path of tensors of GPUs over a process group, without a GPU: real Gloo processes, a fake driver, real values.
 
 The communicator, its agreement on the host or on the stream, its watch, the steps and the kernels' code are the real
-ones; the driver is that of tests/nccl and the bytes go through the group's backend for host memory (fakes/fake_gpus.cc).
+ones; the driver is that of tests/nccl and the bytes go through the group's backend for host memory, directly or by one
+that takes messages in groups (fakes/fake_gpus.cc).
 """
 
 import os
@@ -58,7 +59,8 @@ class ValuesTest(unittest.TestCase):
         torch.ops.load_library(FAKES)
 
     def run_on(self, world, groups, on_host, seed=0):
-        failures = [f for v in gloo.values(gloo.run_ranks(world, run_groups, groups, seed, on_host, timeout=240)) for f in v]
+        outcomes = gloo.run_ranks(world, run_groups, groups, seed, on_host, timeout=240)
+        failures = [failure for mine in gloo.values(outcomes) for failure in mine]
         if failures:
             self.fail("\n".join(text for _, text in sorted(failures)[:MANY]))
         ChecksTest.checks += world * len(groups)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -44,10 +45,11 @@ bool Inside(int64_t begin, int64_t count, int64_t size) {
   return begin >= 0 && count >= 0 && begin <= size && count <= size - begin;
 }
 
+// `metadata` is in host memory.
 absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata,
-                               bool has_rdispls, int64_t ranks) {
+                               bool has_rdispls, int64_t ranks, at::Device device) {
   for (const at::Tensor* tensor : {&src, &dst}) {
-    const absl::Status checked = CheckTensor(*tensor);
+    const absl::Status checked = CheckTensor(*tensor, device);
     if (!checked.ok()) return checked;
   }
   if (src.scalar_type() != dst.scalar_type()) {
@@ -55,7 +57,7 @@ absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, con
         absl::StrCat("src is ", c10::toString(src.scalar_type()), ", dst is ", c10::toString(dst.scalar_type())));
   }
   if (!dst.is_contiguous()) return absl::InvalidArgumentError("dst must be contiguous");
-  if (!metadata.device().is_cpu() || (metadata.scalar_type() != at::kLong && metadata.scalar_type() != at::kUInt32)) {
+  if (metadata.scalar_type() != at::kLong && metadata.scalar_type() != at::kUInt32) {
     return absl::InvalidArgumentError(
         absl::StrCat("metadata must be int64 or uint32, not ", c10::toString(metadata.scalar_type())));
   }
@@ -140,8 +142,10 @@ StepProgram FlatStep(DType dtype, int64_t rank, const std::vector<Range>& sends,
   return step;
 }
 
-// Every rank tells every other what it will send: {displacement, count}.
-absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Communicator& communicator) {
+// Every rank tells every other what it will send: {displacement, count}. Waits for the device: what follows depends on
+// the numbers.
+absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Communicator& communicator,
+                                            at::Device device) {
   const auto ranks = static_cast<int64_t>(sends.size());
   std::vector<Range> announced(sends.size());
   std::vector<Range> two;
@@ -155,10 +159,17 @@ absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Com
   StepProgram step = FlatStep(DType::kI64, communicator.rank(), two, from, places);
   step.recv_bytes_max = step.recv_bytes;
   step.peers_max = ranks - 1;
-  const ConstTensorView input = DenseView(static_cast<const void*>(sends.data()), DType::kI64, {2 * ranks});
-  const TensorView output = DenseView(static_cast<void*>(announced.data()), DType::kI64, {2 * ranks});
+  static_assert(sizeof(Range) == 2 * sizeof(int64_t));
+  at::Tensor numbers = at::empty({2 * ranks}, at::TensorOptions(at::kLong));
+  std::memcpy(numbers.mutable_data_ptr(), sends.data(), sends.size() * sizeof(Range));
+  numbers = numbers.to(device);
+  at::Tensor received = at::empty({2 * ranks}, numbers.options());
+  const ConstTensorView input = ViewOf(numbers);
+  const TensorView output = MutableViewOf(received);
   const absl::Status moved = communicator.ExecuteStep(step, {&input, 1}, {&output, 1}).status();
   if (!moved.ok()) return moved;
+  received = received.cpu();
+  std::memcpy(announced.data(), received.const_data_ptr(), announced.size() * sizeof(Range));
   return announced;
 }
 
@@ -167,13 +178,14 @@ absl::Status RunAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at
   const auto start = std::chrono::steady_clock::now();
   Communicator& communicator = tensors.communicator();
   const bool agree = tensors.redistributor().options().agreement == Agreement::kEveryCall;
-  const absl::StatusOr<Call> call = CheckCall(src, dst, metadata, has_rdispls, communicator.world_size());
+  const absl::StatusOr<Call> call =
+      CheckCall(src, dst, metadata.cpu(), has_rdispls, communicator.world_size(), tensors.device());
   std::vector<Signature::Field> fields = {{"all_to_all_v", ""}};
   if (call.ok()) fields.push_back({"dtype", std::string(Name(call->dtype))});
   absl::Status status = agree ? communicator.Agree(call.status(), Signature(fields)) : call.status();
   if (!status.ok()) return status;
 
-  const absl::StatusOr<std::vector<Range>> announced = Announce(call->sends, communicator);
+  const absl::StatusOr<std::vector<Range>> announced = Announce(call->sends, communicator, tensors.device());
   if (!announced.ok()) return announced.status();
   status = CheckReceives(*call, *announced);
   if (agree) status = communicator.Agree(status, Signature(fields));
@@ -181,8 +193,8 @@ absl::Status RunAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at
 
   const StepProgram step = FlatStep(call->dtype, communicator.rank(), call->sends, *announced, call->places);
   const at::Tensor flat = Resolved(src).contiguous();
-  ConstTensorView input = DenseView(static_cast<const void*>(flat.const_data_ptr()), call->dtype, {flat.numel()});
-  TensorView output = DenseView(static_cast<void*>(dst.mutable_data_ptr()), call->dtype, {dst.numel()});
+  const ConstTensorView input = ViewOf(flat.view({-1}));
+  const TensorView output = MutableViewOf(dst.view({-1}));
   const absl::StatusOr<MoveStats> moved = communicator.ExecuteStep(step, {&input, 1}, {&output, 1});
   if (!moved.ok()) return moved.status();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -200,7 +212,7 @@ absl::Status RunAllToAllV(const at::Tensor& src, const at::Tensor& dst, const at
 
 void AllToAllV(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata, bool recv_counts_known,
                bool has_rdispls, c10::string_view group) {
-  const std::shared_ptr<TensorCommunicator> tensors = TensorCommunicator::OfGroup(std::string(group));
+  const std::shared_ptr<TensorCommunicator> tensors = TensorCommunicator::OfGroup(std::string(group), src.device());
   absl::Status status;
   tensors->RunInOrder([&] {
     status = NoThrow("all_to_all_v",

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/layout/no_throw.h"
+#include "runtime/torch/move.h"
 #include "runtime/torch/tensors.h"
 
 namespace reshard {
@@ -55,7 +56,7 @@ absl::Status BoundBatch::Prepare(const std::string& mesh, const std::string& tar
   std::vector<Problem> problems;
   for (size_t i = 0; i < count; ++i) {
     for (at::Tensor* tensor : {&tensors_[i], &outs_[i]}) {
-      const absl::Status checked = CheckTensor(*tensor);
+      const absl::Status checked = CheckTensor(*tensor, communicator_->device());
       if (!checked.ok()) return checked;
       if (at::GradMode::is_enabled() && tensor->requires_grad() && tensor == &outs_[i]) {
         return absl::InvalidArgumentError(
@@ -126,8 +127,9 @@ c10::intrusive_ptr<BoundBatch> BindByName(std::vector<at::Tensor> tensors, std::
                                           const std::string& mesh, const std::string& target_mesh,
                                           const std::vector<std::string>& sources,
                                           const std::vector<std::string>& targets, const std::string& group) {
+  const at::Device device = DeviceOf(tensors.empty() ? at::Tensor() : tensors[0], group);
   return c10::make_intrusive<BoundBatch>(std::move(tensors), std::move(outs), mesh, target_mesh, sources, targets,
-                                         TensorCommunicator::OfGroup(group));
+                                         TensorCommunicator::OfGroup(group, device));
 }
 
 }  // namespace

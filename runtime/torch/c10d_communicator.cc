@@ -416,7 +416,7 @@ absl::StatusOr<MoveStats> C10dCommunicator::ExecuteStep(const StepProgram& step,
                                                         std::unique_ptr<StepMemo>* /*memo*/) {
   const auto on_host = [](const ConstTensorView& view) { return view.memory == MemoryKind::kHost; };
   if (!std::all_of(inputs.begin(), inputs.end(), on_host) || !std::all_of(outputs.begin(), outputs.end(), on_host)) {
-    return absl::UnimplementedError("only fragments in host memory travel over a c10d group so far");
+    return absl::UnimplementedError("a communicator of host tensors; those of GPUs have one of their own");
   }
   return impl_->Operate<absl::StatusOr<MoveStats>>(View(Name(step.op)), step.recv_bytes, step.salt, [&] {
     absl::StatusOr<MoveStats> moved = ExecutePackedStep(step, impl_->rank, inputs, outputs, impl_->messages);

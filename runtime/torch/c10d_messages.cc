@@ -10,27 +10,14 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/torch/why_not.h"
+
 namespace reshard {
 
 namespace {
 
 std::chrono::milliseconds Patience(absl::Duration timeout) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
-}
-
-// The one place where a backend's exceptions become words: empty when f() returns.
-template <typename F>
-std::string WhyNot(F&& f) {
-  std::string reason;
-  try {
-    f();
-    return "";
-  } catch (const c10::Error& error) {
-    reason = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    reason = error.what();
-  }
-  return reason.empty() ? "an exception without a message" : reason;
 }
 
 }  // namespace

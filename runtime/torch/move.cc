@@ -52,8 +52,8 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
     if (!problems.ok()) return problems.status();
     for (size_t i = 0; i < tensors.size(); ++i) {
-      absl::Status checked = CheckTensor(tensors[i]);
-      if (checked.ok() && !fresh) checked = CheckTensor((*results)[i]);
+      absl::Status checked = CheckTensor(tensors[i], communicator.device());
+      if (checked.ok() && !fresh) checked = CheckTensor((*results)[i], communicator.device());
       if (!checked.ok()) return checked;
       lazy |= IsLazy(tensors[i]);
       (*problems)[i].dtype = DTypeOf(tensors[i].scalar_type()).value();
@@ -73,7 +73,7 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
         const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
         specs.push_back({at::IntArrayRef(shape.data(), shape.size()), tensors[i].scalar_type()});
       }
-      *results = NewTensors(specs);
+      *results = NewTensors(specs, communicator.device());
     }
     if (lazy) {
       for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));

@@ -70,6 +70,9 @@ at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::s
 // Rank r gives `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), zeros where there is none.
 std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
                                                   const std::string& group);
+// The device that a call with this tensor is on: the tensor's; for an undefined one the host where the group has a
+// backend for it, else the current GPU.
+at::Device DeviceOf(const at::Tensor& tensor, const std::string& group);
 // For a rank that cannot take part: tells the group, and throws `status`. Tensors that are only traced tell nobody.
 [[noreturn]] void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group);
 

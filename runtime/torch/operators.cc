@@ -1,10 +1,11 @@
-// torch.ops.reshard.*: schemas, kernels for host memory, shapes for tracing, and gradients.
+// torch.ops.reshard.*: schemas, kernels for host memory and GPUs, shapes for tracing, and gradients.
 //
 // Two operators do the moving, `_move` and `_move_batch`; those with layouts in their signature and the
 // sequence-parallel set are built on them (CompositeImplicitAutograd), so gradients and tracing are written once.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -16,6 +17,7 @@
 #include "runtime/torch/move.h"
 #include "runtime/torch/planning.h"
 #include "runtime/torch/tensors.h"
+#include "runtime/torch/why_not.h"
 
 namespace reshard {
 
@@ -43,10 +45,10 @@ Move MoveFrom(c10::string_view mesh, c10::string_view source, c10::string_view t
   return Move{Text(mesh), Text(source), Text(target), Text(target_mesh), Text(grad_from), Text(grad_to), grad_scale};
 }
 
-at::Tensor MoveOnHost(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
-                      c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
-                      c10::string_view grad_to, double grad_scale) {
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+at::Tensor MoveNow(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
+                   c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
+                   c10::string_view grad_to, double grad_scale) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), tensor.device());
   const absl::StatusOr<std::vector<Move>> moves =
       std::vector<Move>{MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale)};
   return RunMoves(at::TensorList(tensor), moves, *communicator)[0];
@@ -116,9 +118,10 @@ absl::StatusOr<std::vector<Move>> BatchMoves(const Text& mesh, const Texts& text
 
 Texts TextsOf(const c10::List<Text>& list) { return {list.begin(), list.end()}; }
 
-std::vector<at::Tensor> MoveBatchOnHost(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
-                                        at::ArrayRef<double> scales, c10::string_view group) {
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+std::vector<at::Tensor> MoveBatchNow(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
+                                     at::ArrayRef<double> scales, c10::string_view group) {
+  const at::Device device = DeviceOf(tensors.empty() ? at::Tensor() : tensors[0], Text(group));
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), device);
   return RunMoves(tensors, BatchMoves(Text(mesh), TextsOf(texts), scales), *communicator);
 }
 
@@ -195,18 +198,21 @@ at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::s
   return DispatchMove(local, move, Text(group));
 }
 
-// True when the dispatcher would do nothing on the way to the kernel for host memory: nothing is differentiated or
-// traced. A thousand small tensors cost more there than they cost to move.
+// True when the dispatcher would do nothing on the way to the kernels above: nothing is differentiated or traced. A
+// thousand small tensors cost more there than they cost to move.
 bool NeedsNothingBut(at::TensorList tensors) {
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
   const bool gradients = at::GradMode::is_enabled();
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
     const c10::DispatchKeySet beyond =
-        tensor.key_set() - c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
-                                                c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
+        tensor.key_set() -
+        c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+                             c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA,
+                             c10::DispatchKey::ADInplaceOrView});
     // The difference keeps the bits of the backend.
-    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0 || !tensor.device().is_cpu()) return false;
+    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0) return false;
+    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) return false;
   }
   return true;
 }
@@ -221,7 +227,8 @@ std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_v
     Refuse(locals.empty() ? at::Tensor() : locals[0], status, Text(group));
   }
   if (NeedsNothingBut(locals)) {
-    const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+    const std::shared_ptr<TensorCommunicator> communicator =
+        TensorCommunicator::OfGroup(Text(group), locals[0].device());
     std::vector<Problem> problems;
     problems.reserve(locals.size());
     for (size_t i = 0; i < locals.size(); ++i) {
@@ -262,8 +269,8 @@ std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at
 
 namespace {
 
-std::tuple<at::Tensor, at::Tensor> PassOnHost(const at::Tensor& up, const at::Tensor& down, c10::string_view group) {
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group));
+std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Tensor& down, c10::string_view group) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), up.device());
   const int64_t rank = communicator->communicator().rank();
   const int64_t pairs = communicator->communicator().world_size() - 1;
   at::Tensor below = at::zeros_like(up, up.options(), at::MemoryFormat::Contiguous);
@@ -339,10 +346,17 @@ void AllToAllVAutograd(const at::Tensor& src, const at::Tensor& dst, const at::T
 
 }  // namespace
 
+at::Device DeviceOf(const at::Tensor& tensor, const std::string& group) {
+  if (tensor.defined()) return tensor.device();
+  const auto process_group = c10d::resolve_process_group(group);
+  const bool host = WhyNot([&] { process_group->getBackend(c10::DeviceType::CPU); }).empty();
+  return host ? at::Device(at::kCPU) : c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice();
+}
+
 void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group) {
   const bool traced = tensor.defined() && (tensor.is_meta() || tensor.key_set().has(c10::DispatchKey::Python));
   if (traced) Throw(status, c10d::resolve_process_group(group)->getRank());
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group);
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group, DeviceOf(tensor, group));
   const absl::StatusOr<std::vector<Move>> none = status;
   RunMoves({}, none, *communicator);
   Throw(status, communicator->communicator().rank());
@@ -379,9 +393,16 @@ TORCH_LIBRARY(reshard, library) {
 }
 
 TORCH_LIBRARY_IMPL(reshard, CPU, library) {
-  library.impl("_move", MoveOnHost);
-  library.impl("_pass_on", PassOnHost);
-  library.impl("_move_batch", MoveBatchOnHost);
+  library.impl("_move", MoveNow);
+  library.impl("_pass_on", PassOnNow);
+  library.impl("_move_batch", MoveBatchNow);
+  library.impl("all_to_all_v", AllToAllV);
+}
+
+TORCH_LIBRARY_IMPL(reshard, CUDA, library) {
+  library.impl("_move", MoveNow);
+  library.impl("_pass_on", PassOnNow);
+  library.impl("_move_batch", MoveBatchNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 

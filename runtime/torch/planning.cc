@@ -133,11 +133,11 @@ std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh
 }
 
 std::string RecentOperationsOf(c10::string_view group) {
-  return TensorCommunicator::OfGroup(std::string(group))->RecentOperationsJson();
+  return TensorCommunicator::InUseOf(std::string(group))->RecentOperationsJson();
 }
 
 std::string LastTimingsOf(c10::string_view group) {
-  const ExecuteResult result = TensorCommunicator::OfGroup(std::string(group))->last_result();
+  const ExecuteResult result = TensorCommunicator::InUseOf(std::string(group))->last_result();
   const json object = {{"seconds", result.seconds},
                        {"pack_seconds", result.moved.pack_seconds},
                        {"communicate_seconds", result.moved.communicate_seconds},

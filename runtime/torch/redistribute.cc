@@ -10,6 +10,7 @@
 #include "reshard/layout/text.h"
 #include "runtime/torch/move.h"
 #include "runtime/torch/tensors.h"
+#include "runtime/torch/torch_stream.h"
 
 namespace reshard {
 namespace {
@@ -93,17 +94,27 @@ RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl:
   }
   RedistributeHandle handle;
   handle.results_ = std::make_shared<std::vector<at::Tensor>>();
-  handle.done_ = communicator.RunLater([results = handle.results_, &communicator,
+  if (communicator.device().is_cuda()) handle.stream_ = std::make_shared<SideStream>(communicator.device());
+  handle.done_ = communicator.RunLater([results = handle.results_, stream = handle.stream_, &communicator,
                                         held = std::vector<at::Tensor>(tensors.begin(), tensors.end()),
                                         moves = MovesOf(sources, targets)] {
     const at::NoGradGuard no_gradient;
-    *results = RunMovesInTurn(held, moves, communicator);
+    const auto run = [&] {
+      communicator.UseCurrentStream();
+      *results = RunMovesInTurn(held, moves, communicator);
+    };
+    if (stream == nullptr) {
+      run();
+    } else {
+      stream->Run(held, run);
+    }
   });
   return handle;
 }
 
 std::vector<at::Tensor> RedistributeHandle::Wait() {
   done_.get();
+  if (stream_ != nullptr) stream_->Join(*results_);
   return std::move(*results_);
 }
 

@@ -47,7 +47,7 @@ absl::Status CheckCounts(at::TensorList tensors, const Texts& names, const Texts
 }
 
 absl::Status CheckState(const at::Tensor& tensor, const std::string& name) {
-  absl::Status checked = CheckTensor(tensor);
+  absl::Status checked = CheckTensor(tensor, at::kCPU);
   if (checked.ok() && (tensor.is_conj() || tensor.is_neg())) {
     checked = absl::InvalidArgumentError("a lazy conjugate or negative; resolve it first");
   }

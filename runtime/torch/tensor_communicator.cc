@@ -5,9 +5,15 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <utility>
 
+#include "reshard/nccl/nccl_communicator.h"
 #include "reshard/torch/c10d_communicator.h"
 #include "reshard/torch/redistribute.h"
+#include "runtime/cuda/device.h"
+#include "runtime/torch/c10d_cuda_communicator.h"
+#include "runtime/torch/cuda_transports.h"
 #include "runtime/torch/tensors.h"
+#include "runtime/torch/torch_stream.h"
+#include "runtime/torch/why_not.h"
 
 namespace reshard {
 
@@ -75,37 +81,121 @@ RedistributorOptions HostOptions() {
   return options;
 }
 
-struct Known {
-  c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
-  std::shared_ptr<TensorCommunicator> communicator;
+at::Device DeviceOf(const Communicator& communicator) {
+  const auto* const nccl = dynamic_cast<const NcclCommunicator*>(&communicator);
+  if (nccl == nullptr) return at::kCPU;
+  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(nccl->device().ordinal()));
+}
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+// The communicators of this process's groups. Never destroyed: threads of the process may still be in a call when
+// statics go.
+class Registry {
+ public:
+  static Registry& Get() {
+    static Registry* const registry = new Registry;
+    return *registry;
+  }
+
+  // Held while one is made, so that there is one.
+  std::mutex making;
+
+  std::shared_ptr<TensorCommunicator> Find(const std::string& name, const Group& group, at::Device device) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find({name, device.str()});
+    return found != known_.end() && found->second.group.lock() == group ? found->second.communicator : nullptr;
+  }
+
+  // How many of the group's are for GPUs, and any one of these.
+  std::pair<int64_t, std::shared_ptr<TensorCommunicator>> OnGpus(const Group& group) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::pair<int64_t, std::shared_ptr<TensorCommunicator>> found;
+    for (const auto& [key, known] : known_) {
+      if (known.group.lock() != group || !known.communicator->device().is_cuda()) continue;
+      ++found.first;
+      found.second = known.communicator;
+    }
+    return found;
+  }
+
+  void Add(const std::string& name, const Group& group, const std::shared_ptr<TensorCommunicator>& communicator) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Names are used again; what belonged to groups that are gone can go.
+    for (auto it = known_.begin(); it != known_.end();)
+      it = it->second.group.expired() ? known_.erase(it) : std::next(it);
+    known_.insert_or_assign({name, communicator->device().str()},
+                            Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), communicator});
+  }
+
+ private:
+  struct Known {
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
+    std::shared_ptr<TensorCommunicator> communicator;
+  };
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Known> known_;  // by name and device
 };
+
+bool HasHostBackend(const Group& group) {
+  return WhyNot([&] { group->getBackend(c10::DeviceType::CPU); }).empty();
+}
 
 }  // namespace
 
 TensorCommunicator::TensorCommunicator(Communicator* communicator, RedistributorOptions options)
-    : redistributor_(communicator, std::move(options)) {}
+    : device_(DeviceOf(*communicator)), redistributor_(communicator, std::move(options)) {}
 
-TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options)
-    : owned_(std::move(owned)), redistributor_(owned_.get(), std::move(options)) {}
+TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options,
+                                       at::Device device, std::shared_ptr<void> kept)
+    : kept_(std::move(kept)),
+      owned_(std::move(owned)),
+      device_(device),
+      redistributor_(owned_.get(), std::move(options)) {}
 
 TensorCommunicator::~TensorCommunicator() = default;
 
-std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::string& name) {
-  const c10::intrusive_ptr<c10d::ProcessGroup> group = c10d::resolve_process_group(name);
-  // Never destroyed: threads of the process may still be in a call when statics go.
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::string, Known, std::less<>>;
-  const std::lock_guard<std::mutex> lock(*mutex);
-  const auto found = known->find(name);
-  if (found != known->end() && found->second.group.lock() == group) return found->second.communicator;
-  // Names are used again; what belonged to groups that are gone can go.
-  for (auto it = known->begin(); it != known->end();)
-    it = it->second.group.expired() ? known->erase(it) : std::next(it);
-  absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
-  if (!communicator.ok()) Throw(communicator.status(), group->getRank());
-  std::shared_ptr<TensorCommunicator> made(new TensorCommunicator(*std::move(communicator), HostOptions()));
-  known->insert_or_assign(name, Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), made});
-  return made;
+std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::string& name, at::Device device) {
+  const Group group = c10d::resolve_process_group(name);
+  Registry& registry = Registry::Get();
+  std::shared_ptr<TensorCommunicator> made = registry.Find(name, group, device);
+  if (made != nullptr) return made;
+  if (device.is_cpu()) {
+    const std::lock_guard<std::mutex> lock(registry.making);
+    if ((made = registry.Find(name, group, device)) != nullptr) return made;
+    absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
+    if (!communicator.ok()) Throw(communicator.status(), group->getRank());
+    made.reset(new TensorCommunicator(*std::move(communicator), HostOptions(), device, nullptr));
+    registry.Add(name, group, made);
+    return made;
+  }
+  if (!device.is_cuda()) {
+    const std::string message = "tensors on " + device.str() + "; only host memory and GPUs (cuda) are known";
+    Throw(absl::UnimplementedError(message), group->getRank());
+  }
+  const std::shared_ptr<TensorCommunicator> host = HasHostBackend(group) ? OfGroup(name) : nullptr;
+  absl::Status status;
+  {
+    const std::lock_guard<std::mutex> lock(registry.making);
+    if ((made = registry.Find(name, group, device)) != nullptr) return made;
+    absl::StatusOr<CudaCommunicator> parts = MakeCudaCommunicator(group, device, host, registry.OnGpus(group).first);
+    status = parts.status();
+    if (parts.ok()) {
+      made.reset(new TensorCommunicator(std::move(parts->communicator), {}, device, std::move(parts->kept)));
+      registry.Add(name, group, made);
+      return made;
+    }
+  }
+  // The other ranks may have got further, and wait for this one.
+  if (host != nullptr && DefaultAgreement() == Agreement::kEveryCall) {
+    host->RunInOrder([&] { status.Update(host->communicator().Agree(status, Signature())); });
+  }
+  Throw(status, group->getRank());
+}
+
+std::shared_ptr<TensorCommunicator> TensorCommunicator::InUseOf(const std::string& name) {
+  const std::shared_ptr<TensorCommunicator> on_gpus = Registry::Get().OnGpus(c10d::resolve_process_group(name)).second;
+  return on_gpus != nullptr ? on_gpus : OfGroup(name);
 }
 
 ExecuteResult TensorCommunicator::last_result() const {
@@ -119,8 +209,19 @@ void TensorCommunicator::SetLastResult(const ExecuteResult& result) {
 }
 
 std::string TensorCommunicator::RecentOperationsJson() const {
-  const auto* c10d = dynamic_cast<const C10dCommunicator*>(&redistributor_.communicator());
-  return c10d == nullptr ? "[]" : c10d->recent_operations().ToJson();
+  const Communicator* const communicator = &redistributor_.communicator();
+  if (const auto* c10d = dynamic_cast<const C10dCommunicator*>(communicator)) return c10d->recent_operations().ToJson();
+  if (const auto* c10d = dynamic_cast<const C10dCudaCommunicator*>(communicator))
+    return c10d->recent_operations().ToJson();
+  if (const auto* nccl = dynamic_cast<const NcclCommunicator*>(communicator)) return nccl->recent_operations().ToJson();
+  return "[]";
+}
+
+// Other communicators of GPUs ask for the current stream themselves.
+void TensorCommunicator::UseCurrentStream() {
+  if (auto* const nccl = dynamic_cast<NcclCommunicator*>(&redistributor_.communicator())) {
+    nccl->UseStream(CurrentStreamOf(device_));
+  }
 }
 
 void TensorCommunicator::RunInOrder(const std::function<void()>& function) {
@@ -131,6 +232,7 @@ void TensorCommunicator::RunInOrder(const std::function<void()>& function) {
   }
   if (worker != nullptr) worker->WaitUntilIdle();
   const std::lock_guard<std::mutex> lock(order_);
+  UseCurrentStream();
   function();
 }
 

@@ -59,10 +59,22 @@ absl::StatusOr<DType> DTypeOf(at::ScalarType type) {
   return absl::UnimplementedError(absl::StrCat("tensors of type ", c10::toString(type)));
 }
 
-absl::Status CheckTensor(const at::Tensor& tensor) {
+at::ScalarType ScalarTypeOf(DType type) {
+  for (const TypePair& pair : kTypes) {
+    if (pair.ours == type) return pair.torch;
+  }
+  return at::kByte;
+}
+
+absl::Status CheckTensor(const at::Tensor& tensor, at::Device device) {
   if (!tensor.defined()) return absl::InvalidArgumentError("an undefined tensor");
-  if (!tensor.device().is_cpu()) {
-    return absl::UnimplementedError(absl::StrCat("a tensor on ", tensor.device().str(), "; only host memory so far"));
+  if (tensor.device() != device) {
+    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
+      return absl::UnimplementedError(
+          absl::StrCat("a tensor on ", tensor.device().str(), "; only host memory and GPUs (cuda) are known"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat("a tensor on ", tensor.device().str(), " in a call on ",
+                                                   device.str(), ": all tensors of one call lie on one device"));
   }
   if (tensor.layout() != at::kStrided) return absl::InvalidArgumentError("a tensor that is not strided");
   return DTypeOf(tensor.scalar_type()).status();
@@ -74,6 +86,7 @@ ConstTensorView ViewOf(const at::Tensor& tensor) {
   view.dtype = DTypeOf(tensor.scalar_type()).value_or(DType::kU8);
   view.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
   view.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  view.memory = tensor.is_cuda() ? MemoryKind::kCuda : MemoryKind::kHost;
   return view;
 }
 
@@ -83,6 +96,7 @@ TensorView MutableViewOf(const at::Tensor& tensor) {
   view.dtype = DTypeOf(tensor.scalar_type()).value_or(DType::kU8);
   view.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
   view.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  view.memory = tensor.is_cuda() ? MemoryKind::kCuda : MemoryKind::kHost;
   return view;
 }
 
@@ -121,7 +135,15 @@ int64_t BytesOf(const NewTensorSpec& spec) {
 
 }  // namespace
 
-std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs) {
+std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs, at::Device device) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(specs.size());
+  if (!device.is_cpu()) {
+    for (const NewTensorSpec& spec : specs) {
+      tensors.push_back(at::empty(spec.shape, at::TensorOptions(spec.type).device(device)));
+    }
+    return tensors;
+  }
   constexpr int64_t kSmall = int64_t{1} << 16;
   constexpr int64_t kLeast = int64_t{1} << 18;
   const auto shares = [](int64_t bytes) { return bytes > 0 && bytes <= kSmall; };
@@ -139,8 +161,6 @@ std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs) {
     block->data = static_cast<char*>(AcquireHostBlock(block->bytes));
     TORCH_CHECK_WITH(OutOfMemoryError, block->data != nullptr, "no memory for ", block->bytes, " bytes");
   }
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(specs.size());
   char* at = block == nullptr ? nullptr : block->data;
   for (const NewTensorSpec& spec : specs) {
     const int64_t bytes = BytesOf(spec);

@@ -10,6 +10,10 @@
 // element counts once and its gradient is replicated; the gradient of a contribution to a pending sum (avg) is the
 // gradient of the sum (over the number of contributions). Min, max and prod have none.
 //
+// Tensors of GPUs move on the caller's current stream: a call enqueues and returns, and what is enqueued there before
+// and after it may write the inputs and read the results. Errors of other ranks and of the device show at a later call
+// then (see docs/design/runtime.md).
+//
 // Errors are exceptions here, as everywhere in LibTorch, and say which rank is to blame: c10::ValueError for wrong
 // arguments of this rank, c10::NotImplementedError, c10::OutOfMemoryError, c10::DistBackendError when another rank
 // failed, is gone or disagrees, c10::Error for the rest.
@@ -17,6 +21,7 @@
 #define RESHARD_TORCH_REDISTRIBUTE_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <functional>
 #include <future>
@@ -42,15 +47,25 @@ namespace reshard {
 // A communicator, what has been prepared for it, and the thread that runs its asynchronous calls.
 class TensorCommunicator {
  public:
-  // Around any communicator, which must outlive it: a LocalWorld's rank, say.
+  // Around any communicator, which must outlive it: a LocalWorld's rank, or an NcclCommunicator, which gets the current
+  // stream of its GPU at every call.
   explicit TensorCommunicator(Communicator* communicator, RedistributorOptions options = {});
   ~TensorCommunicator();
 
-  // Of the process group registered under that name (PyTorch's functional collectives know groups by name). One for
-  // each group, made at first use, shared by all callers in this process, and forgotten when the group is destroyed.
-  // Throws c10::Error when there is no such group.
-  static std::shared_ptr<TensorCommunicator> OfGroup(const std::string& name);
+  // Of the process group registered under that name (PyTorch's functional collectives know groups by name), for tensors
+  // on that device. One for each group and device, made at first use, shared by all callers in this process, and
+  // forgotten when the group is destroyed. What carries tensors of GPUs is chosen by RESHARD_CUDA_TRANSPORT:
+  //   c10d   the group's own backend for them (the default): no second NCCL communicator, and torch's watchdog and
+  //          flight recorder see everything
+  //   nccl   a communicator of this library, whose ranks meet through the store of the group
+  // Throws c10::Error when there is no such group; c10::ValueError for other values of that variable;
+  // c10::DistBackendError where there is no CUDA; c10::Error when the group has no backend for GPUs.
+  static std::shared_ptr<TensorCommunicator> OfGroup(const std::string& name, at::Device device = at::kCPU);
+  // The one of a GPU where there is one, else the host's: what diagnostics ask.
+  static std::shared_ptr<TensorCommunicator> InUseOf(const std::string& name);
 
+  // Where its tensors lie.
+  at::Device device() const { return device_; }
   Communicator& communicator() const { return redistributor_.communicator(); }
   Redistributor& redistributor() { return redistributor_; }
   // Of the last call that ended well.
@@ -62,6 +77,9 @@ class TensorCommunicator {
   // asynchronous and synchronous ones keep their order.
   void RunInOrder(const std::function<void()>& function);
   std::future<void> RunLater(std::function<void()> function);
+  // What follows goes to the stream that is current on this thread. RunInOrder does it for its function, which runs on
+  // the caller's thread; one of RunLater does it itself, once it has made a stream current.
+  void UseCurrentStream();
 
   void SetLastResult(const ExecuteResult& result);
 
@@ -75,9 +93,12 @@ class TensorCommunicator {
 
  private:
   class Worker;
-  TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options);
+  TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options, at::Device device,
+                     std::shared_ptr<void> kept);
 
+  std::shared_ptr<void> kept_;  // what the communicator uses
   std::unique_ptr<Communicator> owned_;
+  at::Device device_ = at::kCPU;
   Redistributor redistributor_;
   mutable std::mutex mutex_;
   ExecuteResult last_result_;
@@ -97,6 +118,9 @@ std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, 
                                           absl::Span<const Layout> targets, TensorCommunicator& communicator);
 
 // A redistribution under way. The tensors must not be changed, nor the communicator destroyed, before Wait.
+//
+// Tensors of GPUs move on a stream of their own, which waits for what the caller has enqueued so far. Done then says
+// that everything is enqueued, and Wait makes the caller's current stream wait instead of the host.
 class RedistributeHandle {
  public:
   // The results; throws what the redistribution threw. May be called once.
@@ -107,6 +131,7 @@ class RedistributeHandle {
   friend RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor>, absl::Span<const Layout>,
                                               absl::Span<const Layout>, TensorCommunicator&);
   std::shared_ptr<std::vector<at::Tensor>> results_;
+  std::shared_ptr<class SideStream> stream_;  // null on the host
   std::future<void> done_;
 };
 

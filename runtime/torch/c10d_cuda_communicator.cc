@@ -1,0 +1,208 @@
+#include "runtime/torch/c10d_cuda_communicator.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
+#include "runtime/core/agreement.h"
+#include "runtime/cuda/device_step.h"
+#include "runtime/nccl/watch.h"
+#include "runtime/torch/c10d_device_transport.h"
+#include "runtime/torch/stream_agreement.h"
+#include "runtime/torch/why_not.h"
+
+namespace reshard {
+namespace {
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+struct C10dCudaCommunicator::Impl {
+  Impl(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, std::unique_ptr<RendezvousStore> its_store,
+       std::unique_ptr<DeviceMemory> its_memory, std::unique_ptr<CudaDevice> its_device, C10dCudaOptions opts)
+      : group(process_group),
+        rank(process_group->getRank()),
+        size(process_group->getSize()),
+        options(std::move(opts)),
+        store(std::move(its_store)),
+        memory(std::move(its_memory)),
+        device(std::move(its_device)),
+        transport(size, options.backend_of.is_cuda() ? options.backend_of : at::Device(at::kCPU), options.timeout,
+                  device.get()),
+        agreement(size, device.get(), &transport),
+        watch(*device,
+              {rank, size, options.timeout, store.get(), [] { return absl::OkStatus(); }, [this] { Abort(); }}) {}
+
+  // One collective operation that `enqueue` puts on the stream: counted, watched, and an error of it ends the
+  // communicator.
+  absl::Status Operate(absl::string_view name, int64_t bytes, const std::function<absl::Status(CudaStream)>& enqueue,
+                       std::function<absl::Status()> check = nullptr);
+  absl::Status Connect(CudaStream stream);
+  absl::Status Meet();
+  void Abort();
+
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
+  const int64_t rank;
+  const int64_t size;
+  const C10dCudaOptions options;
+  const std::unique_ptr<RendezvousStore> store;
+  const std::unique_ptr<DeviceMemory> memory;
+  const std::unique_ptr<CudaDevice> device;
+  C10dDeviceTransport transport;
+  StreamAgreement agreement;
+  bool connected = false;
+  int64_t agreements = 0;
+  Watch watch;  // last: its thread uses the others
+};
+
+absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t bytes,
+                                                 const std::function<absl::Status(CudaStream)>& enqueue,
+                                                 std::function<absl::Status()> check) {
+  const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
+  if (process_group == nullptr) return absl::UnavailableError("the process group has been destroyed");
+  c10::intrusive_ptr<c10d::Backend> backend;
+  const std::string reason = WhyNot([&] { backend = process_group->getBackend(options.backend_of.type()); });
+  if (!reason.empty()) return absl::FailedPreconditionError(absl::StrCat("no backend for GPUs: ", reason));
+  absl::Status status = watch.Begin(name, bytes);
+  if (!status.ok()) return status;
+  bool captured = false;
+  status = NoThrow("enqueueing", [&]() -> absl::Status {
+    const CudaStream stream = options.stream();
+    const absl::StatusOr<bool> capturing = device->IsCapturing(stream);
+    if (!capturing.ok()) return capturing.status();
+    captured = *capturing;
+    transport.Use(backend.get());
+    if (size > 1 && !connected) {
+      if (captured) {
+        return absl::FailedPreconditionError(
+            "the first call over a process group cannot be captured into a graph: make one before");
+      }
+      const absl::Status met = Connect(stream);
+      if (!met.ok()) return met;
+    }
+    const absl::Status enqueued = enqueue(stream);
+    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
+    return enqueued.ok() && !captured ? watch.Enqueued(stream, std::move(check)) : enqueued;
+  });
+  if (status.ok() && !captured) return status;
+  watch.Left(status);
+  // An error while recording leaves nothing behind but a graph that cannot be used.
+  return captured ? status : watch.Lose(status);
+}
+
+// At the first call the backend makes its connections, which takes all ranks; later steps may concern a few.
+absl::Status C10dCudaCommunicator::Impl::Connect(CudaStream stream) {
+  const absl::Status met = Meet();
+  if (!met.ok()) return met;
+  const absl::StatusOr<DeviceBlock> tokens = device->Allocate(size + 1, stream);
+  if (!tokens.ok()) return tokens.status();
+  const DeviceCollective gather{tokens->data(), tokens->data() + 1, 1};
+  const absl::Status gathered = transport.Collect(Op::kAllGather, nullptr, {&gather, 1}, stream);
+  connected = gathered.ok();
+  return gathered;
+}
+
+// Making connections has no deadline, so the ranks wait for each other here.
+absl::Status C10dCudaCommunicator::Impl::Meet() {
+  const auto key = [](int64_t r) { return absl::StrCat("arrived/", r); };
+  const absl::Status arrived = store->Set(key(rank), "yes");
+  if (!arrived.ok()) return arrived;
+  const absl::Time deadline = absl::Now() + options.timeout;
+  for (int64_t r = 0; r < size; ++r) {
+    const absl::Status other = store->Get(key(r), deadline - absl::Now()).status();
+    if (absl::IsDeadlineExceeded(other)) {
+      return absl::DeadlineExceededError(absl::StrCat("rank ", r, " did not arrive within ",
+                                                      absl::ToInt64Milliseconds(options.timeout), " ms at connecting"));
+    }
+    if (!other.ok()) return other;
+  }
+  return absl::OkStatus();
+}
+
+void C10dCudaCommunicator::Impl::Abort() {
+  WhyNot([this] {
+    const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
+    if (process_group != nullptr) process_group->getBackend(options.backend_of.type())->abort();
+  });
+}
+
+C10dCudaCommunicator::C10dCudaCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+C10dCudaCommunicator::~C10dCudaCommunicator() = default;
+
+absl::StatusOr<std::unique_ptr<C10dCudaCommunicator>> C10dCudaCommunicator::Create(
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::unique_ptr<RendezvousStore> store,
+    std::unique_ptr<DeviceMemory> memory, std::unique_ptr<CudaDevice> device, C10dCudaOptions options) {
+  if (group == nullptr || store == nullptr || device == nullptr || !options.stream) {
+    return absl::InvalidArgumentError("a communicator of GPUs needs a process group, a store, a device and a stream");
+  }
+  return NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<C10dCudaCommunicator>> {
+    return std::unique_ptr<C10dCudaCommunicator>(new C10dCudaCommunicator(
+        std::make_unique<Impl>(group, std::move(store), std::move(memory), std::move(device), std::move(options))));
+  });
+}
+
+int64_t C10dCudaCommunicator::rank() const { return impl_->rank; }
+int64_t C10dCudaCommunicator::world_size() const { return impl_->size; }
+CudaDevice& C10dCudaCommunicator::device() const { return *impl_->device; }
+const RecentOperations& C10dCudaCommunicator::recent_operations() const { return impl_->watch.recent(); }
+
+absl::StatusOr<Memory> C10dCudaCommunicator::Allocate(int64_t bytes) {
+  return NoThrow("allocating on the device", [&]() -> absl::StatusOr<Memory> {
+    absl::StatusOr<DeviceBlock> block = impl_->device->Allocate(bytes, impl_->options.stream());
+    if (!block.ok()) return block.status();
+    auto held = std::make_shared<DeviceBlock>(*std::move(block));
+    void* const data = held->data();
+    return Memory(data, [held = std::move(held)](void*) mutable { held.reset(); });
+  });
+}
+
+absl::Status C10dCudaCommunicator::Agree(const absl::Status& own, const Signature& problem) {
+  Impl& impl = *impl_;
+  if (impl.size == 1) return own;
+  if (impl.options.agree_on_host) {
+    // A rank that found out on the device tells those that have not.
+    const absl::Status lost = impl.watch.lost();
+    return impl.options.agree_on_host(own.ok() ? lost : own, problem);
+  }
+  const AgreementMessage message = MakeAgreementMessage(own, problem, impl.agreements++);
+  const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.options.stream());
+  if (!captured.ok() || *captured) return own.ok() ? captured.status() : own;
+  const absl::StatusOr<StreamAgreement::Room*> room = impl.agreement.Take();
+  if (!room.ok()) return impl.watch.Lose(room.status());
+  const absl::Status enqueued = impl.Operate(
+      "agreement", impl.size * static_cast<int64_t>(sizeof(AgreementMessage)),
+      [&](CudaStream stream) { return impl.agreement.Enqueue(*room, message, stream); },
+      [&agreement = impl.agreement, room = *room] { return agreement.Judge(room); });
+  if (!enqueued.ok() || own.ok()) return enqueued;
+  // The others must hear of it before this rank goes on to something else.
+  impl.watch.WaitForAll().IgnoreError();
+  return own;
+}
+
+absl::StatusOr<MoveStats> C10dCudaCommunicator::ExecuteStep(const StepProgram& step,
+                                                            absl::Span<const ConstTensorView> inputs,
+                                                            absl::Span<const TensorView> outputs,
+                                                            std::unique_ptr<StepMemo>* memo) {
+  Impl& impl = *impl_;
+  MoveStats moved;
+  const absl::Status status =
+      impl.Operate(View(Name(step.op)), step.recv_bytes, [&](CudaStream stream) -> absl::Status {
+        absl::StatusOr<MoveStats> done =
+            ExecuteDeviceStep(step, impl.rank, inputs, outputs, *impl.device, stream, impl.transport, memo);
+        if (done.ok()) moved = *done;
+        return done.status();
+      });
+  if (!status.ok()) return status;
+  return moved;
+}
+
+absl::Status C10dCudaCommunicator::Barrier() {
+  const absl::Status agreed = Agree(absl::OkStatus(), Signature(std::vector<Signature::Field>{{"barrier", ""}}));
+  return agreed.ok() ? Wait() : agreed;
+}
+
+absl::Status C10dCudaCommunicator::Wait() { return impl_->watch.WaitForAll(); }
+
+}  // namespace reshard

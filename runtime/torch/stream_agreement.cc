@@ -1,0 +1,66 @@
+#include "runtime/torch/stream_agreement.h"
+
+#include <utility>
+
+namespace reshard {
+namespace {
+
+constexpr int64_t kMessageBytes = sizeof(AgreementMessage);
+
+}  // namespace
+
+// This rank's message, then those of all ranks.
+struct StreamAgreement::Room {
+  explicit Room(const CudaDevice& its_device) : device(its_device) {}
+  ~Room() {
+    const CudaDevice::Current current(device);
+    if (memory != nullptr) device.api().MemFreeHost(memory);
+  }
+  AgreementMessage* own() const { return static_cast<AgreementMessage*>(memory); }
+  AgreementMessage* all() const { return own() + 1; }
+
+  const CudaDevice& device;
+  void* memory = nullptr;
+};
+
+StreamAgreement::StreamAgreement(int64_t size, CudaDevice* device, DeviceTransport* transport)
+    : size_(size), device_(*device), transport_(*transport) {}
+StreamAgreement::~StreamAgreement() = default;
+
+absl::StatusOr<StreamAgreement::Room*> StreamAgreement::Take() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!free_.empty()) {
+    Room* const room = free_.back();
+    free_.pop_back();
+    return room;
+  }
+  auto room = std::make_unique<Room>(device_);
+  const CudaDevice::Current current(device_);
+  const absl::Status pinned = CudaStatus(
+      device_.api(), device_.api().MemAllocHost(&room->memory, static_cast<size_t>((size_ + 1) * kMessageBytes)),
+      "pinning memory for an agreement");
+  if (!pinned.ok()) return pinned;
+  rooms_.push_back(std::move(room));
+  return rooms_.back().get();
+}
+
+absl::Status StreamAgreement::Enqueue(Room* room, const AgreementMessage& own, CudaStream stream) {
+  *room->own() = own;
+  absl::StatusOr<DeviceBlock> block = device_.Allocate((size_ + 1) * kMessageBytes, stream);
+  if (!block.ok()) return block.status();
+  char* const all = block->data() + kMessageBytes;
+  absl::Status status = device_.Copy(block->data(), room->own(), kMessageBytes, stream);
+  if (!status.ok()) return status;
+  const DeviceCollective gather{block->data(), all, kMessageBytes};
+  status = transport_.Collect(Op::kAllGather, nullptr, {&gather, 1}, stream);
+  return status.ok() ? device_.Copy(room->all(), all, size_ * kMessageBytes, stream) : status;
+}
+
+absl::Status StreamAgreement::Judge(Room* room) {
+  const absl::Status verdict = VerdictOf({room->all(), static_cast<size_t>(size_)});
+  const std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(room);
+  return verdict;
+}
+
+}  // namespace reshard

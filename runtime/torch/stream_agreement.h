@@ -1,0 +1,45 @@
+// Agreement without waiting: messages travel on the stream, in front of the data, and are judged when they arrive.
+#ifndef RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_
+#define RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/core/agreement.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/device_transport.h"
+
+namespace reshard {
+
+class StreamAgreement {
+ public:
+  // Both must outlive it.
+  StreamAgreement(int64_t size, CudaDevice* device, DeviceTransport* transport);
+  // What was enqueued must be done.
+  ~StreamAgreement();
+
+  // Memory of the host for the messages of one agreement, which the device reads and writes. Used again once it has
+  // been judged.
+  struct Room;
+  absl::StatusOr<Room*> Take();
+  // Enqueues this rank's message and the gathering of all.
+  absl::Status Enqueue(Room* room, const AgreementMessage& own, CudaStream stream);
+  // Once the stream has passed: what all ranks conclude.
+  absl::Status Judge(Room* room);
+
+ private:
+  const int64_t size_;
+  CudaDevice& device_;
+  DeviceTransport& transport_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Room>> rooms_;  // guarded by mutex_
+  std::vector<Room*> free_;                   // guarded by mutex_
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_

@@ -4,11 +4,13 @@
 #   tools/test.sh --full    those of everything: also tensors, gradients and real PyTorch processes over Gloo
 #   tools/test.sh --slow    all of them
 #   tools/test.sh --asan    with AddressSanitizer and UBSan;  --tsan with ThreadSanitizer
+#   tools/test.sh ... --only A,B  builds and runs the C++ tests of these folders of tests/ alone
 #   tools/test.sh ... -- A  A... go to ctest, such as -L layout
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=core
+only=""
 slow=false
 while (($# > 0)); do
   case "$1" in
@@ -16,9 +18,10 @@ while (($# > 0)); do
     --full) preset=full ;;
     --asan) preset=asan ;;
     --tsan) preset=tsan ;;
+    --only) only=${2:?"test: --only needs folders of tests/"}; shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "test: unknown option $1 (known: --full, --slow, --asan, --tsan, --)" >&2; exit 2 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "test: unknown option $1 (known: --full, --slow, --asan, --tsan, --only, --)" >&2; exit 2 ;;
   esac
   shift
 done
@@ -27,9 +30,16 @@ if [[ $preset == full ]]; then tools/setup.sh --full; else tools/setup.sh; fi
 # So that a clone elsewhere finds what was compiled before.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset" >/dev/null
-cmake --build --preset "$preset"
 selection=(--preset "$preset")
+if [[ -n $only ]]; then
+  IFS=, read -ra folders <<<"$only"
+  cmake --build --preset "$preset" --target "${folders[@]/#/test_}"
+  selection+=(--label-regex "^(${only//,/|})\$")
+else
+  cmake --build --preset "$preset"
+fi
 if $slow; then
-  selection=(--test-dir "build/$preset" --output-on-failure)
+  selection=("${selection[@]/#--preset/--test-dir}" --output-on-failure)
+  selection[1]=build/$preset
 fi
 ctest "${selection[@]}" --no-label-summary --parallel "$(nproc)" "$@" </dev/null

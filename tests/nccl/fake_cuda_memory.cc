@@ -93,8 +93,7 @@ CudaResult MemAllocHost(void** memory, size_t bytes) {
   if (const CudaResult result = UnsafeInCapture("MemAllocHost")) return result;
   auto block = std::make_unique<unsigned char[]>(bytes);
   *memory = block.get();
-  TheWorld().host_blocks[*memory] = std::move(block);
-  TheWorld().host_bytes[*memory] = bytes;
+  TheWorld().host_blocks[*memory] = {std::move(block), bytes};
   return kCudaSuccess;
 }
 
@@ -103,7 +102,6 @@ CudaResult MemFreeHost(void* memory) {
   Device* device = nullptr;
   if (const CudaResult result = EnterCurrent("MemFreeHost", &device)) return result;
   if (const CudaResult result = UnsafeInCapture("MemFreeHost")) return result;
-  TheWorld().host_bytes.erase(memory);
   if (TheWorld().host_blocks.erase(memory) == 0) return Wrong(kInvalidValue, "MemFreeHost of what is no block");
   return kCudaSuccess;
 }
@@ -117,10 +115,10 @@ bool IsPageable(const void* memory) {
       start < std::prev(block)->first + static_cast<uint64_t>(std::prev(block)->second.bytes)) {
     return false;
   }
-  const auto& pinned = TheWorld().host_bytes;
+  const auto& pinned = TheWorld().host_blocks;
   const auto after = pinned.upper_bound(memory);
   return after == pinned.begin() ||
-         start >= reinterpret_cast<uintptr_t>(std::prev(after)->first) + std::prev(after)->second;
+         start >= reinterpret_cast<uintptr_t>(std::prev(after)->first) + std::prev(after)->second.bytes;
 }
 
 // As the driver does it, a copy from pageable memory has read it when the call returns, and one to pageable memory is

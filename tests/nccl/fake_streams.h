@@ -99,6 +99,12 @@ struct Stream {
   std::thread worker;
 };
 
+// Pinned memory.
+struct HostBlock {
+  std::unique_ptr<unsigned char[]> memory;
+  size_t bytes = 0;
+};
+
 struct Block {
   int64_t bytes = 0;
   Device* device = nullptr;
@@ -135,8 +141,7 @@ struct World {
   std::vector<std::unique_ptr<GraphExec>> execs;
   std::map<Graph*, std::shared_ptr<Graph>> graphs;
   std::map<CudaPointer, Block> blocks;  // freed ones stay, to tell who uses them
-  std::map<void*, std::unique_ptr<unsigned char[]>> host_blocks;
-  std::map<const void*, size_t> host_bytes;  // of those
+  std::map<const void*, HostBlock> host_blocks;
   std::vector<std::string> complaints;
   uint64_t jitter = 0;  // not 0: works start after a pause of random length
 

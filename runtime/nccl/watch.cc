@@ -20,6 +20,17 @@ constexpr absl::Duration kLook = absl::Microseconds(200);
 absl::Duration StorePeriod(absl::Duration timeout) {
   return std::clamp(timeout / 8, absl::Milliseconds(10), absl::Seconds(2));
 }
+// What is told is a code and a message. A disagreement is one for everybody; any other error is another rank's.
+std::string ToTell(const absl::Status& error, int64_t rank) {
+  const bool names_rank = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) || absl::IsAborted(error) ||
+                          absl::IsFailedPrecondition(error);
+  return absl::StrCat(absl::IsFailedPrecondition(error) ? "=" : "!",
+                      names_rank ? "" : absl::StrCat("rank ", rank, " failed: "), error.message());
+}
+absl::Status FromTold(absl::string_view text) {
+  const absl::string_view message = text.substr(std::min<size_t>(1, text.size()));
+  return text.substr(0, 1) == "=" ? absl::FailedPreconditionError(message) : absl::AbortedError(message);
+}
 absl::Duration AnswerTime(absl::Duration timeout) {
   return std::clamp(timeout / 2, absl::Milliseconds(50), absl::Seconds(5));
 }
@@ -102,7 +113,7 @@ absl::Status Watch::End(const absl::Status& found, bool told) {
     // What another rank told came first: this error follows from it, perhaps.
     const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
     told = failed.ok() && failed->has_value();
-    if (told) error = absl::AbortedError(**failed);
+    if (told) error = FromTold(**failed);
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -115,11 +126,7 @@ absl::Status Watch::End(const absl::Status& found, bool told) {
   }
   changed_.notify_all();
   if (!told) {
-    const bool names_rank = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) || absl::IsAborted(error) ||
-                            absl::IsFailedPrecondition(error);
-    const std::string message =
-        names_rank ? std::string(error.message()) : absl::StrCat("rank ", options_.rank, " failed: ", error.message());
-    options_.store->Set(Key("failed"), message).IgnoreError();
+    options_.store->Set(Key("failed"), ToTell(error, options_.rank)).IgnoreError();
   }
   options_.abort();
   return error;
@@ -205,7 +212,7 @@ absl::Status Watch::LookAtStore(absl::Time now) {
   const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
   // A store that cannot be reached went with the rank that kept it, perhaps; the deadlines still hold.
   if (!failed.ok()) return absl::OkStatus();
-  if (failed->has_value()) return absl::AbortedError(**failed);
+  if (failed->has_value()) return FromTold(**failed);
   if (!answered_) {
     const absl::StatusOr<std::optional<std::string>> asked = options_.store->TryGet(Key("asked"));
     if (asked.ok() && asked->has_value()) Answer();
@@ -225,7 +232,7 @@ void Watch::Answer() {
 
 absl::Status Watch::BlameFor(const Operation& late) {
   const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
-  if (failed.ok() && failed->has_value()) return absl::AbortedError(**failed);
+  if (failed.ok() && failed->has_value()) return FromTold(**failed);
   options_.store->Set(Key("asked"), absl::StrCat(options_.rank)).IgnoreError();
   if (!answered_) Answer();
   std::vector<std::optional<int64_t>> answers(static_cast<size_t>(options_.size));
@@ -245,7 +252,7 @@ absl::Status Watch::BlameFor(const Operation& late) {
   }
   // Another rank may have come to a verdict meanwhile.
   const absl::StatusOr<std::optional<std::string>> verdict = options_.store->TryGet(Key("failed"));
-  if (verdict.ok() && verdict->has_value()) return absl::AbortedError(**verdict);
+  if (verdict.ok() && verdict->has_value()) return FromTold(**verdict);
   std::vector<int64_t> silent;
   std::vector<int64_t> behind;
   for (int64_t r = 0; r < options_.size; ++r) {

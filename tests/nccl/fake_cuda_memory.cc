@@ -131,9 +131,11 @@ CudaResult MemcpyAsync(CudaPointer to, CudaPointer from, size_t bytes, CudaStrea
   const Device* const device = stream->device;
   void* const target = reinterpret_cast<void*>(to);
   const void* const source = reinterpret_cast<const void*>(from);
-  const bool waits = IsPageable(target) && stream->capture == nullptr;
+  // A graph reads and writes when it runs.
+  const bool at_once = stream->capture == nullptr;
+  const bool waits = at_once && target != nullptr && IsPageable(target);
   std::shared_ptr<std::vector<unsigned char>> read;
-  if (IsPageable(source) && CheckAccess(source, bytes, device).empty()) {
+  if (at_once && source != nullptr && IsPageable(source) && CheckAccess(source, bytes, device).empty()) {
     const auto* const first = static_cast<const unsigned char*>(source);
     read = std::make_shared<std::vector<unsigned char>>(first, first + bytes);
   }

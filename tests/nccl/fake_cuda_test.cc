@@ -27,6 +27,20 @@ CudaEvent NewEvent(unsigned flags = kCudaEventDisableTiming) {
 }
 
 // A device whose context is current, two streams, an event and a pool.
+// Pinned memory, whose copies wait for their turn.
+struct Pinned {
+  explicit Pinned(const std::vector<int>& values) : size(values.size()) {
+    void* memory = nullptr;
+    Cuda().MemAllocHost(&memory, size * sizeof(int));
+    data = static_cast<int*>(memory);
+    std::copy(values.begin(), values.end(), data);
+  }
+  ~Pinned() { Cuda().MemFreeHost(data); }
+  std::vector<int> values() const { return std::vector<int>(data, data + size); }
+  const size_t size;
+  int* data = nullptr;
+};
+
 struct OneDevice {
   OneDevice() {
     CudaMemPoolProps props;
@@ -58,21 +72,21 @@ TEST_CASE("fake cuda: a stream does one thing after the other, and the host may 
     OneDevice device;
     Gate gate;
     std::vector<int> host = {1, 2, 3};
-    std::vector<int> back(3);
+    const Pinned back({0, 0, 0});
     gate.Shut(device.first);
     const CudaPointer memory = device.Allocate(12, device.first);
     Cuda().MemcpyAsync(memory, At(host.data()), 12, device.first);
-    Cuda().MemcpyAsync(At(back.data()), memory, 12, device.first);
+    Cuda().MemcpyAsync(At(back.data), memory, 12, device.first);
     Cuda().MemFreeAsync(memory, device.first);
     Cuda().EventRecord(device.event, device.first);
     CHECK(Cuda().StreamQuery(device.first) == kCudaNotReady);
     CHECK(Cuda().StreamQuery(device.second) == kCudaSuccess);
     CHECK(Cuda().EventQuery(device.event) == kCudaNotReady);
-    CHECK(back[0] == 0);
+    CHECK(back.data[0] == 0);
     gate.Open();
     CHECK(Cuda().StreamSynchronize(device.first) == kCudaSuccess);
     CHECK(Cuda().EventQuery(device.event) == kCudaSuccess);
-    CHECK(back == host);
+    CHECK(back.values() == host);
   }
   CHECK(Wrongs() == "");
 }
@@ -84,7 +98,8 @@ TEST_CASE("fake cuda: events order streams and measure") {
     Gate gate;
     const CudaEvent from = NewEvent(0);
     const CudaEvent to = NewEvent(0);
-    std::vector<int> data = {1, 2, 3};
+    const Pinned pinned({1, 2, 3});
+    int* const data = pinned.data;
     Cuda().EventRecord(from, device.first);
     gate.Shut(device.first);
     Cuda().MemcpyAsync(At(&data[1]), At(&data[0]), 4, device.first);
@@ -97,10 +112,10 @@ TEST_CASE("fake cuda: events order streams and measure") {
     float milliseconds = -1;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(Cuda().EventElapsedTime(&milliseconds, from, to) == kCudaNotReady);
-    CHECK(data == std::vector<int>{1, 2, 3});
+    CHECK(pinned.values() == std::vector<int>{1, 2, 3});
     gate.Open();
     Cuda().StreamSynchronize(device.second);
-    CHECK(data == std::vector<int>{1, 1, 1});
+    CHECK(pinned.values() == std::vector<int>{1, 1, 1});
     CHECK(Cuda().EventElapsedTime(&milliseconds, from, to) == kCudaSuccess);
     CHECK(milliseconds >= 0);
     Cuda().EventDestroy(from);

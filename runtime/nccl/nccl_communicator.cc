@@ -11,6 +11,7 @@
 #include "runtime/core/agreement.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_step.h"
+#include "runtime/cuda/stream_agreement.h"
 #include "runtime/nccl/nccl_transport.h"
 #include "runtime/nccl/watch.h"
 
@@ -18,7 +19,6 @@ namespace reshard {
 namespace {
 
 constexpr char kIdKey[] = "reshard/nccl/id";
-constexpr int64_t kMessageBytes = sizeof(AgreementMessage);
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -58,41 +58,6 @@ absl::Status NameMissing(const absl::Status& late, int64_t size, RendezvousStore
 
 }  // namespace
 
-// Host memory that the device reads and writes, for the messages of one agreement.
-class AgreementRoom {
- public:
-  AgreementRoom(const CudaDevice& device, int64_t ranks) : device_(device), ranks_(ranks) {}
-  ~AgreementRoom() {
-    // Where nobody can say whether the device has written its last, the memory stays.
-    if (messages_ == nullptr || in_use_) return;
-    const CudaDevice::Current current(device_);
-    device_.api().MemFreeHost(messages_);
-  }
-  AgreementRoom(const AgreementRoom&) = delete;
-  AgreementRoom& operator=(const AgreementRoom&) = delete;
-
-  absl::Status Reserve() {
-    const CudaDevice::Current current(device_);
-    void* memory = nullptr;
-    const absl::Status status = CudaStatus(
-        device_.api(), device_.api().MemAllocHost(&memory, static_cast<size_t>((ranks_ + 1) * kMessageBytes)),
-        "pinning memory for an agreement");
-    messages_ = static_cast<AgreementMessage*>(memory);
-    return status;
-  }
-  // The device begins to use it, or has ended.
-  void SetInUse(bool in_use) { in_use_ = in_use; }
-  // Of this rank, then of all.
-  AgreementMessage* own() const { return messages_; }
-  absl::Span<AgreementMessage> all() const { return {messages_ + 1, static_cast<size_t>(ranks_)}; }
-
- private:
-  const CudaDevice& device_;
-  const int64_t ranks_;
-  AgreementMessage* messages_ = nullptr;
-  bool in_use_ = false;
-};
-
 struct NcclCommunicator::Impl {
   Impl(const NcclApi& api, std::unique_ptr<CudaDevice> gpu, int64_t own_rank, int64_t ranks, RendezvousStore* store,
        const NcclOptions& options)
@@ -100,6 +65,7 @@ struct NcclCommunicator::Impl {
         rank(own_rank),
         size(ranks),
         transport(api, *device, rank, size, {options.timeout, options.max_ctas, options.native_reductions}),
+        agreement(size, device.get(), &transport),
         watch(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
                         [this] { transport.Abort(); }}) {
     transport.InterruptBy([this] { return watch.lost(); });
@@ -124,33 +90,15 @@ struct NcclCommunicator::Impl {
     return recorded_only ? status : watch.Lose(status);
   }
 
-  absl::StatusOr<std::shared_ptr<AgreementRoom>> TakeRoom();
-
   const std::unique_ptr<CudaDevice> device;
   const int64_t rank;
   const int64_t size;
   CudaStream stream = nullptr;
   int64_t agreements = 0;
   NcclTransport transport;
-  std::mutex rooms_mutex;
-  std::vector<std::shared_ptr<AgreementRoom>> rooms;  // not in use; guarded by rooms_mutex
-  Watch watch;                                        // last: its thread uses the others
+  StreamAgreement agreement;
+  Watch watch;  // last: its thread uses the others
 };
-
-absl::StatusOr<std::shared_ptr<AgreementRoom>> NcclCommunicator::Impl::TakeRoom() {
-  {
-    const std::lock_guard<std::mutex> lock(rooms_mutex);
-    if (!rooms.empty()) {
-      std::shared_ptr<AgreementRoom> room = std::move(rooms.back());
-      rooms.pop_back();
-      return room;
-    }
-  }
-  auto room = std::make_shared<AgreementRoom>(*device, size);
-  const absl::Status reserved = room->Reserve();
-  if (!reserved.ok()) return reserved;
-  return room;
-}
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NcclCommunicator::~NcclCommunicator() = default;
@@ -212,31 +160,15 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
   const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.stream);
   if (!captured.ok()) return impl.watch.Lose(captured.status());
   if (*captured) return own;
-  const absl::StatusOr<std::shared_ptr<AgreementRoom>> taken = impl.TakeRoom();
-  if (!taken.ok()) return impl.watch.Lose(taken.status());
-  const std::shared_ptr<AgreementRoom>& room = *taken;
-  *room->own() = MakeAgreementMessage(own, problem, sequence);
-  room->SetInUse(true);
-  const auto enqueue = [&]() -> absl::Status {
-    absl::StatusOr<DeviceBlock> on_device = impl.device->Allocate((impl.size + 1) * kMessageBytes, impl.stream);
-    if (!on_device.ok()) return on_device.status();
-    char* const all = on_device->data() + kMessageBytes;
-    absl::Status status = impl.device->Copy(on_device->data(), room->own(), kMessageBytes, impl.stream);
-    if (!status.ok()) return status;
-    const DeviceCollective gather{on_device->data(), all, kMessageBytes};
-    status = impl.transport.Collect(Op::kAllGather, impl.transport.world(), {&gather, 1}, impl.stream);
-    if (!status.ok()) return status;
-    return impl.device->Copy(room->all().data(), all, impl.size * kMessageBytes, impl.stream);
+  const absl::StatusOr<StreamAgreement::Room*> room = impl.agreement.Take();
+  if (!room.ok()) return impl.watch.Lose(room.status());
+  const auto enqueue = [&] {
+    return impl.agreement.Enqueue(*room, MakeAgreementMessage(own, problem, sequence), impl.transport.world(),
+                                  impl.stream);
   };
-  // Judged by the watching thread when the messages are there; then the room may be used again.
-  const auto check = [room, &impl]() -> absl::Status {
-    const absl::Status verdict = VerdictOf(room->all());
-    room->SetInUse(false);
-    const std::lock_guard<std::mutex> lock(impl.rooms_mutex);
-    impl.rooms.push_back(room);
-    return verdict;
-  };
-  const absl::Status enqueued = impl.Operate("agreement", impl.size * kMessageBytes, enqueue, check);
+  // Judged by the watching thread when the messages are there.
+  const absl::Status enqueued = impl.Operate("agreement", impl.size * static_cast<int64_t>(sizeof(AgreementMessage)),
+                                             enqueue, [&impl, judged = *room] { return impl.agreement.Judge(judged); });
   if (!enqueued.ok()) return enqueued;
   if (own.ok()) return own;
   // The others must hear of it before this rank goes on to something else.

@@ -7,9 +7,9 @@
 #include "planner/layout/no_throw.h"
 #include "runtime/core/agreement.h"
 #include "runtime/cuda/device_step.h"
+#include "runtime/cuda/stream_agreement.h"
 #include "runtime/nccl/watch.h"
 #include "runtime/torch/c10d_device_transport.h"
-#include "runtime/torch/stream_agreement.h"
 #include "runtime/torch/why_not.h"
 
 namespace reshard {
@@ -173,7 +173,7 @@ absl::Status C10dCudaCommunicator::Agree(const absl::Status& own, const Signatur
   if (!room.ok()) return impl.watch.Lose(room.status());
   const absl::Status enqueued = impl.Operate(
       "agreement", impl.size * static_cast<int64_t>(sizeof(AgreementMessage)),
-      [&](CudaStream stream) { return impl.agreement.Enqueue(*room, message, stream); },
+      [&](CudaStream stream) { return impl.agreement.Enqueue(*room, message, nullptr, stream); },
       [&agreement = impl.agreement, room = *room] { return agreement.Judge(room); });
   if (!enqueued.ok() || own.ok()) return enqueued;
   // The others must hear of it before this rank goes on to something else.

@@ -1,4 +1,4 @@
-#include "runtime/torch/stream_agreement.h"
+#include "runtime/cuda/stream_agreement.h"
 
 #include <utility>
 
@@ -13,14 +13,16 @@ constexpr int64_t kMessageBytes = sizeof(AgreementMessage);
 struct StreamAgreement::Room {
   explicit Room(const CudaDevice& its_device) : device(its_device) {}
   ~Room() {
+    if (memory == nullptr || in_use) return;
     const CudaDevice::Current current(device);
-    if (memory != nullptr) device.api().MemFreeHost(memory);
+    device.api().MemFreeHost(memory);
   }
   AgreementMessage* own() const { return static_cast<AgreementMessage*>(memory); }
   AgreementMessage* all() const { return own() + 1; }
 
   const CudaDevice& device;
   void* memory = nullptr;
+  bool in_use = false;  // by the device
 };
 
 StreamAgreement::StreamAgreement(int64_t size, CudaDevice* device, DeviceTransport* transport)
@@ -44,20 +46,22 @@ absl::StatusOr<StreamAgreement::Room*> StreamAgreement::Take() {
   return rooms_.back().get();
 }
 
-absl::Status StreamAgreement::Enqueue(Room* room, const AgreementMessage& own, CudaStream stream) {
+absl::Status StreamAgreement::Enqueue(Room* room, const AgreementMessage& own, void* world, CudaStream stream) {
   *room->own() = own;
+  room->in_use = true;
   absl::StatusOr<DeviceBlock> block = device_.Allocate((size_ + 1) * kMessageBytes, stream);
   if (!block.ok()) return block.status();
   char* const all = block->data() + kMessageBytes;
   absl::Status status = device_.Copy(block->data(), room->own(), kMessageBytes, stream);
   if (!status.ok()) return status;
   const DeviceCollective gather{block->data(), all, kMessageBytes};
-  status = transport_.Collect(Op::kAllGather, nullptr, {&gather, 1}, stream);
+  status = transport_.Collect(Op::kAllGather, world, {&gather, 1}, stream);
   return status.ok() ? device_.Copy(room->all(), all, size_ * kMessageBytes, stream) : status;
 }
 
 absl::Status StreamAgreement::Judge(Room* room) {
   const absl::Status verdict = VerdictOf({room->all(), static_cast<size_t>(size_)});
+  room->in_use = false;
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(room);
   return verdict;

@@ -1,6 +1,6 @@
 // Agreement without waiting: messages travel on the stream, in front of the data, and are judged when they arrive.
-#ifndef RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_
-#define RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_
+#ifndef RESHARD_RUNTIME_CUDA_STREAM_AGREEMENT_H_
+#define RESHARD_RUNTIME_CUDA_STREAM_AGREEMENT_H_
 
 #include <cstdint>
 #include <memory>
@@ -19,15 +19,15 @@ class StreamAgreement {
  public:
   // Both must outlive it.
   StreamAgreement(int64_t size, CudaDevice* device, DeviceTransport* transport);
-  // What was enqueued must be done.
+  // Rooms that have been enqueued and not judged stay: nobody can say whether the device has written its last.
   ~StreamAgreement();
 
   // Memory of the host for the messages of one agreement, which the device reads and writes. Used again once it has
   // been judged.
   struct Room;
   absl::StatusOr<Room*> Take();
-  // Enqueues this rank's message and the gathering of all.
-  absl::Status Enqueue(Room* room, const AgreementMessage& own, CudaStream stream);
+  // Enqueues this rank's message and the gathering of all, over the transport's communicator of all ranks.
+  absl::Status Enqueue(Room* room, const AgreementMessage& own, void* world, CudaStream stream);
   // Once the stream has passed: what all ranks conclude.
   absl::Status Judge(Room* room);
 
@@ -42,4 +42,4 @@ class StreamAgreement {
 
 }  // namespace reshard
 
-#endif  // RESHARD_RUNTIME_TORCH_STREAM_AGREEMENT_H_
+#endif  // RESHARD_RUNTIME_CUDA_STREAM_AGREEMENT_H_

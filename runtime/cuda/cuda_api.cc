@@ -62,6 +62,7 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& name) {
   need("cuStreamIsCapturing", &api.StreamIsCapturing);
   need("cuStreamBeginCapture_v2", &api.StreamBeginCapture);
   need("cuStreamEndCapture", &api.StreamEndCapture);
+  need("cuThreadExchangeStreamCaptureMode", &api.ThreadExchangeStreamCaptureMode);
   need("cuGraphInstantiateWithFlags", &api.GraphInstantiateWithFlags);
   need("cuGraphLaunch", &api.GraphLaunch);
   need("cuGraphExecDestroy", &api.GraphExecDestroy);

@@ -91,7 +91,7 @@ struct CudaApi {
   CudaResult (*StreamIsCapturing)(CudaStream stream, int* status) = nullptr;
   CudaResult (*StreamBeginCapture)(CudaStream stream, int mode) = nullptr;
   CudaResult (*StreamEndCapture)(CudaStream stream, CudaGraph* graph) = nullptr;
-  // Optional. Sets the mode of the calling thread, and returns the one before.
+  // Sets the mode of the calling thread, and returns the one before.
   CudaResult (*ThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CudaResult (*GraphInstantiateWithFlags)(CudaGraphExec* exec, CudaGraph graph, unsigned long long flags) = nullptr;
   CudaResult (*GraphLaunch)(CudaGraphExec exec, CudaStream stream) = nullptr;

@@ -137,9 +137,7 @@ void Watch::Serve() {
     // So that looking at events does not disturb a thread that captures a graph.
     const CudaDevice::Current current(device_);
     int relaxed = kCudaCaptureRelaxed;
-    if (device_.api().ThreadExchangeStreamCaptureMode != nullptr) {
-      device_.api().ThreadExchangeStreamCaptureMode(&relaxed);
-    }
+    device_.api().ThreadExchangeStreamCaptureMode(&relaxed);
   }
   for (;;) {
     const absl::Duration pause = Look();

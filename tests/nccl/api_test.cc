@@ -92,6 +92,7 @@ SAME_CUDA(StreamWaitEvent);
 SAME_CUDA(StreamIsCapturing);
 SAME_CUDA(StreamBeginCapture);
 SAME_CUDA(StreamEndCapture);
+SAME_CUDA(ThreadExchangeStreamCaptureMode);
 SAME_CUDA(GraphInstantiateWithFlags);
 SAME_CUDA(GraphLaunch);
 SAME_CUDA(GraphExecDestroy);
@@ -117,6 +118,7 @@ static_assert(kCudaAttributeMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSO
 static_assert(kCudaAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kCudaAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kCudaCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+static_assert(kCudaCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kCudaCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(kCudaMemPoolReleaseThreshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 

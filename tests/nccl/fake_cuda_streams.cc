@@ -131,6 +131,13 @@ CudaResult StreamEndCapture(CudaStream handle, CudaGraph* graph) {
   return kCudaSuccess;
 }
 
+// Only remembered: a capture is spoiled by calls of its own thread alone, as with kCudaCaptureThreadLocal.
+CudaResult ThreadExchangeStreamCaptureMode(int* mode) {
+  thread_local int of_thread = 0;
+  std::swap(*mode, of_thread);
+  return kCudaSuccess;
+}
+
 CudaResult GraphInstantiate(CudaGraphExec* handle, CudaGraph graph, unsigned long long) {
   const Lock lock(TheWorld().mutex);
   Device* device = nullptr;
@@ -257,6 +264,7 @@ void FillStreamFunctions(CudaApi* api) {
   api->StreamIsCapturing = StreamIsCapturing;
   api->StreamBeginCapture = StreamBeginCapture;
   api->StreamEndCapture = StreamEndCapture;
+  api->ThreadExchangeStreamCaptureMode = ThreadExchangeStreamCaptureMode;
   api->GraphInstantiateWithFlags = GraphInstantiate;
   api->GraphLaunch = GraphLaunch;
   api->GraphExecDestroy = GraphExecDestroy;

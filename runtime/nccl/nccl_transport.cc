@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,7 +108,9 @@ absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
                                    absl::FunctionRef<absl::Status()> interrupted) {
   const absl::Time deadline = absl::Now() + options_.timeout;
   absl::Duration pause = absl::Microseconds(5);
-  for (;;) {
+  // Handing a group over takes NCCL's thread some microseconds, and the shortest sleep fifty.
+  constexpr int kYields = 200;
+  for (int polls = 0;; ++polls) {
     NcclResult state = kNcclSuccess;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -121,6 +124,10 @@ absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": ", what, " did not end within ",
                                                       absl::ToInt64Milliseconds(options_.timeout), " ms"));
+    }
+    if (polls < kYields) {
+      std::this_thread::yield();
+      continue;
     }
     absl::SleepFor(pause);
     pause = std::min(pause * 2, absl::Milliseconds(1));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -67,7 +68,8 @@ struct C10dCommunicator::Impl {
   void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
   void ForEachOther(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const;
   void WriteVerdict(const std::string& message);
-  std::string ReadVerdict();
+  // Empty when there is none; nothing when the store cannot be reached.
+  std::optional<std::string> ReadVerdict();
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
 
   const c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
@@ -160,7 +162,7 @@ void C10dCommunicator::Impl::WriteVerdict(const std::string& message) {
   }
 }
 
-std::string C10dCommunicator::Impl::ReadVerdict() {
+std::optional<std::string> C10dCommunicator::Impl::ReadVerdict() {
   try {
     const c10::intrusive_ptr<c10d::ProcessGroup> process_group = group.lock();
     if (process_group == nullptr || process_group->getStore() == nullptr) return "";
@@ -169,7 +171,7 @@ std::string C10dCommunicator::Impl::ReadVerdict() {
     const std::vector<uint8_t> text = store->get(kVerdictKey);
     return std::string(text.begin(), text.end());
   } catch (const std::exception&) {
-    return "";
+    return std::nullopt;
   }
 }
 
@@ -304,8 +306,14 @@ absl::Status C10dCommunicator::Impl::BlameRank(int64_t peer, const std::string& 
   const std::string waited = absl::StrCat(absl::ToInt64Milliseconds(options.timeout), " ms at ", place);
   const std::string said = reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
   if (peers.empty()) {
-    const std::string verdict = ReadVerdict();
-    if (!verdict.empty()) return absl::AbortedError(verdict);
+    const std::optional<std::string> verdict = ReadVerdict();
+    // The neighbour may have left because of this, too, and could tell nobody.
+    if (!verdict) {
+      return absl::UnavailableError(
+          absl::StrCat("the store that the group was made with is gone at ", place,
+                       ", with the process that keeps it: rank 0, unless it was started apart", said));
+    }
+    if (!verdict->empty()) return absl::AbortedError(*verdict);
     // Gloo speaks of its time only when the time was over.
     if (reason.find("imed out") == std::string::npos) {
       return absl::UnavailableError(absl::StrCat("rank ", peer, " did not arrive at ", place, said));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/no_throw.h"
 #include "runtime/cuda/device_pool.h"
 
 namespace reshard {
@@ -112,6 +113,16 @@ absl::StatusOr<DeviceBlock> CudaDevice::Allocate(int64_t bytes, CudaStream strea
   const absl::StatusOr<void*> memory = memory_->Allocate(bytes, stream);
   if (!memory.ok()) return memory.status();
   return DeviceBlock(*memory, stream, memory_);
+}
+
+absl::StatusOr<Memory> CudaDevice::AllocateMemory(int64_t bytes, CudaStream stream) {
+  return NoThrow("allocating on the device", [&]() -> absl::StatusOr<Memory> {
+    absl::StatusOr<DeviceBlock> block = Allocate(bytes, stream);
+    if (!block.ok()) return block.status();
+    auto held = std::make_shared<DeviceBlock>(*std::move(block));
+    void* const data = held->data();
+    return Memory(data, [held = std::move(held)](void*) mutable { held.reset(); });
+  });
 }
 
 absl::Status CudaDevice::Copy(void* to, const void* from, int64_t bytes, CudaStream stream) {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
 #include "runtime/cuda/copy_table.h"
 #include "runtime/cuda/cuda_api.h"
 #include "runtime/cuda/kernel_image.h"
@@ -114,6 +115,8 @@ class CudaDevice {
 
   // bytes 0 gives a block without memory.
   absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, CudaStream stream);
+  // The same, as communicators give it away.
+  absl::StatusOr<Memory> AllocateMemory(int64_t bytes, CudaStream stream);
   absl::Status Copy(void* to, const void* from, int64_t bytes, CudaStream stream);
 
   // Blocks until the table is there. Not while a stream of this thread is captured.

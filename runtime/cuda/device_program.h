@@ -94,6 +94,11 @@ struct DevicePreparation {
   void Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& receives, std::vector<CopyJob> own);
 };
 
+// True when the copies are runs that follow each other in the fragment, `bytes` each, in the order given. `offset` is
+// from_offset or to_offset: the side that the fragment is on.
+bool FollowEachOther(const std::vector<const StridedCopy*>& copies, int64_t (StridedCopy::*offset)() const,
+                     int64_t bytes);
+
 // Each adds the actions of a step of its kind.
 void PrepareMoves(DevicePreparation& preparation);
 // The same by a collective of the backend. False, and nothing was added, when the members do not trade equal parts.

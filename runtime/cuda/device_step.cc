@@ -23,6 +23,14 @@ std::vector<Dims> StridesOf(absl::Span<const ConstTensorView> inputs, absl::Span
   return strides;
 }
 
+bool IsFor(const DeviceProgram& program, absl::Span<const ConstTensorView> inputs,
+           absl::Span<const TensorView> outputs) {
+  const auto same = [](const auto& view, const Dims& strides) { return view.strides == strides; };
+  const auto outputs_at = program.strides.begin() + static_cast<std::ptrdiff_t>(inputs.size());
+  return std::equal(inputs.begin(), inputs.end(), program.strides.begin(), same) &&
+         std::equal(outputs.begin(), outputs.end(), outputs_at, same);
+}
+
 // The same on all ranks.
 bool WantsGroup(const StepProgram& step) {
   switch (step.op) {
@@ -129,7 +137,7 @@ absl::StatusOr<MoveStats> ExecuteDeviceStep(const StepProgram& step, int64_t ran
   std::unique_ptr<StepMemo> own_memo;
   std::unique_ptr<StepMemo>& kept = memo != nullptr ? *memo : own_memo;
   auto* program = dynamic_cast<DeviceProgram*>(kept.get());
-  if (program == nullptr || program->strides != StridesOf(inputs, outputs)) {
+  if (program == nullptr || !IsFor(*program, inputs, outputs)) {
     const absl::StatusOr<bool> captured = device.IsCapturing(stream);
     if (!captured.ok()) return captured.status();
     if (*captured) {

@@ -108,6 +108,15 @@ void PrepareMoves(DevicePreparation& p) {
   p.Exchange(sends, receives, std::move(own));
 }
 
+bool FollowEachOther(const std::vector<const StridedCopy*>& copies, int64_t (StridedCopy::*offset)() const,
+                     int64_t bytes) {
+  for (size_t m = 0; m < copies.size(); ++m) {
+    if (!copies[m]->contiguous()) return false;
+    if ((copies[m]->*offset)() != (copies[0]->*offset)() + static_cast<int64_t>(m) * bytes) return false;
+  }
+  return true;
+}
+
 namespace {
 
 // The parts of one tensor that the members of a group trade, in the order of the group.
@@ -152,16 +161,6 @@ std::optional<std::vector<Parts>> EqualParts(const StepProgram& step, int64_t ra
     }
   }
   return parts;
-}
-
-// True when the copies are runs that follow each other in the fragment, `bytes` each, in the order given.
-bool FollowEachOther(const std::vector<const StridedCopy*>& copies, int64_t (StridedCopy::*offset)() const,
-                     int64_t bytes) {
-  for (size_t m = 0; m < copies.size(); ++m) {
-    if (!copies[m]->contiguous()) return false;
-    if ((copies[m]->*offset)() != (copies[0]->*offset)() + static_cast<int64_t>(m) * bytes) return false;
-  }
-  return true;
 }
 
 // Adds the calls of a collective, and around them at most one launch on each side.

@@ -77,14 +77,11 @@ void NativeReduceScatter(DevicePreparation& p, const std::vector<Contributions>&
     if (bytes == 0) continue;
     const auto index = static_cast<int>(t);
     std::vector<const StridedCopy*> copies;
-    bool direct = true;
-    for (size_t m = 0; m < all[t].to.size(); ++m) {
-      copies.push_back(p.copies.MakePack(all[t].to[m]->region, p.inputs[t]));
-      direct &= copies[m]->contiguous() &&
-                copies[m]->from_offset() == copies[0]->from_offset() + static_cast<int64_t>(m) * bytes;
-    }
-    Place send{p.Input(index), copies[0]->contiguous() ? copies[0]->from_offset() : 0};
-    if (!direct) {
+    for (const Transfer* transfer : all[t].to) copies.push_back(p.copies.MakePack(transfer->region, p.inputs[t]));
+    Place send;
+    if (FollowEachOther(copies, &StridedCopy::from_offset, bytes)) {
+      send = {p.Input(index), copies[0]->from_offset()};
+    } else {
       send = {p.Stage(bytes * static_cast<int64_t>(copies.size())), 0};
       for (size_t m = 0; m < copies.size(); ++m) {
         pack.push_back({copies[m], p.Input(index), 0, send.base, static_cast<int64_t>(m) * bytes});

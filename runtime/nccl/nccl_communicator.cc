@@ -71,23 +71,10 @@ struct NcclCommunicator::Impl {
     transport.InterruptBy([this] { return watch.lost(); });
   }
 
-  // One collective operation that `enqueue` puts on the stream: counted, watched, and an error of it ends the
-  // communicator.
-  template <typename F>
-  absl::Status Operate(absl::string_view name, int64_t bytes, F&& enqueue,
+  absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<absl::Status()> enqueue,
                        std::function<absl::Status()> check = nullptr) {
-    absl::Status status = watch.Begin(name, bytes);
-    if (!status.ok()) return status;
-    const absl::StatusOr<bool> captured = device->IsCapturing(stream);
-    status = captured.status();
-    if (status.ok()) status = NoThrow("enqueueing", [&]() -> absl::Status { return enqueue(); });
-    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
-    if (status.ok() && !*captured) status = watch.Enqueued(stream, std::move(check));
-    const bool recorded_only = captured.ok() && *captured;
-    if (status.ok() && !recorded_only) return status;
-    watch.Left(status);
-    // An error while recording leaves nothing behind but a graph that cannot be used.
-    return recorded_only ? status : watch.Lose(status);
+    return watch.Operate(
+        name, bytes, [this] { return stream; }, [&](CudaStream, bool) { return enqueue(); }, std::move(check));
   }
 
   const std::unique_ptr<CudaDevice> device;
@@ -146,11 +133,7 @@ int64_t NcclCommunicator::groups() const { return impl_->transport.splits(); }
 absl::Status NcclCommunicator::Wait() { return impl_->watch.WaitForAll(); }
 
 absl::StatusOr<Memory> NcclCommunicator::Allocate(int64_t bytes) {
-  absl::StatusOr<DeviceBlock> block = impl_->device->Allocate(bytes, impl_->stream);
-  if (!block.ok()) return block.status();
-  void* const data = block->data();
-  auto shared = std::make_shared<DeviceBlock>(*std::move(block));
-  return Memory(data, [shared](void*) mutable { shared.reset(); });
+  return impl_->device->AllocateMemory(bytes, impl_->stream);
 }
 
 absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& problem) {

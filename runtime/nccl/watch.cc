@@ -20,6 +20,7 @@ constexpr absl::Duration kLook = absl::Microseconds(200);
 absl::Duration StorePeriod(absl::Duration timeout) {
   return std::clamp(timeout / 8, absl::Milliseconds(10), absl::Seconds(2));
 }
+
 // What is told is a code and a message. A disagreement is one for everybody; any other error is another rank's.
 std::string ToTell(const absl::Status& error, int64_t rank) {
   const bool names_rank = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) || absl::IsAborted(error) ||
@@ -27,10 +28,12 @@ std::string ToTell(const absl::Status& error, int64_t rank) {
   return absl::StrCat(absl::IsFailedPrecondition(error) ? "=" : "!",
                       names_rank ? "" : absl::StrCat("rank ", rank, " failed: "), error.message());
 }
+
 absl::Status FromTold(absl::string_view text) {
   const absl::string_view message = text.substr(std::min<size_t>(1, text.size()));
   return text.substr(0, 1) == "=" ? absl::FailedPreconditionError(message) : absl::AbortedError(message);
 }
+
 absl::Duration AnswerTime(absl::Duration timeout) {
   return std::clamp(timeout / 2, absl::Milliseconds(50), absl::Seconds(5));
 }
@@ -55,6 +58,27 @@ Watch::~Watch() {
 }
 
 std::string Watch::Key(absl::string_view name) const { return absl::StrCat("reshard/nccl/", name); }
+
+absl::Status Watch::Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<CudaStream()> stream,
+                            absl::FunctionRef<absl::Status(CudaStream, bool)> enqueue,
+                            std::function<absl::Status()> check) {
+  absl::Status status = Begin(name, bytes);
+  if (!status.ok()) return status;
+  bool captured = false;
+  status = NoThrow("enqueueing", [&]() -> absl::Status {
+    const CudaStream its_stream = stream();
+    const absl::StatusOr<bool> capturing = device_.IsCapturing(its_stream);
+    if (!capturing.ok()) return capturing.status();
+    captured = *capturing;
+    const absl::Status enqueued = enqueue(its_stream, captured);
+    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
+    return enqueued.ok() && !captured ? Enqueued(its_stream, std::move(check)) : enqueued;
+  });
+  if (status.ok() && !captured) return status;
+  Left(status);
+  // An error while recording leaves nothing behind but a graph that cannot be used.
+  return captured ? status : Lose(status);
+}
 
 absl::Status Watch::Begin(absl::string_view name, int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -104,17 +128,11 @@ absl::Status Watch::WaitForAll() {
   return lost_;
 }
 
-absl::Status Watch::Lose(const absl::Status& error) { return End(error, false); }
-
-// The first error stays. `told`: the other ranks know.
-absl::Status Watch::End(const absl::Status& found, bool told) {
-  absl::Status error = found;
-  if (!told) {
-    // What another rank told came first: this error follows from it, perhaps.
-    const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
-    told = failed.ok() && failed->has_value();
-    if (told) error = FromTold(**failed);
-  }
+absl::Status Watch::Lose(const absl::Status& found) {
+  // What another rank told came first: this error follows from it, perhaps.
+  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+  const bool told = failed.ok() && failed->has_value();
+  const absl::Status error = told ? FromTold(**failed) : found;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!lost_.ok()) return lost_;
@@ -125,9 +143,7 @@ absl::Status Watch::End(const absl::Status& found, bool told) {
     for (const Operation& operation : dropped_) recent_.End(operation.number, error);
   }
   changed_.notify_all();
-  if (!told) {
-    options_.store->Set(Key("failed"), ToTell(error, options_.rank)).IgnoreError();
-  }
+  if (!told) options_.store->Set(Key("failed"), ToTell(error, options_.rank)).IgnoreError();
   options_.abort();
   return error;
 }
@@ -159,7 +175,7 @@ absl::Duration Watch::Look() {
     }
     return LookAtStore(now);
   });
-  if (!outcome.ok()) End(outcome, absl::IsAborted(outcome)).IgnoreError();
+  if (!outcome.ok()) Lose(outcome).IgnoreError();
   const std::lock_guard<std::mutex> lock(mutex_);
   return under_way_.empty() ? StorePeriod(options_.timeout) : kLook;
 }

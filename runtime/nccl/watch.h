@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -46,12 +47,13 @@ class Watch {
   // Waits for what is under way, at most until its deadline.
   ~Watch();
 
-  // An operation begins: counts it. Returns the error that ended the communicator, if any.
-  absl::Status Begin(absl::string_view name, int64_t bytes);
-  // What it enqueued ends with what is on the stream now. `check` is run when that has happened.
-  absl::Status Enqueued(CudaStream stream, std::function<absl::Status()> check = nullptr);
-  // It left nothing to watch: nothing was enqueued, or it was captured, or it failed (then Lose follows).
-  void Left(const absl::Status& status);
+  // One collective operation, which `enqueue` puts on the stream: counted, and watched until it has ended there; then
+  // `check` is run. An error on the way ends the communicator and is returned, as is the one that ended it before.
+  // What a captured stream records is not watched, and an error then leaves the communicator as it is; `enqueue` is
+  // told which it is.
+  absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<CudaStream()> stream,
+                       absl::FunctionRef<absl::Status(CudaStream, bool captured)> enqueue,
+                       std::function<absl::Status()> check = nullptr);
 
   // Ends the communicator with an error of this rank. Returns the error that it ended with: an earlier one wins.
   absl::Status Lose(const absl::Status& error);
@@ -72,6 +74,11 @@ class Watch {
     std::function<absl::Status()> check;
   };
 
+  absl::Status Begin(absl::string_view name, int64_t bytes);
+  // It ends with what is on the stream now.
+  absl::Status Enqueued(CudaStream stream, std::function<absl::Status()> check);
+  // It left nothing to watch.
+  void Left(const absl::Status& status);
   void Serve();
   // One look at everything. Returns how long to sleep.
   absl::Duration Look();
@@ -79,7 +86,6 @@ class Watch {
   absl::Status LookAtStore(absl::Time now);
   absl::Status BlameFor(const Operation& late);
   void Answer();
-  absl::Status End(const absl::Status& error, bool told);
   std::string Key(absl::string_view name) const;
 
   const CudaDevice& device_;

@@ -35,8 +35,7 @@ struct C10dCudaCommunicator::Impl {
         watch(*device,
               {rank, size, options.timeout, store.get(), [] { return absl::OkStatus(); }, [this] { Abort(); }}) {}
 
-  // One collective operation that `enqueue` puts on the stream: counted, watched, and an error of it ends the
-  // communicator.
+  // One operation over the backend of the group, see Watch::Operate; the first connects the ranks.
   absl::Status Operate(absl::string_view name, int64_t bytes, const std::function<absl::Status(CudaStream)>& enqueue,
                        std::function<absl::Status()> check = nullptr);
   absl::Status Connect(CudaStream stream);
@@ -65,14 +64,7 @@ absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t
   c10::intrusive_ptr<c10d::Backend> backend;
   const std::string reason = WhyNot([&] { backend = process_group->getBackend(options.backend_of.type()); });
   if (!reason.empty()) return absl::FailedPreconditionError(absl::StrCat("no backend for GPUs: ", reason));
-  absl::Status status = watch.Begin(name, bytes);
-  if (!status.ok()) return status;
-  bool captured = false;
-  status = NoThrow("enqueueing", [&]() -> absl::Status {
-    const CudaStream stream = options.stream();
-    const absl::StatusOr<bool> capturing = device->IsCapturing(stream);
-    if (!capturing.ok()) return capturing.status();
-    captured = *capturing;
+  const auto after_connecting = [&](CudaStream stream, bool captured) -> absl::Status {
     transport.Use(backend.get());
     if (size > 1 && !connected) {
       if (captured) {
@@ -82,14 +74,9 @@ absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t
       const absl::Status met = Connect(stream);
       if (!met.ok()) return met;
     }
-    const absl::Status enqueued = enqueue(stream);
-    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
-    return enqueued.ok() && !captured ? watch.Enqueued(stream, std::move(check)) : enqueued;
-  });
-  if (status.ok() && !captured) return status;
-  watch.Left(status);
-  // An error while recording leaves nothing behind but a graph that cannot be used.
-  return captured ? status : watch.Lose(status);
+    return enqueue(stream);
+  };
+  return watch.Operate(name, bytes, options.stream, after_connecting, std::move(check));
 }
 
 // At the first call the backend makes its connections, which takes all ranks; later steps may concern a few.
@@ -149,13 +136,8 @@ CudaDevice& C10dCudaCommunicator::device() const { return *impl_->device; }
 const RecentOperations& C10dCudaCommunicator::recent_operations() const { return impl_->watch.recent(); }
 
 absl::StatusOr<Memory> C10dCudaCommunicator::Allocate(int64_t bytes) {
-  return NoThrow("allocating on the device", [&]() -> absl::StatusOr<Memory> {
-    absl::StatusOr<DeviceBlock> block = impl_->device->Allocate(bytes, impl_->options.stream());
-    if (!block.ok()) return block.status();
-    auto held = std::make_shared<DeviceBlock>(*std::move(block));
-    void* const data = held->data();
-    return Memory(data, [held = std::move(held)](void*) mutable { held.reset(); });
-  });
+  return NoThrow("allocating on the device",
+                 [&] { return impl_->device->AllocateMemory(bytes, impl_->options.stream()); });
 }
 
 absl::Status C10dCudaCommunicator::Agree(const absl::Status& own, const Signature& problem) {

@@ -64,7 +64,9 @@ absl::StatusOr<Topology> Topology::FromJson(std::string_view json, std::string_v
     Level level;
     if (!entry.is_object()) return bad("a level is an object");
     for (const auto& [key, value] : entry.items()) {
-      if (key != "devices" && key != "gb_per_s" && key != "latency_us") return bad("unknown key \"" + key + "\"");
+      if (key != "devices" && key != "gb_per_s" && key != "latency_us" && key != "nics") {
+        return bad("unknown key \"" + key + "\"");
+      }
     }
     if (!entry.contains("gb_per_s") || !entry["gb_per_s"].is_number())
       return bad("a level needs \"gb_per_s\", a number");
@@ -77,6 +79,15 @@ absl::StatusOr<Topology> Topology::FromJson(std::string_view json, std::string_v
     if (!(latency >= 0 && latency <= 1e9)) return bad("\"latency_us\" is outside 0 .. 1000000000");
     level.bytes_per_second = std::llround(bandwidth * 1e9);
     level.latency_ns = std::llround(latency * 1e3);
+    if (entry.contains("nics") && !entry["nics"].is_null()) {
+      const int64_t inside = out.levels.empty() ? 1 : out.levels.back().devices;
+      if (entry["nics"].is_number_integer()) level.nics = entry["nics"].get<int64_t>();
+      if (level.nics < 1 || inside % level.nics != 0) {
+        return bad(
+            "\"nics\" of a level is a whole number that divides the devices of an island of the level inside it");
+      }
+      if (level.nics == inside) level.nics = 0;
+    }
     if (entry.contains("devices") && !entry["devices"].is_null()) {
       if (!entry["devices"].is_number_integer()) return bad("\"devices\" is a whole number");
       level.devices = entry["devices"].get<int64_t>();
@@ -103,10 +114,15 @@ int Topology::LevelOf(int64_t device_a, int64_t device_b) const {
   return static_cast<int>(levels.size()) - 1;
 }
 
-int64_t Topology::StepTime(int level, int64_t peers_max, int64_t bytes_max, int64_t rounds) const {
+int64_t Topology::DevicesPerNic(int level) const {
+  const int64_t nics = levels[static_cast<size_t>(level)].nics;
+  return nics == 0 || level == 0 ? 1 : levels[static_cast<size_t>(level) - 1].devices / nics;
+}
+
+int64_t Topology::StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds) const {
   const Level& link = levels[static_cast<size_t>(level)];
   const __int128 latency = static_cast<__int128>(link.latency_ns) * (1 + peers_max) * rounds;
-  const __int128 scaled = static_cast<__int128>(bytes_max) * kGiga;
+  const __int128 scaled = static_cast<__int128>(nic_bytes_max) * kGiga;
   const __int128 transfer = scaled / link.bytes_per_second + (scaled % link.bytes_per_second != 0 ? 1 : 0);
   const __int128 most = std::numeric_limits<int64_t>::max() / 1024;  // sums of steps must not wrap either
   return static_cast<int64_t>(std::min(latency + transfer, most));

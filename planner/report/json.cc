@@ -31,6 +31,7 @@ Json TopologyJson(const Topology& topology) {
     entry["devices"] = level.devices == 0 ? Json(nullptr) : Json(level.devices);
     entry["gb_per_s"] = gb;
     entry["latency_us"] = us;
+    if (level.nics != 0) entry["nics"] = level.nics;
     levels.push_back(std::move(entry));
   }
   return Json{{"name", topology.name}, {"levels", std::move(levels)}};
@@ -87,7 +88,7 @@ absl::StatusOr<std::string> PiecesText(const Plan& plan) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (step.op == Op::kSlice) continue;
-    auto traffic = Traffic::Create(step.op, step.from, step.to);
+    auto traffic = Traffic::Create(step, plan.options.topology);
     if (!traffic.ok()) return traffic.status();
     if ((*traffic)->Figures().messages_total > kMaxPieces) return too_many();
     for (int64_t device : (*traffic)->Devices()) {

@@ -57,7 +57,8 @@ Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t i
   return {begin, std::min(fragment_elements, begin + chunk)};
 }
 
-absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& from, const Layout& to) {
+absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& from, const Layout& to,
+                                                         const Topology& /*topology*/, int64_t /*first_holder*/) {
   if (from.shape() != to.shape()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));

@@ -42,7 +42,17 @@ std::string StepsText(const Plan& plan) {
     const std::string_view op = Name(step.op);
     absl::StrAppend(&text, text.empty() ? "" : ", ", absl::string_view(op.data(), op.size()));
     if (step.rounds > 1) absl::StrAppend(&text, " in ", step.rounds, " rounds");
+    if (step.first_holder != 0) absl::StrAppend(&text, " from holder ", step.first_holder);
     absl::StrAppend(&text, " to ", ToString(step.to));
+  }
+  return text.empty() ? "none" : text;
+}
+
+// The islands decide which of several holders sends.
+std::string IslandsText(const Topology& topology) {
+  std::string text;
+  for (const Topology::Level& level : topology.levels) {
+    if (level.devices != 0) absl::StrAppend(&text, text.empty() ? "of " : ", ", level.devices);
   }
   return text.empty() ? "none" : text;
 }
@@ -65,6 +75,7 @@ Signature SignatureOf(const Plan& plan) {
                     {"source", ToString(plan.source)},
                     {"target mesh", ToString(plan.target.mesh())},
                     {"target", ToString(plan.target)},
+                    {"islands", IslandsText(plan.options.topology)},
                     {"steps", StepsText(plan)}});
 }
 

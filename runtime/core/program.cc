@@ -314,7 +314,7 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
         const absl::Status reducible = CheckReduction(step.from.pending()->op, plan.dtype);
         if (!reducible.ok()) return reducible;
       }
-      absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create(step.op, step.from, step.to);
+      absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create(step, plan.options.topology);
       if (!traffic.ok()) return traffic.status();
       absl::StatusOr<ShardMap> from = ShardMap::Create(step.from);
       if (!from.ok()) return from.status();

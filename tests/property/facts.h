@@ -66,7 +66,7 @@ inline absl::StatusOr<oracle::PlanFacts> FactsOf(const Plan& plan) {
     out.peers_max = step.peers_max;
     out.time_ns = step.time_ns;
     if (step.op == Op::kSlice) continue;
-    auto traffic = Traffic::Create(step.op, step.from, step.to);
+    auto traffic = Traffic::Create(step, plan.options.topology);
     if (!traffic.ok()) return traffic.status();
     for (int64_t q = 0; q < step.to.mesh().size(); ++q) {
       for (const Message& message : (*traffic)->Receives(step.to.mesh().Device(q))) {

@@ -59,6 +59,18 @@ struct PlanOptions {
   Topology topology = Topology::Flat();
 };
 
+// What crosses the links of one level of the topology (see topology.h), in bytes.
+struct LevelFigures {
+  int64_t recv_bytes_max = 0;  // of one device
+  int64_t send_bytes_max = 0;
+  int64_t recv_bytes_total = 0;
+  // Through the busiest link, the larger of both directions. Where devices share a link it counts as if all of them
+  // were as busy as the busiest.
+  int64_t nic_bytes_max = 0;
+  int64_t peers_max = 0;  // of a step: most devices across this level that one device sends to or receives from
+  bool operator==(const LevelFigures&) const = default;
+};
+
 // One step, legal by itself: from, to, op and axes can be checked without the planner. All sizes in bytes.
 struct Step {
   Op op = Op::kExchange;
@@ -74,6 +86,10 @@ struct Step {
   int64_t peers_max = 0;  // most distinct devices that one device sends to or receives from
   int64_t rounds = 1;     // > 1: cut so that the staging of one round keeps to the memory limit
   int64_t time_ns = 0;
+  // Between meshes: the holders of a shard take its receivers in turn, from the holder of this number on. A batch uses
+  // it to spread the sending of many small tensors.
+  int64_t first_holder = 0;
+  std::vector<LevelFigures> levels;  // one a level of the topology, innermost first
 
   bool crosses_meshes() const { return !(from.mesh() == to.mesh()); }
 };
@@ -84,6 +100,17 @@ struct Totals {
   int64_t intermediate_bytes_max = 0;  // largest local bytes of any layout of the plan, ends included
   int64_t peak_bytes = 0;  // over devices and steps: source + input (when not the source) + output + staging
   int64_t time_ns = 0;
+  // One a level: over devices, of the sum over steps; peers_max is that of the worst step.
+  std::vector<LevelFigures> levels;
+};
+
+// What has to cross a level whatever the algorithm, in bytes: an island of the level inside must receive what its
+// devices need and none of them holds (with pending reductions: its share of the transmissions between islands).
+struct LevelBound {
+  int64_t island_recv_bytes_max = 0;  // of one island of the level inside (innermost level: of one device)
+  int64_t nic_recv_bytes_max = 0;     // its share of an island's links
+  int64_t recv_bytes_total = 0;       // over islands
+  bool operator==(const LevelBound&) const = default;
 };
 
 // What no plan can beat, whatever its algorithm.
@@ -91,6 +118,9 @@ struct Bounds {
   int64_t recv_bytes_max = 0;
   int64_t recv_bytes_total = 0;
   int64_t intermediate_bytes_max = 0;  // max(source, target) local bytes
+  // One a level, counting what crosses this level or one outside it. Empty where the topology has one level, or where
+  // its islands are not sub-meshes of the meshes.
+  std::vector<LevelBound> levels;
 };
 
 struct Certificate {

@@ -1,8 +1,10 @@
 // What communication costs: levels of links from the fastest island outwards, each with a bandwidth and a latency.
 //
-// The time of one step, in integer nanoseconds (no floating point, so that every machine prints the same figure):
-//   time = latency * (1 + peers_max) + ceil(max(recv_bytes_max, send_bytes_max) / bandwidth)
-// with the latency and bandwidth of the slowest level that the step's traffic crosses. A Slice costs 0.
+// Two devices meet at the innermost level whose islands hold both; what they send each other crosses the links of that
+// level. The time of one step, in integer nanoseconds (no floating point, so that every machine prints the same):
+//   time = max over levels of  latency * (1 + peers_max) + ceil(nic_bytes_max / bandwidth)
+// where peers and bytes are those that cross the level: levels work side by side and the slowest decides. A level that
+// nothing crosses costs nothing, and neither does a Slice.
 #ifndef RESHARD_PLANNER_TOPOLOGY_H_
 #define RESHARD_PLANNER_TOPOLOGY_H_
 
@@ -21,6 +23,9 @@ struct Topology {
     int64_t devices = 0;
     int64_t bytes_per_second = 0;
     int64_t latency_ns = 0;
+    // How many links of this level an island of the level inside it has (on the innermost level: a device). 0: one a
+    // device. Fewer are shared by neighbouring devices, evenly; bytes_per_second is that of one link.
+    int64_t nics = 0;
     bool operator==(const Level&) const = default;
   };
   std::string name;           // "flat", a preset, or the file it came from
@@ -30,14 +35,18 @@ struct Topology {
   static Topology Flat();
   // "flat", "dgx-h100", "dgx-a100", "pcie", "cpu". NotFound lists the names.
   static absl::StatusOr<Topology> Preset(std::string_view name);
-  // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12}]}
+  // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12,"nics":4}]}
   // InvalidArgument with the reason: not JSON, no levels, sizes that do not nest, figures out of range.
   static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
 
   // The level at which two device ids meet: the innermost level whose islands hold both.
   int LevelOf(int64_t device_a, int64_t device_b) const;
-  // The step time above, for traffic that crosses `level`. `rounds` > 1 pays the latency once a round.
-  int64_t StepTime(int level, int64_t peers_max, int64_t bytes_max, int64_t rounds = 1) const;
+  int num_levels() const { return static_cast<int>(levels.size()); }
+  // How many devices share one link of `level`; at least 1.
+  int64_t DevicesPerNic(int level) const;
+  // One level's term of the step time, for `nic_bytes_max` bytes through the busiest link. `rounds` > 1 pays the
+  // latency once a round. A step's time is the largest term of the levels that something crosses.
+  int64_t StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds = 1) const;
 
   bool operator==(const Topology&) const = default;
 };

@@ -3,8 +3,9 @@
 // Every device keeps what it already holds (a copy to itself) and gets every other element of its target fragment from
 // exactly one holder. Who sends: a holder agrees with the receiver on every digit the source layout does not use,
 // unless the target puts that digit where the source has another one; then it takes the receiver's value of that one,
-// so that a swap of axes becomes a permutation. Where this would leave a sender with more than its even share plus one
-// piece, and between meshes, the receivers of a source shard take its holders in turn, the least loaded first.
+// so that a swap of axes becomes a permutation (on a topology with levels only where that leads to no farther holder).
+// Where this would leave a sender with more than its even share plus one piece, and between meshes, the receivers of a
+// source shard take its holders in turn: the nearest first, then the least loaded.
 #ifndef RESHARD_PLANNER_TRAFFIC_H_
 #define RESHARD_PLANNER_TRAFFIC_H_
 
@@ -56,6 +57,13 @@ struct DeviceLoad {
   int64_t staging_messages = 0;  // messages they belong to
 };
 
+// The part of a device's load that crosses one level of the topology, in elements.
+struct LevelLoad {
+  int64_t recv = 0;
+  int64_t send = 0;
+  int64_t peers = 0;  // the larger of senders and receivers
+};
+
 class Traffic {
  public:
   virtual ~Traffic() = default;
@@ -63,8 +71,15 @@ class Traffic {
   // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
   // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
   // member to the whole fragment; who really reduces what is AllReduceChunk, and the figures count that.
+  // `topology` decides who is near; `first_holder`: see Step.
   // InvalidArgument when shapes or pending reductions do not fit the op. Unimplemented: new pending axes.
-  static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to);
+  static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to,
+                                                         const Topology& topology = Topology::Flat(),
+                                                         int64_t first_holder = 0);
+  // Of a step of a plan.
+  static absl::StatusOr<std::unique_ptr<Traffic>> Create(const Step& step, const Topology& topology) {
+    return Create(step.op, step.from, step.to, topology, step.first_holder);
+  }
 
   // What `device` gets, by sender ascending, its own part included. Empty when it is in neither mesh.
   virtual std::vector<Message> Receives(int64_t device) const = 0;

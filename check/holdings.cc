@@ -113,6 +113,7 @@ absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
     const int32_t content = contents.Intern(layout_.Intervals(holder[static_cast<size_t>(row)], d));
     dim.content_of_row.push_back(content);
     lengths.push_back(contents.length(content));
+    num_intervals_ += 1 + static_cast<int64_t>(contents.intervals(content).size());
     if (content != 0) dim.row_of_content.emplace(content, static_cast<int32_t>(row));
   }
   return absl::OkStatus();

@@ -80,6 +80,8 @@ class Holdings {
   // Elements of the fragment at a position.
   int64_t Elements(int64_t position) const { return elements_[static_cast<size_t>(position)]; }
   int64_t MaxElements() const { return max_elements_; }
+  // Over all shards of all dimensions.
+  int64_t num_intervals() const { return num_intervals_; }
   int64_t Cell(int64_t position) const;
   int64_t num_cells() const { return num_cells_; }
   // Devices that hold one cell: every cell has as many.
@@ -104,6 +106,7 @@ class Holdings {
   std::vector<int64_t> elements_;
   int64_t max_elements_ = 0;
   int64_t num_cells_ = 1;
+  int64_t num_intervals_ = 0;
   std::vector<int32_t> device_at_;
   std::vector<int32_t> position_of_;
 };

@@ -12,8 +12,16 @@
 namespace reshard::check {
 namespace {
 
-// Devices of all layouts of a plan together; more are refused.
-constexpr int64_t kMaxPlaces = int64_t{1} << 25;
+// Devices of all distinct layouts of a plan together, and of all its steps; more are refused.
+constexpr int64_t kMaxPlaces = int64_t{1} << 22;
+constexpr int64_t kMaxStepPlaces = int64_t{1} << 24;
+// Intervals that the dimensions of all distinct layouts are cut into, and those of all steps.
+constexpr int64_t kMaxIntervals = int64_t{1} << 24;
+constexpr int64_t kMaxStepIntervals = int64_t{1} << 26;
+
+absl::Status TooMany(const char* what, int64_t most) {
+  return absl::ResourceExhaustedError(absl::StrCat("the plan is too big to judge: more than ", most, " ", what));
+}
 
 absl::Status In(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
@@ -95,10 +103,10 @@ absl::Status PlanJudge::Parse() {
 absl::Status PlanJudge::CheckSizes(const std::vector<const Layout*>& layouts) const {
   int64_t places = 0;
   for (const Layout* layout : layouts) places += layout->mesh().size();
-  if (places > kMaxPlaces) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the layouts of the plan have ", places, " devices in all, more than ", kMaxPlaces));
-  }
+  if (places > kMaxPlaces) return TooMany("devices in all its layouts", kMaxPlaces);
+  int64_t step_places = 0;
+  for (const auto& [from, to] : texts_) step_places += from->mesh().size() + to->mesh().size();
+  if (step_places > kMaxStepPlaces) return TooMany("devices in all its steps", kMaxStepPlaces);
   auto total = CheckedMul(source_text_->num_elements(), element_);
   if (total) total = CheckedMul(*total, 8 * static_cast<int64_t>(plan_.steps.size() + 1));
   if (total) total = CheckedMul(*total, places);
@@ -115,18 +123,24 @@ absl::Status PlanJudge::Enumerate(const std::vector<const Layout*>& layouts) {
   }
   devices_ = std::make_unique<Devices>(meshes);
   contents_.resize(plan_.shape.size() + 1);
+  int64_t intervals = 0;
   for (const Layout* layout : layouts) {
     auto holdings = Holdings::Create(*layout, *devices_, contents_);
     if (!holdings.ok()) return holdings.status();
+    intervals += holdings->num_intervals();
+    if (intervals > kMaxIntervals) return TooMany("intervals in all its layouts", kMaxIntervals);
     holdings_[layout] = std::make_unique<Holdings>(*std::move(holdings));
   }
   source_ = holdings_[source_text_].get();
   target_ = holdings_[target_text_].get();
   steps_.resize(texts_.size());
+  int64_t step_intervals = 0;
   for (size_t s = 0; s < steps_.size(); ++s) {
     steps_[s].from = holdings_[texts_[s].first].get();
     steps_[s].to = holdings_[texts_[s].second].get();
     steps_[s].crosses = !(steps_[s].from->mesh() == steps_[s].to->mesh());
+    step_intervals += steps_[s].from->num_intervals() + steps_[s].to->num_intervals();
+    if (step_intervals > kMaxStepIntervals) return TooMany("intervals in all its steps", kMaxStepIntervals);
   }
   return absl::OkStatus();
 }
@@ -208,10 +222,6 @@ void PlanJudge::DeriveStep(size_t s) {
   Step& step = steps_[s];
   const std::string where = absl::StrCat("steps[", s, "]");
   const StepText& text = plan_.steps[s];
-  std::vector<int64_t> pieces;
-  for (size_t i = 0; plan_.pieces && i < plan_.pieces->size(); ++i) {
-    if ((*plan_.pieces)[i].step == static_cast<int64_t>(s)) pieces.push_back(static_cast<int64_t>(i));
-  }
   if (!step.op) return;
   if (text.axes) {
     step.axes.emplace();
@@ -229,7 +239,7 @@ void PlanJudge::DeriveStep(size_t s) {
   if (plan_.pieces) {
     const PieceStep with{*step.op, judge, step.axes, contents_, *devices_, plan_.links, text.rounds.value_or(1)};
     const size_t left = facts.unjudged.size();
-    JudgePieces(with, *plan_.pieces, pieces, facts, verdict_.findings);
+    JudgePieces(with, *plan_.pieces, step.pieces, facts, verdict_.findings);
     for (size_t i = left; i < facts.unjudged.size(); ++i) Leave(where, facts.unjudged[i]);
   }
   if (plan_.strict) {
@@ -249,11 +259,12 @@ PlanVerdict PlanJudge::Run() {
   CheckChain();
   CheckOptions();
   for (size_t i = 0; plan_.pieces && i < plan_.pieces->size(); ++i) {
-    const int64_t s = (*plan_.pieces)[i].step;
-    if (s >= static_cast<int64_t>(steps_.size())) {
+    const auto s = static_cast<size_t>((*plan_.pieces)[i].step);
+    if (s >= steps_.size()) {
       Find(absl::StrCat("pieces[", i, "]"), "there is no such step");
       break;
     }
+    steps_[s].pieces.push_back(static_cast<int64_t>(i));
   }
   for (size_t s = 0; s < steps_.size(); ++s) DeriveStep(s);
   for (size_t s = 0; s < steps_.size(); ++s) CompareStep(s);

@@ -31,6 +31,7 @@ class PlanJudge {
     std::optional<StepFacts> facts;
     std::optional<Op> other_name;
     bool crosses = false;
+    std::vector<int64_t> pieces;  // numbers in the plan
   };
 
   // Reading the texts.

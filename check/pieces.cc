@@ -14,7 +14,7 @@ namespace {
 // More findings about pieces than this are not listed.
 constexpr size_t kMostFindings = 10;
 // Pieces in one and the same corner of a shard are compared with each other; more comparisons than this are not made.
-constexpr int64_t kMostComparisons = int64_t{1} << 26;
+constexpr int64_t kMostComparisons = int64_t{1} << 22;
 
 // Elements of the pieces of one sender and one receiver, and the stretch of both fragments that they lie in.
 struct Message {

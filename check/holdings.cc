@@ -11,7 +11,7 @@ namespace reshard::check {
 namespace {
 
 // Intervals over all rows of one layout; more are refused.
-constexpr int64_t kMaxIntervalsInAll = int64_t{1} << 24;
+constexpr int64_t kMaxIntervalsInAll = int64_t{1} << 23;
 
 // Intervals that Layout::Intervals makes on its way for one device: it does not skip empty ones.
 int64_t IntervalsOf(const DimLayout& dim) {
@@ -93,8 +93,9 @@ absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
     rows *= factor.axis.size;  // at most the number of devices
   }
   const int64_t intervals = IntervalsOf(layout_.dim(d));
-  budget -= rows > kMaxIntervalsInAll / intervals ? kMaxIntervalsInAll : rows * intervals;
-  if (budget < 0) {
+  const bool fits = rows <= budget / intervals;
+  if (fits) budget -= rows * intervals;
+  if (!fits) {
     return absl::ResourceExhaustedError(absl::StrCat("a layout cuts its dimensions into more than ", kMaxIntervalsInAll,
                                                      " intervals over all devices"));
   }

@@ -251,6 +251,10 @@ class PlanReader {
         return entry.contains(key) && !entry[key].is_null() ? Reader::AsCount(entry[key]).value_or(-1) : 0;
       };
       if (!entry.is_object()) break;
+      Reader keys(entry, in.where_of("levels", i), plan().strict, out_.findings);
+      for (const char* key : {"devices", "gb_per_s", "latency_us"}) keys.Get(key, true);
+      keys.Get("nics");
+      keys.Rest();
       const double bandwidth = number("gb_per_s");
       const double latency = number("latency_us");
       Level level;

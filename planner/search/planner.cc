@@ -180,7 +180,8 @@ absl::Status Planner::Search(bool single_step_allowed) {
 absl::Status Planner::FindBounds(Plan& plan) const {
   if (single_step_) {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
-    plan.bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
+    plan.bounds = {
+        single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
     return absl::OkStatus();
   }
   auto bounds = search::LowerBounds(source_, target_, dtype_);

@@ -38,9 +38,10 @@ std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int
 
 }  // namespace
 
-std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes) {
+std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes,
+                                             const MeshLevels* levels, bool keep_still) {
   if (!(source.mesh() == target.mesh()) || !PlainFactors(source) || !PlainFactors(target)) return std::nullopt;
-  const auto refinement = Refine(source, target);
+  const auto refinement = Refine(source, target, levels);
   if (!refinement) return std::nullopt;
   DigitModel out;
   out.source_layout_ = source;
@@ -90,7 +91,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   out.fixed_pending_.assign(k, false);
   for (size_t e = 0; e < k; ++e) {
     const bool still = from[e] == to[e];
-    if (still && !boxes && (from[e] != kReplicated || !reduces)) {
+    if (still && !boxes && !keep_still && (from[e] != kReplicated || !reduces)) {
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
       out.fixed_pending_[e] = from[e] == kPendingDigit;
       if (from[e] >= 0) {

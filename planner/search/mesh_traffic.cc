@@ -27,8 +27,8 @@ std::unique_ptr<MeshTraffic> MeshTraffic::Create(const Mesh& mesh, const Refinem
     for (int digit : dim.to.digits) out->to_dim_[static_cast<size_t>(digit)] = static_cast<int>(d);
   }
   out->AddDims(from, to);
+  out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
-  out->FindLinks(refinement, from);
   out->EnumerateClasses();
   out->SumByRow();
   if (num_levels > 1) out->SumNear();
@@ -101,13 +101,15 @@ void MeshTraffic::Match(const Refinement& refinement) {
   }
   for (size_t e = 0; e < k; ++e) {
     if (from_dim_[e] >= 0 || displaced[e] < 0) continue;
-    if (num_levels_ > 1 && digits_[e].level > 0) continue;  // would send the receiver to a farther holder
     int x = displaced[e];
     for (size_t guard = 0; guard < k && displaced[static_cast<size_t>(x)] >= 0; ++guard) {
       if (displaced[static_cast<size_t>(x)] == x) break;
       x = displaced[static_cast<size_t>(x)];
     }
-    sigma_[e] = x;
+    // A receiver whose coordinates on e and on x differ lacks a shard that differs from its own on x: its holder is
+    // no farther for differing on e too, when e is at no outer level. Through several places that is not so.
+    const bool no_farther = uniform_ && x == displaced[e] && digits_[e].level <= digits_[static_cast<size_t>(x)].level;
+    if (num_levels_ == 1 || digits_[e].level == 0 || no_farther) sigma_[e] = x;
   }
   sigma_inverse_.assign(k, -1);
   for (size_t e = 0; e < k; ++e) {
@@ -117,30 +119,30 @@ void MeshTraffic::Match(const Refinement& refinement) {
   }
 }
 
-// Uniform: plain axes that divide evenly, along every dimension one chain of boundaries, and where digits of both sides
-// meet they meet at the same place.
-void MeshTraffic::FindLinks(const Refinement& refinement, const std::vector<const DimShards*>& from) {
+// Plain axes that divide evenly, along every dimension one chain of boundaries, and where digits of both sides meet
+// they meet at the same place.
+bool MeshTraffic::MeetAtPlaces(const Refinement& refinement, const std::vector<const DimShards*>& from) {
   for (int d = 0; d < rank_; ++d) {
     std::set<int64_t> boundaries{1};
     for (const auto* side : {&refinement.from, &refinement.to}) {
       for (const Place& place : *side) {
         if (place.dim != d) continue;
-        if (place.kind != Factor::Kind::kAxis && place.kind != Factor::Kind::kDigit) return;
+        if (place.kind != Factor::Kind::kAxis && place.kind != Factor::Kind::kDigit) return false;
         boundaries.insert(place.hi);
       }
     }
     int64_t reached = 1;
     for (int64_t boundary : boundaries) {
-      if (boundary % reached != 0) return;
+      if (boundary % reached != 0) return false;
       reached = boundary;
     }
     const int64_t size = from[static_cast<size_t>(d)]->size;
-    if (size == 0 || size % reached != 0) return;
+    if (size == 0 || size % reached != 0) return false;
     for (const Place& source : refinement.from) {
       for (const Place& target : refinement.to) {
         if (source.dim != d || target.dim != d || source.digit < 0 || target.digit < 0) continue;
         if (source.hi <= target.lo || target.hi <= source.lo) continue;
-        if (source.lo != target.lo || source.hi != target.hi) return;
+        if (source.lo != target.lo || source.hi != target.hi) return false;
         met_.emplace_back(source.digit, target.digit);
       }
     }
@@ -148,13 +150,7 @@ void MeshTraffic::FindLinks(const Refinement& refinement, const std::vector<cons
   for (size_t d = static_cast<size_t>(rank_); d < dims_.size(); ++d) {  // contributions stay what they are
     for (int digit : dims_[d].from.digits) met_.emplace_back(digit, digit);
   }
-  for (const auto& [e, f] : met_) {
-    if (e != f) links_.push_back({digits_[static_cast<size_t>(e)].ref, digits_[static_cast<size_t>(f)].ref});
-  }
-  for (size_t e = 0; e < digits_.size(); ++e) {
-    if (swapped(e)) links_.push_back({digits_[e].ref, digits_[static_cast<size_t>(sigma_[e])].ref});
-  }
-  uniform_ = true;
+  return true;
 }
 
 void MeshTraffic::EnumerateClasses() {
@@ -164,6 +160,12 @@ void MeshTraffic::EnumerateClasses() {
   for (size_t e = 0; e < k; ++e) {
     active_digit_[e] = from_dim_[e] >= 0 || to_dim_[e] >= 0;
     if (active_digit_[e]) active *= digits_[e].size;
+  }
+  for (const auto& [e, f] : met_) {
+    if (e != f) links_.push_back({digits_[static_cast<size_t>(e)].ref, digits_[static_cast<size_t>(f)].ref});
+  }
+  for (size_t e = 0; e < k; ++e) {
+    if (swapped(e)) links_.push_back({digits_[e].ref, digits_[static_cast<size_t>(sigma_[e])].ref});
   }
   std::optional<std::vector<DeviceClass>> classes;
   if (uniform_) classes = ClassesUnder(mesh_, links_);

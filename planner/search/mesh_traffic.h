@@ -4,8 +4,8 @@
 // device receives or sends is a product over dimensions of small per-dimension sums, and no message is enumerated to
 // price a step. Who sends is given by one map on digits (see Matching): the holder of source shard c that serves
 // receiver r has c's coordinates on the digits the source uses and r's coordinate on sigma(e) for every other digit e.
-// On a topology with levels sigma(e) differs from e only for digits within the innermost islands, so that a holder is
-// as near as any, and in the receiver's place of its island where it has the choice.
+// On a topology with levels sigma(e) differs from e only where no holder is nearer for it, and a holder has the
+// receiver's place in its island where there is a choice.
 #ifndef RESHARD_PLANNER_SEARCH_MESH_TRAFFIC_H_
 #define RESHARD_PLANNER_SEARCH_MESH_TRAFFIC_H_
 
@@ -82,7 +82,7 @@ class MeshTraffic final : public Traffic {
   MeshTraffic() = default;
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const Refinement& refinement);
-  void FindLinks(const Refinement& refinement, const std::vector<const DimShards*>& from);
+  bool MeetAtPlaces(const Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
   void SumByRow();
   void SumNear();

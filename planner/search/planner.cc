@@ -117,7 +117,7 @@ search::Cost Planner::KeyOf(const search::PricedChain& chain) const {
   const int64_t objective = options_.objective == Objective::kTime    ? t.time_ns
                             : options_.objective == Objective::kBytes ? t.recv_bytes_max
                                                                       : steps;
-  return {objective, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+  return {objective, 0, 0, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
 }
 
 bool Planner::Allowed(search::PricedChain& chain) const {

@@ -81,7 +81,7 @@ class Search {
     const int64_t objective = options_.objective == Objective::kTime    ? time
                               : options_.objective == Objective::kBytes ? recv_max
                                                                         : steps;
-    return {objective, recv_max, recv_total, time, steps};
+    return {objective, 0, 0, recv_max, recv_total, time, steps};
   }
   int64_t StepTime(int level, int64_t peers, int64_t bytes) const {
     return options_.topology.StepTime(level, peers, bytes);

@@ -19,9 +19,6 @@
 
 namespace reshard::search {
 
-// Compared from the first entry: objective, recv_max, recv_total, time, steps.
-using Cost = std::array<int64_t, 5>;
-
 struct SequenceResult {
   std::vector<Hop> hops;  // empty when nothing was found
   bool found = false;

@@ -65,7 +65,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     int64_t lo = 1;
     for (int64_t hi : boundaries) {
       if (hi % lo != 0) return std::nullopt;
-      if (hi > lo) out.places_.push_back({d, lo, hi / lo, -1, false});
+      if (hi > lo) out.places_.push_back({d, lo, hi / lo, false, false});
       lo = hi;
     }
     if (source.dim(d).size % lo != 0) return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
       if (from[e] >= 0) {
         DigitPlace& place = out.places_[static_cast<size_t>(from[e])];
         out.elements_ /= place.size;
-        place.owner = kMaxSearchDigits;  // taken for good
+        place.fixed = true;
       }
       continue;
     }
@@ -113,21 +113,10 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   for (size_t e = 0; e < out.sizes_.size(); ++e) {
     for (size_t d = 0; d < tail.size(); ++d) {
       if (tail[d] % out.sizes_[e] != 0) continue;
-      out.places_.push_back({static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), true});
+      out.places_.push_back({static_cast<int>(d), tail_lo[d], out.sizes_[e], false, true});
       tail_lo[d] *= out.sizes_[e];
       tail[d] /= out.sizes_[e];
       if (!boxes) break;
-    }
-  }
-  if (!boxes) {
-    // Digits for which no place of their own was left may use one of their size.
-    for (size_t e = 0; e < out.sizes_.size(); ++e) {
-      const bool has_own = std::any_of(out.places_.begin(), out.places_.end(),
-                                       [&](const DigitPlace& p) { return p.owner == static_cast<int>(e); });
-      if (has_own) continue;
-      for (DigitPlace& place : out.places_) {
-        if (place.tail && place.size == out.sizes_[e]) place.owner = -1;
-      }
     }
   }
   if (out.places_.size() > 100) return std::nullopt;

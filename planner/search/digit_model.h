@@ -2,8 +2,8 @@
 //
 // Along a dimension of n elements, the boundaries of both layouts' factors form a chain 1 | b1 | ... | n; a place is
 // the part between two neighbours. A digit of size s may stand at a place of size s: the device's coordinate along the
-// digit then chooses the part there. Beyond what source and target use, each digit gets a place of its own in what is
-// left of the dimensions, as far as it fits (any such place costs the same), so that strided intermediates such as
+// digit then chooses the part there. Beyond what source and target use, there is one place more for each digit in what
+// is left of the dimensions, as far as it fits (any such place costs the same), so that strided intermediates such as
 // [<2,X>8] are part of the space. A digit is at a place, replicated, or pending.
 #ifndef RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
 #define RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
@@ -39,8 +39,8 @@ class DigitModel {
     int dim = 0;
     int64_t lo = 1;
     int64_t size = 1;
-    int owner = -1;     // only this digit may use it; -1: any of its size
-    bool tail = false;  // beyond what source and target use
+    bool fixed = false;  // taken for good, by a digit left out of the model
+    bool tail = false;   // beyond what source and target use
   };
 
   // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
@@ -55,7 +55,7 @@ class DigitModel {
   const std::vector<DigitPlace>& places() const { return places_; }
   bool Fits(int digit, int place) const {
     const DigitPlace& p = places_[static_cast<size_t>(place)];
-    return p.size == digit_size(digit) && (p.owner < 0 || p.owner == digit);
+    return p.size == digit_size(digit) && !p.fixed;
   }
   const State& source() const { return source_; }
   const State& target() const { return target_; }

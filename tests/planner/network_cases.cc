@@ -84,4 +84,13 @@ std::vector<Contender> Contenders(const NetworkCase& problem, const Topology& to
   return out;
 }
 
+std::vector<Runner> Race(const NetworkCase& problem, const Topology& topology) {
+  std::vector<Runner> out;
+  for (Contender& contender : Contenders(problem, topology)) {
+    auto simulation = Simulate(contender.plan);
+    if (simulation.ok()) out.push_back({std::move(contender), *std::move(simulation)});
+  }
+  return out;
+}
+
 }  // namespace reshard::testing

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reshard/planner/plan.h"
+#include "reshard/planner/simulate.h"
 
 namespace reshard::testing {
 
@@ -29,7 +30,14 @@ struct Contender {
 // the same problem, each once; all with `topology` as theirs.
 std::vector<Contender> Contenders(const NetworkCase& problem, const Topology& topology);
 
-// "AllGather,Exchange"
+struct Runner {
+  Contender contender;
+  Simulation simulation;
+};
+// All contenders on the same network, the chosen one first. Those that cannot be simulated are left out.
+std::vector<Runner> Race(const NetworkCase& problem, const Topology& topology);
+
+// "AllGather, Exchange"
 std::string OpsText(const Plan& plan);
 
 }  // namespace reshard::testing

@@ -31,7 +31,7 @@ std::string BarChart(const std::string& title, const std::string& subtitle, cons
   Svg svg;
   svg.Text(kMargin, kMargin + 8, title, kTitle);
   svg.Text(kMargin, kMargin + 32, subtitle, kNote);
-  const int top = kMargin + 56;
+  const int top = kMargin + 74;
   int y = top;
   for (const BarGroup& group : groups) {
     svg.Text(left, y + kBar / 2, group.name, kName);

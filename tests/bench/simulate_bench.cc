@@ -129,7 +129,7 @@ int Run(int argc, char** argv) {
   if (!svg.empty()) {
     std::ofstream file(svg);
     file << BarChart("Time of the chosen plan and of its alternatives, 16 nodes of 8 H100, 1 GiB",
-                     "simulated; blue: chosen = 1x; bench_simulate --svg", bars, 8);
+                     "simulated; blue: the chosen plan = 1x; grey: other candidates for the same redistribution", bars, 6);
     if (!file.flush()) {
       std::fprintf(stderr, "cannot write %s\n", svg.c_str());
       return 5;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "planner/layout/axes.h"
+#include "planner/search/between_meshes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
 #include "planner/search/lower_bound.h"
@@ -160,6 +161,11 @@ absl::Status Planner::Collect() {
   const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
   if (!options_.boxes_only) {
     for (const auto& hops : search::ThreePhaseChains(source_, target_, options_.topology)) {
+      if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
+  if (!(source_.mesh() == target_.mesh()) && source_.num_elements() > 0) {
+    for (const auto& hops : search::CrossOnceChains(source_, target_, dtype_, options_)) {
       if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
     }
   }

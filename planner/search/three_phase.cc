@@ -229,10 +229,16 @@ Stages Phases::Through(const State& a, const State& b, int level, const State& x
     (LevelOf(e) < level ? reduces_inside : reduces_outside) |= reduced;
     if (LevelOf(e) < level) At(m2, e) = At(x, e);
   }
+  std::vector<bool> used = Occupied(m1);
+  const std::vector<bool> used_after = Occupied(m2);
   for (int e = 0; e < model_.num_digits() && reduces_outside && outside == Outside::kSpread; ++e) {
     if (LevelOf(e) < level || At(a, e) != kReplicated || At(b, e) != kReplicated) continue;
-    for (size_t p = 0; p < model_.places().size(); ++p) {
-      if (model_.places()[p].owner == e) At(m1, e) = static_cast<int8_t>(p);
+    for (size_t p = 0; p < used.size(); ++p) {
+      const bool free = !used[p] && !used_after[p] && model_.places()[p].tail && model_.Fits(e, static_cast<int>(p));
+      if (!free) continue;
+      At(m1, e) = static_cast<int8_t>(p);
+      used[p] = true;
+      break;
     }
   }
   State at = a;

@@ -44,8 +44,15 @@ class Planner {
     if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
   }
   absl::StatusOr<Plan> Make();
+  absl::StatusOr<std::vector<Plan>> MakeAll();
 
  private:
+  // Everything of a plan but its steps.
+  Plan Empty() const;
+  // A plan without steps where the ends are equivalent.
+  absl::StatusOr<std::optional<Plan>> NothingToDo() const;
+  // The candidates that fit, best first.
+  std::vector<size_t> Ranked() const;
   absl::Status Validate() const;
   absl::Status Collect();
   absl::Status Search(bool single_step_allowed);
@@ -248,6 +255,18 @@ void Planner::Certify(const Candidate& best, Plan& plan) const {
                         absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
                                      " bytes against a lower bound of ", bound)};
   }
+  const std::vector<LevelBound>& levels = plan.bounds.levels;
+  if (levels.size() < 2) return;
+  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
+  absl::StrAppend(&plan.certificate.detail, "; between islands of ",
+                  options_.topology.levels[levels.size() - 2].devices, " devices ");
+  if (least == 0 && carried == 0) {
+    absl::StrAppend(&plan.certificate.detail, "nothing travels");
+  } else if (carried == least) {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes; no algorithm can do with fewer");
+  } else {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes against a lower bound of ", least);
+  }
 }
 
 Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan) const {
@@ -274,6 +293,11 @@ Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan
                      times(chain.totals.time_ns, plan.totals.time_ns));
   } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
     out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
+  } else if (options_.objective == Objective::kBytes && chain.totals.levels.size() > 1 &&
+             chain.totals.levels.back().nic_bytes_max > plan.totals.levels.back().nic_bytes_max) {
+    const int64_t more = chain.totals.levels.back().nic_bytes_max, less = plan.totals.levels.back().nic_bytes_max;
+    out.rejected_because = absl::StrCat("more over the slowest links: ", HumanBytes(more), " against ",
+                                        HumanBytes(less), times(more, less));
   } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
     out.rejected_because =
         absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
@@ -325,40 +349,76 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 
-absl::StatusOr<Plan> Planner::Make() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
+Plan Planner::Empty() const {
   Plan plan;
   plan.source = source_;
   plan.target = target_;
   plan.dtype = dtype_;
   plan.options = options_;
+  return plan;
+}
+
+absl::StatusOr<std::optional<Plan>> Planner::NothingToDo() const {
   auto same = Equivalent(source_, target_);
   if (!same.ok()) return same.status();
-  if (*same) {
-    plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
-    plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
-    plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
-    if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
-                                                       " bytes a device is too small: at least ",
-                                                       plan.totals.peak_bytes, " bytes are needed"));
-    }
-    return plan;
+  if (!*same) return std::nullopt;
+  Plan plan = Empty();
+  plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
+  plan.totals.levels.resize(options_.topology.levels.size());
+  plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
+  plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
+  if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                     " bytes a device is too small: at least ", plan.totals.peak_bytes,
+                                                     " bytes are needed"));
   }
-  if (absl::Status s = Collect(); !s.ok()) return s;
-
-  size_t best = candidates_.size();
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (!FitsMemory(candidates_[i].chain)) continue;
-    if (best == candidates_.size() || KeyOf(candidates_[i].chain) < KeyOf(candidates_[best].chain)) best = i;
-  }
-  if (best == candidates_.size()) return NothingFits();
-  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
-  plan.steps = candidates_[best].chain.steps;
-  plan.totals = candidates_[best].chain.totals;
-  Certify(candidates_[best], plan);
-  AddAlternatives(best, plan);
   return plan;
+}
+
+std::vector<size_t> Planner::Ranked() const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (FitsMemory(candidates_[i].chain)) out.push_back(i);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [&](size_t a, size_t b) { return KeyOf(candidates_[a].chain) < KeyOf(candidates_[b].chain); });
+  return out;
+}
+
+absl::StatusOr<Plan> Planner::Make() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  auto nothing = NothingToDo();
+  if (!nothing.ok()) return nothing.status();
+  if (*nothing) return **std::move(nothing);
+  if (absl::Status s = Collect(); !s.ok()) return s;
+  const std::vector<size_t> ranked = Ranked();
+  if (ranked.empty()) return NothingFits();
+  Plan plan = Empty();
+  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
+  plan.steps = candidates_[ranked[0]].chain.steps;
+  plan.totals = candidates_[ranked[0]].chain.totals;
+  Certify(candidates_[ranked[0]], plan);
+  AddAlternatives(ranked[0], plan);
+  return plan;
+}
+
+absl::StatusOr<std::vector<Plan>> Planner::MakeAll() {
+  auto best = Make();
+  if (!best.ok()) return best.status();
+  std::vector<Plan> out{*std::move(best)};
+  for (size_t i : Ranked()) {
+    Plan plan = Empty();
+    plan.bounds = out[0].bounds;
+    plan.steps = candidates_[i].chain.steps;
+    plan.totals = candidates_[i].chain.totals;
+    Certify(candidates_[i], plan);
+    const auto same = [&](const Plan& other) {
+      return std::equal(plan.steps.begin(), plan.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
+    };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
+  }
+  return out;
 }
 
 }  // namespace
@@ -366,6 +426,15 @@ absl::StatusOr<Plan> Planner::Make() {
 absl::StatusOr<Plan> MakePlan(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
   try {
     return Planner(source, target, dtype, options).Make();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory while planning");
+  }
+}
+
+absl::StatusOr<std::vector<Plan>> CandidatePlans(const Layout& source, const Layout& target, DType dtype,
+                                                 const PlanOptions& options) {
+  try {
+    return Planner(source, target, dtype, options).MakeAll();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory while planning");
   }

@@ -24,9 +24,11 @@ namespace reshard {
 namespace {
 
 // States the search may generate: where an Exchange is at hand it bounds the cost and the search only looks for
-// something cheaper, in well under a millisecond; where it is not allowed the search has to be exact.
+// something cheaper, in well under a millisecond; where it is not allowed the search is exact for up to six digits, and
+// beyond that stops after some 50 ms with a bound on the gap. Counted in states, so that every machine stops alike.
 constexpr int64_t kBudgetBesideExchange = 2000;
-constexpr int64_t kBudgetAlone = 3'000'000;
+constexpr int64_t kBudgetAlone = 150'000;
+constexpr int64_t kBudgetOfBoxes = 3'000'000;
 // Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
 constexpr int kAlternativeDigits = 3;
 
@@ -76,7 +78,7 @@ class Planner {
   std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
   std::optional<search::DigitModel> model_;
   std::vector<Candidate> candidates_;
-  bool exhausted_ = false;
+  std::optional<search::SequenceResult> search_;
 };
 
 absl::Status Planner::Validate() const {
@@ -195,10 +197,11 @@ absl::Status Planner::Search(bool single_step_allowed) {
       if (!bound || key < *bound) bound = key;
     }
     const bool exchange = options_.ops.contains(Op::kExchange);
-    const auto found = search::SearchSequence(*model_, dtype_, options_, bound,
-                                              exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
-    exhausted_ = found.exhausted;
-    return found.found ? Add(found.hops, true) : absl::OkStatus();
+    search_ = search::SearchSequence(*model_, dtype_, options_, bound,
+                                     exchange && single_step_allowed ? kBudgetBesideExchange
+                                     : options_.boxes_only           ? kBudgetOfBoxes
+                                                                     : kBudgetAlone);
+    return search_->found ? Add(search_->hops, true) : absl::OkStatus();
   }
   if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();
   const auto hops = search::MovementChain(source_, target_, dtype_, options_);
@@ -240,20 +243,33 @@ absl::Status Planner::NothingFits() const {
 
 void Planner::Certify(const Candidate& best, Plan& plan) const {
   const int64_t bound = plan.bounds.recv_bytes_max;
+  // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
+  // device ids do not follow positions.
+  const bool as_searched = search_ && !options_.memory_limit_bytes &&
+                           best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
+                           (!search_->found || !best.searched || KeyOf(best.chain)[0] == search_->objective);
+  const std::string space = options_.boxes_only ? "contiguous" : "digit-level";
   if (plan.totals.recv_bytes_max == bound) {
     plan.certificate = {Certificate::Kind::kLowerBound,
                         absl::StrCat("the worst device receives ", bound, " bytes; no algorithm can do with fewer")};
-  } else if (exhausted_ && !options_.memory_limit_bytes &&
-             best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max) {
-    plan.certificate = {
-        Certificate::Kind::kExhaustive,
-        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
-                     options_.boxes_only ? "contiguous" : "digit-level", " layouts within max(source, target); ",
-                     plan.totals.recv_bytes_max, " bytes against a lower bound of ", bound)};
+  } else if (as_searched && search_->exhausted) {
+    plan.certificate = {Certificate::Kind::kExhaustive,
+                        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
+                                     space, " layouts within max(source, target); ", plan.totals.recv_bytes_max,
+                                     " bytes against a lower bound of ", bound)};
   } else {
     plan.certificate = {Certificate::Kind::kBestFound,
                         absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
                                      " bytes against a lower bound of ", bound)};
+    if (as_searched && search_->bound > 0) {
+      const int64_t above = KeyOf(best.chain)[0] - search_->bound;
+      const auto percent =
+          static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->bound - 1) / search_->bound);
+      absl::StrAppend(&plan.certificate.detail, "; by ", std::string(Name(options_.objective)), " at most ",
+                      std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences");
+    } else if (!model_) {
+      absl::StrAppend(&plan.certificate.detail, "; the pair does not fit the search over digit-level layouts");
+    }
   }
   const std::vector<LevelBound>& levels = plan.bounds.levels;
   if (levels.size() < 2) return;

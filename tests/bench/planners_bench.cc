@@ -248,7 +248,7 @@ const Network kNetworks[] = {
 
 struct NetworkColumn {
   int64_t pairs = 0, crossing = 0, needless = 0;
-  Ratios bytes, time, flat, rest;
+  Ratios bytes, direct;
 };
 
 NetworkColumn Measure(const Network& network, size_t stride) {
@@ -256,9 +256,12 @@ NetworkColumn Measure(const Network& network, size_t stride) {
   const auto mesh = std::make_shared<const Mesh>(*ParseMesh(network.mesh));
   PlanOptions options = Bytes();
   options.topology = {"two-level", {{network.node, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
+  PlanOptions one_step = options;
+  one_step.objective = Objective::kSteps;
   EveryPair(BoxLayouts(mesh, 2), stride, [&](const BoxLayout& from, const BoxLayout& to) {
     const auto plan = MakePlan(from.layout, to.layout, DType::kI8, options);
-    if (!plan.ok()) {
+    const auto direct = MakePlan(from.layout, to.layout, DType::kI8, one_step);
+    if (!plan.ok() || !direct.ok()) {
       ++out.bytes.failed;
       return;
     }
@@ -272,6 +275,7 @@ NetworkColumn Measure(const Network& network, size_t stride) {
     }
     ++out.crossing;
     out.bytes.Add(moved, bound);
+    out.direct.Add(direct->totals.levels[1].nic_bytes_max, bound);
   });
   return out;
 }
@@ -295,6 +299,8 @@ void PrintNetworks(size_t stride) {
   for (const NetworkColumn& c : columns) std::printf(" %lld |", static_cast<long long>(c.crossing));
   std::printf("\n| **reshard**, `--objective bytes` with the topology |");
   for (const NetworkColumn& c : columns) std::printf(" %s |", c.bytes.Text().c_str());
+  std::printf("\n| **reshard**, one step (`--objective steps`) |");
+  for (const NetworkColumn& c : columns) std::printf(" %s |", c.direct.Text().c_str());
   std::printf("\n| direct exchange, nearest replica |");
   for (const Network& network : kNetworks) std::printf(" %s |", network.direct);
   std::printf("\n| Shardy's sequences |");

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
+#include "reshard/planner/simulate.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
@@ -89,7 +90,7 @@ namespace {
 
 struct State {
   PlanFlags flags;
-  bool explain = false, json = false, pieces = false;
+  bool explain = false, json = false, pieces = false, simulate = false;
   std::string svg, batch;
 };
 
@@ -101,9 +102,12 @@ int Run(const State& state) {
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
       return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
-    if (state.explain || !state.svg.empty()) return Fail(kUsage, "--explain and --svg do not go with --batch");
+    if (state.explain || state.simulate || !state.svg.empty()) {
+      return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
+    }
     return PlanBatch(state.batch, text, dtype, options, state.pieces);
   }
+  if (state.simulate && (state.json || state.pieces)) return Fail(kUsage, "--simulate does not go with --json");
   if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
 
   auto problem = ReadProblem(text);
@@ -122,6 +126,11 @@ int Run(const State& state) {
     if (state.explain) std::fputs(ExplainPlan(*plan).c_str(), stderr);
   } else {
     out = state.explain ? ExplainPlan(*plan) : PlanToText(*plan);
+    if (state.simulate) {
+      const auto simulation = Simulate(*plan);
+      if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);
+      out += SimulationToText(*plan, *simulation);
+    }
   }
   if (!state.svg.empty()) {
     if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
@@ -142,6 +151,7 @@ Action AddPlan(CLI::App& app) {
   plan.add_flag("--explain", state->explain, "every step, the bound, and what else was tried");
   plan.add_flag("--json", state->json, "one object, schema reshard.plan/1");
   plan.add_flag("--pieces", state->pieces, "JSON with every box that travels");
+  plan.add_flag("--simulate", state->simulate, "in text: how long it takes when every message is followed");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
   plan.add_option("--batch", state->batch, "plan one problem a line of this file (- is standard input)");
   return [state] { return Run(*state); };

@@ -81,7 +81,8 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
 }
 
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
-                            const std::vector<Contents>& contents, const Devices& devices, const Links& links) {
+                            const std::vector<Contents>& contents, const Devices& devices, const Links& links,
+                            int64_t element_bytes) {
   struct Island {
     std::vector<int64_t> sources, targets;  // positions, one a box
     int64_t devices = 0;
@@ -108,18 +109,22 @@ std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& t
   if (pairs > kMaxBoxPairs) return std::nullopt;
   const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
   CutFacts out;
+  const int64_t nics = level == 0 ? 0 : links.levels[static_cast<size_t>(level)].nics;
+  int64_t most_links = 1;
   for (const auto& [id, island] : islands) {
     int64_t lacks = 0;
     for (const int64_t q : island.targets) {
       lacks += target.Elements(q);
       for (const int64_t p : island.sources) lacks -= meeting.Shared(p, q);
     }
+    lacks *= element_bytes;
     out.total += lacks;
     out.island_max = std::max(out.island_max, lacks);
-    const int64_t nics = links.levels[static_cast<size_t>(level)].nics;
-    const int64_t shared = level == 0 || nics == 0 ? island.devices : std::min(nics, island.devices);
-    out.link_max = std::max(out.link_max, CeilDiv(lacks, std::max<int64_t>(1, shared)));
+    most_links = std::max(most_links, nics == 0 ? island.devices : nics);
+    const int64_t own_links = std::max<int64_t>(1, nics == 0 ? island.devices : std::min(nics, island.devices));
+    out.link_max.high = std::max(out.link_max.high, CeilDiv(lacks, own_links));
   }
+  out.link_max.low = CeilDiv(out.island_max, most_links);
   return out;
 }
 

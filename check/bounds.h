@@ -8,6 +8,7 @@
 
 #include "check/meet.h"
 #include "check/topology.h"
+#include "reshard/check/check.h"
 
 namespace reshard::check {
 
@@ -22,17 +23,19 @@ struct BoundFacts {
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
                                  const Devices& devices, int64_t element_bytes);
 
-// In elements.
-
+// In bytes.
 struct CutFacts {
   int64_t island_max = 0;
-  int64_t link_max = 0;  // an island's share of one of its links
+  // The share of one link: as if every island had as many links as the best connected one, and with the links of the
+  // devices that take part alone.
+  Derived link_max;
   int64_t total = 0;
 };
 // Without reductions. What islands of the level inside `level` (devices, for the innermost) need and none of their
 // devices holds. Nothing where that takes too long to find out.
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
-                            const std::vector<Contents>& contents, const Devices& devices, const Links& links);
+                            const std::vector<Contents>& contents, const Devices& devices, const Links& links,
+                            int64_t element_bytes);
 
 }  // namespace reshard::check
 

@@ -28,7 +28,7 @@ void PlanJudge::Between(const std::string& where, const Figure& said, __int128 l
   if (*said < low || *said > high) {
     verdict_.findings.push_back({where, absl::StrCat(*said), range, "what the layouts allow"});
   } else {
-    Leave(where, absl::StrCat("without the pieces only that it is ", range));
+    Leave(where, absl::StrCat("held against a range only: ", range));
   }
 }
 
@@ -270,17 +270,14 @@ void PlanJudge::CompareLevelBounds() {
   if (bounds_->reduces) return Leave("bounds.levels", "bounds of levels are derived for movement only");
   for (size_t l = 0; l < levels.size(); ++l) {
     const std::string at = absl::StrCat("bounds.levels[", l, "]");
-    const auto cut = check::Cut(static_cast<int>(l), *source_, *target_, contents_, *devices_, plan_.links);
+    const auto cut = check::Cut(static_cast<int>(l), *source_, *target_, contents_, *devices_, plan_.links, element_);
     if (!cut) {
       Leave(at, "the islands hold too many different boxes");
       continue;
     }
-    Same(at + ".island_recv_bytes_max", levels[l].island_recv_bytes_max, cut->island_max * element_);
-    Same(at + ".recv_bytes_total", levels[l].recv_bytes_total, cut->total * element_);
-    // The share of a link is rounded up in bytes.
-    const int64_t share = cut->link_max * element_;
-    Between(at + ".nic_recv_bytes_max", levels[l].nic_recv_bytes_max, std::max<int64_t>(0, share - element_ + 1),
-            share);
+    Same(at + ".island_recv_bytes_max", levels[l].island_recv_bytes_max, cut->island_max);
+    Same(at + ".recv_bytes_total", levels[l].recv_bytes_total, cut->total);
+    Between(at + ".nic_recv_bytes_max", levels[l].nic_recv_bytes_max, cut->link_max.low, cut->link_max.high);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "reshard/layout/dtype.h"
+#include "reshard/planner/batch.h"
 #include "reshard/planner/plan.h"
 #include "tools/reshard/problem.h"
 
@@ -38,8 +39,15 @@ struct PlanFlags {
 };
 
 // `reshard plan --batch`: one problem a line in, one answer a line out. Returns the exit code of the first error.
-int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
-              bool with_pieces);
+int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
+                 bool with_pieces);
+
+struct CoalesceFlags {
+  BatchOptions options;
+  bool json = false;
+};
+// `reshard plan --batch --coalesce`: one problem a line in, one schedule of all out; nothing when any line is bad.
+int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
 
 }  // namespace reshard::tool
 

@@ -89,8 +89,8 @@ namespace {
 
 struct State {
   PlanFlags flags;
-  bool explain = false, json = false, pieces = false;
-  std::string svg, batch;
+  bool explain = false, json = false, pieces = false, coalesce = false;
+  std::string svg, batch, bucket;
 };
 
 int Run(const State& state) {
@@ -101,9 +101,19 @@ int Run(const State& state) {
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
       return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
+    if (!state.bucket.empty() && !state.coalesce) return Fail(kUsage, "--bucket goes with --coalesce");
     if (state.explain || !state.svg.empty()) return Fail(kUsage, "--explain and --svg do not go with --batch");
-    return PlanBatch(state.batch, text, dtype, options, state.pieces);
+    if (!state.coalesce) return PlanEachLine(state.batch, text, dtype, options, state.pieces);
+    if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
+    CoalesceFlags flags{{options, std::nullopt}, state.json};
+    if (!state.bucket.empty()) {
+      const auto bytes = ParseBytes(state.bucket);
+      if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
+      flags.options.bucket_bytes = *bytes;
+    }
+    return PlanCoalesced(state.batch, text, dtype, flags);
   }
+  if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket need --batch FILE");
   if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
 
   auto problem = ReadProblem(text);
@@ -144,6 +154,8 @@ Action AddPlan(CLI::App& app) {
   plan.add_flag("--pieces", state->pieces, "JSON with every box that travels");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
   plan.add_option("--batch", state->batch, "plan one problem a line of this file (- is standard input)");
+  plan.add_flag("--coalesce", state->coalesce, "plan the batch as one schedule: shared exchanges, balanced senders");
+  plan.add_option("--bucket", state->bucket, "bytes a device that one exchange of the batch may touch, like 1GiB");
   return [state] { return Run(*state); };
 }
 

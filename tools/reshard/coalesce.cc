@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/planner/batch.h"
+#include "reshard/planner/relabel.h"
 #include "tools/reshard/batch_line.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
@@ -57,6 +58,17 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
   }
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
 
+  std::string devices;
+  if (flags.relabel && !problems.empty()) {
+    const auto relabelled = Relabel(problems);
+    if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
+    for (BatchProblem& problem : problems) {
+      auto target = OnMesh(problem.target, relabelled->target_mesh);
+      if (!target.ok()) return Fail(target.status(), Stage::kPlan);
+      problem.target = *std::move(target);
+    }
+    devices = RelabelText(*relabelled);
+  }
   auto batch = PlanBatch(problems, flags.options);
   if (!batch.ok()) {
     const bool over_input_limit = absl::IsResourceExhausted(batch.status()) && !flags.options.plan.memory_limit_bytes;
@@ -67,8 +79,9 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     auto json = BatchToJson(*batch, ids);
     if (!json.ok()) return Fail(json.status(), Stage::kPlan);
     out = *std::move(json) + "\n";
+    std::fputs(devices.c_str(), stderr);
   } else {
-    out = BatchToText(*batch);
+    out = devices + BatchToText(*batch);
   }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");

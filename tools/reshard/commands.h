@@ -10,6 +10,7 @@
 #include "reshard/layout/dtype.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/relabel.h"
 #include "tools/reshard/problem.h"
 
 namespace reshard::tool {
@@ -45,9 +46,13 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
 struct CoalesceFlags {
   BatchOptions options;
   bool json = false;
+  bool relabel = false;  // one order of devices for all targets
 };
 // `reshard plan --batch --coalesce`: one problem a line in, one schedule of all out; nothing when any line is bad.
 int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
+
+// What --relabel prints before a plan: the devices in the order to use, and what that saves.
+std::string RelabelText(const Relabeling& relabeling);
 
 }  // namespace reshard::tool
 

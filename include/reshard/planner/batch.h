@@ -126,8 +126,9 @@ absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, con
 absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which,
                                     std::vector<std::string> names, const BatchOptions& options);
 
-// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), no trailing newline.
-absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch);
+// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), no trailing newline. `ids`, when not empty, are JSON
+// texts, one a tensor, that stand for the names. InvalidArgument: another number of them.
+absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const std::string> ids = {});
 // A few lines for people: tensors, plans, buckets, bytes against the bound, how even the senders are.
 std::string BatchToText(const BatchPlan& batch);
 

@@ -145,6 +145,7 @@ std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topolog
   std::vector<DimLayout> dims;
   for (const DimLayout& dim : layout.dims()) {
     DimLayout out{dim.size, {}};
+    bool renumbered = false;  // by an axis that became a digit: a reflected axis behind it would turn elsewhere
     auto keep_blocks = [&](int64_t blocks) {
       if (blocks == 1) return;
       Factor digit;
@@ -162,7 +163,7 @@ std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topolog
       if (!split(factor.axis, outside, inside)) return std::nullopt;
       const bool whole = outside && inside == 1;
       if (factor.kind == Factor::Kind::kSizes && !whole) return std::nullopt;
-      if (factor.kind == Factor::Kind::kReflected && outside && inside > 1) return std::nullopt;
+      if (factor.kind == Factor::Kind::kReflected && outside && (inside > 1 || renumbered)) return std::nullopt;
       // An axis cut in two would have to cut unevenly sized intervals the way the whole one does.
       if (outside && inside > 1) {
         int64_t parts = 1;
@@ -176,6 +177,7 @@ std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topolog
         out.factors.push_back(kept);
       }
       keep_blocks(inside);
+      renumbered |= inside > 1;
     }
     dims.push_back(std::move(out));
   }

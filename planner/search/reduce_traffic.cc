@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "planner/search/islands.h"
 
 namespace reshard::search {
 bool ReduceTraffic::AllAlike(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
@@ -96,7 +97,9 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(
     out->to_.push_back(RowDigitsOf(refinement, to[d]->digits));
   }
   const auto n = static_cast<int64_t>(out->members_.size());
-  const bool alike = out->AllAlike(from, to, reduced);
+  // One device stands for all only where islands cut every group alike.
+  const bool even_islands = topology.num_levels() == 1 || LevelsOf(mesh, topology);
+  const bool alike = even_islands && out->AllAlike(from, to, reduced);
   const auto devices = static_cast<size_t>(alike ? 1 : mesh.size());
   out->loads_.assign(devices, {});
   std::vector<int64_t> source(devices, 1), target(devices, 1), share(devices, 0);

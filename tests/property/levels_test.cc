@@ -8,6 +8,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/planner/traffic.h"
 #include "tests/property.h"
+#include "tests/property/checked.h"
 #include "tests/property/problems.h"
 
 namespace reshard::testing {
@@ -88,6 +89,8 @@ TEST_CASE("what crosses a level is what its messages say") {
     options.topology = topology;
     const auto plan = MakePlan(from, to, problem.dtype, options);
     if (!plan.ok()) continue;
+    INFO(problem.Text() << " islands of " << topology.levels[0].devices);
+    CHECK(Disagreement(*plan) == "");
     for (const Step& step : plan->steps) {
       const auto traffic = Traffic::Create(step, topology);
       REQUIRE(traffic.ok());

@@ -10,6 +10,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/oracle/plan_check.h"
 #include "tests/property.h"
+#include "tests/property/checked.h"
 #include "tests/property/facts.h"
 
 namespace reshard::testing {
@@ -74,6 +75,7 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   options.objective = Objective::kBytes;
   const auto plan = MakePlan(from, to, DType::kI8, options);
   REQUIRE(plan.ok());
+  CHECK(Disagreement(*plan) == "");
   if (plan->steps.empty()) return;
   REQUIRE(plan->bounds.levels.size() == 2);
   const LevelBound& bound = plan->bounds.levels[1];

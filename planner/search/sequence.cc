@@ -23,6 +23,7 @@ SequenceSearch::SequenceSearch(const DigitModel& model, DType dtype, const PlanO
   std::vector<std::array<int64_t, 3>> kinds;
   std::vector<std::array<int64_t, 2>> kin;
   free_ = !options.boxes_only;
+  joint_ = !options.boxes_only && options.objective == Objective::kSteps;
   for (int e = 0; e < k_; ++e) {
     const auto i = static_cast<size_t>(e);
     const int8_t at = model.target().at[i];

@@ -79,7 +79,8 @@ void SequenceSearch::FindTwins() {
 void SequenceSearch::Choose(Move move, int e) {
   if (OverBudget()) return;
   if (e == k_) {
-    if (next_ == from_) return;
+    if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
+    if (move == Move::kAllToAll && next_local_ != local_) return;
     Emit(next_, phase_, move, cost_.Collective(move, local_, next_local_, group_));
     return;
   }
@@ -94,14 +95,16 @@ void SequenceSearch::Choose(Move move, int e) {
   const int8_t own = model_.target().at[i];
   const bool named = cost_.rank_of_digit(e) > phase_;  // once it is no longer pending
   const bool reduction = move == Move::kReduceScatter || move == Move::kAllReduce;
+  const bool joint = move == Move::kAllToAll && joint_;
   if (reduction              ? place != kPendingDigit || own == kPendingDigit
       : move == Move::kSlice ? place != kReplicated
-                             : place < 0) {
+                             : place < 0 && !(joint && place == kReplicated)) {
     return;
   }
   const bool at_home = free_ && named && place >= 0 && place == own;
   if (at_home) return;
-  constexpr int kOffCode = 1000;
+  constexpr int kOffCode = 1000, kWholeCode = 2000;
+  if (joint && place >= 0) ChooseMoved(move, e, kReplicated, kWholeCode);
   if (move == Move::kAllGather || move == Move::kAllReduce) {
     if (least <= 1) ChooseMoved(move, e, kReplicated, 1);
     return;
@@ -141,16 +144,17 @@ void SequenceSearch::ChooseMoved(Move move, int e, int place, int code) {
   const auto rank = static_cast<size_t>(cost_.rank_of_digit(e));
   if (before >= 0) next_local_ *= size;
   if (place >= 0) next_local_ /= size;
-  if (next_local_ <= cap_) {
+  const bool in_group = move != Move::kSlice && before != kReplicated;
+  if (next_local_ <= cap_ || move == Move::kAllToAll) {
     code_[i] = code;
     next_.at[i] = static_cast<int8_t>(place);
     if (place >= 0) taken_[static_cast<size_t>(place)] = true;
-    if (move != Move::kSlice) {
+    if (in_group) {
       group_.size *= size;
       group_.size_of_rank[rank] *= size;
     }
     Choose(move, e + 1);
-    if (move != Move::kSlice) {
+    if (in_group) {
       group_.size /= size;
       group_.size_of_rank[rank] /= size;
     }

@@ -96,6 +96,9 @@ class SequenceSearch {
   std::vector<int> kin_;             // by digit: of equal size and rank
   bool reduces_ = false;
   bool free_ = false;
+  // An AllToAll may slice along some digits what it gathers along others. Its bytes and time are those of the two steps
+  // at best, so only the number of steps gains.
+  bool joint_ = false;
   int64_t target_local_ = 1;
 
   bool greedy_ = false;

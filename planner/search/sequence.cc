@@ -20,6 +20,13 @@ SequenceSearch::SequenceSearch(const DigitModel& model, DType dtype, const PlanO
   target_local_ = model.LocalElements(model.target());
   place_digit_.assign(model.places().size(), -1);
   digit_of_place_.assign(model.places().size(), -1);
+  for (const auto& place : model.places()) {
+    std::vector<int>& below = below_.emplace_back();
+    for (size_t p = 0; p < model.places().size(); ++p) {
+      const auto& other = model.places()[p];
+      if (other.dim == place.dim && other.lo < place.lo && !other.fixed) below.push_back(static_cast<int>(p));
+    }
+  }
   std::vector<std::array<int64_t, 3>> kinds;
   std::vector<std::array<int64_t, 2>> kin;
   free_ = !options.boxes_only;

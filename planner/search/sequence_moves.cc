@@ -28,6 +28,7 @@ void SequenceSearch::Expand(int64_t index) {
   }
   FindOff();
   FindTwins();
+  boxed_ = options_.boxes_only && model_.IsBox(from_) && model_.IsBox(model_.target());
   next_ = from_;
   group_ = Group();
   next_local_ = local_;
@@ -76,8 +77,34 @@ void SequenceSearch::FindTwins() {
   }
 }
 
+bool SequenceSearch::CanBeBox(int e) const {
+  const auto moved = [&](int f) { return next_.at[static_cast<size_t>(f)] != from_.at[static_cast<size_t>(f)]; };
+  const int8_t from = from_.at[static_cast<size_t>(e)];
+  const int8_t to = next_.at[static_cast<size_t>(e)];
+  // Whoever stays stays above digits that stay, and whoever leaves leaves from above.
+  for (int f = 0; from >= 0 && f < e; ++f) {
+    const int8_t other = from_.at[static_cast<size_t>(f)];
+    if (other < 0 || moved(f) == moved(e)) continue;
+    const int8_t stays = moved(e) ? other : from;
+    const int8_t leaves = moved(e) ? from : other;
+    const auto& below = below_[static_cast<size_t>(stays)];
+    if (std::find(below.begin(), below.end(), leaves) != below.end()) return false;
+  }
+  if (to < 0 || !moved(e)) return true;
+  // The gaps below a new place are for digits still to choose.
+  int gaps = 0;
+  for (const int p : below_[static_cast<size_t>(to)]) {
+    if (place_digit_[static_cast<size_t>(p)] >= 0) {
+      const int f = place_digit_[static_cast<size_t>(p)];
+      if (f < e && moved(f)) return false;
+    }
+    gaps += taken_[static_cast<size_t>(p)] ? 0 : 1;
+  }
+  return gaps < k_ - e;
+}
+
 void SequenceSearch::Choose(Move move, int e) {
-  if (OverBudget()) return;
+  if (OverBudget() || (boxed_ && e > 0 && !CanBeBox(e - 1))) return;
   if (e == k_) {
     if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
     if (move == Move::kAllToAll && next_local_ != local_) return;

@@ -73,6 +73,8 @@ class SequenceSearch {
   void Expand(int64_t index);
   void FindTwins();
   void FindOff();
+  // With boxes: whether the choices so far, the last of them for digit e, can still end in a box.
+  bool CanBeBox(int e) const;
   // All sets of digits that one step of a kind can move, digit e and those behind it still to choose.
   void Choose(Move move, int e);
   void ChooseMoved(Move move, int e, int place, int code);
@@ -91,9 +93,10 @@ class SequenceSearch {
   const int64_t budget_;
   const int k_;
   int64_t cap_ = 0;
-  std::vector<int> digit_of_place_;  // of the target, or -1
-  std::vector<int> class_;           // by digit: of equal size, rank and kind of target
-  std::vector<int> kin_;             // by digit: of equal size and rank
+  std::vector<int> digit_of_place_;      // of the target, or -1
+  std::vector<std::vector<int>> below_;  // per place: those of its dimension that a box must fill before it
+  std::vector<int> class_;               // by digit: of equal size, rank and kind of target
+  std::vector<int> kin_;                 // by digit: of equal size and rank
   bool reduces_ = false;
   bool free_ = false;
   // An AllToAll may slice along some digits what it gathers along others. Its bytes and time are those of the two steps
@@ -119,6 +122,7 @@ class SequenceSearch {
   std::array<int, kMaxSearchDigits> twin_{};  // an earlier digit that is interchangeable with this one, or -1
   std::array<int, kMaxSearchDigits> code_{};  // what was chosen for each digit; 0: it stays
   State next_;
+  bool boxed_ = false;  // both ends of the step are to be boxes
   Group group_;
   int64_t next_local_ = 0;
   std::vector<int> occupied_;  // places of anonymous digits, the target's first

@@ -26,7 +26,6 @@ namespace {
 // beyond that stops after some 50 ms with a bound on the gap. Counted in states, so that every machine stops alike.
 constexpr int64_t kBudgetBesideExchange = 2000;
 constexpr int64_t kBudgetAlone = 150'000;
-constexpr int64_t kBudgetOfBoxes = 3'000'000;
 // Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
 constexpr int kAlternativeDigits = 3;
 
@@ -170,9 +169,7 @@ absl::Status Planner::Search(bool single_step_allowed) {
     if (single_step_allowed) bound = KeyOf(candidates_[0].chain);
     const bool exchange = options_.ops.contains(Op::kExchange);
     search_ = search::SearchSequence(*model_, dtype_, options_, bound,
-                                     exchange && single_step_allowed ? kBudgetBesideExchange
-                                     : options_.boxes_only           ? kBudgetOfBoxes
-                                                                     : kBudgetAlone);
+                                     exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
     return search_->found ? Add(search_->hops, true) : absl::OkStatus();
   }
   if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();

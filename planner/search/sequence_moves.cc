@@ -34,16 +34,34 @@ void SequenceSearch::Expand(int64_t index) {
   next_local_ = local_;
   const OpSet& ops = options_.ops;
   // Two slices in a row are one.
-  if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) Choose(Move::kSlice, 0);
-  if (ops.contains(Op::kAllGather) && any_placed) Choose(Move::kAllGather, 0);
-  if (ops.contains(Op::kAllToAll) && any_placed) Choose(Move::kAllToAll, 0);
-  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) ChoosePermutes();
+  if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) ChooseAll(Move::kSlice);
+  if (ops.contains(Op::kAllGather) && any_placed) ChooseAll(Move::kAllGather);
+  if (ops.contains(Op::kAllToAll) && any_placed) ChooseAll(Move::kAllToAll);
+  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) {
+    ChoosePermutes();
+  }
   if (any_pending) {
-    if (ops.contains(Op::kReduceScatter)) Choose(Move::kReduceScatter, 0);
+    if (ops.contains(Op::kReduceScatter)) ChooseAll(Move::kReduceScatter);
     if (ops.contains(Op::kAllReduce)) Choose(Move::kAllReduce, 0);
   } else if (phase_ == kNamed && reduces_ && ops.contains(Op::kExchange) && !options_.boxes_only) {
     EmitExchange();
   }
+}
+
+void SequenceSearch::ChooseAll(Move move) {
+  if (!boxed_) {
+    Choose(move, 0);
+    return;
+  }
+  leaving_.clear();
+  left_of_dim_.assign(places_of_dim_.size(), 0);
+  for (size_t d = 0; d < places_of_dim_.size(); ++d) {
+    for (int p : places_of_dim_[d]) left_of_dim_[d] += taken_[static_cast<size_t>(p)] ? 1 : 0;
+  }
+  for (int e = 0; move != Move::kAllGather && move != Move::kAllToAll && e < k_; ++e) {
+    if (CanMove(move, e)) leaving_.push_back(e);
+  }
+  ChooseBoxes(move, 0);
 }
 
 void SequenceSearch::FindOff() {
@@ -77,38 +95,25 @@ void SequenceSearch::FindTwins() {
   }
 }
 
-bool SequenceSearch::CanBeBox(int e) const {
-  const auto moved = [&](int f) { return next_.at[static_cast<size_t>(f)] != from_.at[static_cast<size_t>(f)]; };
-  const int8_t from = from_.at[static_cast<size_t>(e)];
-  const int8_t to = next_.at[static_cast<size_t>(e)];
-  // Whoever stays stays above digits that stay, and whoever leaves leaves from above.
-  for (int f = 0; from >= 0 && f < e; ++f) {
-    const int8_t other = from_.at[static_cast<size_t>(f)];
-    if (other < 0 || moved(f) == moved(e)) continue;
-    const int8_t stays = moved(e) ? other : from;
-    const int8_t leaves = moved(e) ? from : other;
-    const auto& below = below_[static_cast<size_t>(stays)];
-    if (std::find(below.begin(), below.end(), leaves) != below.end()) return false;
+bool SequenceSearch::CanMove(Move move, int e) const {
+  const int8_t place = from_.at[static_cast<size_t>(e)];
+  switch (move) {
+    case Move::kSlice:
+      return place == kReplicated;
+    case Move::kReduceScatter:
+    case Move::kAllReduce:
+      return place == kPendingDigit && model_.target().at[static_cast<size_t>(e)] != kPendingDigit;
+    case Move::kAllToAll:
+      return place >= 0 || (joint_ && place == kReplicated);
+    default:
+      return place >= 0;
   }
-  if (to < 0 || !moved(e)) return true;
-  // The gaps below a new place are for digits still to choose.
-  int gaps = 0;
-  for (const int p : below_[static_cast<size_t>(to)]) {
-    if (place_digit_[static_cast<size_t>(p)] >= 0) {
-      const int f = place_digit_[static_cast<size_t>(p)];
-      if (f < e && moved(f)) return false;
-    }
-    gaps += taken_[static_cast<size_t>(p)] ? 0 : 1;
-  }
-  return gaps < k_ - e;
 }
 
 void SequenceSearch::Choose(Move move, int e) {
-  if (OverBudget() || (boxed_ && e > 0 && !CanBeBox(e - 1))) return;
+  if (OverBudget()) return;
   if (e == k_) {
-    if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
-    if (move == Move::kAllToAll && next_local_ != local_) return;
-    Emit(next_, phase_, move, cost_.Collective(move, local_, next_local_, group_));
+    EmitMoved(move);
     return;
   }
   const auto i = static_cast<size_t>(e);
@@ -121,17 +126,11 @@ void SequenceSearch::Choose(Move move, int e) {
   const int8_t place = from_.at[i];
   const int8_t own = model_.target().at[i];
   const bool named = cost_.rank_of_digit(e) > phase_;  // once it is no longer pending
-  const bool reduction = move == Move::kReduceScatter || move == Move::kAllReduce;
-  const bool joint = move == Move::kAllToAll && joint_;
-  if (reduction              ? place != kPendingDigit || own == kPendingDigit
-      : move == Move::kSlice ? place != kReplicated
-                             : place < 0 && !(joint && place == kReplicated)) {
-    return;
-  }
+  if (!CanMove(move, e)) return;
   const bool at_home = free_ && named && place >= 0 && place == own;
   if (at_home) return;
   constexpr int kOffCode = 1000, kWholeCode = 2000;
-  if (joint && place >= 0) ChooseMoved(move, e, kReplicated, kWholeCode);
+  if (joint_ && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, kReplicated, kWholeCode);
   if (move == Move::kAllGather || move == Move::kAllReduce) {
     if (least <= 1) ChooseMoved(move, e, kReplicated, 1);
     return;
@@ -190,6 +189,12 @@ void SequenceSearch::ChooseMoved(Move move, int e, int place, int code) {
     code_[i] = 0;
   }
   next_local_ = local;
+}
+
+void SequenceSearch::EmitMoved(Move move) {
+  if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
+  if (move == Move::kAllToAll && next_local_ != local_) return;
+  Emit(next_, phase_, move, cost_.Collective(move, local_, next_local_, group_));
 }
 
 void SequenceSearch::ChoosePermutes() {

@@ -82,16 +82,32 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     }
   }
 
-  // Digits that stand still in both layouts only define independent groups. Two exceptions: digits that replicate in
-  // both can spread a reduction; and with boxes a digit may have to step aside to keep intermediates contiguous.
-  bool reduces = false;
-  for (size_t e = 0; e < k; ++e) reduces |= from[e] == kPendingDigit && to[e] != kPendingDigit;
+  // Digits that stand still at a place only define independent groups, and so do those that stay pending; with boxes
+  // a digit may have to step aside to keep intermediates contiguous. Digits that replicate in both layouts can make
+  // what moves smaller for a while: as many of them as there is room for.
+  std::vector<bool> in_model(k);
+  for (size_t e = 0; e < k; ++e) {
+    in_model[e] = from[e] != to[e] || boxes;
+    out.num_moving_ += from[e] != to[e] ? 1 : 0;
+  }
+  auto room = kMaxSearchDigits - std::count(in_model.begin(), in_model.end(), true);
+  if (room < 0) return std::nullopt;
+  for (size_t e = 0; e < k; ++e) {
+    if (in_model[e] || from[e] != kReplicated) continue;
+    in_model[e] = room > 0;
+    out.complete_ &= room > 0;
+    --room;
+  }
+  for (size_t e = 0; e < k && keep_still; ++e) {
+    if (in_model[e] || room <= 0) continue;
+    in_model[e] = true;
+    --room;
+  }
   out.model_digit_.assign(k, -1);
   out.fixed_place_.assign(k, -1);
   out.fixed_pending_.assign(k, false);
   for (size_t e = 0; e < k; ++e) {
-    const bool still = from[e] == to[e];
-    if (still && !boxes && !keep_still && (from[e] != kReplicated || !reduces)) {
+    if (!in_model[e]) {
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
       out.fixed_pending_[e] = from[e] == kPendingDigit;
       if (from[e] >= 0) {
@@ -101,7 +117,6 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
       }
       continue;
     }
-    if (out.sizes_.size() == kMaxSearchDigits) return std::nullopt;
     out.model_digit_[e] = static_cast<int>(out.sizes_.size());
     out.source_.at[out.sizes_.size()] = static_cast<int8_t>(from[e]);
     out.target_.at[out.sizes_.size()] = static_cast<int8_t>(to[e]);

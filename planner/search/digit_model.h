@@ -44,13 +44,18 @@ class DigitModel {
   };
 
   // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
-  // common chain of boundaries, more than kMaxSearchDigits digits that matter. `boxes`: intermediates must be
+  // common chain of boundaries, more than kMaxSearchDigits digits that move. `boxes`: intermediates must be
   // contiguous, so places beyond the two layouts' are shared and in order instead of one a digit. `levels`: axes are
-  // cut where they leave islands. `keep_still`: digits that stand still may move all the same.
+  // cut where they leave islands. `keep_still`: digits that stand still may move all the same, as far as there is
+  // room for them.
   static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
                                           const MeshLevels* levels = nullptr, bool keep_still = false);
 
   int num_digits() const { return static_cast<int>(sizes_.size()); }
+  // Those at other places in the target than in the source.
+  int num_moving() const { return num_moving_; }
+  // No replicated digit had to be left out. Those that stand still at a place always are, except with `boxes`.
+  bool complete() const { return complete_; }
   int64_t digit_size(int e) const { return sizes_[static_cast<size_t>(e)]; }
   const std::vector<DigitPlace>& places() const { return places_; }
   bool Fits(int digit, int place) const {
@@ -79,6 +84,8 @@ class DigitModel {
   std::vector<Digit> refined_;  // the digits that may move
   std::vector<Digit> all_digits_;
   std::vector<int64_t> sizes_;
+  int num_moving_ = 0;
+  bool complete_ = true;
   std::vector<int> model_digit_;  // per refined digit of the mesh: index in the model, or -1
   std::vector<int> fixed_place_;  // per refined digit left out: its place in both layouts, or -1
   std::vector<bool> fixed_pending_;

@@ -28,7 +28,6 @@ namespace {
 // beyond that stops after some 50 ms with a bound on the gap. Counted in states, so that every machine stops alike.
 constexpr int64_t kBudgetBesideExchange = 2000;
 constexpr int64_t kBudgetAlone = 150'000;
-constexpr int64_t kBudgetOfBoxes = 3'000'000;
 // Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
 constexpr int kAlternativeDigits = 3;
 
@@ -198,9 +197,7 @@ absl::Status Planner::Search(bool single_step_allowed) {
     }
     const bool exchange = options_.ops.contains(Op::kExchange);
     search_ = search::SearchSequence(*model_, dtype_, options_, bound,
-                                     exchange && single_step_allowed ? kBudgetBesideExchange
-                                     : options_.boxes_only           ? kBudgetOfBoxes
-                                                                     : kBudgetAlone);
+                                     exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
     return search_->found ? Add(search_->hops, true) : absl::OkStatus();
   }
   if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();
@@ -245,7 +242,7 @@ void Planner::Certify(const Candidate& best, Plan& plan) const {
   const int64_t bound = plan.bounds.recv_bytes_max;
   // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
   // device ids do not follow positions.
-  const bool as_searched = search_ && !options_.memory_limit_bytes &&
+  const bool as_searched = search_ && model_->complete() && !options_.memory_limit_bytes &&
                            best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
                            (!search_->found || !best.searched || KeyOf(best.chain)[0] == search_->objective);
   const std::string space = options_.boxes_only ? "contiguous" : "digit-level";
@@ -342,7 +339,7 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   }
   const bool reduces = !search::ReducedAxes(source_, target_).empty();
   // The best without an Exchange, where looking for it is cheap.
-  if (!reduces && model_ && model_->num_digits() <= kAlternativeDigits && plan.steps[0].op == Op::kExchange) {
+  if (!reduces && model_ && model_->num_moving() <= kAlternativeDigits && plan.steps[0].op == Op::kExchange) {
     PlanOptions named = options_;
     named.ops = named.ops.without(Op::kExchange);
     const auto found = search::SearchSequence(*model_, dtype_, named, std::nullopt, kBudgetBesideExchange);

@@ -20,9 +20,22 @@ SequenceSearch::SequenceSearch(const DigitModel& model, DType dtype, const PlanO
   target_local_ = model.LocalElements(model.target());
   place_digit_.assign(model.places().size(), -1);
   digit_of_place_.assign(model.places().size(), -1);
+  for (size_t p = 0; p < model.places().size(); ++p) {
+    const auto& place = model.places()[p];
+    if (place.fixed) continue;
+    const auto dim = static_cast<size_t>(place.dim);
+    if (places_of_dim_.size() <= dim) places_of_dim_.resize(dim + 1);
+    places_of_dim_[dim].push_back(static_cast<int>(p));
+  }
+  for (std::vector<int>& places : places_of_dim_) {
+    std::sort(places.begin(), places.end(), [&](int p, int q) {
+      return model.places()[static_cast<size_t>(p)].lo < model.places()[static_cast<size_t>(q)].lo;
+    });
+  }
   std::vector<std::array<int64_t, 3>> kinds;
   std::vector<std::array<int64_t, 2>> kin;
   free_ = !options.boxes_only;
+  joint_ = !options.boxes_only && options.objective == Objective::kSteps;
   for (int e = 0; e < k_; ++e) {
     const auto i = static_cast<size_t>(e);
     const int8_t at = model.target().at[i];
@@ -197,7 +210,8 @@ SequenceSearch::Key SequenceSearch::KeyOfPlaces(const State& state, int phase) c
 
 void SequenceSearch::Emit(const State& next, int phase, Move move, const Cost& step) {
   ++generated_;
-  if (options_.boxes_only && !(next == model_.target()) && !(next == model_.source()) && !model_.IsBox(next)) return;
+  const bool any_shape = boxed_ || !options_.boxes_only;
+  if (!any_shape && !(next == model_.target()) && !(next == model_.source()) && !model_.IsBox(next)) return;
   Cost g = g_;
   for (size_t i = 0; i < g.size(); ++i) g[i] += step[i];
   const Cost h = Heuristic(next);

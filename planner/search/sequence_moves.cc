@@ -28,21 +28,40 @@ void SequenceSearch::Expand(int64_t index) {
   }
   FindOff();
   FindTwins();
+  boxed_ = options_.boxes_only && model_.IsBox(from_) && model_.IsBox(model_.target());
   next_ = from_;
   group_ = Group();
   next_local_ = local_;
   const OpSet& ops = options_.ops;
   // Two slices in a row are one.
-  if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) Choose(Move::kSlice, 0);
-  if (ops.contains(Op::kAllGather) && any_placed) Choose(Move::kAllGather, 0);
-  if (ops.contains(Op::kAllToAll) && any_placed) Choose(Move::kAllToAll, 0);
-  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) ChoosePermutes();
+  if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) ChooseAll(Move::kSlice);
+  if (ops.contains(Op::kAllGather) && any_placed) ChooseAll(Move::kAllGather);
+  if (ops.contains(Op::kAllToAll) && any_placed) ChooseAll(Move::kAllToAll);
+  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) {
+    ChoosePermutes();
+  }
   if (any_pending) {
-    if (ops.contains(Op::kReduceScatter)) Choose(Move::kReduceScatter, 0);
+    if (ops.contains(Op::kReduceScatter)) ChooseAll(Move::kReduceScatter);
     if (ops.contains(Op::kAllReduce)) Choose(Move::kAllReduce, 0);
   } else if (phase_ == kNamed && reduces_ && ops.contains(Op::kExchange) && !options_.boxes_only) {
     EmitExchange();
   }
+}
+
+void SequenceSearch::ChooseAll(Move move) {
+  if (!boxed_) {
+    Choose(move, 0);
+    return;
+  }
+  leaving_.clear();
+  left_of_dim_.assign(places_of_dim_.size(), 0);
+  for (size_t d = 0; d < places_of_dim_.size(); ++d) {
+    for (int p : places_of_dim_[d]) left_of_dim_[d] += taken_[static_cast<size_t>(p)] ? 1 : 0;
+  }
+  for (int e = 0; move != Move::kAllGather && move != Move::kAllToAll && e < k_; ++e) {
+    if (CanMove(move, e)) leaving_.push_back(e);
+  }
+  ChooseBoxes(move, 0);
 }
 
 void SequenceSearch::FindOff() {
@@ -76,11 +95,25 @@ void SequenceSearch::FindTwins() {
   }
 }
 
+bool SequenceSearch::CanMove(Move move, int e) const {
+  const int8_t place = from_.at[static_cast<size_t>(e)];
+  switch (move) {
+    case Move::kSlice:
+      return place == kReplicated;
+    case Move::kReduceScatter:
+    case Move::kAllReduce:
+      return place == kPendingDigit && model_.target().at[static_cast<size_t>(e)] != kPendingDigit;
+    case Move::kAllToAll:
+      return place >= 0 || (joint_ && place == kReplicated);
+    default:
+      return place >= 0;
+  }
+}
+
 void SequenceSearch::Choose(Move move, int e) {
   if (OverBudget()) return;
   if (e == k_) {
-    if (next_ == from_) return;
-    Emit(next_, phase_, move, cost_.Collective(move, local_, next_local_, group_));
+    EmitMoved(move);
     return;
   }
   const auto i = static_cast<size_t>(e);
@@ -93,15 +126,11 @@ void SequenceSearch::Choose(Move move, int e) {
   const int8_t place = from_.at[i];
   const int8_t own = model_.target().at[i];
   const bool named = cost_.rank_of_digit(e) > phase_;  // once it is no longer pending
-  const bool reduction = move == Move::kReduceScatter || move == Move::kAllReduce;
-  if (reduction              ? place != kPendingDigit || own == kPendingDigit
-      : move == Move::kSlice ? place != kReplicated
-                             : place < 0) {
-    return;
-  }
+  if (!CanMove(move, e)) return;
   const bool at_home = free_ && named && place >= 0 && place == own;
   if (at_home) return;
-  constexpr int kOffCode = 1000;
+  constexpr int kOffCode = 1000, kWholeCode = 2000;
+  if (joint_ && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, kReplicated, kWholeCode);
   if (move == Move::kAllGather || move == Move::kAllReduce) {
     if (least <= 1) ChooseMoved(move, e, kReplicated, 1);
     return;
@@ -141,16 +170,17 @@ void SequenceSearch::ChooseMoved(Move move, int e, int place, int code) {
   const auto rank = static_cast<size_t>(cost_.rank_of_digit(e));
   if (before >= 0) next_local_ *= size;
   if (place >= 0) next_local_ /= size;
-  if (next_local_ <= cap_) {
+  const bool in_group = move != Move::kSlice && before != kReplicated;
+  if (next_local_ <= cap_ || move == Move::kAllToAll) {
     code_[i] = code;
     next_.at[i] = static_cast<int8_t>(place);
     if (place >= 0) taken_[static_cast<size_t>(place)] = true;
-    if (move != Move::kSlice) {
+    if (in_group) {
       group_.size *= size;
       group_.size_of_rank[rank] *= size;
     }
     Choose(move, e + 1);
-    if (move != Move::kSlice) {
+    if (in_group) {
       group_.size /= size;
       group_.size_of_rank[rank] /= size;
     }
@@ -159,6 +189,12 @@ void SequenceSearch::ChooseMoved(Move move, int e, int place, int code) {
     code_[i] = 0;
   }
   next_local_ = local;
+}
+
+void SequenceSearch::EmitMoved(Move move) {
+  if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
+  if (move == Move::kAllToAll && next_local_ != local_) return;
+  Emit(next_, phase_, move, cost_.Collective(move, local_, next_local_, group_));
 }
 
 void SequenceSearch::ChoosePermutes() {

@@ -73,6 +73,13 @@ class SequenceSearch {
   void Expand(int64_t index);
   void FindTwins();
   void FindOff();
+  bool CanMove(Move move, int e) const;
+  // The same as Choose where the state before and after are boxes: digits leave dimensions from the end, and come to
+  // the end of those that none leaves.
+  void ChooseBoxes(Move move, size_t dim);
+  void FillBoxes(Move move, size_t dim, size_t at);
+  void EmitMoved(Move move);
+  void ChooseAll(Move move);
   // All sets of digits that one step of a kind can move, digit e and those behind it still to choose.
   void Choose(Move move, int e);
   void ChooseMoved(Move move, int e, int place, int code);
@@ -91,11 +98,15 @@ class SequenceSearch {
   const int64_t budget_;
   const int k_;
   int64_t cap_ = 0;
-  std::vector<int> digit_of_place_;  // of the target, or -1
-  std::vector<int> class_;           // by digit: of equal size, rank and kind of target
-  std::vector<int> kin_;             // by digit: of equal size and rank
+  std::vector<int> digit_of_place_;              // of the target, or -1
+  std::vector<std::vector<int>> places_of_dim_;  // those that may move, in order
+  std::vector<int> class_;                       // by digit: of equal size, rank and kind of target
+  std::vector<int> kin_;                         // by digit: of equal size and rank
   bool reduces_ = false;
   bool free_ = false;
+  // An AllToAll may slice along some digits what it gathers along others. Its bytes and time are those of the two steps
+  // at best, so only the number of steps gains.
+  bool joint_ = false;
   int64_t target_local_ = 1;
 
   bool greedy_ = false;
@@ -116,9 +127,12 @@ class SequenceSearch {
   std::array<int, kMaxSearchDigits> twin_{};  // an earlier digit that is interchangeable with this one, or -1
   std::array<int, kMaxSearchDigits> code_{};  // what was chosen for each digit; 0: it stays
   State next_;
+  bool boxed_ = false;  // both ends of the step are to be boxes
   Group group_;
   int64_t next_local_ = 0;
-  std::vector<int> occupied_;  // places of anonymous digits, the target's first
+  std::vector<int> leaving_;         // digits, with boxes
+  std::vector<size_t> left_of_dim_;  // places still occupied, with boxes
+  std::vector<int> occupied_;        // places of anonymous digits, the target's first
 };
 
 }  // namespace reshard::search

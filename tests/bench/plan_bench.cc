@@ -121,11 +121,7 @@ std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bo
     }
     const auto model = reshard::search::DigitModel::Create(problem.source, problem.target, boxes);
     if (!model) continue;
-    int moving = 0;
-    for (size_t e = 0; e < static_cast<size_t>(model->num_digits()); ++e) {
-      moving += model->source().at[e] != model->target().at[e] ? 1 : 0;
-    }
-    if (moving == digits) out.push_back(std::move(problem));
+    if (model->num_moving() == digits) out.push_back(std::move(problem));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace oracle {
 namespace {
@@ -41,7 +42,8 @@ bool IsBox(const std::vector<std::vector<int>>& digits) {
 
 }  // namespace
 
-Exhaustive::Exhaustive(int axes, int rank, int64_t side, bool boxes_only, Steps steps) : steps_(steps) {
+Exhaustive::Exhaustive(int axes, int rank, int64_t side, bool boxes_only, Steps steps, StepCost cost)
+    : steps_(steps), cost_(std::move(cost)) {
   mesh_ = "{";
   for (int a = 0; a < axes; ++a) mesh_ += std::string(a > 0 ? "," : "") + static_cast<char>('A' + a) + ":2";
   mesh_ += "}";
@@ -95,10 +97,16 @@ int64_t Exhaustive::CheapestStep(size_t from, size_t to) const {
   // Slice: everybody keeps a part.
   bool slice = true;
   for (size_t p = 0; p < n && slice; ++p) slice = b[p].Within(a[p]);
-  if (slice) return 0;
-  if (states_[to].local < states_[from].local) return -1;
   int64_t best = -1;
-  auto offer = [&](int64_t bytes) { best = best < 0 ? bytes : std::min(best, bytes); };
+  auto offer = [&](int64_t elements, int64_t peers) {
+    const int64_t cost = cost_ ? cost_(elements, peers) : elements;
+    best = best < 0 ? cost : std::min(best, cost);
+  };
+  if (slice) {
+    offer(0, 0);
+    return best;
+  }
+  if (states_[to].local < states_[from].local) return -1;
 
   for (size_t group = 1; group < n; ++group) {  // the set of axes that vary inside a group, one bit an axis
     const int64_t members = int64_t{1} << __builtin_popcountll(group);
@@ -126,8 +134,8 @@ int64_t Exhaustive::CheapestStep(size_t from, size_t to) const {
       trade = trade && covers;
       gather = gather && covers;
     }
-    if (gather) offer(states_[to].local - states_[from].local);
-    if (trade) offer(states_[from].local - states_[from].local / members);
+    if (gather) offer(states_[to].local - states_[from].local, members - 1);
+    if (trade) offer(states_[from].local - states_[from].local / members, members - 1);
   }
 
   // AllPermute: as many devices want a shard as hold it, and all local shapes are equal. Who has it already keeps it.
@@ -139,7 +147,7 @@ int64_t Exhaustive::CheapestStep(size_t from, size_t to) const {
     }
     const bool permutes =
         std::all_of(balance.begin(), balance.end(), [](const auto& entry) { return entry.second == 0; });
-    if (permutes) offer(states_[from].local);
+    if (permutes) offer(states_[from].local, 1);
   }
   return best;
 }

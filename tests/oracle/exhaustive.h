@@ -8,6 +8,7 @@
 #define RESHARD_TESTS_ORACLE_EXHAUSTIVE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,13 @@ class Exhaustive {
   // along C, which is a Slice along B and an AllGather along C in one.
   enum class Steps { kDefinition, kOthersStay };
 
+  // What a step costs in which the worst device receives that many elements from that many devices; a Slice receives
+  // nothing from nobody. Without one it is the elements.
+  using StepCost = std::function<int64_t(int64_t elements, int64_t peers)>;
+
   // All states when `boxes_only` is false: 748 of 3 axes, rank 3, side 8; else the boxes alone: 106.
-  Exhaustive(int axes, int rank, int64_t side, bool boxes_only, Steps steps = Steps::kDefinition);
+  Exhaustive(int axes, int rank, int64_t side, bool boxes_only, Steps steps = Steps::kDefinition,
+             StepCost cost = nullptr);
 
   struct State {
     std::string layout;  // its text over mesh()
@@ -35,9 +41,9 @@ class Exhaustive {
   const std::string& mesh() const { return mesh_; }
   const std::vector<State>& states() const { return states_; }
 
-  // Elements received by the worst device in the cheapest legal single step, or -1.
+  // The cost of the cheapest legal single step, or -1.
   int64_t Step(size_t from, size_t to) const { return step_[from * states_.size() + to]; }
-  // The least sum over steps of the elements that the worst device receives, with no state larger than both ends.
+  // The least sum over steps of their costs, with no state larger than both ends.
   int64_t Optimum(size_t from, size_t to) const;
   // What the worst device lacks.
   int64_t Bound(size_t from, size_t to) const;
@@ -48,6 +54,7 @@ class Exhaustive {
 
   std::string mesh_;
   Steps steps_;
+  StepCost cost_;
   std::vector<State> states_;
   std::vector<int64_t> step_;
   std::vector<int64_t> sizes_;                   // distinct local sizes, ascending

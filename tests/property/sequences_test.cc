@@ -128,6 +128,65 @@ TEST_CASE("boxes reach the exhaustive optimum on every pair of box layouts") {
   }
 }
 
+namespace {
+
+// Plans of sampled pairs against the exhaustive optimum. Times are rounded up step by step: an optimum that does in one
+// step what others do in several may be a nanosecond a step better.
+void Sample(const oracle::Exhaustive& all, Objective objective, int count, uint64_t stream) {
+  const auto mesh = MeshOf(all.mesh());
+  PlanOptions options = Sequences();
+  options.objective = objective;
+  Choices choices(Seed() + stream);
+  const auto any = [&] {
+    return (static_cast<size_t>(choices.Pick(256)) * 256 + static_cast<size_t>(choices.Pick(256))) %
+           all.states().size();
+  };
+  for (int i = 0; i < count / static_cast<int>(kEvery); ++i) {
+    const size_t s = any();
+    const size_t t = any();
+    const auto source = ParseLayout(all.states()[s].layout, mesh);
+    const auto target = ParseLayout(all.states()[t].layout, mesh);
+    INFO(all.states()[s].layout << " -> " << all.states()[t].layout << " by " << std::string(Name(objective)));
+    REQUIRE((source.ok() && target.ok()));
+    const auto plan = MakePlan(*source, *target, DType::kI8, options);
+    REQUIRE(plan.ok());
+    int64_t value = 0;
+    for (const Step& step : plan->steps) {
+      value += objective == Objective::kTime ? step.time_ns : objective == Objective::kBytes ? step.recv_bytes_max : 1;
+    }
+    const int64_t optimum = all.Optimum(s, t);
+    REQUIRE(value >= optimum);
+    REQUIRE(value <= optimum + (objective == Objective::kTime ? std::ssize(plan->steps) : 0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("sequences reach the exhaustive optimum by time and by steps") {
+  const auto time = [](int64_t elements, int64_t peers) {
+    return peers == 0 ? 0 : Topology::Flat().StepTime(0, peers, elements);
+  };
+  SECTION("time") {
+    Sample(oracle::Exhaustive(3, 3, 8, false, oracle::Exhaustive::Steps::kDefinition, time), Objective::kTime, 4000, 2);
+  }
+  SECTION("steps") {
+    const auto one = [](int64_t, int64_t) { return int64_t{1}; };
+    Sample(oracle::Exhaustive(3, 3, 8, false, oracle::Exhaustive::Steps::kDefinition, one), Objective::kSteps, 4000, 3);
+  }
+}
+
+TEST_CASE("sequences of four axes reach the exhaustive optimum", "[slow]") {
+  using Steps = oracle::Exhaustive::Steps;
+  const auto time = [](int64_t elements, int64_t peers) {
+    return peers == 0 ? 0 : Topology::Flat().StepTime(0, peers, elements);
+  };
+  SECTION("two dimensions, bytes") { Sample(oracle::Exhaustive(4, 2, 8, false), Objective::kBytes, 4000, 4); }
+  SECTION("three dimensions, bytes") { Sample(oracle::Exhaustive(4, 3, 4, false), Objective::kBytes, 4000, 5); }
+  SECTION("two dimensions, time") {
+    Sample(oracle::Exhaustive(4, 2, 8, false, Steps::kDefinition, time), Objective::kTime, 4000, 6);
+  }
+}
+
 // How the axes of a mesh are cut does not matter: {X:4,Y:2} and {X:8} are the same devices as {A:2,B:2,C:2}.
 TEST_CASE("sequences reach the exhaustive optimum however the axes are cut") {
   const oracle::Exhaustive& all = Digits();

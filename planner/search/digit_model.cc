@@ -38,9 +38,10 @@ std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int
 
 }  // namespace
 
-std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes) {
+std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes,
+                                             const MeshLevels* levels, bool keep_still) {
   if (!(source.mesh() == target.mesh()) || !PlainFactors(source) || !PlainFactors(target)) return std::nullopt;
-  const auto refinement = Refine(source, target);
+  const auto refinement = Refine(source, target, levels);
   if (!refinement) return std::nullopt;
   DigitModel out;
   out.source_layout_ = source;
@@ -64,7 +65,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     int64_t lo = 1;
     for (int64_t hi : boundaries) {
       if (hi % lo != 0) return std::nullopt;
-      if (hi > lo) out.places_.push_back({d, lo, hi / lo, -1, false});
+      if (hi > lo) out.places_.push_back({d, lo, hi / lo, false, false});
       lo = hi;
     }
     if (source.dim(d).size % lo != 0) return std::nullopt;
@@ -90,13 +91,13 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   out.fixed_pending_.assign(k, false);
   for (size_t e = 0; e < k; ++e) {
     const bool still = from[e] == to[e];
-    if (still && !boxes && (from[e] != kReplicated || !reduces)) {
+    if (still && !boxes && !keep_still && (from[e] != kReplicated || !reduces)) {
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
       out.fixed_pending_[e] = from[e] == kPendingDigit;
       if (from[e] >= 0) {
         DigitPlace& place = out.places_[static_cast<size_t>(from[e])];
         out.elements_ /= place.size;
-        place.owner = kMaxSearchDigits;  // taken for good
+        place.fixed = true;
       }
       continue;
     }
@@ -112,21 +113,10 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   for (size_t e = 0; e < out.sizes_.size(); ++e) {
     for (size_t d = 0; d < tail.size(); ++d) {
       if (tail[d] % out.sizes_[e] != 0) continue;
-      out.places_.push_back({static_cast<int>(d), tail_lo[d], out.sizes_[e], boxes ? -1 : static_cast<int>(e), true});
+      out.places_.push_back({static_cast<int>(d), tail_lo[d], out.sizes_[e], false, true});
       tail_lo[d] *= out.sizes_[e];
       tail[d] /= out.sizes_[e];
       if (!boxes) break;
-    }
-  }
-  if (!boxes) {
-    // Digits for which no place of their own was left may use one of their size.
-    for (size_t e = 0; e < out.sizes_.size(); ++e) {
-      const bool has_own = std::any_of(out.places_.begin(), out.places_.end(),
-                                       [&](const DigitPlace& p) { return p.owner == static_cast<int>(e); });
-      if (has_own) continue;
-      for (DigitPlace& place : out.places_) {
-        if (place.tail && place.size == out.sizes_[e]) place.owner = -1;
-      }
     }
   }
   if (out.places_.size() > 100) return std::nullopt;

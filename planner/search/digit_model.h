@@ -2,8 +2,8 @@
 //
 // Along a dimension of n elements, the boundaries of both layouts' factors form a chain 1 | b1 | ... | n; a place is
 // the part between two neighbours. A digit of size s may stand at a place of size s: the device's coordinate along the
-// digit then chooses the part there. Beyond what source and target use, each digit gets a place of its own in what is
-// left of the dimensions, as far as it fits (any such place costs the same), so that strided intermediates such as
+// digit then chooses the part there. Beyond what source and target use, there is one place more for each digit in what
+// is left of the dimensions, as far as it fits (any such place costs the same), so that strided intermediates such as
 // [<2,X>8] are part of the space. A digit is at a place, replicated, or pending.
 #ifndef RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
 #define RESHARD_PLANNER_SEARCH_DIGIT_MODEL_H_
@@ -39,21 +39,23 @@ class DigitModel {
     int dim = 0;
     int64_t lo = 1;
     int64_t size = 1;
-    int owner = -1;     // only this digit may use it; -1: any of its size
-    bool tail = false;  // beyond what source and target use
+    bool fixed = false;  // taken for good, by a digit left out of the model
+    bool tail = false;   // beyond what source and target use
   };
 
   // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
   // common chain of boundaries, more than kMaxSearchDigits digits that matter. `boxes`: intermediates must be
-  // contiguous, so places beyond the two layouts' are shared and in order instead of one a digit.
-  static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes);
+  // contiguous, so places beyond the two layouts' are shared and in order instead of one a digit. `levels`: axes are
+  // cut where they leave islands. `keep_still`: digits that stand still may move all the same.
+  static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
+                                          const MeshLevels* levels = nullptr, bool keep_still = false);
 
   int num_digits() const { return static_cast<int>(sizes_.size()); }
   int64_t digit_size(int e) const { return sizes_[static_cast<size_t>(e)]; }
   const std::vector<DigitPlace>& places() const { return places_; }
   bool Fits(int digit, int place) const {
     const DigitPlace& p = places_[static_cast<size_t>(place)];
-    return p.size == digit_size(digit) && (p.owner < 0 || p.owner == digit);
+    return p.size == digit_size(digit) && !p.fixed;
   }
   const State& source() const { return source_; }
   const State& target() const { return target_; }

@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "planner/layout/axes.h"
+#include "planner/search/between_meshes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/price.h"
 #include "planner/search/sequence.h"
+#include "planner/search/three_phase.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -117,7 +119,12 @@ search::Cost Planner::KeyOf(const search::PricedChain& chain) const {
   const int64_t objective = options_.objective == Objective::kTime    ? t.time_ns
                             : options_.objective == Objective::kBytes ? t.recv_bytes_max
                                                                       : steps;
-  return {objective, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+  search::Cost cost = {objective, 0, 0, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+  if (options_.objective == Objective::kBytes && t.levels.size() > 1) {
+    cost[0] = cost[1] = t.levels.back().nic_bytes_max;
+    cost[2] = t.levels[t.levels.size() - 2].nic_bytes_max;
+  }
+  return cost;
 }
 
 bool Planner::Allowed(search::PricedChain& chain) const {
@@ -152,6 +159,16 @@ absl::Status Planner::Collect() {
     if (absl::Status s = Add({{search::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
   }
   const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
+  if (!options_.boxes_only) {
+    for (const auto& hops : search::ThreePhaseChains(source_, target_, options_.topology)) {
+      if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
+  if (!(source_.mesh() == target_.mesh()) && source_.num_elements() > 0) {
+    for (const auto& hops : search::CrossOnceChains(source_, target_, dtype_, options_)) {
+      if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
   if (absl::Status s = Search(single_step); !s.ok()) return s;
   if (reduces) {
     for (const auto& hops : search::ReductionChains(source_, target_)) {
@@ -165,7 +182,11 @@ absl::Status Planner::Collect() {
 absl::Status Planner::Search(bool single_step_allowed) {
   if (model_) {
     std::optional<search::Cost> bound;
-    if (single_step_allowed) bound = KeyOf(candidates_[0].chain);
+    for (const Candidate& one : candidates_) {
+      if (!FitsMemory(one.chain)) continue;
+      const search::Cost key = KeyOf(one.chain);
+      if (!bound || key < *bound) bound = key;
+    }
     const bool exchange = options_.ops.contains(Op::kExchange);
     const auto found = search::SearchSequence(*model_, dtype_, options_, bound,
                                               exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
@@ -180,12 +201,14 @@ absl::Status Planner::Search(bool single_step_allowed) {
 absl::Status Planner::FindBounds(Plan& plan) const {
   if (single_step_) {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
-    plan.bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
-    return absl::OkStatus();
+    plan.bounds = {
+        single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
+  } else {
+    auto bounds = search::LowerBounds(source_, target_, dtype_);
+    if (!bounds.ok()) return bounds.status();
+    plan.bounds = *bounds;
   }
-  auto bounds = search::LowerBounds(source_, target_, dtype_);
-  if (!bounds.ok()) return bounds.status();
-  plan.bounds = *bounds;
+  plan.bounds.levels = search::LevelBounds(source_, target_, dtype_, options_.topology, plan.bounds);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #ifndef RESHARD_PLANNER_SEARCH_PRICE_H_
 #define RESHARD_PLANNER_SEARCH_PRICE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,10 @@ struct Hop {
   Kind kind = Kind::kMove;
   Layout to;
 };
+
+// Compared from the first entry: objective, bytes over the outermost level, bytes over the next level inside, recv_max,
+// recv_total, time, steps. The bytes of levels are 0 unless the objective is bytes and the topology has several levels.
+using Cost = std::array<int64_t, 7>;
 
 struct PricedChain {
   std::vector<Step> steps;

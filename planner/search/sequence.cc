@@ -2,153 +2,75 @@
 
 #include <algorithm>
 #include <numeric>
-#include <queue>
 
-#include "absl/container/flat_hash_map.h"
+#include "planner/search/sequence_search.h"
 #include "reshard/layout/checked.h"
 
 namespace reshard::search {
-namespace {
 
-enum class Move : uint8_t { kNone, kSlice, kAllGather, kAllToAll, kAllPermute, kReduceScatter, kAllReduce, kExchange };
-
-// Least sum of factors (each at least 2) whose product is at least m: the fewest 1 + peers, summed over steps, that can
-// bring the elements of m shards together.
-int64_t LeastFactorSum(int64_t m) {
-  if (m <= 1) return 0;
-  if (m <= 3) return m;
-  return std::min(2 + LeastFactorSum(CeilDiv(m, 2)), 3 + LeastFactorSum(CeilDiv(m, 3)));
+SequenceSearch::SequenceSearch(const DigitModel& model, DType dtype, const PlanOptions& options,
+                               const std::optional<Cost>& bound, int64_t budget)
+    : model_(model),
+      options_(options),
+      cost_(model, dtype, options),
+      bound_(bound),
+      budget_(budget),
+      k_(model.num_digits()) {
+  cap_ = std::max(model.LocalElements(model.source()), model.LocalElements(model.target()));
+  target_local_ = model.LocalElements(model.target());
+  place_digit_.assign(model.places().size(), -1);
+  digit_of_place_.assign(model.places().size(), -1);
+  std::vector<std::array<int64_t, 3>> kinds;
+  std::vector<std::array<int64_t, 2>> kin;
+  free_ = !options.boxes_only;
+  for (int e = 0; e < k_; ++e) {
+    const auto i = static_cast<size_t>(e);
+    const int8_t at = model.target().at[i];
+    if (at >= 0) digit_of_place_[static_cast<size_t>(at)] = e;
+    reduces_ |= model.source().at[i] == kPendingDigit && at != kPendingDigit;
+    kinds.push_back({model.digit_size(e), cost_.rank_of_digit(e), std::min<int64_t>(at, 0)});
+    kin.push_back({model.digit_size(e), cost_.rank_of_digit(e)});
+  }
+  for (int e = 0; e < k_; ++e) {
+    const auto i = static_cast<size_t>(e);
+    class_.push_back(static_cast<int>(std::find(kinds.begin(), kinds.end(), kinds[i]) - kinds.begin()));
+    kin_.push_back(static_cast<int>(std::find(kin.begin(), kin.end(), kin[i]) - kin.begin()));
+    int digits = 0;
+    int places = 0;
+    for (int f = 0; f < k_; ++f) digits += model.digit_size(f) == model.digit_size(e) ? 1 : 0;
+    for (size_t p = 0; p < digit_of_place_.size(); ++p) {
+      places += digit_of_place_[p] < 0 && model.Fits(e, static_cast<int>(p)) ? 1 : 0;
+    }
+    free_ &= places >= digits;
+  }
 }
 
-class Search {
- public:
-  Search(const DigitModel& model, DType dtype, const PlanOptions& options, const std::optional<Cost>& bound,
-         int64_t budget)
-      : model_(model),
-        options_(options),
-        bound_(bound),
-        budget_(budget),
-        element_(SizeOf(dtype)),
-        k_(model.num_digits()) {
-    cap_ = std::max(model.LocalElements(model.source()), model.LocalElements(model.target()));
-    const auto& levels = options.topology.levels;
-    for (int e = 0; e < k_; ++e) {
-      // The level a digit crosses when ids follow positions; final prices use the real ids.
-      const Digit& digit = model.refined()[static_cast<size_t>(e)];
-      int level = 0;
-      while (level + 1 < static_cast<int>(levels.size()) &&
-             digit.stride * digit.size > levels[static_cast<size_t>(level)].devices) {
-        ++level;
-      }
-      level_of_digit_.push_back(level);
-    }
-    min_latency_ = levels[0].latency_ns;
-    fastest_ = 0;
-    for (size_t i = 0; i < levels.size(); ++i) {
-      min_latency_ = std::min(min_latency_, levels[i].latency_ns);
-      if (levels[i].bytes_per_second > levels[static_cast<size_t>(fastest_)].bytes_per_second)
-        fastest_ = static_cast<int>(i);
-    }
-    place_digit_.assign(model.places().size(), -1);
-    target_digit_.assign(model.places().size(), -1);
-    for (int e = 0; e < k_; ++e) {
-      const int8_t at = model.target().at[static_cast<size_t>(e)];
-      if (at >= 0) target_digit_[static_cast<size_t>(at)] = e;
-    }
-    reduces_ = false;
-    for (int e = 0; e < k_; ++e) reduces_ |= model.source().at[static_cast<size_t>(e)] == kPendingDigit;
-    target_local_ = model.LocalElements(model.target());
-  }
-
-  SequenceResult Run();
-
- private:
-  struct Node {
-    State state;
-    Cost g{};
-    int64_t parent = -1;
-    Move move = Move::kNone;
-    bool closed = false;
-  };
-  struct Open {
-    Cost f;
-    int64_t order;  // first come, first served among equals
-    int64_t node;
-    bool operator<(const Open& other) const { return f != other.f ? f > other.f : order > other.order; }
-  };
-
-  Cost Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t steps) const {
-    const int64_t objective = options_.objective == Objective::kTime    ? time
-                              : options_.objective == Objective::kBytes ? recv_max
-                                                                        : steps;
-    return {objective, recv_max, recv_total, time, steps};
-  }
-  int64_t StepTime(int level, int64_t peers, int64_t bytes) const {
-    return options_.topology.StepTime(level, peers, bytes);
-  }
-
-  // What the target still lacks when the digits not yet reduced count as replicated.
-  Cost Heuristic(const State& state) const;
-  void LackedElements(const State& state, int64_t* max, int64_t* total) const;
-
-  bool OverBudget() const { return generated_ > budget_; }
-  void Expand(int64_t index);
-  std::vector<Hop> PathTo(int64_t index) const;
-  void Emit(const State& next, Move move, int64_t group, int level, int64_t extra_total_numerator);
-  void ChooseGather(int e, State next, int64_t group, int level, int64_t local);
-  void ChooseSlice(int e, State next, bool any);
-  void ChooseAllToAll(int e, State next, int64_t group, int level);
-  void ChooseScatter(int e, State next, int64_t group, int level);
-  void ChooseAllReduce(int e, State next, int64_t group, int level);
-  void ChoosePermute(size_t index, State next, bool changed);
-  int64_t PermutedFraction(const State& a, const State& b, int* level) const;
-
-  const DigitModel& model_;
-  const PlanOptions& options_;
-  const std::optional<Cost>& bound_;
-  const int64_t budget_;
-  const int64_t element_;
-  const int k_;
-  int64_t cap_ = 0;
-  std::vector<int> level_of_digit_;
-  int64_t min_latency_ = 0;
-  int fastest_ = 0;
-  std::vector<int> target_digit_;  // per place
-  bool reduces_ = false;
-  int64_t target_local_ = 1;
-
-  std::vector<Node> nodes_;
-  absl::flat_hash_map<uint64_t, int64_t> index_;
-  std::priority_queue<Open> open_;
-  int64_t generated_ = 0;
-
-  // The node being expanded.
-  int64_t at_ = 0;
-  State from_;
-  Cost g_{};
-  int64_t local_ = 0;
-  std::vector<int> place_digit_;  // per place: the digit there, or -1
-  std::vector<int> occupied_;     // places
-  std::vector<bool> taken_;       // per place, while moves are being chosen
-};
-
-void Search::LackedElements(const State& state, int64_t* max, int64_t* total) const {
+void SequenceSearch::LackedElements(const State& state, int rank, int64_t* max, int64_t* total) const {
   // The target's places: same digit on both sides, another digit (a clash), or one side only.
   int64_t overlap = model_.elements();
+  int64_t wanted = model_.elements();
+  int64_t devices = 1;  // that count as one
   bool clash = false;
   std::array<int8_t, kMaxSearchDigits> parent;
-  for (int e = 0; e < k_; ++e) parent[static_cast<size_t>(e)] = static_cast<int8_t>(e);
+  std::iota(parent.begin(), parent.end(), int8_t{0});
   auto find = [&](int8_t e) {
     while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
     return e;
   };
-  int64_t agree = 1;  // one device in so many has clashing digits with equal coordinates
+  std::array<bool, kMaxSearchDigits> met{};  // digits of the target at whose place another one of the rank is
+  int64_t agree = 1;                         // one device in so many has clashing digits with equal coordinates
   for (int e = 0; e < k_; ++e) {
+    if (cost_.rank_of_digit(e) < rank) {
+      devices *= model_.digit_size(e);
+      continue;
+    }
     const int8_t place = state.at[static_cast<size_t>(e)];
     if (place < 0) continue;
     overlap /= model_.digit_size(e);
-    const int other = target_digit_[static_cast<size_t>(place)];
-    if (other < 0 || other == e) continue;
+    const int other = digit_of_place_[static_cast<size_t>(place)];
+    if (other < 0 || cost_.rank_of_digit(other) < rank) continue;
+    met[static_cast<size_t>(other)] = true;
+    if (other == e) continue;
     clash = true;
     const int8_t a = find(static_cast<int8_t>(e)), b = find(static_cast<int8_t>(other));
     if (a != b) {
@@ -157,270 +79,145 @@ void Search::LackedElements(const State& state, int64_t* max, int64_t* total) co
     }
   }
   for (int e = 0; e < k_; ++e) {
-    const int8_t place = model_.target().at[static_cast<size_t>(e)];
-    if (place < 0) continue;
+    if (model_.target().at[static_cast<size_t>(e)] < 0 || cost_.rank_of_digit(e) < rank) continue;
+    wanted /= model_.digit_size(e);
     // The target narrows the overlap further unless the state already uses that place.
-    bool used = false;
-    for (int s = 0; s < k_; ++s) used |= state.at[static_cast<size_t>(s)] == place;
-    if (!used) overlap /= model_.digit_size(e);
+    if (!met[static_cast<size_t>(e)]) overlap /= model_.digit_size(e);
   }
-  *max = clash ? target_local_ : target_local_ - overlap;
-  *total = model_.devices() * target_local_ - model_.devices() / agree * overlap;
+  *max = CeilDiv(clash ? wanted : wanted - overlap, devices);
+  if (total != nullptr) *total = model_.devices() * wanted - model_.devices() / agree * overlap;
 }
 
-Cost Search::Heuristic(const State& state) const {
+Cost SequenceSearch::Heuristic(const State& state) const {
   if (state == model_.target()) return {};
-  int64_t max = 0, total = 0;
-  LackedElements(state, &max, &total);
-  int64_t shards = 1;  // distinct shards that meet a device's target box
-  bool pending = false;
+  Lacks lacks{};
+  int64_t total = 0;
+  LackedElements(state, 0, lacks.data(), &total);
+  for (int r = 1; r < cost_.num_ranks(); ++r) LackedElements(state, r, &lacks[static_cast<size_t>(r)], nullptr);
+  // Distinct shards and contributions that meet in a device's target box.
+  int64_t shards = 1;
   for (int e = 0; e < k_; ++e) {
     const int8_t place = state.at[static_cast<size_t>(e)];
-    if (place == kPendingDigit) {
-      pending |= model_.target().at[static_cast<size_t>(e)] != kPendingDigit;
-    } else if (place >= 0 && target_digit_[static_cast<size_t>(place)] < 0) {
-      shards *= model_.digit_size(e);
-    }
+    const bool reduced = place == kPendingDigit && model_.target().at[static_cast<size_t>(e)] != kPendingDigit;
+    if (reduced || (place >= 0 && digit_of_place_[static_cast<size_t>(place)] < 0)) shards *= model_.digit_size(e);
   }
-  int64_t time = 0;
-  if (max > 0 || pending) {
-    time = min_latency_ * std::max<int64_t>(2, LeastFactorSum(shards));
-    if (max > 0) time += StepTime(fastest_, 0, max * element_) - StepTime(fastest_, 0, 0);
-  }
-  return Total(max * element_, total * element_, time, 1);
+  return cost_.AtLeast(lacks, total, shards);
 }
 
-// `total` of a step is given as elements received by all devices together.
-void Search::Emit(const State& next, Move move, int64_t group, int level, int64_t permuted) {
-  ++generated_;
-  if (options_.boxes_only && !(next == model_.target()) && !(next == model_.source()) && !model_.IsBox(next)) return;
-  const int64_t local = model_.LocalElements(next);
-  if (local > cap_) return;
-  int64_t recv = 0, total = 0, peers = group - 1;
-  switch (move) {
-    case Move::kSlice:
-    case Move::kNone:
-      peers = 0;
-      break;
-    case Move::kAllGather:
-      recv = local_ * (group - 1);
-      total = recv * model_.devices();
-      break;
-    case Move::kAllToAll:
-      recv = local_ - local_ / group;
-      total = recv * model_.devices();
-      break;
-    case Move::kReduceScatter:
-      recv = local * (group - 1);
-      total = recv * model_.devices();
-      break;
-    case Move::kAllReduce:
-      recv = local_ + (group - 2) * CeilDiv(local_, group);
-      total = 2 * local_ * (group - 1) * (model_.devices() / group);
-      break;
-    case Move::kAllPermute:
-      peers = 1;
-      recv = local_;
-      total = permuted;
-      break;
-    case Move::kExchange: {
-      LackedElements(from_, &recv, &total);
-      peers = group - 1;
-      break;
-    }
-  }
-  const int64_t time = move == Move::kSlice ? 0 : StepTime(level, peers, recv * element_);
-  const Cost step = Total(recv * element_, total * element_, time, 1);
-  Cost g = g_;
-  for (size_t i = 0; i < g.size(); ++i) g[i] += step[i];
-  if (bound_ && g > *bound_) return;
-  Cost f = Heuristic(next);
-  for (size_t i = 0; i < f.size(); ++i) f[i] += g[i];
-  if (bound_ && f >= *bound_) return;
-  const auto [it, added] = index_.emplace(next.Key(), static_cast<int64_t>(nodes_.size()));
-  if (added) {
-    nodes_.push_back({next, g, at_, move, false});
-  } else {
-    Node& node = nodes_[static_cast<size_t>(it->second)];
-    if (node.closed || node.g <= g) return;
-    node.g = g;
-    node.parent = at_;
-    node.move = move;
-  }
-  open_.push({f, static_cast<int64_t>(generated_), it->second});
-}
-
-void Search::ChooseGather(int e, State next, int64_t group, int level, int64_t local) {
-  if (OverBudget()) return;
-  if (local > cap_) return;
-  if (e == k_) {
-    if (group > 1) Emit(next, Move::kAllGather, group, level, 0);
-    return;
-  }
-  ChooseGather(e + 1, next, group, level, local);
-  if (from_.at[static_cast<size_t>(e)] < 0) return;
-  next.at[static_cast<size_t>(e)] = kReplicated;
-  ChooseGather(e + 1, next, group * model_.digit_size(e), std::max(level, level_of_digit_[static_cast<size_t>(e)]),
-               local * model_.digit_size(e));
-}
-
-void Search::ChooseSlice(int e, State next, bool any) {
-  if (OverBudget()) return;
-  if (e == k_) {
-    if (any) Emit(next, Move::kSlice, 1, 0, 0);
-    return;
-  }
-  ChooseSlice(e + 1, next, any);
-  if (from_.at[static_cast<size_t>(e)] != kReplicated) return;
-  for (size_t p = 0; p < taken_.size(); ++p) {
-    if (taken_[p] || !model_.Fits(e, static_cast<int>(p))) continue;
-    taken_[p] = true;
-    next.at[static_cast<size_t>(e)] = static_cast<int8_t>(p);
-    ChooseSlice(e + 1, next, true);
-    taken_[p] = false;
-  }
-}
-
-// Every member gets exactly V/n from every member only when the new places were empty before.
-void Search::ChooseAllToAll(int e, State next, int64_t group, int level) {
-  if (OverBudget()) return;
-  if (e == k_) {
-    if (group > 1) Emit(next, Move::kAllToAll, group, level, 0);
-    return;
-  }
-  ChooseAllToAll(e + 1, next, group, level);
-  if (from_.at[static_cast<size_t>(e)] < 0) return;
-  for (size_t p = 0; p < taken_.size(); ++p) {
-    if (taken_[p] || !model_.Fits(e, static_cast<int>(p))) continue;
-    taken_[p] = true;
-    next.at[static_cast<size_t>(e)] = static_cast<int8_t>(p);
-    ChooseAllToAll(e + 1, next, group * model_.digit_size(e), std::max(level, level_of_digit_[static_cast<size_t>(e)]));
-    taken_[p] = false;
-  }
-}
-
-void Search::ChooseScatter(int e, State next, int64_t group, int level) {
-  if (OverBudget()) return;
-  if (e == k_) {
-    if (group > 1) Emit(next, Move::kReduceScatter, group, level, 0);
-    return;
-  }
-  ChooseScatter(e + 1, next, group, level);
-  const auto i = static_cast<size_t>(e);
-  if (from_.at[i] != kPendingDigit || model_.target().at[i] == kPendingDigit) return;
-  for (size_t p = 0; p < taken_.size(); ++p) {
-    if (taken_[p] || !model_.Fits(e, static_cast<int>(p))) continue;
-    taken_[p] = true;
-    next.at[i] = static_cast<int8_t>(p);
-    ChooseScatter(e + 1, next, group * model_.digit_size(e), std::max(level, level_of_digit_[i]));
-    taken_[p] = false;
-  }
-}
-
-void Search::ChooseAllReduce(int e, State next, int64_t group, int level) {
-  if (OverBudget()) return;
-  if (e == k_) {
-    if (group > 1) Emit(next, Move::kAllReduce, group, level, 0);
-    return;
-  }
-  ChooseAllReduce(e + 1, next, group, level);
-  const auto i = static_cast<size_t>(e);
-  if (from_.at[i] != kPendingDigit || model_.target().at[i] == kPendingDigit) return;
-  next.at[i] = kReplicated;
-  ChooseAllReduce(e + 1, next, group * model_.digit_size(e), std::max(level, level_of_digit_[i]));
-}
-
-// The same places, other digits there: chosen place by place among all digits that are not pending.
-void Search::ChoosePermute(size_t index, State next, bool changed) {
-  if (OverBudget()) return;
-  if (index == occupied_.size()) {
-    if (!changed) return;
-    int level = 0;
-    const int64_t unchanged = PermutedFraction(from_, next, &level);
-    Emit(next, Move::kAllPermute, 2, level, local_ * (model_.devices() - unchanged));
-    return;
-  }
-  const int place = occupied_[index];
-  const int current = place_digit_[static_cast<size_t>(place)];
+// With a name, what counts of a digit is whether it is at its own place, at that of another digit, off, replicated or
+// pending. So the state is a set of chains e -> f: "e is at the place of f".
+SequenceSearch::Key SequenceSearch::KeyOf(const State& state, int phase) const {
+  if (!free_) return KeyOfPlaces(state, phase);
+  std::array<int, kMaxSearchDigits> next;
+  std::array<uint8_t, kMaxSearchDigits> before{};  // who is at the digit's place: nobody, an anonymous digit, a digit
+  std::array<uint8_t, kMaxSearchDigits> off_count{};
   for (int e = 0; e < k_; ++e) {
     const auto i = static_cast<size_t>(e);
-    if (next.at[i] != kReplicated || from_.at[i] == kPendingDigit || !model_.Fits(e, place)) continue;
-    next.at[i] = static_cast<int8_t>(place);
-    ChoosePermute(index + 1, next, changed || e != current);
-    next.at[i] = kReplicated;
+    const int8_t place = state.at[i];
+    next[i] = -1;
+    const int other = place < 0 ? -1 : digit_of_place_[static_cast<size_t>(place)];
+    if (Anonymous(e, phase, place)) {
+      const auto kin = static_cast<size_t>(kin_[i]);
+      if (other >= 0) before[static_cast<size_t>(other)] = static_cast<uint8_t>(0x40 + kin);
+      if (place >= 0 && other < 0) ++off_count[kin];
+    } else if (other >= 0) {
+      next[i] = other;
+      before[static_cast<size_t>(other)] = 0xff;
+    }
   }
-}
-
-// Devices that keep their shard: those whose old and new digit agree at every place.
-int64_t Search::PermutedFraction(const State& a, const State& b, int* level) const {
-  std::array<int, kMaxSearchDigits> parent;
-  std::iota(parent.begin(), parent.end(), 0);
-  auto find = [&](int e) {
-    while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
-    return e;
+  constexpr uint8_t kOff = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
+  using Chain = unsigned __int128;  // its bytes, none of them 0
+  const auto class_byte = [&](int e) { return static_cast<Chain>(1 + class_[static_cast<size_t>(e)]); };
+  std::array<Chain, kMaxSearchDigits + 1> chains;
+  size_t count = 0;
+  const auto add = [&](Chain chain) {  // in ascending order
+    size_t at = count++;
+    for (; at > 0 && chain < chains[at - 1]; --at) chains[at] = chains[at - 1];
+    chains[at] = chain;
   };
-  int64_t agree = 1;
+  std::array<bool, kMaxSearchDigits> seen{};
   for (int e = 0; e < k_; ++e) {
-    const int8_t place = a.at[static_cast<size_t>(e)];
-    if (place < 0) continue;
-    for (int f = 0; f < k_; ++f) {
-      if (b.at[static_cast<size_t>(f)] != place || e == f) continue;
-      *level = std::max({*level, level_of_digit_[static_cast<size_t>(e)], level_of_digit_[static_cast<size_t>(f)]});
-      const int x = find(e), y = find(f);
-      if (x == y) continue;
-      parent[static_cast<size_t>(x)] = y;
-      agree *= model_.digit_size(e);
+    if (before[static_cast<size_t>(e)] == 0xff) continue;
+    Chain chain = before[static_cast<size_t>(e)];
+    int last = e;
+    for (int at = e; at >= 0; at = next[static_cast<size_t>(at)]) {
+      seen[static_cast<size_t>(at)] = true;
+      chain = chain << 8 | class_byte(at);
+      last = at;
     }
+    const int8_t place = state.at[static_cast<size_t>(last)];
+    add(chain << 8 | (Anonymous(last, phase, place) ? kNobody
+                      : place >= 0                  ? kOff
+                      : place == kPendingDigit      ? kSums
+                                                    : kWhole));
   }
-  return model_.devices() / agree;
+  for (int e = 0; e < k_; ++e) {
+    if (seen[static_cast<size_t>(e)]) continue;
+    std::array<Chain, kMaxSearchDigits> cycle{};
+    size_t length = 0;
+    for (int at = e; !seen[static_cast<size_t>(at)]; at = next[static_cast<size_t>(at)]) {
+      seen[static_cast<size_t>(at)] = true;
+      cycle[length++] = class_byte(at);
+    }
+    Chain least = ~Chain{0};
+    for (size_t turn = 0; turn < length; ++turn) {
+      Chain turned = 0;
+      for (size_t i = 0; i < length; ++i) turned = turned << 8 | cycle[(turn + i) % length];
+      least = std::min(least, turned << 8 | kCycle);
+    }
+    add(least);
+  }
+  std::array<uint8_t, sizeof(Key)> bytes{};
+  size_t used = 0;
+  bytes[used++] = static_cast<uint8_t>(phase + 1);
+  if (phase != kNamed) {
+    for (uint8_t n : off_count) bytes[used++] = n;
+  }
+  for (size_t c = 0; c < count; ++c) {
+    for (Chain rest = chains[c]; rest != 0; rest >>= 8) bytes[used++] = static_cast<uint8_t>(rest);
+  }
+  Key key;
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(key.data()));
+  return key;
 }
 
-void Search::Expand(int64_t index) {
-  at_ = index;
-  from_ = nodes_[static_cast<size_t>(index)].state;
-  g_ = nodes_[static_cast<size_t>(index)].g;
-  local_ = model_.LocalElements(from_);
-  std::fill(place_digit_.begin(), place_digit_.end(), -1);
-  taken_.assign(place_digit_.size(), false);
-  occupied_.clear();
-  bool any_replicated = false, any_pending = false;
+SequenceSearch::Key SequenceSearch::KeyOfPlaces(const State& state, int phase) const {
+  State sorted = state;
   for (int e = 0; e < k_; ++e) {
-    const int8_t place = from_.at[static_cast<size_t>(e)];
-    any_replicated |= place == kReplicated;
-    any_pending |= place == kPendingDigit && model_.target().at[static_cast<size_t>(e)] != kPendingDigit;
-    if (place < 0) continue;
-    place_digit_[static_cast<size_t>(place)] = e;
-    taken_[static_cast<size_t>(place)] = true;
-    occupied_.push_back(place);
-  }
-  const OpSet& ops = options_.ops;
-  if (ops.contains(Op::kSlice) && any_replicated && nodes_[static_cast<size_t>(index)].move != Move::kSlice) {
-    ChooseSlice(0, from_, false);
-  }
-  if (ops.contains(Op::kAllGather) && !occupied_.empty()) ChooseGather(0, from_, 1, 0, local_);
-  if (ops.contains(Op::kAllToAll) && !occupied_.empty()) ChooseAllToAll(0, from_, 1, 0);
-  if (ops.contains(Op::kAllPermute) && !occupied_.empty()) {
-    State cleared = from_;
-    for (int place : occupied_) cleared.at[static_cast<size_t>(place_digit_[static_cast<size_t>(place)])] = kReplicated;
-    ChoosePermute(0, cleared, false);
-  }
-  if (any_pending) {
-    if (ops.contains(Op::kReduceScatter)) ChooseScatter(0, from_, 1, 0);
-    if (ops.contains(Op::kAllReduce)) ChooseAllReduce(0, from_, 1, 0);
-  } else if (reduces_ && ops.contains(Op::kExchange) && !options_.boxes_only) {
-    // After the reduction an Exchange may be the cheapest way home.
-    int64_t shards = 1;
-    for (int e = 0; e < k_; ++e) {
-      const int8_t place = from_.at[static_cast<size_t>(e)];
-      if (place >= 0 && target_digit_[static_cast<size_t>(place)] < 0) shards *= model_.digit_size(e);
+    for (int f = e + 1; f < k_; ++f) {
+      const auto i = static_cast<size_t>(e), j = static_cast<size_t>(f);
+      if (kin_[i] == kin_[j] && Anonymous(e, phase, sorted.at[i]) && Anonymous(f, phase, sorted.at[j]) &&
+          sorted.at[j] < sorted.at[i]) {
+        std::swap(sorted.at[i], sorted.at[j]);
+      }
     }
-    Emit(model_.target(), Move::kExchange, std::max<int64_t>(2, shards),
-         static_cast<int>(options_.topology.levels.size()) - 1, 0);
   }
+  return {sorted.Key(), static_cast<uint64_t>(phase + 1), 0, 0, 0};
+}
+
+void SequenceSearch::Emit(const State& next, int phase, Move move, const Cost& step) {
+  ++generated_;
+  if (options_.boxes_only && !(next == model_.target()) && !(next == model_.source()) && !model_.IsBox(next)) return;
+  Cost g = g_;
+  for (size_t i = 0; i < g.size(); ++i) g[i] += step[i];
+  const Cost h = Heuristic(next);
+  Cost f = h;
+  for (size_t i = 0; i < f.size(); ++i) f[i] += g[i];
+  if (bound_ && f >= *bound_) return;
+  if (phase == kNamed && next == model_.target()) bound_ = g;
+  const auto [it, added] = index_.emplace(KeyOf(next, phase), static_cast<int64_t>(nodes_.size()));
+  if (added) {
+    nodes_.push_back({next, phase, move, false, at_, g});
+  } else {
+    Node& node = nodes_[static_cast<size_t>(it->second)];
+    if (node.g <= g) return;
+    node = {next, phase, move, false, at_, g};
+  }
+  open_.push({greedy_ ? h : f, generated_, it->second});
 }
 
 // The chain of layouts that leads to a node.
-std::vector<Hop> Search::PathTo(int64_t index) const {
+std::vector<Hop> SequenceSearch::PathTo(int64_t index) const {
   std::vector<State> states;
   for (int64_t i = index; i >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     states.push_back(nodes_[static_cast<size_t>(i)].state);
@@ -440,30 +237,50 @@ std::vector<Hop> Search::PathTo(int64_t index) const {
   return out;
 }
 
-SequenceResult Search::Run() {
-  nodes_.push_back({model_.source(), {}, -1, Move::kNone, false});
-  index_.emplace(model_.source().Key(), 0);
-  open_.push({Heuristic(model_.source()), 0, 0});
-  while (!open_.empty() && !OverBudget()) {
-    const int64_t index = open_.top().node;
+SequenceResult SequenceSearch::Run(bool greedy) {
+  greedy_ = greedy;
+  const Cost first = Heuristic(model_.source());
+  for (int phase = kNamed; phase < (options_.ops.contains(Op::kAllPermute) ? cost_.num_ranks() : 0); ++phase) {
+    const auto index = static_cast<int64_t>(nodes_.size());
+    if (!index_.emplace(KeyOf(model_.source(), phase), index).second) continue;
+    nodes_.push_back({model_.source(), phase, Move::kNone, false, -1, {}});
+    open_.push({first, index, index});
+  }
+  const Key target = KeyOf(model_.target(), kNamed);
+  SequenceResult out;
+  out.exhausted = true;
+  while (!open_.empty()) {
+    const Open top = open_.top();
+    if (OverBudget()) {
+      out.exhausted = false;
+      out.bound = top.f[0];
+      break;
+    }
     open_.pop();
-    Node& node = nodes_[static_cast<size_t>(index)];
+    Node& node = nodes_[static_cast<size_t>(top.node)];
     if (node.closed) continue;
     node.closed = true;
-    if (node.state == model_.target()) return {PathTo(index), true, true};
-    Expand(index);
+    if (node.phase == kNamed && node.state == model_.target()) break;
+    Expand(top.node);
   }
   // Out of budget: a path may be known all the same, only its optimality is not.
-  const auto target = index_.find(model_.target().Key());
-  if (target == index_.end()) return {{}, false, !OverBudget()};
-  return {PathTo(target->second), true, false};
+  const auto found = index_.find(target);
+  if (found == index_.end()) return out;
+  out.found = true;
+  out.hops = PathTo(found->second);
+  out.objective = nodes_[static_cast<size_t>(found->second)].g[0];
+  if (out.exhausted) out.bound = out.objective;
+  return out;
 }
-
-}  // namespace
 
 SequenceResult SearchSequence(const DigitModel& model, DType dtype, const PlanOptions& options,
                               const std::optional<Cost>& bound, int64_t budget) {
-  return Search(model, dtype, options, bound, budget).Run();
+  SequenceResult best = SequenceSearch(model, dtype, options, bound, budget).Run(false);
+  if (best.found || best.exhausted) return best;
+  SequenceResult some = SequenceSearch(model, dtype, options, bound, budget / 4).Run(true);
+  some.exhausted = false;
+  some.bound = best.bound;
+  return some;
 }
 
 }  // namespace reshard::search

@@ -8,6 +8,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
+#include "reshard/planner/simulate.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
@@ -100,9 +101,30 @@ namespace {
 
 struct State {
   PlanFlags flags;
-  bool explain = false, json = false, pieces = false, coalesce = false, relabel = false;
+  bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
   std::string svg, batch, bucket;
 };
+
+int RunBatch(const State& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
+  if (state.explain || state.simulate || !state.svg.empty()) {
+    return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
+  }
+  if (!state.coalesce) {
+    if (!state.bucket.empty()) return Fail(kUsage, "--bucket goes with --coalesce");
+    if (state.relabel) {
+      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
+    }
+    return PlanEachLine(state.batch, text, dtype, options, state.pieces);
+  }
+  if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
+  CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
+  if (!state.bucket.empty()) {
+    const auto bytes = ParseBytes(state.bucket);
+    if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
+    flags.options.bucket_bytes = *bytes;
+  }
+  return PlanCoalesced(state.batch, text, dtype, flags);
+}
 
 int Run(const State& state) {
   ProblemText text;
@@ -112,22 +134,10 @@ int Run(const State& state) {
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
       return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
-    if (!state.bucket.empty() && !state.coalesce) return Fail(kUsage, "--bucket goes with --coalesce");
-    if (state.explain || !state.svg.empty()) return Fail(kUsage, "--explain and --svg do not go with --batch");
-    if (!state.coalesce && state.relabel) {
-      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
-    }
-    if (!state.coalesce) return PlanEachLine(state.batch, text, dtype, options, state.pieces);
-    if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
-    CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
-    if (!state.bucket.empty()) {
-      const auto bytes = ParseBytes(state.bucket);
-      if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
-      flags.options.bucket_bytes = *bytes;
-    }
-    return PlanCoalesced(state.batch, text, dtype, flags);
+    return RunBatch(state, text, dtype, options);
   }
   if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket need --batch FILE");
+  if (state.simulate && (state.json || state.pieces)) return Fail(kUsage, "--simulate does not go with --json");
   if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
 
   auto problem = ReadProblem(text);
@@ -155,6 +165,11 @@ int Run(const State& state) {
     if (state.explain) std::fputs((devices + ExplainPlan(*plan)).c_str(), stderr);
   } else {
     out = devices + (state.explain ? ExplainPlan(*plan) : PlanToText(*plan));
+    if (state.simulate) {
+      const auto simulation = Simulate(*plan);
+      if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);
+      out += SimulationToText(*plan, *simulation);
+    }
   }
   if (!state.svg.empty()) {
     if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
@@ -175,6 +190,7 @@ Action AddPlan(CLI::App& app) {
   plan.add_flag("--explain", state->explain, "every step, the bound, and what else was tried");
   plan.add_flag("--json", state->json, "one object, schema reshard.plan/1");
   plan.add_flag("--pieces", state->pieces, "JSON with every box that travels");
+  plan.add_flag("--simulate", state->simulate, "in text: how long it takes when every message is followed");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
   plan.add_option("--batch", state->batch, "plan one problem a line of this file (- is standard input)");
   plan.add_flag("--coalesce", state->coalesce, "plan the batch as one schedule: shared exchanges, balanced senders");

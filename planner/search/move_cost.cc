@@ -1,0 +1,135 @@
+#include "planner/search/move_cost.h"
+
+#include <algorithm>
+
+#include "reshard/layout/checked.h"
+
+namespace reshard::search {
+
+MoveCost::MoveCost(const DigitModel& model, DType dtype, const PlanOptions& options)
+    : options_(options), element_(SizeOf(dtype)), devices_(model.devices()) {
+  const auto& levels = options.topology.levels;
+  std::vector<int> level_of_digit;
+  for (int e = 0; e < model.num_digits(); ++e) {
+    // The level a digit crosses when ids follow positions; final prices use the real ids.
+    const Digit& digit = model.refined()[static_cast<size_t>(e)];
+    int level = 0;
+    while (level + 1 < static_cast<int>(levels.size()) &&
+           digit.stride * digit.size > levels[static_cast<size_t>(level)].devices) {
+      ++level;
+    }
+    level_of_digit.push_back(level);
+  }
+  levels_ = level_of_digit;
+  std::sort(levels_.begin(), levels_.end());
+  levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
+  for (int level : level_of_digit) {
+    const auto at = std::lower_bound(levels_.begin(), levels_.end(), level);
+    rank_of_digit_.push_back(static_cast<int>(at - levels_.begin()));
+  }
+  min_latency_ = levels[0].latency_ns;
+  for (const auto& level : levels) {
+    min_latency_ = std::min(min_latency_, level.latency_ns);
+    bandwidth_ += level.bytes_per_second;
+  }
+}
+
+Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time) const {
+  const int64_t objective = options_.objective == Objective::kTime    ? time
+                            : options_.objective == Objective::kBytes ? recv_max * element_
+                                                                      : 1;
+  return {objective, 0, 0, recv_max * element_, recv_total * element_, time, 1};
+}
+
+Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group& group) const {
+  if (move == Move::kSlice) return Total(0, 0, 0);
+  int64_t part = 0;  // of one peer
+  int64_t recv = 0;
+  int64_t total = 0;
+  switch (move) {
+    case Move::kAllGather:
+      part = before;
+      break;
+    case Move::kAllToAll:
+      part = before / group.size;
+      break;
+    case Move::kReduceScatter:
+      part = after;
+      break;
+    default:  // AllReduce: a chunk to reduce and a reduced chunk
+      part = 2 * CeilDiv(before, group.size);
+      recv = before + (group.size - 2) * CeilDiv(before, group.size);
+      total = 2 * before * (group.size - 1) * (devices_ / group.size);
+  }
+  if (move != Move::kAllReduce) {
+    recv = part * (group.size - 1);
+    total = recv * devices_;
+  }
+  int64_t time = 0;
+  int64_t inside = 1;
+  for (size_t r = 0; r < levels_.size(); ++r) {
+    const int64_t reached = inside * group.size_of_rank[r];
+    const int64_t peers = reached - inside;
+    inside = reached;
+    if (peers == 0) continue;
+    const int64_t bytes = std::min(peers * part, recv) * element_ * options_.topology.DevicesPerNic(levels_[r]);
+    time = std::max(time, options_.topology.StepTime(levels_[r], peers, bytes));
+  }
+  return Total(recv, total, time);
+}
+
+Cost MoveCost::Permute(int64_t local, int64_t moved, int rank) const {
+  const int level = levels_[static_cast<size_t>(rank)];
+  const int64_t bytes = local * element_ * options_.topology.DevicesPerNic(level);
+  return Total(local, local * moved, options_.topology.StepTime(level, 1, bytes));
+}
+
+Cost MoveCost::Exchange(int64_t max, int64_t total, int64_t peers) const {
+  const int level = options_.topology.num_levels() - 1;
+  return Total(max, total, options_.topology.StepTime(level, peers, max * element_));
+}
+
+// A step in which a device has p peers brings together the elements of at most 1 + p times as many shards. Where its
+// peers are spread over several levels, the most on one level are at least their share.
+int64_t MoveCost::LeastLatency(int64_t shards) const {
+  if (shards <= 1) return 0;
+  for (const auto& [known, least] : known_latency_) {
+    if (known == shards) return least;
+  }
+  const auto spread = static_cast<int64_t>(levels_.size());
+  auto one_step = [&](int64_t factor) { return 1 + CeilDiv(factor - 1, spread); };
+  int64_t least = one_step(shards);
+  // Beyond this, two steps by a third and by three are as good.
+  const int64_t most = 4 * spread + 8;
+  for (int64_t factor = 2; factor < std::min(shards, most); ++factor) {
+    least = std::min(least, one_step(factor) + LeastLatency(CeilDiv(shards, factor)));
+  }
+  known_latency_.emplace_back(shards, least);
+  return least;
+}
+
+Cost MoveCost::AtLeast(const std::array<int64_t, kMaxSearchDigits>& lacks, int64_t total, int64_t shards) const {
+  int64_t time = 0;
+  const auto& levels = options_.topology.levels;
+  const int64_t latency = min_latency_ * std::max<int64_t>(2, LeastLatency(shards));
+  constexpr __int128 kNanoseconds = 1'000'000'000;
+  if (lacks[0] > 0 || shards > 1) {
+    // Levels side by side are at best as fast as all of them together.
+    const __int128 bytes = static_cast<__int128>(lacks[0]) * element_ * kNanoseconds;
+    const auto transfer = static_cast<int64_t>((bytes + bandwidth_ - 1) / bandwidth_);
+    time = levels.size() == 1 ? latency + transfer : std::max(latency, 2 * min_latency_ + transfer);
+    if (levels.size() > 1) {
+      for (size_t r = 0; r < levels_.size(); ++r) {
+        if (lacks[r] == 0) continue;
+        // What crosses this rank or a farther one, over all of those links.
+        __int128 reach = 0;
+        for (size_t i = static_cast<size_t>(levels_[r]); i < levels.size(); ++i) reach += levels[i].bytes_per_second;
+        const __int128 far = static_cast<__int128>(lacks[r]) * element_ * kNanoseconds;
+        time = std::max(time, static_cast<int64_t>((far + reach - 1) / reach));
+      }
+    }
+  }
+  return Total(lacks[0], total, time);
+}
+
+}  // namespace reshard::search

@@ -134,12 +134,6 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
   auto out = search::ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
                                          refinement ? &*refinement : nullptr, topology, first_holder);
   if (!out.ok()) return out.status();
-  if (refinement && topology.num_levels() > 1 && (*out)->Classify() == Op::kExchange) {
-    // Islands that are no sub-meshes choose other holders, but not where every shard has one holder in its group.
-    const auto flat = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), 1);
-    const bool grouped = flat != nullptr && (flat->Classify() == Op::kAllGather || flat->Classify() == Op::kAllToAll);
-    if (grouped && flat->Axes() == (*out)->Axes()) (*out)->CallIt(flat->Classify());
-  }
   return std::unique_ptr<Traffic>(*std::move(out));
 }
 

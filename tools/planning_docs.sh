@@ -36,7 +36,7 @@ part() {
   mv "$work/next" "$work/page"
 }
 
-across=('{node:2,gpu:8}' '[<node,gpu>4096, 4096]' '[4096, <node,gpu>4096]' --topology dgx-h100)
+across=('{node:2,gpu:8}' '[<node>16384, 4096]' '[16384, <node>4096]' --topology dgx-h100)
 {
   echo '```'
   "$bin/reshard" plan "${across[@]}" --explain

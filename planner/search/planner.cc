@@ -24,9 +24,11 @@ namespace reshard {
 namespace {
 
 // States the search may generate: where an Exchange is at hand it bounds the cost and the search only looks for
-// something cheaper, in well under a millisecond; where it is not allowed the search has to be exact.
+// something cheaper, in well under a millisecond; where it is not allowed the search is exact for up to six digits, and
+// beyond that stops after some 50 ms with a bound on the gap. Counted in states, so that every machine stops alike.
 constexpr int64_t kBudgetBesideExchange = 2000;
-constexpr int64_t kBudgetAlone = 3'000'000;
+constexpr int64_t kBudgetAlone = 150'000;
+constexpr int64_t kBudgetOfBoxes = 3'000'000;
 // Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
 constexpr int kAlternativeDigits = 3;
 
@@ -44,8 +46,15 @@ class Planner {
     if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
   }
   absl::StatusOr<Plan> Make();
+  absl::StatusOr<std::vector<Plan>> MakeAll();
 
  private:
+  // Everything of a plan but its steps.
+  Plan Empty() const;
+  // A plan without steps where the ends are equivalent.
+  absl::StatusOr<std::optional<Plan>> NothingToDo() const;
+  // The candidates that fit, best first.
+  std::vector<size_t> Ranked() const;
   absl::Status Validate() const;
   absl::Status Collect();
   absl::Status Search(bool single_step_allowed);
@@ -69,7 +78,7 @@ class Planner {
   std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
   std::optional<search::DigitModel> model_;
   std::vector<Candidate> candidates_;
-  bool exhausted_ = false;
+  std::optional<search::SequenceResult> search_;
 };
 
 absl::Status Planner::Validate() const {
@@ -188,10 +197,11 @@ absl::Status Planner::Search(bool single_step_allowed) {
       if (!bound || key < *bound) bound = key;
     }
     const bool exchange = options_.ops.contains(Op::kExchange);
-    const auto found = search::SearchSequence(*model_, dtype_, options_, bound,
-                                              exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
-    exhausted_ = found.exhausted;
-    return found.found ? Add(found.hops, true) : absl::OkStatus();
+    search_ = search::SearchSequence(*model_, dtype_, options_, bound,
+                                     exchange && single_step_allowed ? kBudgetBesideExchange
+                                     : options_.boxes_only           ? kBudgetOfBoxes
+                                                                     : kBudgetAlone);
+    return search_->found ? Add(search_->hops, true) : absl::OkStatus();
   }
   if (single_step_allowed || !search::ReducedAxes(source_, target_).empty()) return absl::OkStatus();
   const auto hops = search::MovementChain(source_, target_, dtype_, options_);
@@ -233,20 +243,45 @@ absl::Status Planner::NothingFits() const {
 
 void Planner::Certify(const Candidate& best, Plan& plan) const {
   const int64_t bound = plan.bounds.recv_bytes_max;
+  // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
+  // device ids do not follow positions.
+  const bool as_searched = search_ && !options_.memory_limit_bytes &&
+                           best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
+                           (!search_->found || !best.searched || KeyOf(best.chain)[0] == search_->objective);
+  const std::string space = options_.boxes_only ? "contiguous" : "digit-level";
   if (plan.totals.recv_bytes_max == bound) {
     plan.certificate = {Certificate::Kind::kLowerBound,
                         absl::StrCat("the worst device receives ", bound, " bytes; no algorithm can do with fewer")};
-  } else if (exhausted_ && !options_.memory_limit_bytes &&
-             best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max) {
-    plan.certificate = {
-        Certificate::Kind::kExhaustive,
-        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
-                     options_.boxes_only ? "contiguous" : "digit-level", " layouts within max(source, target); ",
-                     plan.totals.recv_bytes_max, " bytes against a lower bound of ", bound)};
+  } else if (as_searched && search_->exhausted) {
+    plan.certificate = {Certificate::Kind::kExhaustive,
+                        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
+                                     space, " layouts within max(source, target); ", plan.totals.recv_bytes_max,
+                                     " bytes against a lower bound of ", bound)};
   } else {
     plan.certificate = {Certificate::Kind::kBestFound,
                         absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
                                      " bytes against a lower bound of ", bound)};
+    if (as_searched && search_->bound > 0) {
+      const int64_t above = KeyOf(best.chain)[0] - search_->bound;
+      const auto percent =
+          static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->bound - 1) / search_->bound);
+      absl::StrAppend(&plan.certificate.detail, "; by ", std::string(Name(options_.objective)), " at most ",
+                      std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences");
+    } else if (!model_) {
+      absl::StrAppend(&plan.certificate.detail, "; the pair does not fit the search over digit-level layouts");
+    }
+  }
+  const std::vector<LevelBound>& levels = plan.bounds.levels;
+  if (levels.size() < 2) return;
+  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
+  absl::StrAppend(&plan.certificate.detail, "; between islands of ",
+                  options_.topology.levels[levels.size() - 2].devices, " devices ");
+  if (least == 0 && carried == 0) {
+    absl::StrAppend(&plan.certificate.detail, "nothing travels");
+  } else if (carried == least) {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes; no algorithm can do with fewer");
+  } else {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes against a lower bound of ", least);
   }
 }
 
@@ -274,6 +309,11 @@ Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan
                      times(chain.totals.time_ns, plan.totals.time_ns));
   } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
     out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
+  } else if (options_.objective == Objective::kBytes && chain.totals.levels.size() > 1 &&
+             chain.totals.levels.back().nic_bytes_max > plan.totals.levels.back().nic_bytes_max) {
+    const int64_t more = chain.totals.levels.back().nic_bytes_max, less = plan.totals.levels.back().nic_bytes_max;
+    out.rejected_because = absl::StrCat("more over the slowest links: ", HumanBytes(more), " against ",
+                                        HumanBytes(less), times(more, less));
   } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
     out.rejected_because =
         absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
@@ -325,40 +365,76 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 
-absl::StatusOr<Plan> Planner::Make() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
+Plan Planner::Empty() const {
   Plan plan;
   plan.source = source_;
   plan.target = target_;
   plan.dtype = dtype_;
   plan.options = options_;
+  return plan;
+}
+
+absl::StatusOr<std::optional<Plan>> Planner::NothingToDo() const {
   auto same = Equivalent(source_, target_);
   if (!same.ok()) return same.status();
-  if (*same) {
-    plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
-    plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
-    plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
-    if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
-                                                       " bytes a device is too small: at least ",
-                                                       plan.totals.peak_bytes, " bytes are needed"));
-    }
-    return plan;
+  if (!*same) return std::nullopt;
+  Plan plan = Empty();
+  plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
+  plan.totals.levels.resize(options_.topology.levels.size());
+  plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
+  plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
+  if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                     " bytes a device is too small: at least ", plan.totals.peak_bytes,
+                                                     " bytes are needed"));
   }
-  if (absl::Status s = Collect(); !s.ok()) return s;
-
-  size_t best = candidates_.size();
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (!FitsMemory(candidates_[i].chain)) continue;
-    if (best == candidates_.size() || KeyOf(candidates_[i].chain) < KeyOf(candidates_[best].chain)) best = i;
-  }
-  if (best == candidates_.size()) return NothingFits();
-  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
-  plan.steps = candidates_[best].chain.steps;
-  plan.totals = candidates_[best].chain.totals;
-  Certify(candidates_[best], plan);
-  AddAlternatives(best, plan);
   return plan;
+}
+
+std::vector<size_t> Planner::Ranked() const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (FitsMemory(candidates_[i].chain)) out.push_back(i);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [&](size_t a, size_t b) { return KeyOf(candidates_[a].chain) < KeyOf(candidates_[b].chain); });
+  return out;
+}
+
+absl::StatusOr<Plan> Planner::Make() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  auto nothing = NothingToDo();
+  if (!nothing.ok()) return nothing.status();
+  if (*nothing) return **std::move(nothing);
+  if (absl::Status s = Collect(); !s.ok()) return s;
+  const std::vector<size_t> ranked = Ranked();
+  if (ranked.empty()) return NothingFits();
+  Plan plan = Empty();
+  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
+  plan.steps = candidates_[ranked[0]].chain.steps;
+  plan.totals = candidates_[ranked[0]].chain.totals;
+  Certify(candidates_[ranked[0]], plan);
+  AddAlternatives(ranked[0], plan);
+  return plan;
+}
+
+absl::StatusOr<std::vector<Plan>> Planner::MakeAll() {
+  auto best = Make();
+  if (!best.ok()) return best.status();
+  std::vector<Plan> out{*std::move(best)};
+  for (size_t i : Ranked()) {
+    Plan plan = Empty();
+    plan.bounds = out[0].bounds;
+    plan.steps = candidates_[i].chain.steps;
+    plan.totals = candidates_[i].chain.totals;
+    Certify(candidates_[i], plan);
+    const auto same = [&](const Plan& other) {
+      return std::equal(plan.steps.begin(), plan.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
+    };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
+  }
+  return out;
 }
 
 }  // namespace
@@ -366,6 +442,15 @@ absl::StatusOr<Plan> Planner::Make() {
 absl::StatusOr<Plan> MakePlan(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
   try {
     return Planner(source, target, dtype, options).Make();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory while planning");
+  }
+}
+
+absl::StatusOr<std::vector<Plan>> CandidatePlans(const Layout& source, const Layout& target, DType dtype,
+                                                 const PlanOptions& options) {
+  try {
+    return Planner(source, target, dtype, options).MakeAll();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory while planning");
   }

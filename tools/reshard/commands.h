@@ -23,6 +23,7 @@ Action AddRun(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
+Action AddCheck(CLI::App& app);
 
 // Flags that plan and run share, and what they mean.
 struct PlanFlags {

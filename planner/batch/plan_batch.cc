@@ -37,6 +37,7 @@ class Batcher {
  private:
   absl::Status Validate() const;
   absl::Status MakePlans();
+  absl::Status PreferFewerBytes();
   void ListDevices();
   absl::Status ChooseHolders();
   absl::Status FindBounds();
@@ -101,6 +102,55 @@ absl::Status Batcher::MakePlans() {
     }
     out_.tensors.push_back({plan_of[p], 0, 0});
     ++counts_[static_cast<size_t>(plan_of[p])];
+  }
+  return absl::OkStatus();
+}
+
+// What a plan's steps take apart from latencies, and the latencies.
+struct TimeParts {
+  __int128 transfer = 0;
+  __int128 latency = 0;
+};
+
+TimeParts TimePartsOf(const Plan& plan) {
+  TimeParts out;
+  const Topology& topology = plan.options.topology;
+  for (const Step& step : plan.steps) {
+    int64_t transfer = 0, latency = 0;
+    for (size_t i = 0; i < step.levels.size(); ++i) {
+      const int level = static_cast<int>(i);
+      if (step.levels[i].nic_bytes_max == 0) continue;
+      transfer = std::max(transfer, topology.StepTime(level, -1, step.levels[i].nic_bytes_max));
+      latency = std::max(latency, topology.StepTime(level, step.levels[i].peers_max, 0));
+    }
+    out.transfer += transfer;
+    out.latency += latency;
+  }
+  return out;
+}
+
+// A plan for time may receive more than its bound to save latencies, which a bucket pays once for all its tensors.
+// Where the batch is so large that latencies hardly count, a plan with fewer bytes is taken unless its transfers take
+// longer.
+absl::Status Batcher::PreferFewerBytes() {
+  constexpr int kHardly = 20;
+  if (out_.options.plan.objective != Objective::kTime) return absl::OkStatus();
+  TimeParts batch;
+  for (size_t p = 0; p < out_.plans.size(); ++p) {
+    const TimeParts parts = TimePartsOf(out_.plans[p]);
+    batch.transfer += counts_[p] * parts.transfer;
+    batch.latency = std::max(batch.latency, parts.latency);
+  }
+  if (batch.transfer < kHardly * batch.latency) return absl::OkStatus();
+  PlanOptions for_bytes = out_.options.plan;
+  for_bytes.objective = Objective::kBytes;
+  for (Plan& plan : out_.plans) {
+    if (plan.totals.recv_bytes_total == plan.bounds.recv_bytes_total) continue;
+    auto other = MakePlan(plan.source, plan.target, plan.dtype, for_bytes);
+    if (!other.ok()) return other.status();
+    const bool fewer = other->totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
+                       other->totals.recv_bytes_total < plan.totals.recv_bytes_total;
+    if (fewer && TimePartsOf(*other).transfer <= TimePartsOf(plan).transfer) plan = *std::move(other);
   }
   return absl::OkStatus();
 }
@@ -303,6 +353,7 @@ void Batcher::SumUp(const batch::LoadSums& all, const batch::LoadSums& between) 
 absl::StatusOr<BatchPlan> Batcher::Make() {
   if (absl::Status s = Validate(); !s.ok()) return s;
   if (absl::Status s = MakePlans(); !s.ok()) return s;
+  if (absl::Status s = PreferFewerBytes(); !s.ok()) return s;
   ListDevices();
   if (absl::Status s = ChooseHolders(); !s.ok()) return s;
   if (absl::Status s = FindBounds(); !s.ok()) return s;

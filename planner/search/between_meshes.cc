@@ -80,6 +80,7 @@ bool AppendWay(const Layout& from, const Layout& to, DType dtype, const PlanOpti
   for (const Step& step : plan->steps) {
     const Hop::Kind kind = step.op == Op::kReduceScatter ? Hop::Kind::kReduceScatter
                            : step.op == Op::kAllReduce   ? Hop::Kind::kAllReduce
+                           : step.op == Op::kAllPermute  ? Hop::Kind::kPermute
                                                          : Hop::Kind::kMove;
     hops.push_back({kind, step.to});
   }

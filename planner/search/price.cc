@@ -106,6 +106,7 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& 
   for (size_t i = 0; i < hops.size(); ++i) {
     const Op asked = hops[i].kind == Hop::Kind::kReduceScatter ? Op::kReduceScatter
                      : hops[i].kind == Hop::Kind::kAllReduce   ? Op::kAllReduce
+                     : hops[i].kind == Hop::Kind::kPermute     ? Op::kAllPermute
                                                                : Op::kExchange;
     auto created = Traffic::Create(asked, i == 0 ? source : hops[i - 1].to, hops[i].to, topology);
     if (!created.ok()) return created.status();

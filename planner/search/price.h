@@ -11,9 +11,10 @@
 
 namespace reshard::search {
 
-// What a chain's step does; movement is named after its pattern, a reduction is what it says.
+// What a chain's step does; movement is named after its pattern, a reduction is what it says. kPermute is a movement in
+// which whole shards change hands even where a nearer holder could serve several receivers.
 struct Hop {
-  enum class Kind { kMove, kReduceScatter, kAllReduce };
+  enum class Kind { kMove, kPermute, kReduceScatter, kAllReduce };
   Kind kind = Kind::kMove;
   Layout to;
 };

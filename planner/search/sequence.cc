@@ -243,6 +243,7 @@ std::vector<Hop> SequenceSearch::PathTo(int64_t index) const {
     Hop hop;
     hop.kind = node.move == Move::kReduceScatter ? Hop::Kind::kReduceScatter
                : node.move == Move::kAllReduce   ? Hop::Kind::kAllReduce
+               : node.move == Move::kAllPermute  ? Hop::Kind::kPermute
                                                  : Hop::Kind::kMove;
     hop.to = model.ToLayout(node.state);
     out.push_back(std::move(hop));

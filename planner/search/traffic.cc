@@ -128,6 +128,15 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
       auto out =
           search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), topology, aligned);
       if (!out.ok()) return out.status();
+      if (op == Op::kAllPermute && topology.num_levels() > 1 &&
+          (*out == nullptr || (*out)->Classify() != Op::kAllPermute)) {
+        // The nearest holders make no permutation of it; without regard to distance there may be one.
+        auto permuting =
+            search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), topology, false);
+        if (!permuting.ok()) return permuting.status();
+        const bool found = *permuting != nullptr && (*permuting)->Classify() == Op::kAllPermute;
+        if (found) return std::unique_ptr<Traffic>(*std::move(permuting));
+      }
       if (*out != nullptr) return std::unique_ptr<Traffic>(*std::move(out));
     }
   }

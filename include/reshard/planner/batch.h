@@ -111,7 +111,9 @@ struct BatchPlan {
 };
 
 // Post-conditions:
-//  - every tensor's plan is MakePlan's, see there; an equal problem (meshes, layouts as text, dtype) is planned once;
+//  - every tensor's plan is MakePlan's, see there; an equal problem (meshes, layouts as text, dtype) is planned once.
+//    With objective time a batch so large that latencies hardly count takes the plan for bytes where that receives
+//    fewer and its transfers take no longer: latencies are paid once a bucket;
 //  - buckets are runs of neighbouring tensors and keep to the limits of `options`;
 //  - without pending reductions totals.recv_bytes_max == bounds.recv_bytes_max where every plan meets its bound on
 //  every
@@ -126,8 +128,8 @@ absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, con
 absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which,
                                     std::vector<std::string> names, const BatchOptions& options);
 
-// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), no trailing newline. `ids`, when not empty, are JSON
-// texts, one a tensor, that stand for the names. InvalidArgument: another number of them.
+// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), no trailing newline. `ids`, when not empty, are
+// JSON texts, one a tensor, that stand for the names. InvalidArgument: another number of them.
 absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const std::string> ids = {});
 // A few lines for people: tensors, plans, buckets, bytes against the bound, how even the senders are.
 std::string BatchToText(const BatchPlan& batch);

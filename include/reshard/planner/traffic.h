@@ -76,7 +76,8 @@ class Traffic {
   // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
   // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
   // member to the whole fragment; who really reduces what is AllReduceChunk, and the figures count that.
-  // `topology` decides who is near; `first_holder`: see Step.
+  // `topology` decides who is near, except in an AllPermute where the nearest holders would not make one;
+  // `first_holder`: see Step.
   // InvalidArgument when shapes or pending reductions do not fit the op. Unimplemented: new pending axes.
   static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to,
                                                          const Topology& topology = Topology::Flat(),

@@ -205,7 +205,9 @@ class Judge {
     std::vector<std::vector<int64_t>> level_in(facts_.levels.size(), std::vector<int64_t>(devices, 0));
     auto level_out = level_in;
     const int64_t rounds = step_.rounds;
-    for (const auto& [ends, message] : messages_) {
+    for (const auto& entry : messages_) {
+      const auto& ends = entry.first;
+      const Message& message = entry.second;
       const auto sender = static_cast<size_t>(ends.first);
       const auto receiver = static_cast<size_t>(ends.second);
       send[sender] += message.elements;

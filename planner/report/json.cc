@@ -51,6 +51,19 @@ Json OptionsJson(const PlanOptions& options) {
   return out;
 }
 
+// Only where there is more than one level: the figures of a single one are those of the step.
+void AddLevels(const std::vector<LevelFigures>& levels, Json& out) {
+  if (levels.size() < 2) return;
+  out["levels"] = Json::array();
+  for (const LevelFigures& level : levels) {
+    out["levels"].push_back(Json{{"recv_bytes_max", level.recv_bytes_max},
+                                 {"send_bytes_max", level.send_bytes_max},
+                                 {"recv_bytes_total", level.recv_bytes_total},
+                                 {"nic_bytes_max", level.nic_bytes_max},
+                                 {"peers_max", level.peers_max}});
+  }
+}
+
 Json StepJson(const Step& step) {
   Json out;
   out["op"] = std::string(Name(step.op));
@@ -70,6 +83,8 @@ Json StepJson(const Step& step) {
   out["peers_max"] = step.peers_max;
   if (step.rounds > 1) out["rounds"] = step.rounds;
   out["time_ns"] = step.time_ns;
+  if (step.first_holder != 0) out["first_holder"] = step.first_holder;
+  AddLevels(step.levels, out);
   return out;
 }
 
@@ -138,9 +153,18 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
                        {"intermediate_bytes_max", plan.totals.intermediate_bytes_max},
                        {"peak_bytes", plan.totals.peak_bytes},
                        {"time_ns", plan.totals.time_ns}};
+  AddLevels(plan.totals.levels, out["totals"]);
   out["bounds"] = Json{{"recv_bytes_max", plan.bounds.recv_bytes_max},
                        {"recv_bytes_total", plan.bounds.recv_bytes_total},
                        {"intermediate_bytes_max", plan.bounds.intermediate_bytes_max}};
+  if (!plan.bounds.levels.empty()) {
+    out["bounds"]["levels"] = Json::array();
+    for (const LevelBound& level : plan.bounds.levels) {
+      out["bounds"]["levels"].push_back(Json{{"island_recv_bytes_max", level.island_recv_bytes_max},
+                                             {"nic_recv_bytes_max", level.nic_recv_bytes_max},
+                                             {"recv_bytes_total", level.recv_bytes_total}});
+    }
+  }
   out["certificate"] = Json{{"kind", std::string(Name(plan.certificate.kind))}, {"detail", plan.certificate.detail}};
   out["alternatives"] = Json::array();
   for (const Alternative& alternative : plan.alternatives) {

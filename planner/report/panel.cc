@@ -1,8 +1,8 @@
 #include "planner/report/panel.h"
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <map>
 #include <utility>
 

@@ -26,6 +26,35 @@ std::string Ratio(int64_t value, int64_t bound) {
                          HumanBytes(bound));
 }
 
+std::string LevelName(const Topology& topology, size_t level) {
+  if (level == 0) return absl::StrCat("within islands of ", topology.levels[0].devices);
+  const int64_t inside = topology.levels[level - 1].devices, outside = topology.levels[level].devices;
+  if (outside == 0) return absl::StrCat("between islands of ", inside);
+  return absl::StrCat("between islands of ", inside, " within those of ", outside);
+}
+
+// What crosses each level of the topology, and the least that has to.
+std::string LevelsText(const Plan& plan) {
+  std::string out;
+  const auto& levels = plan.totals.levels;
+  if (levels.size() < 2) return out;
+  for (size_t level = 0; level < levels.size(); ++level) {
+    const LevelFigures& one = levels[level];
+    absl::StrAppend(&out, "level ", level, ", ", LevelName(plan.options.topology, level), ": a device receives ",
+                    HumanBytes(one.recv_bytes_max), " and sends ", HumanBytes(one.send_bytes_max), ", a link carries ",
+                    HumanBytes(one.nic_bytes_max));
+    if (level > 0 && level < plan.bounds.levels.size()) {
+      // The bound of a level counts what crosses it or a level outside it.
+      int64_t carried = 0;
+      for (size_t outer = level; outer < levels.size(); ++outer) carried += levels[outer].nic_bytes_max;
+      absl::StrAppend(&out, " (", carried == one.nic_bytes_max ? "" : "with the levels outside it ",
+                      Ratio(carried, plan.bounds.levels[level].nic_recv_bytes_max), ")");
+    }
+    out += "\n";
+  }
+  return out;
+}
+
 std::string LayoutOn(const Step& step, bool from) {
   const Layout& layout = from ? step.from : step.to;
   if (!step.crosses_meshes()) return ToString(layout);
@@ -47,7 +76,7 @@ std::string PlanToText(const Plan& plan) {
   absl::StrAppend(&out, "total ", HumanBytes(plan.totals.recv_bytes_max), " a device (",
                   Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "), peak ",
                   HumanBytes(plan.totals.peak_bytes), ", ", HumanTime(plan.totals.time_ns), "\n");
-  return out;
+  return out + LevelsText(plan);
 }
 
 std::string ExplainPlan(const Plan& plan) {
@@ -73,6 +102,14 @@ std::string ExplainPlan(const Plan& plan) {
                     HumanBytes(step.local_bytes_after_max), "; estimated ", HumanTime(step.time_ns));
     if (step.rounds > 1) absl::StrAppend(&out, " in ", step.rounds, " rounds, to keep to the memory limit");
     absl::StrAppend(&out, "\n");
+    for (size_t level = 0; step.levels.size() > 1 && level < step.levels.size(); ++level) {
+      const LevelFigures& one = step.levels[level];
+      if (one.nic_bytes_max == 0) continue;
+      absl::StrAppend(&out, "  ", LevelName(plan.options.topology, level), ": at most ", HumanBytes(one.recv_bytes_max),
+                      " received and ", HumanBytes(one.send_bytes_max), " sent by a device, ",
+                      HumanBytes(one.nic_bytes_max), " through a link, ", one.peers_max,
+                      one.peers_max == 1 ? " peer" : " peers", "\n");
+    }
   }
   absl::StrAppend(&out, "\nTotal: the worst device receives ", HumanBytes(plan.totals.recv_bytes_max), " (",
                   plan.totals.recv_bytes_max, " bytes), all devices ", HumanBytes(plan.totals.recv_bytes_total),
@@ -84,6 +121,7 @@ std::string ExplainPlan(const Plan& plan) {
   absl::StrAppend(&out, "Lower bound: ", HumanBytes(plan.bounds.recv_bytes_max), " (", plan.bounds.recv_bytes_max,
                   " bytes) for the worst device whatever the algorithm; this plan is at ",
                   Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "\n");
+  out += LevelsText(plan);
   absl::StrAppend(&out, "Proof: ", std::string(Name(plan.certificate.kind)), ": ", plan.certificate.detail, "\n");
   if (!plan.alternatives.empty()) {
     absl::StrAppend(&out, "Also tried:\n");

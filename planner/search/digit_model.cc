@@ -38,9 +38,10 @@ std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int
 
 }  // namespace
 
-std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes) {
+std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes,
+                                             const MeshLevels* levels, bool keep_still) {
   if (!(source.mesh() == target.mesh()) || !PlainFactors(source) || !PlainFactors(target)) return std::nullopt;
-  const auto refinement = Refine(source, target);
+  const auto refinement = Refine(source, target, levels);
   if (!refinement) return std::nullopt;
   DigitModel out;
   out.source_layout_ = source;
@@ -86,7 +87,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   // what moves smaller for a while: as many of them as there is room for.
   std::vector<bool> in_model(k);
   for (size_t e = 0; e < k; ++e) {
-    in_model[e] = from[e] != to[e] || boxes;
+    in_model[e] = from[e] != to[e] || boxes || keep_still;
     out.num_moving_ += from[e] != to[e] ? 1 : 0;
   }
   auto room = kMaxSearchDigits - std::count(in_model.begin(), in_model.end(), true);

@@ -98,7 +98,7 @@ std::vector<int> Refinement::DigitsOf(const AxisRef& ref) const {
   return out;
 }
 
-std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
+std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels) {
   const Mesh& mesh = from.mesh();
   std::vector<Cuts> cuts(static_cast<size_t>(mesh.num_axes()));
   for (int a = 0; a < mesh.num_axes(); ++a) cuts[static_cast<size_t>(a)] = {1, mesh.axis(a).size};
@@ -107,6 +107,9 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
     cuts[static_cast<size_t>(ref.axis)].insert(ref.pre);
     cuts[static_cast<size_t>(ref.axis)].insert(ref.pre * ref.size);
   };
+  for (size_t a = 0; levels != nullptr && a < cuts.size(); ++a) {
+    for (const LevelPart& part : (*levels)[a]) add_reference(part.ref);
+  }
   for (const Layout* layout : {&from, &to}) {
     for (const DimLayout& dim : layout->dims()) {
       for (const Factor& factor : dim.factors) {
@@ -138,7 +141,12 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
       const int64_t size = *std::next(it) / *it;
       if (size == 1) continue;
       const int64_t rest = mesh.axis(a).size / *std::next(it);
-      out.digits.push_back({AxisRef{a, *it, size}, size, mesh.stride(a) * rest});
+      Digit digit{AxisRef{a, *it, size}, size, mesh.stride(a) * rest, 0};
+      for (size_t i = 0; levels != nullptr && i < (*levels)[static_cast<size_t>(a)].size(); ++i) {
+        const LevelPart& part = (*levels)[static_cast<size_t>(a)][i];
+        if (part.ref.pre <= *it && *it < part.ref.pre * part.ref.size) digit.level = part.level;
+      }
+      out.digits.push_back(digit);
     }
   }
   auto collect = [&](const Layout& layout, std::vector<Place>& places, std::vector<int>& pending) {
@@ -165,6 +173,20 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to) {
   collect(to, out.to, out.to_pending);
   std::sort(out.from_pending.begin(), out.from_pending.end());
   std::sort(out.to_pending.begin(), out.to_pending.end());
+  return out;
+}
+
+RowDigits RowDigitsOf(const Refinement& refinement, const std::vector<AxisRef>& refs) {
+  RowDigits out;
+  for (const AxisRef& ref : refs) {
+    for (int digit : refinement.DigitsOf(ref)) out.digits.push_back(digit);
+  }
+  out.weights.resize(out.digits.size());
+  int64_t weight = 1;
+  for (size_t i = out.digits.size(); i-- > 0;) {
+    out.weights[i] = weight;
+    weight *= refinement.digits[static_cast<size_t>(out.digits[i])].size;
+  }
   return out;
 }
 

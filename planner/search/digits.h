@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/search/islands.h"
 #include "reshard/layout/layout.h"
 
 namespace reshard::search {
@@ -18,6 +19,7 @@ struct Digit {
   AxisRef ref;         // of the mesh
   int64_t size = 1;    // == ref.size
   int64_t stride = 1;  // positions between neighbouring coordinates
+  int level = 0;       // of the topology: where devices that differ in it alone meet
   int64_t Coordinate(int64_t position) const { return position / stride % size; }
 };
 
@@ -42,8 +44,30 @@ struct Refinement {
 };
 
 // The refinement of two layouts over the same mesh (same axes). Nothing when their sub-axes of one axis cannot be cut
-// into common digits (X:(1)2 against X:(1)3 of an axis of 6).
-std::optional<Refinement> Refine(const Layout& from, const Layout& to);
+// into common digits (X:(1)2 against X:(1)3 of an axis of 6). With `levels` axes are also cut where they leave an
+// island of a topology, and nothing is returned when such a cut does not fit the others.
+std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels = nullptr);
+
+// How the row of one dimension's table that a device holds follows from its coordinates.
+struct RowDigits {
+  std::vector<int> digits;  // major first
+  std::vector<int64_t> weights;
+
+  int64_t Row(const int64_t* coordinates) const {
+    int64_t out = 0;
+    for (size_t j = 0; j < digits.size(); ++j) out += coordinates[digits[j]] * weights[j];
+    return out;
+  }
+  int64_t RowAt(int64_t position, const std::vector<Digit>& all) const {
+    int64_t out = 0;
+    for (size_t j = 0; j < digits.size(); ++j) {
+      out += all[static_cast<size_t>(digits[j])].Coordinate(position) * weights[j];
+    }
+    return out;
+  }
+};
+// Of a table whose rows are numbered by these references, major first.
+RowDigits RowDigitsOf(const Refinement& refinement, const std::vector<AxisRef>& refs);
 
 // Merges neighbouring digits of an axis back into references, mesh order.
 std::vector<AxisRef> MergeDigits(const std::vector<Digit>& digits, const std::vector<bool>& chosen);

@@ -1,11 +1,13 @@
 #include "planner/search/list_traffic.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <unordered_map>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "reshard/layout/checked.h"
 
 namespace reshard::search {
 namespace {
@@ -14,8 +16,55 @@ constexpr int64_t kMaxPieces = int64_t{1} << 24;
 
 }  // namespace
 
+// State: what each holder of one shard has sent so far, and whose turn it is.
+class ListTraffic::Turn {
+ public:
+  Turn(std::vector<int64_t> holders, int64_t demand, const Topology& topology, int64_t first)
+      : holders_(std::move(holders)),
+        sent_(holders_.size(), 0),
+        even_share_(CeilDiv(demand, static_cast<int64_t>(holders_.size()))),
+        topology_(topology),
+        at_(static_cast<size_t>(first) % holders_.size()) {}
+
+  // The index of the holder that sends `elements` to `receiver`.
+  size_t Next(int64_t receiver, int64_t elements) {
+    const size_t h = holders_.size();
+    size_t best = at_;
+    const bool levels = topology_.num_levels() > 1;
+    std::array<int64_t, 3> least = Cost(best, receiver);
+    for (size_t step = 1; step < h && (levels || sent_[best] > 0); ++step) {
+      const size_t other = (at_ + step) % h;
+      const auto cost = Cost(other, receiver);
+      if (cost < least) {
+        best = other;
+        least = cost;
+      }
+    }
+    sent_[best] += elements;
+    at_ = (at_ + 1) % h;
+    return best;
+  }
+
+ private:
+  // Level first; then, among holders that still owe something, the rail; then the load.
+  std::array<int64_t, 3> Cost(size_t holder, int64_t receiver) const {
+    if (topology_.num_levels() == 1) return {0, 0, sent_[holder]};
+    const int64_t id = holders_[holder];
+    const int64_t island = topology_.levels[0].devices;
+    const bool aligned = id % island == receiver % island && sent_[holder] < even_share_;
+    return {topology_.LevelOf(id, receiver), aligned ? 0 : 1, sent_[holder]};
+  }
+
+  std::vector<int64_t> holders_;
+  std::vector<int64_t> sent_;
+  int64_t even_share_;
+  const Topology& topology_;
+  size_t at_;
+};
+
 absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& from, const Side& to, int rank,
-                                                                 const Refinement* refinement) {
+                                                                 const Refinement* refinement, const Topology& topology,
+                                                                 int64_t first_holder) {
   auto out = std::unique_ptr<ListTraffic>(new ListTraffic());
   out->rank_ = rank;
   out->same_mesh_ = *from.mesh == *to.mesh;
@@ -98,19 +147,15 @@ absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& fro
     for (size_t d = 0; d < n; ++d) after *= to.dims[d]->length[static_cast<size_t>(to_rows[d][p])];
   }
 
-  std::vector<int64_t> sent;
   for (size_t c = 0; c < holders.size(); ++c) {
-    const size_t h = holders[c].size();
-    sent.assign(h, 0);
-    for (size_t k = 0; k < waiting[c].size(); ++k) {
-      Piece& piece = out->pieces_[static_cast<size_t>(waiting[c][k])];
-      size_t best = k % h;
-      for (size_t step = 1; step < h && sent[best] > 0; ++step) {
-        const size_t other = (k + step) % h;
-        if (sent[other] < sent[best]) best = other;
-      }
-      sent[best] += piece.elements;
-      piece.sender = holders[c][best];
+    int64_t demand = 0;
+    for (int64_t piece : waiting[c]) demand += out->pieces_[static_cast<size_t>(piece)].elements;
+    std::vector<int64_t> ids;
+    for (int32_t holder : holders[c]) ids.push_back(out->devices_[static_cast<size_t>(holder)]);
+    Turn turn(std::move(ids), demand, topology, first_holder);
+    for (int64_t waits : waiting[c]) {
+      Piece& piece = out->pieces_[static_cast<size_t>(waits)];
+      piece.sender = holders[c][turn.Next(out->devices_[static_cast<size_t>(piece.receiver)], piece.elements)];
     }
   }
 
@@ -132,7 +177,7 @@ absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& fro
     out->by_sender_[static_cast<size_t>(next[static_cast<size_t>(out->pieces_[i].sender)]++)] = static_cast<int32_t>(i);
   }
 
-  out->Count();
+  out->Count(topology);
   out->Classify(from, to);
   if (out->same_mesh_) {
     // Name the digits (or whole axes) in which some sender and receiver differ.
@@ -141,7 +186,7 @@ absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& fro
       digits = refinement->digits;
     } else {
       for (int a = 0; a < from.mesh->num_axes(); ++a) {
-        digits.push_back({AxisRef{a, 1, from.mesh->axis(a).size}, from.mesh->axis(a).size, from.mesh->stride(a)});
+        digits.push_back({AxisRef{a, 1, from.mesh->axis(a).size}, from.mesh->axis(a).size, from.mesh->stride(a), 0});
       }
     }
     std::vector<bool> varies(digits.size(), false);
@@ -164,8 +209,11 @@ absl::StatusOr<std::unique_ptr<ListTraffic>> ListTraffic::Create(const Side& fro
   return out;
 }
 
-void ListTraffic::Count() {
+void ListTraffic::Count(const Topology& topology) {
   std::vector<int64_t> received(devices_.size(), 0), sent(devices_.size(), 0);
+  const auto levels = static_cast<size_t>(topology.num_levels());
+  std::vector<int64_t> senders(levels > 1 ? devices_.size() * levels : 0, 0), receivers = senders;
+  for (DeviceLoad& load : loads_) load.levels.resize(levels > 1 ? levels : 0);
   for (const Piece& piece : pieces_) {
     if (piece.sender == piece.receiver) continue;
     DeviceLoad& receiver = loads_[static_cast<size_t>(piece.receiver)];
@@ -187,6 +235,16 @@ void ListTraffic::Count() {
     sender.staging_messages += in_from.scattered().count;
     receiver.staging += in_to.scattered().elements;
     receiver.staging_messages += in_to.scattered().count;
+    if (levels == 1) continue;
+    const auto level = static_cast<size_t>(
+        topology.LevelOf(devices_[static_cast<size_t>(piece.sender)], devices_[static_cast<size_t>(piece.receiver)]));
+    receiver.levels[level].recv += piece.elements;
+    sender.levels[level].send += piece.elements;
+    ++senders[static_cast<size_t>(piece.receiver) * levels + level];
+    ++receivers[static_cast<size_t>(piece.sender) * levels + level];
+  }
+  for (size_t i = 0; levels > 1 && i < senders.size(); ++i) {
+    loads_[i / levels].levels[i % levels].peers = std::max(senders[i], receivers[i]);
   }
   for (size_t i = 0; i < loads_.size(); ++i) {
     figures_.recv_max = std::max(figures_.recv_max, loads_[i].recv);

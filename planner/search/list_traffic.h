@@ -1,6 +1,8 @@
 // Traffic as an explicit list of pieces: between meshes, and within one where the formula of MeshTraffic does not apply
 // or would overload a sender. The receivers of a source shard, in target order, take its holders in turn; where pieces
-// differ in size each takes the least loaded holder, so that nobody sends more than the even share plus one piece.
+// differ in size each takes the least loaded holder, so that nobody sends more than the even share plus one piece. On a
+// topology with levels the nearest holders come first, and of equally near ones that has not sent its even share yet
+// the one in the receiver's place of its island.
 #ifndef RESHARD_PLANNER_SEARCH_LIST_TRAFFIC_H_
 #define RESHARD_PLANNER_SEARCH_LIST_TRAFFIC_H_
 
@@ -25,13 +27,18 @@ class ListTraffic final : public Traffic {
   // `refinement` (same mesh only) tells axes apart by digits; without it whole axes are named.
   // ResourceExhausted above 2^24 pieces.
   static absl::StatusOr<std::unique_ptr<ListTraffic>> Create(const Side& from, const Side& to, int rank,
-                                                             const Refinement* refinement);
+                                                             const Refinement* refinement, const Topology& topology,
+                                                             int64_t first_holder);
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;
   TrafficFigures Figures() const override { return figures_; }
-  std::vector<DeviceLoad> Loads() const override { return loads_; }
+  std::vector<int64_t> Devices() const override { return devices_; }
+  DeviceLoad Load(int64_t index) const override { return loads_[static_cast<size_t>(index)]; }
   Op Classify() const override { return op_; }
+  // Groups are not looked at here: who knows that every message stays in the groups of an AllGather or an AllToAll says
+  // so.
+  void CallIt(Op op) { op_ = op; }
   std::vector<AxisRef> Axes() const override { return axes_; }
   int64_t GroupSize() const override { return group_size_; }
 
@@ -45,9 +52,12 @@ class ListTraffic final : public Traffic {
 
   ListTraffic() = default;
   Message MakeMessage(const Piece& piece) const;
-  void Count();
+  // The holder of a shard that serves one of its receivers.
+  class Turn;
+  void Count(const Topology& topology);
   void Classify(const Side& from, const Side& to);
 
+  std::vector<int64_t> devices_;
   int rank_ = 0;
   bool same_mesh_ = false;
   std::vector<DimOverlap> overlaps_;

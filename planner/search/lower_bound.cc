@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "planner/layout/axes.h"
+#include "planner/search/islands.h"
 #include "planner/search/overlap.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
@@ -51,6 +53,25 @@ int64_t ProductOfUsedAxes(const Layout& layout) {
     for (const AxisRef& ref : layout.pending()->axes) out *= ref.size;
   }
   return out;
+}
+
+// The most devices of either mesh that one island has.
+int64_t DevicesOfIsland(const Layout& source, const Layout& target, int64_t island) {
+  std::unordered_map<int64_t, int64_t> count;
+  int64_t most = 1;
+  for (const Layout* layout : {&source, &target}) {
+    const Mesh& mesh = layout->mesh();
+    if (layout == &target && mesh == source.mesh()) break;
+    if (layout == &source && mesh == target.mesh() && mesh.contiguous() && mesh.first_device() % island == 0) {
+      return std::min(island, mesh.size());
+    }
+    for (int64_t p = 0; p < mesh.size(); ++p) {
+      const int64_t device = mesh.Device(p);
+      if (layout == &target && source.mesh().Position(device)) continue;
+      most = std::max(most, ++count[device / island]);
+    }
+  }
+  return most;
 }
 
 }  // namespace
@@ -107,6 +128,24 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
   out.recv_bytes_total = total * element;
   out.recv_bytes_max =
       std::max(CeilDiv(total * element, static_cast<int64_t>(devices.size())), target.MaxLocalElements() * element);
+  return out;
+}
+
+std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
+                                    const Bounds& whole) {
+  std::vector<LevelBound> out;
+  if (topology.num_levels() == 1) return out;
+  out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
+  for (int level = 1; level < topology.num_levels(); ++level) {
+    const auto from = IslandLayout(source, topology, level - 1);
+    const auto to = IslandLayout(target, topology, level - 1);
+    if (!from || !to) return {};
+    auto bounds = LowerBounds(*from, *to, dtype);
+    if (!bounds.ok()) return {};
+    int64_t nics = topology.levels[static_cast<size_t>(level)].nics;
+    if (nics == 0) nics = DevicesOfIsland(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
+    out.push_back({bounds->recv_bytes_max, CeilDiv(bounds->recv_bytes_max, nics), bounds->recv_bytes_total});
+  }
   return out;
 }
 

@@ -12,6 +12,11 @@ namespace reshard::search {
 // receives at least its share of them all, and at least one whole target box.
 absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype);
 
+// What has to cross each level: the bounds above between layouts of islands (see IslandLayout). Empty where the
+// topology has one level or its islands are not sub-meshes. `whole`: LowerBounds of the same pair.
+std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
+                                    const Bounds& whole);
+
 // The pending axes of `source` that `target` does not keep.
 std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target);
 // `layout` with the pending axes given (none: no pending reduction left).

@@ -11,8 +11,8 @@ void MeshTraffic::FindAxes() {
   if (figures_.recv_total == 0) return;
   // The coordinates along `digit` that rows of a dimension have in pairs that share elements.
   auto values = [&](const Dim& dim, bool source, int digit) {
-    const auto& used = source ? dim.from_digits : dim.to_digits;
-    const auto& weights = source ? dim.from_weights : dim.to_weights;
+    const auto& used = source ? dim.from.digits : dim.to.digits;
+    const auto& weights = source ? dim.from.weights : dim.to.weights;
     const size_t j = static_cast<size_t>(std::find(used.begin(), used.end(), digit) - used.begin());
     std::vector<int64_t> out;
     out.reserve(dim.overlap.pairs.size());
@@ -25,7 +25,7 @@ void MeshTraffic::FindAxes() {
     const int digit = static_cast<int>(e);
     if (from_dim_[e] < 0) {
       // Whoever sends to a receiver has that receiver's coordinate of sigma(e).
-      for (size_t i = 0; sigma_[e] != digit && i < static_cast<size_t>(num_active_); ++i) {
+      for (size_t i = 0; sigma_[e] != digit && i < classes_.size(); ++i) {
         if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma_[e])) axes_[e] = true;
       }
       continue;
@@ -63,15 +63,15 @@ bool MeshTraffic::IsAllGather() const {
     std::vector<int64_t> fixed_from(static_cast<size_t>(dim.overlap.from_rows), 0);
     std::vector<int64_t> fixed_to(static_cast<size_t>(dim.overlap.to_rows), 0);
     int64_t keys = 1;
-    for (size_t j = 0; j < dim.from_digits.size(); ++j) {
-      const int digit = dim.from_digits[j];
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      const int digit = dim.from.digits[j];
       const int64_t size = digits_[static_cast<size_t>(digit)].size;
       if (axes_[static_cast<size_t>(digit)]) continue;
-      const auto at = std::find(dim.to_digits.begin(), dim.to_digits.end(), digit);
-      if (at == dim.to_digits.end()) return false;
-      const int64_t to_weight = dim.to_weights[static_cast<size_t>(at - dim.to_digits.begin())];
+      const auto at = std::find(dim.to.digits.begin(), dim.to.digits.end(), digit);
+      if (at == dim.to.digits.end()) return false;
+      const int64_t to_weight = dim.to.weights[static_cast<size_t>(at - dim.to.digits.begin())];
       for (size_t s = 0; s < fixed_from.size(); ++s) {
-        fixed_from[s] = fixed_from[s] * size + static_cast<int64_t>(s) / dim.from_weights[j] % size;
+        fixed_from[s] = fixed_from[s] * size + static_cast<int64_t>(s) / dim.from.weights[j] % size;
       }
       for (size_t t = 0; t < fixed_to.size(); ++t) {
         fixed_to[t] = fixed_to[t] * size + static_cast<int64_t>(t) / to_weight % size;
@@ -96,7 +96,7 @@ bool MeshTraffic::IsAllToAll() const {
       if (pair.elements != dim.overlap.pairs[first].elements) return false;
     }
   }
-  for (size_t i = 0; i < static_cast<size_t>(num_active_); ++i) {
+  for (size_t i = 0; i < classes_.size(); ++i) {
     const DeviceLoad& load = loads_[i];
     if (load.before != load.after) return false;
     if (load.before == 0) continue;
@@ -126,7 +126,7 @@ void MeshTraffic::ClassifyPattern() {
   }
   op_ = Op::kExchange;
   if (figures_.peers_max > 1) return;
-  for (size_t i = 0; i < static_cast<size_t>(num_active_); ++i) {
+  for (size_t i = 0; i < classes_.size(); ++i) {
     for (const Dim& dim : dims_) {
       if (dim.from_length[static_cast<size_t>(dim.from_row[i])] != dim.to_length[static_cast<size_t>(dim.to_row[i])])
         return;
@@ -163,11 +163,11 @@ std::vector<Message> MeshTraffic::Receives(int64_t device) const {
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
     int64_t t = 0;
-    for (size_t j = 0; j < dim.to_digits.size(); ++j) {
-      t += digits_[static_cast<size_t>(dim.to_digits[j])].Coordinate(*position) * dim.to_weights[j];
+    for (size_t j = 0; j < dim.to.digits.size(); ++j) {
+      t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(*position) * dim.to.weights[j];
     }
-    for (size_t j = 0; j < dim.from_digits.size(); ++j) {
-      own[d] += digits_[static_cast<size_t>(dim.from_digits[j])].Coordinate(*position) * dim.from_weights[j];
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
     }
     begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t)];
     end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t) + 1];
@@ -183,9 +183,9 @@ std::vector<Message> MeshTraffic::Receives(int64_t device) const {
       sender = 0;
       for (size_t d = 0; d < n; ++d) {
         const Dim& dim = dims_[d];
-        for (size_t j = 0; j < dim.from_digits.size(); ++j) {
-          const Digit& digit = digits_[static_cast<size_t>(dim.from_digits[j])];
-          sender += at[d]->from_row / dim.from_weights[j] % digit.size * digit.stride;
+        for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+          const Digit& digit = digits_[static_cast<size_t>(dim.from.digits[j])];
+          sender += at[d]->from_row / dim.from.weights[j] % digit.size * digit.stride;
         }
       }
       for (size_t e = 0; e < digits_.size(); ++e) {
@@ -213,8 +213,8 @@ std::vector<Message> MeshTraffic::Sends(int64_t device) const {
   std::vector<int64_t> own(n, 0);
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
-    for (size_t j = 0; j < dim.from_digits.size(); ++j) {
-      own[d] += digits_[static_cast<size_t>(dim.from_digits[j])].Coordinate(*position) * dim.from_weights[j];
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
     }
   }
   // Receivers agree with this device through sigma; the other digits take every value.
@@ -233,11 +233,11 @@ std::vector<Message> MeshTraffic::Sends(int64_t device) const {
     for (size_t d = 0; d < n; ++d) {
       const Dim& dim = dims_[d];
       int64_t t = 0, s = 0;
-      for (size_t j = 0; j < dim.to_digits.size(); ++j) {
-        t += digits_[static_cast<size_t>(dim.to_digits[j])].Coordinate(r) * dim.to_weights[j];
+      for (size_t j = 0; j < dim.to.digits.size(); ++j) {
+        t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(r) * dim.to.weights[j];
       }
-      for (size_t j = 0; j < dim.from_digits.size(); ++j) {
-        s += digits_[static_cast<size_t>(dim.from_digits[j])].Coordinate(r) * dim.from_weights[j];
+      for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+        s += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(r) * dim.from.weights[j];
       }
       holds_it &= s == own[d];
       pairs[d] = dim.overlap.Find(own[d], t);

@@ -4,6 +4,8 @@
 // device receives or sends is a product over dimensions of small per-dimension sums, and no message is enumerated to
 // price a step. Who sends is given by one map on digits (see Matching): the holder of source shard c that serves
 // receiver r has c's coordinates on the digits the source uses and r's coordinate on sigma(e) for every other digit e.
+// On a topology with levels sigma(e) differs from e only where no holder is nearer for it, and a holder has the
+// receiver's place in its island where there is a choice.
 #ifndef RESHARD_PLANNER_SEARCH_MESH_TRAFFIC_H_
 #define RESHARD_PLANNER_SEARCH_MESH_TRAFFIC_H_
 
@@ -11,25 +13,49 @@
 #include <optional>
 #include <vector>
 
+#include "planner/search/device_classes.h"
 #include "planner/search/digits.h"
 #include "planner/search/overlap.h"
 #include "reshard/planner/traffic.h"
 
 namespace reshard::search {
 
+// Sums over the pairs of a row of one side, where some digits of the row on the other side are fixed by the
+// coordinates of one device.
+class PinnedSums {
+ public:
+  struct Sum {
+    int64_t elements = 0;
+    int64_t count = 0;
+  };
+  // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` are rows of
+  // the target, otherwise of the source.
+  PinnedSums(const DimOverlap& overlap, const std::vector<Digit>& digits, const RowDigits& own, const RowDigits& other,
+             const std::vector<int>& fixed_by, bool of_receivers);
+  Sum At(int64_t row, const int64_t* coordinates) const;
+
+ private:
+  std::vector<std::pair<int, int64_t>> keys_;  // digits outside the row that fix something, and their sizes
+  int64_t num_keys_ = 1;
+  std::vector<Sum> sums_;  // by row, then key
+};
+
 class MeshTraffic final : public Traffic {
  public:
   // Nothing when this sender rule would overload a sender (more than its even share of a shard's demand plus one
   // piece); ListTraffic then balances message by message. `from` and `to` are the shard tables of the real dimensions
   // followed by one of the retained pending axes, if any; `rank` counts the real ones.
+  // The refinement has the digits' levels; `num_levels` is that of the topology.
   static std::unique_ptr<MeshTraffic> Create(const Mesh& mesh, const Refinement& refinement,
                                              const std::vector<const DimShards*>& from,
-                                             const std::vector<const DimShards*>& to, int rank);
+                                             const std::vector<const DimShards*>& to, int rank, int num_levels);
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;
   TrafficFigures Figures() const override { return figures_; }
-  std::vector<DeviceLoad> Loads() const override;
+  std::vector<int64_t> Devices() const override;
+  DeviceLoad Load(int64_t index) const override;
+  const std::vector<DigitLink>* Links() const override { return uniform_ ? &links_ : nullptr; }
   Op Classify() const override { return op_; }
   std::vector<AxisRef> Axes() const override;
   int64_t GroupSize() const override { return group_size_; }
@@ -37,11 +63,10 @@ class MeshTraffic final : public Traffic {
  private:
   struct Dim {
     DimOverlap overlap;
-    std::vector<int> from_digits, to_digits;        // major first
-    std::vector<int64_t> from_weights, to_weights;  // row = sum of coordinate * weight
-    std::vector<int64_t> from_length, to_length;    // elements of a row
-    std::vector<int32_t> from_row, to_row;          // of each active position
-    std::vector<SpreadSums> received;               // by to_row
+    RowDigits from, to;
+    std::vector<int64_t> from_length, to_length;  // elements of a row
+    std::vector<int64_t> from_row, to_row;        // of each class
+    std::vector<SpreadSums> received;             // by to_row
     // Sums over receivers by (from_row, pinned part of to_row): what a holder of from_row sends them.
     std::vector<int> sent_pins;  // per to digit: the sender's digit that fixes it, or -1
     std::vector<SpreadSums> sent;
@@ -50,25 +75,40 @@ class MeshTraffic final : public Traffic {
     std::vector<int> kept_pins;
     std::vector<SpreadSums> kept;
     int64_t kept_pinned = 1;
+    // By level but the outermost: what comes from and goes to devices of the same island.
+    std::vector<PinnedSums> received_near, sent_near;
   };
 
   MeshTraffic() = default;
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const Refinement& refinement);
-  void EnumerateActive();
+  bool MeetAtPlaces(const Refinement& refinement, const std::vector<const DimShards*>& from);
+  void EnumerateClasses();
   void SumByRow();
+  void SumNear();
   bool ComputeLoads();  // false: unbalanced
+  bool Balanced(const std::vector<int64_t>& sends) const;
   void FindAxes();
   void ClassifyPattern();
   bool IsAllGather() const;
   bool IsAllToAll() const;
   Message MakeMessage(int64_t sender, int64_t receiver, const std::vector<const Pair*>& pairs) const;
-  int64_t coordinate(size_t active, int digit) const {
-    return coordinates_[active * digits_.size() + static_cast<size_t>(digit)];
-  }
+
+  struct Peers {
+    int64_t senders = 0;
+    int64_t receivers = 0;
+  };
+  // Of the device with these coordinates, one a digit.
+  DeviceLoad LoadOf(const int64_t* coordinates, Peers& peers) const;
+  void AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept, int64_t kept_messages,
+                 DeviceLoad& load) const;
+  const int64_t* coordinates(size_t one) const { return &coordinates_[one * digits_.size()]; }
+  int64_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
+  bool swapped(size_t e) const { return sigma_[e] >= 0 && sigma_[e] != static_cast<int>(e); }
 
   Mesh mesh_;
   int rank_ = 0;
+  int num_levels_ = 1;
   std::vector<Digit> digits_;
   std::vector<Dim> dims_;
   std::vector<int> from_dim_, to_dim_;  // per digit: the dimension it shards, or -1
@@ -76,13 +116,16 @@ class MeshTraffic final : public Traffic {
   std::vector<int> sigma_inverse_;
   bool has_swaps_ = false;  // some sigma(e) != e
 
-  // Positions that differ in a digit that matters; the others are copies of these.
+  // One position for all that do the same: under the links of uniform layouts, else positions that differ in a digit
+  // that matters, of which the others are copies.
+  bool uniform_ = false;
+  std::vector<std::pair<int, int>> met_;  // digits of source and target at one place
+  std::vector<DigitLink> links_;
   std::vector<bool> active_digit_;
-  int64_t num_active_ = 1;
-  int64_t copies_ = 1;
-  std::vector<int64_t> coordinates_;
-  std::vector<DeviceLoad> loads_;  // of the active positions
-  std::vector<bool> axes_;         // digits that vary inside a group
+  std::vector<DeviceClass> classes_;
+  std::vector<int64_t> coordinates_;  // of the classes, one a digit
+  std::vector<DeviceLoad> loads_;     // of the classes
+  std::vector<bool> axes_;            // digits that vary inside a group
   TrafficFigures figures_;
   Op op_ = Op::kExchange;
   int64_t group_size_ = 1;

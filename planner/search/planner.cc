@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "planner/layout/axes.h"
+#include "planner/search/between_meshes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/price.h"
 #include "planner/search/sequence.h"
+#include "planner/search/three_phase.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -43,8 +45,15 @@ class Planner {
     if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
   }
   absl::StatusOr<Plan> Make();
+  absl::StatusOr<std::vector<Plan>> MakeAll();
 
  private:
+  // Everything of a plan but its steps.
+  Plan Empty() const;
+  // A plan without steps where the ends are equivalent.
+  absl::StatusOr<std::optional<Plan>> NothingToDo() const;
+  // The candidates that fit, best first.
+  std::vector<size_t> Ranked() const;
   absl::Status Validate() const;
   absl::Status Collect();
   absl::Status Search(bool single_step_allowed);
@@ -118,7 +127,12 @@ search::Cost Planner::KeyOf(const search::PricedChain& chain) const {
   const int64_t objective = options_.objective == Objective::kTime    ? t.time_ns
                             : options_.objective == Objective::kBytes ? t.recv_bytes_max
                                                                       : steps;
-  return {objective, 0, 0, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+  search::Cost cost = {objective, 0, 0, t.recv_bytes_max, t.recv_bytes_total, t.time_ns, steps};
+  if (options_.objective == Objective::kBytes && t.levels.size() > 1) {
+    cost[0] = cost[1] = t.levels.back().nic_bytes_max;
+    cost[2] = t.levels[t.levels.size() - 2].nic_bytes_max;
+  }
+  return cost;
 }
 
 bool Planner::Allowed(search::PricedChain& chain) const {
@@ -153,6 +167,16 @@ absl::Status Planner::Collect() {
     if (absl::Status s = Add({{search::Hop::Kind::kMove, target_}}, false); !s.ok()) return s;
   }
   const bool single_step = !candidates_.empty() && FitsMemory(candidates_[0].chain);
+  if (!options_.boxes_only) {
+    for (const auto& hops : search::ThreePhaseChains(source_, target_, options_.topology)) {
+      if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
+  if (!(source_.mesh() == target_.mesh()) && source_.num_elements() > 0) {
+    for (const auto& hops : search::CrossOnceChains(source_, target_, dtype_, options_)) {
+      if (absl::Status s = Add(hops, false); !s.ok() && !absl::IsInvalidArgument(s)) return s;
+    }
+  }
   if (absl::Status s = Search(single_step); !s.ok()) return s;
   if (reduces) {
     for (const auto& hops : search::ReductionChains(source_, target_)) {
@@ -166,7 +190,11 @@ absl::Status Planner::Collect() {
 absl::Status Planner::Search(bool single_step_allowed) {
   if (model_) {
     std::optional<search::Cost> bound;
-    if (single_step_allowed) bound = KeyOf(candidates_[0].chain);
+    for (const Candidate& one : candidates_) {
+      if (!FitsMemory(one.chain)) continue;
+      const search::Cost key = KeyOf(one.chain);
+      if (!bound || key < *bound) bound = key;
+    }
     const bool exchange = options_.ops.contains(Op::kExchange);
     search_ = search::SearchSequence(*model_, dtype_, options_, bound,
                                      exchange && single_step_allowed ? kBudgetBesideExchange : kBudgetAlone);
@@ -182,11 +210,12 @@ absl::Status Planner::FindBounds(Plan& plan) const {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
     plan.bounds = {
         single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
-    return absl::OkStatus();
+  } else {
+    auto bounds = search::LowerBounds(source_, target_, dtype_);
+    if (!bounds.ok()) return bounds.status();
+    plan.bounds = *bounds;
   }
-  auto bounds = search::LowerBounds(source_, target_, dtype_);
-  if (!bounds.ok()) return bounds.status();
-  plan.bounds = *bounds;
+  plan.bounds.levels = search::LevelBounds(source_, target_, dtype_, options_.topology, plan.bounds);
   return absl::OkStatus();
 }
 
@@ -239,6 +268,18 @@ void Planner::Certify(const Candidate& best, Plan& plan) const {
       absl::StrAppend(&plan.certificate.detail, "; the pair does not fit the search over digit-level layouts");
     }
   }
+  const std::vector<LevelBound>& levels = plan.bounds.levels;
+  if (levels.size() < 2) return;
+  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
+  absl::StrAppend(&plan.certificate.detail, "; between islands of ",
+                  options_.topology.levels[levels.size() - 2].devices, " devices ");
+  if (least == 0 && carried == 0) {
+    absl::StrAppend(&plan.certificate.detail, "nothing travels");
+  } else if (carried == least) {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes; no algorithm can do with fewer");
+  } else {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes against a lower bound of ", least);
+  }
 }
 
 Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan) const {
@@ -265,6 +306,11 @@ Alternative Planner::Describe(const search::PricedChain& chain, const Plan& plan
                      times(chain.totals.time_ns, plan.totals.time_ns));
   } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
     out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
+  } else if (options_.objective == Objective::kBytes && chain.totals.levels.size() > 1 &&
+             chain.totals.levels.back().nic_bytes_max > plan.totals.levels.back().nic_bytes_max) {
+    const int64_t more = chain.totals.levels.back().nic_bytes_max, less = plan.totals.levels.back().nic_bytes_max;
+    out.rejected_because = absl::StrCat("more over the slowest links: ", HumanBytes(more), " against ",
+                                        HumanBytes(less), times(more, less));
   } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
     out.rejected_because =
         absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
@@ -316,40 +362,76 @@ void Planner::AddAlternatives(size_t best, Plan& plan) const {
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 
-absl::StatusOr<Plan> Planner::Make() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
+Plan Planner::Empty() const {
   Plan plan;
   plan.source = source_;
   plan.target = target_;
   plan.dtype = dtype_;
   plan.options = options_;
+  return plan;
+}
+
+absl::StatusOr<std::optional<Plan>> Planner::NothingToDo() const {
   auto same = Equivalent(source_, target_);
   if (!same.ok()) return same.status();
-  if (*same) {
-    plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
-    plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
-    plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
-    if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
-                                                       " bytes a device is too small: at least ",
-                                                       plan.totals.peak_bytes, " bytes are needed"));
-    }
-    return plan;
+  if (!*same) return std::nullopt;
+  Plan plan = Empty();
+  plan.totals.intermediate_bytes_max = plan.totals.peak_bytes = source_.MaxLocalElements() * SizeOf(dtype_);
+  plan.totals.levels.resize(options_.topology.levels.size());
+  plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
+  plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
+  if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                     " bytes a device is too small: at least ", plan.totals.peak_bytes,
+                                                     " bytes are needed"));
   }
-  if (absl::Status s = Collect(); !s.ok()) return s;
-
-  size_t best = candidates_.size();
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (!FitsMemory(candidates_[i].chain)) continue;
-    if (best == candidates_.size() || KeyOf(candidates_[i].chain) < KeyOf(candidates_[best].chain)) best = i;
-  }
-  if (best == candidates_.size()) return NothingFits();
-  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
-  plan.steps = candidates_[best].chain.steps;
-  plan.totals = candidates_[best].chain.totals;
-  Certify(candidates_[best], plan);
-  AddAlternatives(best, plan);
   return plan;
+}
+
+std::vector<size_t> Planner::Ranked() const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (FitsMemory(candidates_[i].chain)) out.push_back(i);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [&](size_t a, size_t b) { return KeyOf(candidates_[a].chain) < KeyOf(candidates_[b].chain); });
+  return out;
+}
+
+absl::StatusOr<Plan> Planner::Make() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  auto nothing = NothingToDo();
+  if (!nothing.ok()) return nothing.status();
+  if (*nothing) return **std::move(nothing);
+  if (absl::Status s = Collect(); !s.ok()) return s;
+  const std::vector<size_t> ranked = Ranked();
+  if (ranked.empty()) return NothingFits();
+  Plan plan = Empty();
+  if (absl::Status s = FindBounds(plan); !s.ok()) return s;
+  plan.steps = candidates_[ranked[0]].chain.steps;
+  plan.totals = candidates_[ranked[0]].chain.totals;
+  Certify(candidates_[ranked[0]], plan);
+  AddAlternatives(ranked[0], plan);
+  return plan;
+}
+
+absl::StatusOr<std::vector<Plan>> Planner::MakeAll() {
+  auto best = Make();
+  if (!best.ok()) return best.status();
+  std::vector<Plan> out{*std::move(best)};
+  for (size_t i : Ranked()) {
+    Plan plan = Empty();
+    plan.bounds = out[0].bounds;
+    plan.steps = candidates_[i].chain.steps;
+    plan.totals = candidates_[i].chain.totals;
+    Certify(candidates_[i], plan);
+    const auto same = [&](const Plan& other) {
+      return std::equal(plan.steps.begin(), plan.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
+    };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
+  }
+  return out;
 }
 
 }  // namespace
@@ -357,6 +439,15 @@ absl::StatusOr<Plan> Planner::Make() {
 absl::StatusOr<Plan> MakePlan(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
   try {
     return Planner(source, target, dtype, options).Make();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory while planning");
+  }
+}
+
+absl::StatusOr<std::vector<Plan>> CandidatePlans(const Layout& source, const Layout& target, DType dtype,
+                                                 const PlanOptions& options) {
+  try {
+    return Planner(source, target, dtype, options).MakeAll();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory while planning");
   }

@@ -4,18 +4,86 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "planner/search/islands.h"
 
 namespace reshard::search {
-absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, const Mesh& mesh,
-                                                                     const std::vector<Digit>& reduced,
-                                                                     const std::vector<const DimShards*>& from,
-                                                                     const std::vector<const DimShards*>& to) {
+bool ReduceTraffic::AllAlike(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                             const std::vector<int>& reduced) const {
+  size_t scattered = 0;
+  int64_t source = 1, target = 1;
+  for (size_t d = 0; d < from.size(); ++d) {
+    for (const auto* side : {from[d], to[d]}) {
+      for (int64_t length : side->length) {
+        if (length == 0 || length != side->length[0]) return false;
+      }
+    }
+    source *= from[d]->length[0];
+    target *= to[d]->length[0];
+    auto is_reduced = [&](int digit) { return std::find(reduced.begin(), reduced.end(), digit) != reduced.end(); };
+    // Weight in the source's row of each of the target's digits; 0 for those that are scattered.
+    std::vector<int64_t> weights;
+    size_t kept = 0;
+    for (int digit : to_[d].digits) {
+      const auto at = std::find(from_[d].digits.begin(), from_[d].digits.end(), digit);
+      const bool found = at != from_[d].digits.end();
+      if (found == is_reduced(digit)) return false;
+      weights.push_back(found ? from_[d].weights[static_cast<size_t>(at - from_[d].digits.begin())] : 0);
+      ++(found ? kept : scattered);
+    }
+    if (kept != from_[d].digits.size()) return false;
+    for (int64_t t = 0; t < overlaps_[d].to_rows; ++t) {
+      int64_t s = 0;
+      for (size_t j = 0; j < weights.size(); ++j) {
+        s += t / to_[d].weights[j] % digits_[static_cast<size_t>(to_[d].digits[j])].size * weights[j];
+      }
+      const Pair* pair = overlaps_[d].Find(s, t);
+      if (pair == nullptr || pair->elements != to[d]->length[0]) return false;
+    }
+  }
+  const auto n = static_cast<int64_t>(members_.size());
+  if (op_ == Op::kAllReduce) return scattered == 0 && source % n == 0;
+  return scattered == reduced.size() && source == target * n;
+}
+
+// Of the members' parts, which arrive one by one: how much crosses which level.
+void ReduceTraffic::AddLevels(int64_t position, const Topology& topology, DeviceLoad& load) const {
+  if (topology.num_levels() == 1) return;
+  load.levels.resize(static_cast<size_t>(topology.num_levels()));
+  const int64_t base = Base(position);
+  const auto n = static_cast<int64_t>(members_.size());
+  const auto own =
+      static_cast<int64_t>(std::lower_bound(members_.begin(), members_.end(), position - base) - members_.begin());
+  for (int64_t i = 0; i < n; ++i) {
+    if (i == own) continue;
+    const int64_t member = base + members_[static_cast<size_t>(i)];
+    LevelLoad& level = load.levels[static_cast<size_t>(topology.LevelOf(mesh_.Device(position), mesh_.Device(member)))];
+    int64_t received = load.after, sent = 0;
+    if (op_ == Op::kAllReduce) {
+      // This device's chunk arrives from every member and goes to every member, and theirs the other way round.
+      received = sent = AllReduceChunk(load.before, n, own).length() + AllReduceChunk(load.before, n, i).length();
+    } else {
+      sent = 1;
+      for (size_t d = 0; d < overlaps_.size(); ++d) {
+        const Pair* pair = overlaps_[d].Find(from_[d].RowAt(position, digits_), to_[d].RowAt(member, digits_));
+        sent *= pair == nullptr ? 0 : pair->elements;
+      }
+    }
+    level.recv += received;
+    level.send += sent;
+    if (received > 0 || sent > 0) ++level.peers;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(
+    Op op, const Mesh& mesh, const Refinement& refinement, const std::vector<int>& reduced,
+    const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to, const Topology& topology) {
   auto out = std::unique_ptr<ReduceTraffic>(new ReduceTraffic());
   out->op_ = op;
   out->mesh_ = mesh;
-  out->reduced_ = reduced;
+  out->digits_ = refinement.digits;
+  for (int digit : reduced) out->reduced_.push_back(refinement.digits[static_cast<size_t>(digit)]);
   out->members_ = {0};
-  for (const Digit& digit : reduced) {
+  for (const Digit& digit : out->reduced_) {
     std::vector<int64_t> next;
     for (int64_t base : out->members_) {
       for (int64_t c = 0; c < digit.size; ++c) next.push_back(base + c * digit.stride);
@@ -25,36 +93,43 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
   std::sort(out->members_.begin(), out->members_.end());
   for (size_t d = 0; d < from.size(); ++d) {
     out->overlaps_.push_back(Overlap(*from[d], *to[d]));
-    out->from_row_.push_back(RowsOf(mesh, *from[d]));
-    out->to_row_.push_back(RowsOf(mesh, *to[d]));
+    out->from_.push_back(RowDigitsOf(refinement, from[d]->digits));
+    out->to_.push_back(RowDigitsOf(refinement, to[d]->digits));
   }
   const auto n = static_cast<int64_t>(out->members_.size());
-  const auto devices = static_cast<size_t>(mesh.size());
-  out->devices_.resize(devices);
+  // One device stands for all only where islands cut every group alike.
+  const bool even_islands = topology.num_levels() == 1 || LevelsOf(mesh, topology);
+  const bool alike = even_islands && out->AllAlike(from, to, reduced);
+  const auto devices = static_cast<size_t>(alike ? 1 : mesh.size());
   out->loads_.assign(devices, {});
   std::vector<int64_t> source(devices, 1), target(devices, 1), share(devices, 0);
+  std::vector<std::vector<int32_t>> from_row(from.size()), to_row(from.size());  // per dimension, per position
+  for (size_t d = 0; d < from.size(); ++d) {
+    for (size_t p = 0; p < devices; ++p) {
+      from_row[d].push_back(static_cast<int32_t>(out->from_[d].RowAt(static_cast<int64_t>(p), out->digits_)));
+      to_row[d].push_back(static_cast<int32_t>(out->to_[d].RowAt(static_cast<int64_t>(p), out->digits_)));
+    }
+  }
   auto mismatch = [] {
     return absl::InvalidArgumentError(
         "a reduction needs the same source box on every member of a group, and target boxes that partition or equal "
         "it");
   };
   for (size_t p = 0; p < devices; ++p) {
-    out->devices_[p] = mesh.Device(static_cast<int64_t>(p));
     const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
     for (size_t d = 0; d < from.size(); ++d) {
-      const auto s = static_cast<size_t>(out->from_row_[d][p]);
-      const auto t = static_cast<size_t>(out->to_row_[d][p]);
-      if (out->from_row_[d][p] != out->from_row_[d][base]) return mismatch();
+      const auto s = static_cast<size_t>(from_row[d][p]);
+      const auto t = static_cast<size_t>(to_row[d][p]);
+      if (from_row[d][p] != from_row[d][base]) return mismatch();
       source[p] *= from[d]->length[s];
       target[p] *= to[d]->length[t];
     }
     // A target box that is not empty lies within the source box.
     for (size_t d = 0; d < from.size() && target[p] != 0; ++d) {
-      const Pair* pair = out->overlaps_[d].Find(out->from_row_[d][p], out->to_row_[d][p]);
-      if (pair == nullptr || pair->elements != to[d]->length[static_cast<size_t>(out->to_row_[d][p])])
-        return mismatch();
+      const Pair* pair = out->overlaps_[d].Find(from_row[d][p], to_row[d][p]);
+      if (pair == nullptr || pair->elements != to[d]->length[static_cast<size_t>(to_row[d][p])]) return mismatch();
     }
-    share[base] += target[p];
+    share[base] += alike && op == Op::kReduceScatter ? source[p] : target[p];
   }
   // Per dimension, the boxes of a whole group in a source row: target rows that differ in reduced digits only count as
   // the row of the group's first member.
@@ -62,10 +137,11 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
   std::vector<std::map<std::pair<int32_t, int32_t>, SpreadSums>> by_group(from.size());
   for (size_t d = 0; d < from.size() && op == Op::kReduceScatter; ++d) {
     group_row[d].resize(static_cast<size_t>(to[d]->num_rows()));
-    for (size_t p = 0; p < devices; ++p) {
+    for (size_t p = 0; p < devices && !alike; ++p) {
       const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
-      group_row[d][static_cast<size_t>(out->to_row_[d][p])] = out->to_row_[d][base];
+      group_row[d][static_cast<size_t>(to_row[d][p])] = to_row[d][base];
     }
+    // Where all are alike, every target row that meets source row 0 is one of the first group's.
     for (const Pair& pair : out->overlaps_[d].pairs) {
       const int32_t row = group_row[d][static_cast<size_t>(pair.to_row)];
       by_group[d][{static_cast<int32_t>(pair.from_row), row}].Add(pair.in_from, pair.elements);
@@ -73,6 +149,7 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
   }
   for (size_t p = 0; p < devices; ++p) {
     const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
+    const int64_t copies = alike ? mesh.size() : 1;
     DeviceLoad& load = out->loads_[p];
     load.before = source[p];
     load.after = target[p];
@@ -90,7 +167,7 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
       // Every other member's box is packed unless it is one stretch of this fragment.
       Contiguity boxes, own;
       for (size_t d = from.size(); d-- > 0;) {
-        const int32_t s = out->from_row_[d][p], t = out->to_row_[d][p];
+        const int32_t s = from_row[d][p], t = to_row[d][p];
         const auto it = by_group[d].find({s, group_row[d][static_cast<size_t>(t)]});
         boxes.AddDim(it == by_group[d].end() ? SpreadSums{} : it->second);
         SpreadSums mine;
@@ -101,12 +178,19 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, cons
       load.staging = boxes.scattered().elements - own.scattered().elements;
       load.staging_messages = boxes.scattered().count - own.scattered().count;
     }
+    out->AddLevels(static_cast<int64_t>(p), topology, load);
     out->figures_.recv_max = std::max(out->figures_.recv_max, load.recv);
-    out->figures_.recv_total += load.recv;
-    if (target[p] > 0) out->figures_.messages_total += n - 1;
+    out->figures_.recv_total += load.recv * copies;
+    if (target[p] > 0) out->figures_.messages_total += (n - 1) * copies;
     out->figures_.send_max = std::max(out->figures_.send_max, load.send);
   }
   out->figures_.peers_max = out->figures_.recv_total > 0 ? n - 1 : 0;
+  return out;
+}
+
+std::vector<int64_t> ReduceTraffic::Devices() const {
+  std::vector<int64_t> out(static_cast<size_t>(mesh_.size()));
+  for (size_t p = 0; p < out.size(); ++p) out[p] = mesh_.Device(static_cast<int64_t>(p));
   return out;
 }
 
@@ -118,8 +202,7 @@ int64_t ReduceTraffic::Base(int64_t position) const {
 Message ReduceTraffic::MakeMessage(int64_t sender, int64_t receiver) const {
   Message message{mesh_.Device(sender), mesh_.Device(receiver), {}};
   for (size_t d = 0; d < overlaps_.size(); ++d) {
-    const Pair* pair =
-        overlaps_[d].Find(from_row_[d][static_cast<size_t>(sender)], to_row_[d][static_cast<size_t>(receiver)]);
+    const Pair* pair = overlaps_[d].Find(from_[d].RowAt(sender, digits_), to_[d].RowAt(receiver, digits_));
     message.runs.emplace_back();
     if (pair == nullptr) continue;
     const auto begin = overlaps_[d].runs.begin() + pair->first_run;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/search/device_classes.h"
 #include "planner/search/digits.h"
 #include "planner/search/overlap.h"
 #include "reshard/planner/traffic.h"
@@ -14,34 +15,44 @@ namespace reshard::search {
 
 class ReduceTraffic final : public Traffic {
  public:
-  // `reduced`: the digits of the group. InvalidArgument unless, within every group, the source boxes are the same and
-  // the target boxes partition it (ReduceScatter) or equal it (AllReduce).
-  static absl::StatusOr<std::unique_ptr<ReduceTraffic>> Create(Op op, const Mesh& mesh,
-                                                               const std::vector<Digit>& reduced,
+  // `reduced`: the digits of the group, indices into those of the refinement. InvalidArgument unless, within every
+  // group, the source boxes are the same and the target boxes partition it (ReduceScatter) or equal it (AllReduce).
+  static absl::StatusOr<std::unique_ptr<ReduceTraffic>> Create(Op op, const Mesh& mesh, const Refinement& refinement,
+                                                               const std::vector<int>& reduced,
                                                                const std::vector<const DimShards*>& from,
-                                                               const std::vector<const DimShards*>& to);
+                                                               const std::vector<const DimShards*>& to,
+                                                               const Topology& topology);
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;
   TrafficFigures Figures() const override { return figures_; }
-  std::vector<DeviceLoad> Loads() const override { return loads_; }
+  std::vector<int64_t> Devices() const override;
+  DeviceLoad Load(int64_t index) const override { return loads_[loads_.size() == 1 ? 0 : static_cast<size_t>(index)]; }
+  const std::vector<DigitLink>* Links() const override { return loads_.size() == 1 ? &no_links_ : nullptr; }
   Op Classify() const override { return op_; }
   std::vector<AxisRef> Axes() const override { return MergeDigits(reduced_, std::vector<bool>(reduced_.size(), true)); }
   int64_t GroupSize() const override { return static_cast<int64_t>(members_.size()); }
 
  private:
   ReduceTraffic() = default;
+  // Whether all boxes of a side have one size and the target only cuts or keeps what the source has, so that the device
+  // at position 0 stands for all. False also where the groups do not fit.
+  bool AllAlike(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                const std::vector<int>& reduced) const;
+  void AddLevels(int64_t position, const Topology& topology, DeviceLoad& load) const;
   // The position with the group's first coordinates.
   int64_t Base(int64_t position) const;
   Message MakeMessage(int64_t sender, int64_t receiver) const;
 
   Op op_ = Op::kReduceScatter;
   Mesh mesh_;
+  std::vector<Digit> digits_;
   std::vector<Digit> reduced_;
   std::vector<int64_t> members_;  // position offsets of a group's members, ascending
   std::vector<DimOverlap> overlaps_;
-  std::vector<std::vector<int32_t>> from_row_, to_row_;  // per dimension, per position
-  std::vector<DeviceLoad> loads_;
+  std::vector<RowDigits> from_, to_;  // per dimension
+  std::vector<DeviceLoad> loads_;     // one where all devices are alike
+  std::vector<DigitLink> no_links_;
   TrafficFigures figures_;
 };
 

@@ -51,6 +51,14 @@ int64_t Message::elements() const {
   return out;
 }
 
+std::vector<DeviceLoad> Traffic::Loads() const {
+  std::vector<DeviceLoad> out;
+  const auto devices = static_cast<int64_t>(Devices().size());
+  out.reserve(static_cast<size_t>(devices));
+  for (int64_t i = 0; i < devices; ++i) out.push_back(Load(i));
+  return out;
+}
+
 Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index) {
   const int64_t chunk = CeilDiv(fragment_elements, group_size);
   const int64_t begin = std::min(fragment_elements, index * chunk);
@@ -58,7 +66,7 @@ Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t i
 }
 
 absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& from, const Layout& to,
-                                                         const Topology& /*topology*/, int64_t /*first_holder*/) {
+                                                         const Topology& topology, int64_t first_holder) {
   if (from.shape() != to.shape()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));
@@ -80,14 +88,12 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
     if (!same_mesh) return absl::InvalidArgumentError("a reduction stays within one mesh");
     const auto refinement = search::Refine(from, to);
     if (!refinement) return absl::InvalidArgumentError("the sub-axes of the two layouts have no common digits");
-    std::vector<search::Digit> reduced;
+    std::vector<int> reduced;
     for (int digit : refinement->from_pending) {
       const auto& kept = refinement->to_pending;
-      if (std::find(kept.begin(), kept.end(), digit) == kept.end()) {
-        reduced.push_back(refinement->digits[static_cast<size_t>(digit)]);
-      }
+      if (std::find(kept.begin(), kept.end(), digit) == kept.end()) reduced.push_back(digit);
     }
-    auto out = search::ReduceTraffic::Create(op, from.mesh(), reduced, from_dims, to_dims);
+    auto out = search::ReduceTraffic::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims, topology);
     if (!out.ok()) return out.status();
     return std::unique_ptr<Traffic>(*std::move(out));
   }
@@ -107,15 +113,25 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
   }
   std::optional<search::Refinement> refinement;
   if (same_mesh) {
-    refinement = search::Refine(from, to);
-    if (refinement) {
-      auto out = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank());
+    const int num_levels = topology.num_levels();
+    std::optional<search::MeshLevels> levels;
+    if (num_levels > 1) levels = search::LevelsOf(from.mesh(), topology);
+    refinement = search::Refine(from, to, levels ? &*levels : nullptr);
+    if (refinement && (num_levels == 1 || levels)) {
+      auto out = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels);
       if (out != nullptr) return std::unique_ptr<Traffic>(std::move(out));
     }
+    if (!refinement) refinement = search::Refine(from, to);
   }
   auto out = search::ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
-                                         refinement ? &*refinement : nullptr);
+                                         refinement ? &*refinement : nullptr, topology, first_holder);
   if (!out.ok()) return out.status();
+  if (refinement && topology.num_levels() > 1 && (*out)->Classify() == Op::kExchange) {
+    // Islands that are no sub-meshes choose other holders, but not where every shard has one holder in its group.
+    const auto flat = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), 1);
+    const bool grouped = flat != nullptr && (flat->Classify() == Op::kAllGather || flat->Classify() == Op::kAllToAll);
+    if (grouped && flat->Axes() == (*out)->Axes()) (*out)->CallIt(flat->Classify());
+  }
   return std::unique_ptr<Traffic>(*std::move(out));
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/layout/no_throw.h"
 #include "reshard/layout/text.h"
+#include "reshard/planner/batch.h"
 #include "reshard/planner/planner.h"
 #include "reshard/runtime/program.h"
 
@@ -37,12 +38,7 @@ void AppendKey(const Problem& problem, const Problem* before, std::string* key) 
   key->push_back(static_cast<char>(problem.dtype));
 }
 
-struct Compiled {
-  std::shared_ptr<const Program> program;
-  int64_t bytes_max = 0;  // of a rank's source and target together: the same on all ranks
-};
-
-absl::StatusOr<Compiled> CompileProblem(const Problem& problem, const PlanOptions& options, const Communicator& comm) {
+absl::StatusOr<BatchProblem> ParseProblem(const Problem& problem, const Communicator& comm) {
   absl::StatusOr<Mesh> mesh = ParseMesh(problem.mesh);
   if (!mesh.ok()) return mesh.status();
   auto source_mesh = std::make_shared<const Mesh>(*std::move(mesh));
@@ -63,15 +59,41 @@ absl::StatusOr<Compiled> CompileProblem(const Problem& problem, const PlanOption
   if (!source.ok()) return source.status();
   absl::StatusOr<Layout> target = ParseLayout(problem.target, target_mesh);
   if (!target.ok()) return target.status();
-  absl::StatusOr<Plan> plan = MakePlan(*source, *target, problem.dtype, options);
-  if (!plan.ok()) return plan.status();
-  absl::StatusOr<Program> program =
-      CompileProgram(*plan, comm.rank(), {comm.copies(), comm.copies() != CopyFor::kPull});
-  if (!program.ok()) return program.status();
-  int64_t bytes = 0;
-  for (const Step& step : plan->steps)
-    bytes = std::max(bytes, step.local_bytes_before_max + step.local_bytes_after_max);
-  return Compiled{std::make_shared<const Program>(*std::move(program)), bytes};
+  return BatchProblem{"", *std::move(source), *std::move(target), problem.dtype};
+}
+
+absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const RedistributorOptions& options,
+                                  const Communicator& comm) {
+  // Tensors of one problem share its plan: a model has few shapes.
+  absl::flat_hash_map<std::string, int64_t> known;
+  std::vector<BatchProblem> distinct;
+  std::vector<int64_t> which;
+  which.reserve(problems.size());
+  std::string key;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    key.clear();
+    AppendKey(problems[i], nullptr, &key);
+    const auto [found, added] = known.emplace(key, static_cast<int64_t>(distinct.size()));
+    which.push_back(found->second);
+    if (!added) continue;
+    absl::StatusOr<BatchProblem> parsed = ParseProblem(problems[i], comm);
+    if (!parsed.ok()) {
+      if (problems.size() == 1) return parsed.status();
+      return absl::Status(parsed.status().code(), absl::StrCat("tensor ", i, ": ", parsed.status().message()));
+    }
+    distinct.push_back(*std::move(parsed));
+  }
+  if (problems.size() == 1) {
+    // One tensor has nobody to share with, and its errors need no name.
+    absl::StatusOr<Plan> plan = MakePlan(distinct[0].source, distinct[0].target, distinct[0].dtype, options.plan);
+    if (!plan.ok()) return plan.status();
+    BatchPlan out;
+    out.plans.push_back(*std::move(plan));
+    out.tensors.push_back({0, 0, 0});
+    out.buckets.push_back({0, 1, 0, 0, 0, {}});
+    return out;
+  }
+  return PlanBatch(distinct, which, {}, {options.plan, std::max<int64_t>(0, options.batch_bytes)});
 }
 
 }  // namespace
@@ -119,33 +141,34 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(abs
 absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span<const Problem> problems) {
   auto prepared = std::make_shared<PreparedProblem>();
   prepared->tensors_ = static_cast<int64_t>(problems.size());
-  // Tensors of one problem share its program: a model has few shapes.
-  absl::flat_hash_map<std::string, Compiled> compiled;
-  std::vector<Compiled> each;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    std::string key;
-    AppendKey(problems[i], nullptr, &key);
-    auto found = compiled.find(key);
-    if (found == compiled.end()) {
-      absl::StatusOr<Compiled> one = CompileProblem(problems[i], options_.plan, *communicator_);
+  const absl::StatusOr<BatchPlan> batch = PlanAll(problems, options_, *communicator_);
+  if (!batch.ok()) return batch.status();
+  // Tensors of one plan that start at the same holders share a program.
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, std::shared_ptr<const Program>> compiled;
+  std::vector<std::shared_ptr<const Program>> each;
+  for (size_t t = 0; t < batch->tensors.size(); ++t) {
+    const BatchTensor& tensor = batch->tensors[t];
+    std::shared_ptr<const Program>& program = compiled[{tensor.plan, tensor.first_holder}];
+    if (program == nullptr) {
+      absl::StatusOr<Program> one =
+          CompileProgram(batch->PlanOf(static_cast<int64_t>(t)), communicator_->rank(),
+                         {communicator_->copies(), communicator_->copies() != CopyFor::kPull});
       if (!one.ok()) {
         if (problems.size() == 1) return one.status();
-        return absl::Status(one.status().code(), absl::StrCat("tensor ", i, ": ", one.status().message()));
+        return absl::Status(one.status().code(), absl::StrCat("tensor ", t, ": ", one.status().message()));
       }
-      found = compiled.emplace(std::move(key), *std::move(one)).first;
+      program = std::make_shared<const Program>(*std::move(one));
     }
-    each.push_back(found->second);
+    each.push_back(program);
   }
   std::vector<Signature::Field> fields;
-  for (size_t first = 0; first < each.size();) {
-    // Every rank counts the same bytes, so every rank cuts alike.
-    size_t end = first + 1;
-    int64_t bytes = each[first].bytes_max;
-    while (end < each.size() && bytes + each[end].bytes_max <= options_.batch_bytes) bytes += each[end++].bytes_max;
-    std::shared_ptr<const Program> program = each[first].program;
+  // Every rank plans the same batch, so every rank cuts alike.
+  for (const BatchBucket& bucket : batch->buckets) {
+    const auto first = static_cast<size_t>(bucket.first), end = first + static_cast<size_t>(bucket.count);
+    std::shared_ptr<const Program> program = each[first];
     if (end - first > 1) {
       std::vector<const Program*> list;
-      for (size_t i = first; i < end; ++i) list.push_back(each[i].program.get());
+      for (size_t i = first; i < end; ++i) list.push_back(each[i].get());
       absl::StatusOr<Program> merged = MergePrograms(list);
       if (!merged.ok()) return merged.status();
       program = std::make_shared<const Program>(*std::move(merged));
@@ -158,7 +181,6 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
       prepared->place_.emplace_back(prepared->buckets_.size(), static_cast<int64_t>(i - first));
     }
     prepared->buckets_.push_back({static_cast<int64_t>(first), std::make_unique<Executor>(*std::move(executor))});
-    first = end;
   }
   prepared->signature_ = Signature(std::move(fields));
   return prepared;

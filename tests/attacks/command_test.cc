@@ -241,6 +241,8 @@ TEST_CASE("the command refuses bad flags and flag values") {
 TEST_CASE("the command refuses what is missing, unwritable or not feasible") {
   Refuses(5, {"plan", "--batch", "/nonexistent/problems.jsonl"});
   Refuses(5, {"plan", "--batch", "/"});
+  Refuses(2, {"plan", "--batch", "-", "--simulate"});
+  Refuses(2, Plan("{X:2}", "[<X>4]", "[4]", {"--simulate", "--json"}));
   Refuses(5, Plan("{X:2}", "[<X>4]", "[4]", {"--topology", "/nonexistent/topology.json"}));
   Refuses(5, Plan("{X:2}", "[<X>4]", "[4]", {"--svg", "/nonexistent/plan.svg"}));
   Refuses(5, {"show", "{X:2}", "[<X>4]", "--svg", "/nonexistent/plan.svg"});

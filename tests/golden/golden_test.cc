@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "reshard/check/check.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
@@ -91,6 +92,10 @@ TEST_CASE("golden cases have their exact numbers", "[golden]") {
       if (c.contains("total")) CHECK(plan["totals"]["recv_bytes_total"] == c["total"]);
       CHECK(plan["totals"]["intermediate_bytes_max"] <= plan["bounds"]["intermediate_bytes_max"]);
       CHECK(PlanByCommand(c) == plan);
+      const auto report = reshard::CheckPlans(plan.dump());
+      REQUIRE(report.ok());
+      INFO(reshard::CheckToText(*report));
+      CHECK(report->agrees());
     }
   }
 }

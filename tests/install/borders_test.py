@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
+    layout <- check;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
     torch -> state;   tools -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
@@ -18,6 +18,8 @@ import tempfile
 FOLDERS = {
     "include/reshard/layout": "layout",
     "planner/layout": "layout",
+    "include/reshard/check": "check",
+    "check": "check",
     "include/reshard/planner": "planner",
     "planner": "planner",
     "include/reshard/runtime": "runtime",
@@ -37,6 +39,7 @@ FOLDERS = {
 }
 ALLOWED = {
     "layout": {"layout"},
+    "check": {"check", "layout"},
     "planner": {"planner", "layout"},
     "runtime": {"runtime", "planner", "layout"},
     "cuda": {"cuda", "runtime", "planner", "layout"},
@@ -44,10 +47,11 @@ ALLOWED = {
     "torch": {"torch", "nccl", "cuda", "state", "checkpoint", "runtime", "planner", "layout"},
     "checkpoint": {"checkpoint", "planner", "layout"},
     "state": {"state", "checkpoint", "runtime", "planner", "layout"},
-    "tools": {"tools", "layout", "planner", "runtime", "nccl", "checkpoint", "state"},
+    "tools": {"tools", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "state"},
 }
 LINKS = {
     "reshard_layout": set(),
+    "reshard_check": {"reshard_layout"},
     "reshard_planner": {"reshard_layout"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
     "reshard_cuda": {"reshard_layout", "reshard_planner", "reshard_runtime"},
@@ -143,7 +147,7 @@ def judge_links(target, libraries):
     """Reasons for every library of ours that `target` links and may not."""
     reasons = []
     for library in libraries:
-        ours = re.search(r"reshard(?:::|_)(layout|planner|runtime|checkpoint|state|torch|nccl)\b", library)
+        ours = re.search(r"reshard(?:::|_)(layout|check|planner|runtime|checkpoint|state|torch|nccl)\b", library)
         if ours and f"reshard_{ours.group(1)}" not in LINKS[target]:
             reasons.append(f"target {target} must not link {library}")
     return reasons
@@ -155,6 +159,8 @@ GOOD = {
     "include/reshard/torch/t.h": '#include <ATen/core/Tensor.h>\n#include "reshard/runtime/c.h"\n',
     "runtime/torch/t.h": '#include "reshard/torch/t.h"\n#include <torch/library.h>\n',
     "include/reshard/runtime/c.h": '#include "reshard/planner/b.h"\n',
+    "include/reshard/check/c.h": '#include "reshard/layout/a.h"\n',
+    "check/c.cc": '#include <nlohmann/json.hpp>\n#include "reshard/check/c.h"\n',
     "include/reshard/checkpoint/d.h": '#include "reshard/planner/b.h"\n',
     "planner/layout/a.cc": '#include "reshard/layout/a.h"\n// #include "planner/search/s.h"\n#include "part.h"\n',
     "planner/layout/part.h": "",
@@ -181,6 +187,9 @@ BAD = [
     ("planner/layout/x.cc", "<reshard/runtime/c.h>", "layout must not include runtime"),
     ("planner/layout/x.cc", '"reshard/checkpoint/d.h"', "layout must not include checkpoint"),
     ("planner/layout/x.cc", '"tools/reshard/m.h"', "layout must not include tools"),
+    ("check/x.cc", '"reshard/planner/b.h"', "check must not include planner"),
+    ("check/x.cc", '"planner/search/s.h"', "check must not include planner"),
+    ("planner/search/x.cc", '"reshard/check/c.h"', "planner must not include check"),
     ("include/reshard/planner/x.h", '"reshard/runtime/c.h"', "planner must not include runtime"),
     ("planner/search/x.cc", '"runtime/core/missing.h"', "planner must not include runtime"),
     ("planner/cost/x.cc", '"checkpoint/io/missing.h"', "planner must not include checkpoint"),
@@ -217,6 +226,8 @@ BAD = [
 BAD_LINKS = [
     ("reshard_layout", "reshard_planner"),
     ("reshard_layout", "reshard::runtime"),
+    ("reshard_check", "reshard::planner"),
+    ("reshard_planner", "reshard_check"),
     ("reshard_planner", "(BUILD_INTERFACE:reshard_runtime>"),
     ("reshard_planner", "reshard::checkpoint"),
     ("reshard_runtime", "reshard_checkpoint"),

@@ -386,7 +386,8 @@ class Checker {
       const auto count = static_cast<int64_t>(c.pieces.size());
       const int64_t share = (demand + c.holders - 1) / c.holders;
       const int64_t allowed = even ? (count + c.holders - 1) / c.holders * largest : share + largest;
-      if (c.most > allowed) {
+      // Between levels the nearest holder sends, however much that is.
+      if (plan_.flat_topology && c.most > allowed) {
         FindIn(s, "a sender sends " + std::to_string(c.most) + " of " + std::to_string(demand) + " elements in " +
                       std::to_string(count) + " pieces, more than its share of " + std::to_string(c.holders) +
                       " holders");
@@ -470,7 +471,8 @@ class Checker {
     if (plan_.certificate == "lower_bound" && !meets) Find("the certificate claims the bound");
     if (plan_.certificate == "exhaustive" && sum_of_maxima_ * plan_.element_bytes != plan_.recv_bytes_max)
       Find("the certificate claims an optimum");
-    const bool free_choice = plan_.ops.empty() && !plan_.boxes_only && !plan_.memory_limit_bytes;
+    // On a topology with levels the bytes over the slow links count first.
+    const bool free_choice = plan_.ops.empty() && !plan_.boxes_only && !plan_.memory_limit_bytes && plan_.flat_topology;
     if (free_choice && plan_.objective == "bytes" && source_->layout.pending.empty() && !meets)
       Find("misses the bound");
   }

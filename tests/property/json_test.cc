@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_join.h"
+#include "reshard/check/check.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
@@ -100,6 +101,10 @@ TEST_CASE("the JSON of a plan stands before the oracle") {
     const bool all_ops = problem.options.ops == OpSet::All() && !problem.options.boxes_only;
     if (!all_ops) facts.ops = parsed.at("options").at("ops").get<std::vector<std::string>>();
     REQUIRE(absl::StrJoin(oracle::Check(facts), "\n") == "");
+    const auto report = CheckPlans(*text);
+    REQUIRE(report.ok());
+    INFO(CheckToText(*report));
+    REQUIRE(report->agrees());
     ++judged;
     // Without pieces it is the same object less the pieces.
     json bare = json::parse(*PlanToJson(*plan));

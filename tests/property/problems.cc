@@ -9,6 +9,7 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "tests/oracle/holdings.h"
+#include "tests/property/checked.h"
 #include "tests/property/facts.h"
 
 namespace reshard::testing {
@@ -255,6 +256,8 @@ Verdict JudgePlan(const Layout& from, const Layout& to, const Problem& problem, 
   if (!facts.ok()) return {Outcome::kWrong, absl::StrCat("no pieces: ", facts.status().ToString())};
   const std::vector<std::string> findings = oracle::Check(*facts);
   if (!findings.empty()) return {Outcome::kWrong, absl::StrJoin(findings, "\n")};
+  const std::string disagreement = Disagreement(*plan);
+  if (!disagreement.empty()) return {Outcome::kWrong, disagreement};
   return {Outcome::kPlanned, absl::StrCat(plan->totals.peak_bytes)};
 }
 

@@ -7,6 +7,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/oracle/exhaustive.h"
+#include "tests/property/checked.h"
 #include "tests/property/facts.h"
 #include "tests/property/problems.h"
 
@@ -55,6 +56,9 @@ int64_t Planned(const std::shared_ptr<const Mesh>& mesh, const std::string& from
   const std::string findings = absl::StrJoin(oracle::Check(*facts), "\n");
   INFO(findings);
   REQUIRE(findings.empty());
+  const std::string disagreement = Disagreement(*plan);
+  INFO(disagreement);
+  REQUIRE(disagreement.empty());
   int64_t sum = 0;
   for (const Step& step : plan->steps) sum += step.recv_bytes_max;
   return sum;

@@ -22,6 +22,14 @@ class Command:
     def json(self, *arguments, **options):
         return json.loads(self(*arguments, **options))
 
+    def judged(self, plans):
+        """Every plan agrees with what `reshard check` derives from its layouts alone."""
+        lines = "".join(json.dumps(plan) + "\n" for plan in plans)
+        done = subprocess.run([self.path, "check", "-"], input=lines, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            wrong = [line for line in done.stdout.splitlines() if "agrees" not in line and "not judged" not in line]
+            sys.exit(f"reshard check ends with {done.returncode}: {done.stderr[:2000]}\n" + "\n".join(wrong[:40]))
+
     def batch(self, problems, *arguments):
         """The plans of `reshard plan --batch -`, one a problem, in order. A problem without a plan fails the test."""
         done = subprocess.run([self.path, "plan", "--batch", "-", *arguments], capture_output=True, text=True, timeout=300,
@@ -33,4 +41,5 @@ class Command:
                 sys.exit(f"{problem}: {answer['error']['message']}")
         if done.returncode != 0 or len(answers) != len(problems):
             sys.exit(f"exit code {done.returncode}, {len(answers)} answers to {len(problems)} problems: {done.stderr[:4000]}")
+        self.judged(answers)
         return answers

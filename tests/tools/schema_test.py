@@ -214,6 +214,7 @@ def main():
             with_pieces = reshard.json(*arguments, "--pieces")
             check(plans, with_pieces, problem)
             check_pieces(with_pieces, problem)
+            reshard.judged([with_pieces])
             counts["pieces"] += 1
             with_pieces.pop("pieces")
             assert with_pieces == plan, f"--pieces changes the plan: {problem}"
@@ -224,6 +225,7 @@ def main():
             other = reshard.json(*arguments, *extra)
             check(plans, other, (problem, extra))
             check_plan(other, (problem, extra))
+            reshard.judged([other])
             assert bool(other["options"].get("boxes")) == (extra[-1] == "boxes"), extra
             counts["options"] += 1
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
+#include "tools/reshard/batch_line.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
@@ -18,73 +19,6 @@ namespace reshard::tool {
 namespace {
 
 using Json = nlohmann::json;
-
-// A problem is a flat object; an id may be anything short of a tower of brackets, which would exhaust the stack of
-// whoever copies or prints it.
-bool NestsTooDeep(std::string_view line) {
-  constexpr int kMostLevels = 64;
-  int level = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-      continue;
-    }
-    quoted = c == '"';
-    if (c == '[' || c == '{') ++level;
-    if (c == ']' || c == '}') --level;
-    if (level > kMostLevels) return true;
-  }
-  return false;
-}
-
-// One line's problem, or why it is none.
-absl::StatusOr<ProblemText> ReadLine(const Json& line, const ProblemText& defaults, DType& dtype) {
-  static const auto* keys =
-      new std::vector<std::string>{"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"};
-  ProblemText out = defaults;
-  auto bad = [](const std::string& reason) { return absl::InvalidArgumentError(reason); };
-  for (const auto& [key, value] : line.items()) {
-    if (std::find(keys->begin(), keys->end(), key) == keys->end()) {
-      const auto near = Nearest(key, *keys);
-      return bad(
-          absl::StrCat("unknown key \"", key, "\"", near ? absl::StrCat("; did you mean \"", *near, "\"?") : ""));
-    }
-    if (key == "id" || value.is_null()) continue;
-    if (key == "shape") {
-      if (!value.is_array()) return bad("\"shape\" is a list of sizes");
-      out.shape.emplace();
-      for (const Json& size : value) {
-        const bool fits = size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
-        if (!fits) return bad("\"shape\" is a list of sizes, whole numbers of at least 0");
-        out.shape->push_back(size.get<int64_t>());
-      }
-      continue;
-    }
-    if (!value.is_string()) return bad(absl::StrCat("\"", key, "\" is a string"));
-    const auto text = value.get<std::string>();
-    if (key == "mesh") out.mesh = text;
-    if (key == "from") out.from = text;
-    if (key == "to") out.to = text;
-    if (key == "to_mesh") out.to_mesh = text;
-    if (key == "dtype") {
-      const auto parsed = ParseDType(text);
-      if (!parsed) return bad(absl::StrCat("\"", text, "\" is no element type"));
-      dtype = *parsed;
-    }
-    if (key == "from_format" || key == "to_format") {
-      const auto notation = ParseNotation(text);
-      if (!notation) return bad(absl::StrCat("\"", text, "\" is no notation (reshard, dtensor, jax, shardy, hlo)"));
-      (key == "from_format" ? out.from_format : out.to_format) = *notation;
-    }
-  }
-  for (const char* key : {"mesh", "from", "to"}) {
-    if (!line.contains(key) || line[key].is_null()) return bad(absl::StrCat("\"", key, "\" is missing"));
-  }
-  return out;
-}
 
 // What one line is answered with: the plan object without its opening brace, or the status.
 struct Answer {
@@ -121,22 +55,10 @@ Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, b
   return out;
 }
 
-// Everything that decides the answer but the options, which are the same for all lines.
-std::string KeyOf(const ProblemText& text, DType dtype) {
-  std::string key =
-      absl::StrCat(text.mesh, "\n", text.from, "\n", text.to, "\n", text.to_mesh ? *text.to_mesh : "\n", "\n",
-                   static_cast<int>(dtype), static_cast<int>(text.from_format), static_cast<int>(text.to_format), "\n");
-  if (text.shape) {
-    for (int64_t size : *text.shape) absl::StrAppend(&key, size, ",");
-    key += "s";
-  }
-  return key;
-}
-
 }  // namespace
 
-int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
-              bool with_pieces) {
+int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
+                 bool with_pieces) {
   std::ifstream file;
   if (path != "-") {
     file.open(path, std::ios::binary);
@@ -150,38 +72,24 @@ int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype,
   std::unordered_map<std::string, Answer> cache;
   std::string line;
   while (std::getline(in, line)) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const bool deep = NestsTooDeep(line);
-    const Json parsed = deep ? Json() : Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    Json id = nullptr;
+    if (IsBlank(line)) continue;
+    BatchLine problem = ReadBatchLine(line, defaults, dtype);
     Answer answer;
-    if (deep) {
-      answer.status = absl::InvalidArgumentError("the line is not JSON that a problem can be: it nests too deep");
-    } else if (parsed.is_discarded()) {
-      answer.status = absl::InvalidArgumentError("the line is not JSON");
-    } else if (!parsed.is_object()) {
-      answer.status = absl::InvalidArgumentError("the line is not a JSON object");
+    if (!problem.status.ok()) {
+      answer.status = problem.status;
     } else {
-      if (parsed.contains("id")) id = parsed["id"];
-      DType line_dtype = dtype;
-      auto text = ReadLine(parsed, defaults, line_dtype);
-      if (!text.ok()) {
-        answer.status = text.status();
+      const std::string key = problem.Key();
+      const auto it = cache.find(key);
+      if (it != cache.end()) {
+        answer = it->second;
       } else {
-        const std::string key = KeyOf(*text, line_dtype);
-        const auto it = cache.find(key);
-        if (it != cache.end()) {
-          answer = it->second;
-        } else {
-          answer = Solve(*text, line_dtype, options, with_pieces);
-          if (cache.size() < kMaxCached) cache.emplace(key, answer);
-        }
+        answer = Solve(problem.text, problem.dtype, options, with_pieces);
+        if (cache.size() < kMaxCached) cache.emplace(key, answer);
       }
     }
-    const std::string id_text = id.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::string out;
     if (answer.status.ok()) {
-      out = absl::StrCat("{\"id\":", id_text, ",", answer.body, "\n");
+      out = absl::StrCat("{\"id\":", problem.id, ",", answer.body, "\n");
       ++plans;
       received += answer.recv_bytes_max;
       bound += answer.bound;
@@ -189,8 +97,8 @@ int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype,
       Json error;
       error["code"] = absl::StatusCodeToString(answer.status.code());
       error["message"] = std::string(answer.status.message());
-      out = absl::StrCat("{\"id\":", id_text, ",\"error\":", error.dump(-1, ' ', false, Json::error_handler_t::replace),
-                         "}\n");
+      out = absl::StrCat("{\"id\":", problem.id,
+                         ",\"error\":", error.dump(-1, ' ', false, Json::error_handler_t::replace), "}\n");
       ++errors;
       if (first_error == kOk) first_error = ExitCodeOf(answer.status, answer.stage);
     }

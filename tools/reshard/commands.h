@@ -8,7 +8,9 @@
 #include <string>
 
 #include "reshard/layout/dtype.h"
+#include "reshard/planner/batch.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/relabel.h"
 #include "tools/reshard/problem.h"
 
 namespace reshard::tool {
@@ -21,6 +23,7 @@ Action AddRun(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
+Action AddCheck(CLI::App& app);
 
 // Flags that plan and run share, and what they mean.
 struct PlanFlags {
@@ -38,8 +41,19 @@ struct PlanFlags {
 };
 
 // `reshard plan --batch`: one problem a line in, one answer a line out. Returns the exit code of the first error.
-int PlanBatch(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
-              bool with_pieces);
+int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
+                 bool with_pieces);
+
+struct CoalesceFlags {
+  BatchOptions options;
+  bool json = false;
+  bool relabel = false;  // one order of devices for all targets
+};
+// `reshard plan --batch --coalesce`: one problem a line in, one schedule of all out; nothing when any line is bad.
+int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
+
+// What --relabel prints before a plan: the devices in the order to use, and what that saves.
+std::string RelabelText(const Relabeling& relabeling);
 
 }  // namespace reshard::tool
 

@@ -58,6 +58,7 @@ int Main(int argc, char** argv) {
   actions["inspect"] = AddInspect(app);
   actions["checkpoint"] = AddCheckpoint(app);
   actions["verify"] = AddVerify(app);
+  actions["check"] = AddCheck(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {

@@ -3,8 +3,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "reshard/planner/planner.h"
+#include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
+#include "reshard/planner/simulate.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
@@ -16,6 +20,14 @@ int BadFlag(std::string_view flag, std::string_view reason) {
 }
 
 }  // namespace
+
+std::string RelabelText(const Relabeling& relabeling) {
+  const int64_t before = relabeling.bytes_before, now = relabeling.bytes;
+  const double saved = before == 0 ? 0.0 : 100.0 * static_cast<double>(before - now) / static_cast<double>(before);
+  return absl::StrCat("devices: [", absl::StrJoin(relabeling.devices(), ","), "]\n",
+                      absl::StrFormat("%.1f %% saved: all devices together lack %s instead of %s\n", saved,
+                                      HumanBytes(now), HumanBytes(before)));
+}
 
 void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   dtype = default_dtype;
@@ -89,8 +101,8 @@ namespace {
 
 struct State {
   PlanFlags flags;
-  bool explain = false, json = false, pieces = false;
-  std::string svg, batch;
+  bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
+  std::string svg, batch, bucket;
 };
 
 int Run(const State& state) {
@@ -101,13 +113,38 @@ int Run(const State& state) {
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
       return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
-    if (state.explain || !state.svg.empty()) return Fail(kUsage, "--explain and --svg do not go with --batch");
-    return PlanBatch(state.batch, text, dtype, options, state.pieces);
+    if (!state.bucket.empty() && !state.coalesce) return Fail(kUsage, "--bucket goes with --coalesce");
+    if (state.explain || state.simulate || !state.svg.empty()) {
+      return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
+    }
+    if (!state.coalesce && state.relabel) {
+      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
+    }
+    if (!state.coalesce) return PlanEachLine(state.batch, text, dtype, options, state.pieces);
+    if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
+    CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
+    if (!state.bucket.empty()) {
+      const auto bytes = ParseBytes(state.bucket);
+      if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
+      flags.options.bucket_bytes = *bytes;
+    }
+    return PlanCoalesced(state.batch, text, dtype, flags);
   }
+  if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket need --batch FILE");
+  if (state.simulate && (state.json || state.pieces)) return Fail(kUsage, "--simulate does not go with --json");
   if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
 
   auto problem = ReadProblem(text);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);
+  std::string devices;
+  if (state.relabel) {
+    auto relabelled = Relabel(problem->source, problem->target, dtype);
+    if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
+    auto target = OnMesh(problem->target, relabelled->target_mesh);
+    if (!target.ok()) return Fail(target.status(), Stage::kPlan);
+    problem->target = *std::move(target);
+    devices = RelabelText(*relabelled);
+  }
   auto plan = MakePlan(problem->source, problem->target, dtype, options);
   if (!plan.ok()) {
     // Without a memory limit, a limit that was met is one on the input's size.
@@ -119,9 +156,14 @@ int Run(const State& state) {
     auto json = PlanToJson(*plan, state.pieces);
     if (!json.ok()) return Fail(json.status(), Stage::kPlan);
     out = *std::move(json) + "\n";
-    if (state.explain) std::fputs(ExplainPlan(*plan).c_str(), stderr);
+    if (state.explain) std::fputs((devices + ExplainPlan(*plan)).c_str(), stderr);
   } else {
-    out = state.explain ? ExplainPlan(*plan) : PlanToText(*plan);
+    out = devices + (state.explain ? ExplainPlan(*plan) : PlanToText(*plan));
+    if (state.simulate) {
+      const auto simulation = Simulate(*plan);
+      if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);
+      out += SimulationToText(*plan, *simulation);
+    }
   }
   if (!state.svg.empty()) {
     if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
@@ -142,8 +184,13 @@ Action AddPlan(CLI::App& app) {
   plan.add_flag("--explain", state->explain, "every step, the bound, and what else was tried");
   plan.add_flag("--json", state->json, "one object, schema reshard.plan/1");
   plan.add_flag("--pieces", state->pieces, "JSON with every box that travels");
+  plan.add_flag("--simulate", state->simulate, "in text: how long it takes when every message is followed");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
   plan.add_option("--batch", state->batch, "plan one problem a line of this file (- is standard input)");
+  plan.add_flag("--coalesce", state->coalesce, "plan the batch as one schedule: shared exchanges, balanced senders");
+  plan.add_option("--bucket", state->bucket, "bytes a device that one exchange of the batch may touch, like 1GiB");
+  plan.add_flag("--relabel", state->relabel,
+                "any device of the target may take any shard: use the order that moves least");
   return [state] { return Run(*state); };
 }
 

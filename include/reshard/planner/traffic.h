@@ -47,22 +47,27 @@ struct TrafficFigures {
   int64_t messages_total = 0;  // a device's copy to itself left out
 };
 
-// What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
-struct DeviceLoad {
-  int64_t before = 0;  // of its fragment under `from`
-  int64_t after = 0;   // of its fragment under `to`
-  int64_t recv = 0;
-  int64_t send = 0;
-  int64_t staging = 0;           // elements packed before sending + unpacked after receiving
-  int64_t staging_messages = 0;  // messages they belong to
-};
-
 // The part of a device's load that crosses one level of the topology, in elements.
 struct LevelLoad {
   int64_t recv = 0;
   int64_t send = 0;
   int64_t peers = 0;  // the larger of senders and receivers
 };
+
+// What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
+struct DeviceLoad {
+  int64_t before = 0;  // of its fragment under `from`
+  int64_t after = 0;   // of its fragment under `to`
+  int64_t recv = 0;
+  int64_t send = 0;
+  int64_t staging = 0;            // elements packed before sending + unpacked after receiving
+  int64_t staging_messages = 0;   // messages they belong to
+  std::vector<LevelLoad> levels;  // one a level of the topology; empty when it has one
+};
+
+namespace search {
+struct DigitLink;
+}
 
 class Traffic {
  public:
@@ -87,10 +92,15 @@ class Traffic {
   virtual std::vector<Message> Sends(int64_t device) const = 0;
 
   virtual TrafficFigures Figures() const = 0;
-  // The load of every device, in the order of Devices().
-  virtual std::vector<DeviceLoad> Loads() const = 0;
   // The device ids concerned: the mesh's, in position order; across meshes those of `from`, then those only in `to`.
-  const std::vector<int64_t>& Devices() const { return devices_; }
+  virtual std::vector<int64_t> Devices() const = 0;
+  // The load of the device at `index` of Devices().
+  virtual DeviceLoad Load(int64_t index) const = 0;
+  // The load of every device, in the order of Devices().
+  std::vector<DeviceLoad> Loads() const;
+  // For the planner: pairs of digits of the one mesh such that the load of a device depends only on which of them have
+  // equal coordinates there. Null when any device may differ from any other.
+  virtual const std::vector<search::DigitLink>* Links() const { return nullptr; }
   // The most specific op whose definition this pattern meets (Slice, AllGather, AllToAll, AllPermute, else Exchange;
   // a reduction stays what it is).
   virtual Op Classify() const = 0;
@@ -98,9 +108,6 @@ class Traffic {
   virtual std::vector<AxisRef> Axes() const = 0;
   // Product of the axes' sizes; across meshes the number of devices that send or receive.
   virtual int64_t GroupSize() const = 0;
-
- protected:
-  std::vector<int64_t> devices_;
 };
 
 // The half-open range of a fragment's elements (local row-major order) that member `index` of `group_size` reduces in

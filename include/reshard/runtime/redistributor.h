@@ -47,6 +47,7 @@ struct RedistributorOptions {
   // Prepared problems kept, the least recently used are forgotten first.
   int64_t cache_entries = 1024;
   // A batch is cut into exchanges whose tensors have at most so many bytes a rank, unless one tensor alone has more.
+  // With plan.memory_limit_bytes what an exchange needs keeps to that, too. See BatchOptions.
   int64_t batch_bytes = int64_t{256} << 20;
 };
 
@@ -90,7 +91,7 @@ class Redistributor {
   // InvalidArgument: bad text, shapes that differ, a mesh with devices that the communicator does not have. Otherwise
   // what MakePlan and CompileProgram report.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(const Problem& problem);
-  // Many tensors whose exchanges are shared.
+  // Many tensors whose exchanges are shared: PlanBatch says which bucket each is in and who sends it.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(absl::Span<const Problem> problems);
 
   // Whether the views fit what was prepared, see Executor::Execute. Local.

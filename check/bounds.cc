@@ -1,0 +1,131 @@
+#include "check/bounds.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "check/groups.h"
+#include "reshard/layout/checked.h"
+
+namespace reshard::check {
+namespace {
+
+// More pairs of boxes than this are not looked at.
+constexpr int64_t kMaxBoxPairs = int64_t{1} << 26;
+
+int64_t Product(const std::vector<AxisRef>& refs) {
+  int64_t out = 1;
+  for (const AxisRef& ref : refs) out *= ref.size;
+  return out;
+}
+
+int64_t ContributionsOf(const Holdings& of) { return of.dim(of.num_dims() - 1).num_rows(); }
+
+// Whether everything that `target` leaves pending is pending in `source`, by the same reduction.
+bool PendingWithin(const Holdings& source, const Holdings& target) {
+  const auto before = PendingRefs(source.layout());
+  const auto after = PendingRefs(target.layout());
+  if (after.empty()) return true;
+  if (!(source.mesh() == target.mesh()) || before.empty()) return false;
+  if (source.layout().pending()->op != target.layout().pending()->op) return false;
+  return std::all_of(after.begin(), after.end(), [&](const AxisRef& ref) {
+    return std::any_of(before.begin(), before.end(), [&](const AxisRef& other) {
+      return other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
+    });
+  });
+}
+
+// Elements, with the contributions that the target keeps apart, that some device both adds to and needs. Boxes of one
+// layout are the same or disjoint, so every pair of boxes counts once.
+int64_t AddedAndNeeded(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents) {
+  const Meeting meeting(source, target, contents, /*contributions=*/false);
+  absl::flat_hash_set<std::pair<int64_t, int64_t>> seen;
+  int64_t out = 0;
+  for (int64_t q = 0; q < target.mesh().size(); ++q) {
+    const int64_t p = source.PositionOf(target.DeviceAt(q));
+    if (p < 0) continue;
+    if (!seen.insert({source.Cell(p) / ContributionsOf(source), target.Cell(q)}).second) continue;
+    out += meeting.Shared(p, q);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
+                                 const Devices& devices, int64_t element_bytes) {
+  if (!PendingWithin(source, target)) return std::nullopt;
+  BoundFacts out;
+  out.local_max = std::max(source.MaxElements(), target.MaxElements()) * element_bytes;
+  const int64_t kept = Product(PendingRefs(target.layout()));
+  const int64_t reduced = Product(PendingRefs(source.layout())) / kept;
+  if (reduced == 1) {
+    const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
+    for (int64_t q = 0; q < target.mesh().size(); ++q) {
+      const int64_t lacks = target.Elements(q) - meeting.Kept(target.DeviceAt(q));
+      out.recv_max = std::max(out.recv_max, lacks * element_bytes);
+      out.recv_total += lacks * element_bytes;
+    }
+    return out;
+  }
+  // Every element has `reduced` contributions that have to come together and then reach its holders.
+  out.reduces = true;
+  out.recv_total = (target.layout().num_elements() * kept * (reduced + target.copies() - 1) -
+                    AddedAndNeeded(source, target, contents)) *
+                   element_bytes;
+  int64_t taking_part = 0;
+  for (int64_t device = 0; device < devices.size(); ++device) {
+    taking_part += source.PositionOf(device) >= 0 || target.PositionOf(device) >= 0 ? 1 : 0;
+  }
+  out.recv_max = std::max(CeilDiv(out.recv_total, taking_part), target.MaxElements() * element_bytes);
+  return out;
+}
+
+std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
+                            const std::vector<Contents>& contents, const Devices& devices, const Links& links,
+                            int64_t element_bytes) {
+  struct Island {
+    std::vector<int64_t> sources, targets;  // positions, one a box
+    int64_t devices = 0;
+  };
+  absl::flat_hash_map<int64_t, Island> islands;
+  absl::flat_hash_set<std::pair<int64_t, int64_t>> source_seen, target_seen;
+  for (int64_t device = 0; device < devices.size(); ++device) {
+    const int64_t id = level == 0 ? device : links.Island(level - 1, devices.id(device));
+    const int64_t p = source.PositionOf(device);
+    const int64_t q = target.PositionOf(device);
+    Island& island = islands[id];
+    island.devices += p >= 0 || q >= 0 ? 1 : 0;
+    if (p >= 0 && source.Elements(p) > 0 && source_seen.insert({id, source.Cell(p)}).second) {
+      island.sources.push_back(p);
+    }
+    if (q >= 0 && target.Elements(q) > 0 && target_seen.insert({id, target.Cell(q)}).second) {
+      island.targets.push_back(q);
+    }
+  }
+  int64_t pairs = 0;
+  for (const auto& [id, island] : islands) {
+    pairs += static_cast<int64_t>(island.sources.size()) * static_cast<int64_t>(island.targets.size());
+  }
+  if (pairs > kMaxBoxPairs) return std::nullopt;
+  const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
+  CutFacts out;
+  const int64_t nics = level == 0 ? 0 : links.levels[static_cast<size_t>(level)].nics;
+  int64_t most_links = 1;
+  for (const auto& [id, island] : islands) {
+    int64_t lacks = 0;
+    for (const int64_t q : island.targets) {
+      lacks += target.Elements(q);
+      for (const int64_t p : island.sources) lacks -= meeting.Shared(p, q);
+    }
+    lacks *= element_bytes;
+    out.total += lacks;
+    out.island_max = std::max(out.island_max, lacks);
+    most_links = std::max(most_links, nics == 0 ? island.devices : nics);
+    const int64_t own_links = std::max<int64_t>(1, nics == 0 ? island.devices : std::min(nics, island.devices));
+    out.link_max.high = std::max(out.link_max.high, CeilDiv(lacks, own_links));
+  }
+  out.link_max.low = CeilDiv(out.island_max, most_links);
+  return out;
+}
+
+}  // namespace reshard::check

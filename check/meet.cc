@@ -1,0 +1,96 @@
+#include "check/meet.h"
+
+#include <algorithm>
+
+namespace reshard::check {
+namespace {
+
+struct Piece {
+  Interval interval;
+  int64_t row;
+};
+
+std::vector<Piece> Ascending(const Holdings::Dim& dim, const Contents& contents) {
+  std::vector<Piece> out;
+  for (int64_t row = 0; row < dim.num_rows(); ++row) {
+    for (const Interval& interval : contents.intervals(dim.content_of_row[static_cast<size_t>(row)])) {
+      out.push_back({interval, row});
+    }
+  }
+  std::sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return a.interval.begin < b.interval.begin; });
+  return out;
+}
+
+}  // namespace
+
+Meet::Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& contents)
+    : to_rows_(to.num_rows()),
+      to_rows_of_(static_cast<size_t>(from.num_rows()), 0),
+      from_rows_of_(static_cast<size_t>(to.num_rows()), 0) {
+  const std::vector<Piece> a = Ascending(from, contents);
+  const std::vector<Piece> b = Ascending(to, contents);
+  // The rows of one layout are disjoint, so one pass meets every pair of intervals that share something.
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
+    const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
+    if (begin < end) {
+      const auto [it, added] = index_.try_emplace(a[i].row * to_rows_ + b[j].row, static_cast<int32_t>(pairs_.size()));
+      if (added) {
+        pairs_.push_back({a[i].row, b[j].row, 0});
+        ++to_rows_of_[static_cast<size_t>(a[i].row)];
+        ++from_rows_of_[static_cast<size_t>(b[j].row)];
+      }
+      pairs_[static_cast<size_t>(it->second)].elements += end - begin;
+    }
+    if (a[i].interval.end < b[j].interval.end) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+}
+
+Meeting::Meeting(const Holdings& from, const Holdings& to, const std::vector<Contents>& contents, bool contributions)
+    : from_(&from), to_(&to) {
+  const int dims = from.num_dims() - (contributions ? 0 : 1);
+  for (int d = 0; d < dims; ++d) dims_.emplace_back(from.dim(d), to.dim(d), contents[static_cast<size_t>(d)]);
+}
+
+int64_t Meeting::Shared(int64_t from_position, int64_t to_position) const {
+  int64_t out = 1;
+  for (int d = 0; d < num_dims() && out != 0; ++d) {
+    out *= dim(d).Shared(from_->Row(from_position, d), to_->Row(to_position, d));
+  }
+  return out;
+}
+
+int64_t Meeting::Kept(int64_t device) const {
+  const int64_t p = from_->PositionOf(device);
+  const int64_t q = to_->PositionOf(device);
+  return p < 0 || q < 0 ? 0 : Shared(p, q);
+}
+
+int64_t Meeting::FromCellsOf(int64_t to_position) const {
+  int64_t out = 1;
+  for (int d = 0; d < num_dims(); ++d) out *= dim(d).FromRowsOf(to_->Row(to_position, d));
+  return out;
+}
+
+int64_t Meeting::ToCellsOf(int64_t from_position) const {
+  int64_t out = 1;
+  for (int d = 0; d < num_dims(); ++d) out *= dim(d).ToRowsOf(from_->Row(from_position, d));
+  return out;
+}
+
+int64_t Meeting::SameCell(int64_t to_position) const {
+  int64_t cell = 0;
+  for (int d = 0; d < num_dims(); ++d) {
+    const auto& rows = from_->dim(d).row_of_content;
+    const auto it = rows.find(to_->Content(to_position, d));
+    if (it == rows.end()) return -1;
+    cell = cell * from_->dim(d).num_rows() + it->second;
+  }
+  return cell;
+}
+
+}  // namespace reshard::check

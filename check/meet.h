@@ -1,0 +1,69 @@
+// How the shards of a dimension under one layout meet those under another, and the same for whole boxes.
+#ifndef RESHARD_CHECK_MEET_H_
+#define RESHARD_CHECK_MEET_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "check/holdings.h"
+
+namespace reshard::check {
+
+// One dimension: rows of `from` against rows of `to`.
+class Meet {
+ public:
+  struct Pair {
+    int64_t from_row = 0;
+    int64_t to_row = 0;
+    int64_t elements = 0;  // at least 1
+  };
+  Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& contents);
+
+  const std::vector<Pair>& pairs() const { return pairs_; }
+  // Elements that the two rows share.
+  int64_t Shared(int64_t from_row, int64_t to_row) const {
+    const auto it = index_.find(from_row * to_rows_ + to_row);
+    return it == index_.end() ? 0 : pairs_[static_cast<size_t>(it->second)].elements;
+  }
+  // Rows of the other side that share something with this one.
+  int64_t ToRowsOf(int64_t from_row) const { return to_rows_of_[static_cast<size_t>(from_row)]; }
+  int64_t FromRowsOf(int64_t to_row) const { return from_rows_of_[static_cast<size_t>(to_row)]; }
+
+ private:
+  int64_t to_rows_ = 0;
+  std::vector<Pair> pairs_;
+  absl::flat_hash_map<int64_t, int32_t> index_;  // from_row * to_rows_ + to_row
+  std::vector<int64_t> to_rows_of_, from_rows_of_;
+};
+
+// Two layouts of one shape, all dimensions. `contributions`: the last dimension, that of the pending reductions, takes
+// part; it can only where both sides have the same.
+class Meeting {
+ public:
+  Meeting(const Holdings& from, const Holdings& to, const std::vector<Contents>& contents, bool contributions);
+
+  const Holdings& from() const { return *from_; }
+  const Holdings& to() const { return *to_; }
+  int num_dims() const { return static_cast<int>(dims_.size()); }
+  const Meet& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
+  // Elements that the box of a position of `from` shares with the box of a position of `to`.
+  int64_t Shared(int64_t from_position, int64_t to_position) const;
+  // The same for a device of the plan; 0 where it is not in both meshes.
+  int64_t Kept(int64_t device) const;
+  // Boxes of `from` that share something with the box of a position of `to`.
+  int64_t FromCellsOf(int64_t to_position) const;
+  // Boxes of `to` that share something with the box of a position of `from`.
+  int64_t ToCellsOf(int64_t from_position) const;
+  // The position's box of `to` as a box of `from`: the cell's number, or -1 where `from` has no such box.
+  int64_t SameCell(int64_t to_position) const;
+
+ private:
+  const Holdings* from_;
+  const Holdings* to_;
+  std::vector<Meet> dims_;
+};
+
+}  // namespace reshard::check
+
+#endif  // RESHARD_CHECK_MEET_H_

@@ -1,0 +1,29 @@
+// Chooses, over a whole batch, from which holder on each tensor's shards are sent between meshes.
+#ifndef RESHARD_PLANNER_BATCH_FIRST_HOLDERS_H_
+#define RESHARD_PLANNER_BATCH_FIRST_HOLDERS_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/batch/step_loads.h"
+
+namespace reshard::batch {
+
+// One distinct plan: how many tensors have it, and its steps between meshes with what devices send in them.
+struct HolderChoice {
+  int64_t tensors = 0;
+  std::vector<std::pair<HolderRotation, std::vector<Load>>> steps;
+};
+
+// One list a plan: the first holders of its tensors, in their order.
+//
+// As many tensors of one plan as there are different choices take each of them once: their senders are then exactly
+// even, and tensors that follow each other have different ones. What is left over is placed one by one, the largest
+// first, where the busiest sender it touches stays least busy.
+std::vector<std::vector<int64_t>> ChooseFirstHolders(absl::Span<const HolderChoice> plans, size_t num_devices);
+
+}  // namespace reshard::batch
+
+#endif  // RESHARD_PLANNER_BATCH_FIRST_HOLDERS_H_

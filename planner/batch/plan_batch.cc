@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "planner/batch/bucket_figures.h"
+#include "planner/batch/first_holders.h"
+#include "planner/batch/step_loads.h"
+#include "planner/layout/no_throw.h"
+#include "planner/search/lower_bound.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/batch.h"
+#include "reshard/planner/planner.h"
+
+namespace reshard {
+namespace {
+
+using batch::Load;
+
+// State: the batch as far as it is known. Invariant: places in `distinct_`, `counts_` and out_.plans are the same.
+class Batcher {
+ public:
+  Batcher(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which, std::vector<std::string> names,
+          const BatchOptions& options)
+      : problems_(problems), which_(which) {
+    out_.options = options;
+    out_.names = std::move(names);
+  }
+  absl::StatusOr<BatchPlan> Make();
+
+ private:
+  absl::Status Validate() const;
+  absl::Status MakePlans();
+  void ListDevices();
+  absl::Status ChooseHolders();
+  absl::Status FindBounds();
+  void CutBuckets();
+  absl::Status FillBuckets();
+  void SumUp(const batch::LoadSums& all, const batch::LoadSums& between);
+  absl::StatusOr<const batch::Variant*> VariantOf(const BatchTensor& tensor);
+  std::string NameOf(size_t tensor) const {
+    return out_.names.empty() || out_.names[tensor].empty() ? absl::StrCat("tensor ", tensor) : out_.names[tensor];
+  }
+
+  const absl::Span<const BatchProblem> problems_;
+  const absl::Span<const int64_t> which_;
+  BatchPlan out_;
+  std::vector<int64_t> counts_;           // tensors of each plan
+  std::vector<std::vector<Load>> bound_;  // what devices lack, of each plan
+  batch::DeviceList devices_;
+  std::vector<bool> sends_between_meshes_;  // devices of the meshes that such steps leave
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, std::unique_ptr<batch::Variant>> variants_;
+};
+
+absl::Status Batcher::Validate() const {
+  if (out_.options.bucket_bytes && *out_.options.bucket_bytes < 0) {
+    return absl::InvalidArgumentError("the bytes of a bucket are negative");
+  }
+  if (!out_.names.empty() && out_.names.size() != which_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(out_.names.size(), " names for ", which_.size(), " tensors"));
+  }
+  // No sum of the batch is more than four times all tensors on all devices.
+  int64_t total = 0;
+  for (size_t t = 0; t < which_.size(); ++t) {
+    if (which_[t] < 0 || which_[t] >= static_cast<int64_t>(problems_.size())) {
+      return absl::InvalidArgumentError(absl::StrCat(NameOf(t), " is problem ", which_[t], " of ", problems_.size()));
+    }
+    const BatchProblem& problem = problems_[static_cast<size_t>(which_[t])];
+    auto bytes = CheckedMul(problem.source.num_elements(), 4 * SizeOf(problem.dtype));
+    if (bytes) bytes = CheckedMul(*bytes, problem.source.mesh().size() + problem.target.mesh().size());
+    if (bytes) bytes = CheckedAdd(total, *bytes);
+    if (!bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          NameOf(t), ": the bytes of the tensors up to here on all devices together do not fit in 64 bits"));
+    }
+    total = *bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Batcher::MakePlans() {
+  std::vector<int64_t> plan_of(problems_.size(), -1);
+  out_.tensors.reserve(which_.size());
+  for (size_t t = 0; t < which_.size(); ++t) {
+    const auto p = static_cast<size_t>(which_[t]);
+    if (plan_of[p] < 0) {
+      const BatchProblem& problem = problems_[p];
+      auto plan = MakePlan(problem.source, problem.target, problem.dtype, out_.options.plan);
+      if (!plan.ok()) {
+        return absl::Status(plan.status().code(), absl::StrCat(NameOf(t), ": ", plan.status().message()));
+      }
+      plan_of[p] = static_cast<int64_t>(out_.plans.size());
+      out_.plans.push_back(*std::move(plan));
+      counts_.push_back(0);
+    }
+    out_.tensors.push_back({plan_of[p], 0, 0});
+    ++counts_[static_cast<size_t>(plan_of[p])];
+  }
+  return absl::OkStatus();
+}
+
+void Batcher::ListDevices() {
+  std::vector<const Mesh*> seen;
+  for (const Plan& plan : out_.plans) {
+    for (const Layout* layout : {&plan.source, &plan.target}) {
+      const Mesh* mesh = &layout->mesh();
+      const auto same = [&](const Mesh* other) { return other == mesh || *other == *mesh; };
+      if (std::any_of(seen.begin(), seen.end(), same)) continue;
+      seen.push_back(mesh);
+      devices_.Add(*mesh);
+    }
+  }
+  devices_.Finish();
+  sends_between_meshes_.assign(devices_.size(), false);
+  for (const Plan& plan : out_.plans) {
+    for (const Step& step : plan.steps) {
+      const Mesh& mesh = step.from.mesh();
+      for (int64_t p = 0; step.crosses_meshes() && p < mesh.size(); ++p) {
+        sends_between_meshes_[static_cast<size_t>(devices_.IndexOf(mesh.Device(p)))] = true;
+      }
+    }
+  }
+}
+
+absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tensor) {
+  auto& variant = variants_[{tensor.plan, tensor.first_holder}];
+  if (variant == nullptr) {
+    variant = std::make_unique<batch::Variant>();
+    const Plan& plan = out_.plans[static_cast<size_t>(tensor.plan)];
+    variant->plan = &plan;
+    for (Step step : plan.steps) {
+      if (step.crosses_meshes()) step.first_holder = tensor.first_holder;
+      auto loads = batch::LoadsOf(step, plan.dtype, out_.options.plan.topology, devices_);
+      if (!loads.ok()) return loads.status();
+      variant->steps.push_back(*std::move(loads));
+    }
+  }
+  return variant.get();
+}
+
+absl::Status Batcher::ChooseHolders() {
+  std::vector<batch::HolderChoice> choices;
+  for (size_t p = 0; p < out_.plans.size(); ++p) {
+    batch::HolderChoice choice{counts_[p], {}};
+    auto variant = VariantOf({static_cast<int64_t>(p), 0, 0});
+    if (!variant.ok()) return variant.status();
+    for (size_t s = 0; s < out_.plans[p].steps.size(); ++s) {
+      const Step& step = out_.plans[p].steps[s];
+      if (!step.crosses_meshes()) continue;
+      auto rotation = batch::HolderRotation::Create(step, devices_);
+      if (!rotation.ok()) return rotation.status();
+      choice.steps.emplace_back(*std::move(rotation), (*variant)->steps[s]);
+    }
+    choices.push_back(std::move(choice));
+  }
+  const auto chosen = batch::ChooseFirstHolders(choices, devices_.size());
+  std::vector<size_t> next(out_.plans.size(), 0);
+  for (BatchTensor& tensor : out_.tensors) {
+    const auto p = static_cast<size_t>(tensor.plan);
+    tensor.first_holder = chosen[p][next[p]++];
+  }
+  return absl::OkStatus();
+}
+
+// What every device lacks. A direct exchange receives exactly that. Where values are reduced, every element of a
+// device's target fragment needs at least one contribution from elsewhere.
+absl::Status Batcher::FindBounds() {
+  const Topology flat = Topology::Flat();
+  for (size_t p = 0; p < out_.plans.size(); ++p) {
+    const Plan& plan = out_.plans[p];
+    std::vector<Load> lacks;
+    if (!search::ReducedAxes(plan.source, plan.target).empty()) {
+      const Mesh& mesh = plan.target.mesh();
+      auto map = ShardMap::Create(plan.target);
+      if (!map.ok()) return map.status();
+      for (int64_t q = 0; q < mesh.size(); ++q) {
+        lacks.push_back({devices_.IndexOf(mesh.Device(q)), 0, map->LocalElements(q) * SizeOf(plan.dtype), 0});
+      }
+    } else if (plan.steps.size() == 1) {
+      lacks = variants_.at({static_cast<int64_t>(p), 0})->steps[0];
+    } else if (plan.steps.size() > 1) {
+      Step direct;
+      direct.from = plan.source;
+      direct.to = plan.target;
+      auto loads = batch::LoadsOf(direct, plan.dtype, flat, devices_);
+      if (!loads.ok()) return loads.status();
+      lacks = *std::move(loads);
+    }
+    bound_.push_back(std::move(lacks));
+    out_.bounds.recv_bytes_total += counts_[p] * plan.bounds.recv_bytes_total;
+  }
+  return absl::OkStatus();
+}
+
+void Batcher::CutBuckets() {
+  const int64_t none = std::numeric_limits<int64_t>::max();
+  const int64_t most_bytes = out_.options.bucket_bytes.value_or(none);
+  const int64_t most_peak = out_.options.plan.memory_limit_bytes.value_or(none);
+  std::vector<int64_t> bytes_of;
+  for (const Plan& plan : out_.plans) {
+    int64_t bytes = 0;
+    for (const Step& step : plan.steps) {
+      bytes = std::max(bytes, step.local_bytes_before_max + step.local_bytes_after_max);
+    }
+    bytes_of.push_back(bytes);
+  }
+  for (size_t t = 0; t < out_.tensors.size(); ++t) {
+    const auto p = static_cast<size_t>(out_.tensors[t].plan);
+    const int64_t peak = out_.plans[p].totals.peak_bytes;
+    if (out_.buckets.empty() || out_.buckets.back().bytes > most_bytes - bytes_of[p] ||
+        out_.buckets.back().peak_bytes > most_peak - peak) {
+      out_.buckets.push_back({static_cast<int64_t>(t), 0, 0, 0, 0, {}});
+    }
+    BatchBucket& bucket = out_.buckets.back();
+    ++bucket.count;
+    bucket.bytes += bytes_of[p];
+    bucket.peak_bytes += peak;
+    out_.tensors[t].bucket = static_cast<int64_t>(out_.buckets.size()) - 1;
+  }
+}
+
+absl::Status Batcher::FillBuckets() {
+  const Topology& topology = out_.options.plan.topology;
+  const int levels = topology.num_levels();
+  batch::LoadSums all(devices_.size(), levels), between = all, scratch = all;
+  absl::flat_hash_map<const batch::Variant*, size_t> places;
+  for (BatchBucket& bucket : out_.buckets) {
+    std::vector<std::pair<const batch::Variant*, int64_t>> counts;
+    places.clear();
+    for (int64_t t = bucket.first; t < bucket.first + bucket.count; ++t) {
+      auto variant = VariantOf(out_.tensors[static_cast<size_t>(t)]);
+      if (!variant.ok()) return variant.status();
+      const auto [it, added] = places.emplace(*variant, counts.size());
+      if (added) counts.emplace_back(*variant, 0);
+      ++counts[it->second].second;
+    }
+    for (const auto& [variant, count] : counts) {
+      for (size_t s = 0; s < variant->steps.size(); ++s) {
+        all.Add(variant->steps[s], count);
+        if (variant->plan->steps[s].crosses_meshes()) between.Add(variant->steps[s], count);
+      }
+    }
+    bucket.steps = batch::MergedSteps(counts, topology, devices_.size(), scratch);
+    constexpr int64_t kMostTime = std::numeric_limits<int64_t>::max() / 2;
+    for (const BatchStep& step : bucket.steps) bucket.time_ns = std::min(bucket.time_ns + step.time_ns, kMostTime);
+    out_.totals.time_ns = std::min(out_.totals.time_ns + bucket.time_ns, kMostTime);
+    out_.totals.peak_bytes = std::max(out_.totals.peak_bytes, bucket.peak_bytes);
+  }
+  SumUp(all, between);
+  return absl::OkStatus();
+}
+
+void Batcher::SumUp(const batch::LoadSums& all, const batch::LoadSums& between) {
+  batch::LoadSums lacks(devices_.size(), 1);
+  for (size_t p = 0; p < out_.plans.size(); ++p) {
+    for (Load load : bound_[p]) {
+      load.level = 0;
+      lacks.Add({load}, counts_[p]);
+    }
+  }
+  BatchTotals& totals = out_.totals;
+  int64_t senders = 0, sent = 0, sent_between = 0;
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    const BatchDevice device{devices_.id(d), all.Recv(d), all.Send(d), between.Send(d), lacks.Recv(d)};
+    totals.recv_bytes_max = std::max(totals.recv_bytes_max, device.recv);
+    totals.recv_bytes_total += device.recv;
+    totals.send_bytes_max = std::max(totals.send_bytes_max, device.send);
+    totals.send_between_meshes_max = std::max(totals.send_between_meshes_max, device.send_between_meshes);
+    sent += device.send;
+    sent_between += device.send_between_meshes;
+    senders += sends_between_meshes_[d] ? 1 : 0;
+    out_.bounds.recv_bytes_max = std::max(out_.bounds.recv_bytes_max, device.recv_bound);
+    out_.devices.push_back(device);
+  }
+  const auto count = static_cast<int64_t>(devices_.size());
+  if (count > 0) {
+    out_.bounds.recv_bytes_max = std::max(out_.bounds.recv_bytes_max, CeilDiv(out_.bounds.recv_bytes_total, count));
+    totals.send_bytes_mean = static_cast<double>(sent) / static_cast<double>(count);
+  }
+  if (senders > 0) totals.send_between_meshes_mean = static_cast<double>(sent_between) / static_cast<double>(senders);
+  if (sent_between > 0) {
+    totals.send_imbalance = static_cast<double>(totals.send_between_meshes_max) / totals.send_between_meshes_mean;
+  } else if (sent > 0) {
+    totals.send_imbalance = static_cast<double>(totals.send_bytes_max) / totals.send_bytes_mean;
+  }
+  totals.levels = all.Levels(out_.options.plan.topology);
+  for (const BatchBucket& bucket : out_.buckets) {
+    for (const BatchStep& step : bucket.steps) {
+      for (size_t level = 0; level < totals.levels.size(); ++level) {
+        int64_t& peers = totals.levels[level].peers_max;
+        peers = std::max(peers, step.levels[level].peers_max);
+      }
+    }
+  }
+}
+
+absl::StatusOr<BatchPlan> Batcher::Make() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  if (absl::Status s = MakePlans(); !s.ok()) return s;
+  ListDevices();
+  if (absl::Status s = ChooseHolders(); !s.ok()) return s;
+  if (absl::Status s = FindBounds(); !s.ok()) return s;
+  CutBuckets();
+  if (absl::Status s = FillBuckets(); !s.ok()) return s;
+  return std::move(out_);
+}
+
+}  // namespace
+
+Plan BatchPlan::PlanOf(int64_t tensor) const {
+  const BatchTensor& which = tensors[static_cast<size_t>(tensor)];
+  Plan out = plans[static_cast<size_t>(which.plan)];
+  for (Step& step : out.steps) {
+    if (step.crosses_meshes()) step.first_holder = which.first_holder;
+  }
+  return out;
+}
+
+absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which,
+                                    std::vector<std::string> names, const BatchOptions& options) {
+  return NoThrow("planning a batch", [&] { return Batcher(problems, which, std::move(names), options).Make(); });
+}
+
+absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, const BatchOptions& options) {
+  return NoThrow("planning a batch", [&]() -> absl::StatusOr<BatchPlan> {
+    std::vector<int64_t> which;
+    std::vector<std::string> names;
+    absl::flat_hash_map<std::string, int64_t> first_of;  // by text
+    absl::flat_hash_map<const Mesh*, std::string> mesh_text;
+    const auto text_of = [&](const Layout& layout) {
+      std::string& mesh = mesh_text[&layout.mesh()];
+      if (mesh.empty()) mesh = ToString(layout.mesh());
+      return absl::StrCat(ToString(layout), "\n", mesh);
+    };
+    for (size_t t = 0; t < problems.size(); ++t) {
+      const BatchProblem& problem = problems[t];
+      names.push_back(problem.name);
+      // Neighbours are often equal, and comparing is cheaper than writing.
+      if (t > 0 && problem.dtype == problems[t - 1].dtype && problem.source == problems[t - 1].source &&
+          problem.target == problems[t - 1].target) {
+        which.push_back(which.back());
+        continue;
+      }
+      const std::string key =
+          absl::StrCat(text_of(problem.source), "\n", text_of(problem.target), "\n", static_cast<int>(problem.dtype));
+      which.push_back(first_of.emplace(key, static_cast<int64_t>(t)).first->second);
+    }
+    return Batcher(problems, which, std::move(names), options).Make();
+  });
+}
+
+}  // namespace reshard

@@ -1,0 +1,120 @@
+#include "planner/batch/step_loads.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "reshard/layout/shard_map.h"
+
+namespace reshard::batch {
+
+void DeviceList::Add(const Mesh& mesh) {
+  for (int64_t p = 0; p < mesh.size(); ++p) ids_.push_back(mesh.Device(p));
+}
+
+void DeviceList::Finish() {
+  std::sort(ids_.begin(), ids_.end());
+  ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
+  if (ids_.empty() || ids_.back() - ids_.front() + 1 == static_cast<int64_t>(ids_.size())) return;
+  for (size_t i = 0; i < ids_.size(); ++i) index_.emplace(ids_[i], static_cast<int32_t>(i));
+}
+
+namespace {
+
+// An AllReduce lists whole contributions; what travels between two members is the chunk that the receiver reduces and
+// the chunk that the sender has reduced.
+int64_t ElementsBetween(const Traffic& traffic, const Message& message, const std::vector<int64_t>& members) {
+  if (traffic.Classify() != Op::kAllReduce) return message.elements();
+  const int64_t elements = message.elements();
+  const auto size = static_cast<int64_t>(members.size());
+  const auto place = [&](int64_t id) { return std::find(members.begin(), members.end(), id) - members.begin(); };
+  return AllReduceChunk(elements, size, place(message.sender)).length() +
+         AllReduceChunk(elements, size, place(message.receiver)).length();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
+                                          const DeviceList& devices) {
+  const int64_t element = SizeOf(dtype);
+  std::vector<Load> out;
+  if (step.op == Op::kSlice) return out;
+  auto traffic = Traffic::Create(step, topology);
+  if (!traffic.ok()) return traffic.status();
+  const std::vector<int64_t> ids = (*traffic)->Devices();
+  if (topology.num_levels() == 1) {
+    const std::vector<DeviceLoad> loads = (*traffic)->Loads();
+    for (size_t i = 0; i < loads.size(); ++i) {
+      if (loads[i].recv == 0 && loads[i].send == 0) continue;
+      out.push_back({devices.IndexOf(ids[i]), 0, loads[i].recv * element, loads[i].send * element});
+    }
+    std::sort(out.begin(), out.end(), [](const Load& a, const Load& b) { return a.device < b.device; });
+    return out;
+  }
+  std::map<std::pair<int32_t, int32_t>, Load> sums;
+  for (int64_t receiver : ids) {
+    const std::vector<Message> messages = (*traffic)->Receives(receiver);
+    std::vector<int64_t> members;
+    for (const Message& message : messages) members.push_back(message.sender);
+    for (const Message& message : messages) {
+      if (message.sender == receiver) continue;
+      const int64_t bytes = ElementsBetween(**traffic, message, members) * element;
+      const int level = topology.LevelOf(message.sender, receiver);
+      sums[{devices.IndexOf(receiver), level}].recv += bytes;
+      sums[{devices.IndexOf(message.sender), level}].send += bytes;
+    }
+  }
+  for (auto& [key, load] : sums) out.push_back({key.first, key.second, load.recv, load.send});
+  return out;
+}
+
+absl::StatusOr<HolderRotation> HolderRotation::Create(const Step& step, const DeviceList& devices) {
+  HolderRotation out;
+  auto map = ShardMap::Create(step.from);
+  if (!map.ok()) return map.status();
+  const Mesh& mesh = step.from.mesh();
+  int64_t shards = 1;
+  for (int d = 0; d < map->rank(); ++d) shards *= map->dim(d).num_rows();
+  out.holders_ = mesh.size() / shards;
+  if (out.holders_ <= 1) return out;
+  std::vector<int32_t> filled(static_cast<size_t>(shards), 0);
+  out.order_.resize(static_cast<size_t>(mesh.size()));
+  for (int64_t p = 0; p < mesh.size(); ++p) {
+    int64_t shard = 0;
+    for (int d = 0; d < map->rank(); ++d) shard = shard * map->dim(d).num_rows() + map->Row(p, d);
+    const auto at = static_cast<int32_t>(shard * out.holders_ + filled[static_cast<size_t>(shard)]++);
+    out.order_[static_cast<size_t>(at)] = devices.IndexOf(mesh.Device(p));
+    out.place_.emplace(out.order_[static_cast<size_t>(at)], at);
+  }
+  return out;
+}
+
+int32_t HolderRotation::Moved(int32_t device, int64_t first) const {
+  if (holders_ <= 1) return device;
+  const int64_t at = place_.at(device);
+  const int64_t base = at / holders_ * holders_;
+  return order_[static_cast<size_t>(base + (at - base + first) % holders_)];
+}
+
+int64_t HolderRotation::Period(const std::vector<Load>& loads) const {
+  if (holders_ <= 1) return 1;
+  std::vector<int64_t> sent(order_.size(), 0);
+  for (const Load& load : loads) {
+    if (load.send > 0) sent[static_cast<size_t>(place_.at(load.device))] += load.send;
+  }
+  const auto h = static_cast<size_t>(holders_);
+  const auto unchanged_by = [&](size_t first) {
+    for (size_t base = 0; base < sent.size(); base += h) {
+      for (size_t i = 0; i < h; ++i) {
+        if (sent[base + (i + first) % h] != sent[base + i]) return false;
+      }
+    }
+    return true;
+  };
+  for (size_t first = 1; first < h; ++first) {
+    if (h % first == 0 && unchanged_by(first)) return static_cast<int64_t>(first);
+  }
+  return holders_;
+}
+
+}  // namespace reshard::batch

@@ -1,0 +1,142 @@
+#include "planner/simulate/flows.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/checked.h"
+#include "reshard/planner/traffic.h"
+
+namespace reshard::simulate {
+namespace {
+
+constexpr int64_t kMostFlows = int64_t{4} << 20;
+
+class Lister {
+ public:
+  Lister(const Plan& plan, const Topology& topology) : plan_(plan), topology_(topology) {}
+
+  absl::StatusOr<FlowList> List() {
+    ListDevices();
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const Step& step = plan_.steps[i];
+      if (step.op == Op::kSlice) continue;
+      auto traffic = Traffic::Create(step, plan_.options.topology);
+      if (!traffic.ok()) return traffic.status();
+      const int64_t parts = step.op == Op::kAllReduce ? 2 : 1;
+      const auto expected = CheckedMul((*traffic)->Figures().messages_total, step.rounds * parts);
+      if (!expected || *expected > kMostFlows - static_cast<int64_t>(out_.flows.size())) {
+        return absl::ResourceExhaustedError(absl::StrCat("step ", i + 1, " has ", (*traffic)->Figures().messages_total,
+                                                         " messages in ", step.rounds,
+                                                         " rounds; a simulation follows up to ", kMostFlows));
+      }
+      if (step.op == Op::kAllReduce) {
+        AddPhases(i, **traffic, Part::kReduced);
+        AddPhases(i, **traffic, Part::kGathered);
+      } else {
+        AddPhases(i, **traffic, Part::kAll);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // What a message of the traffic stands for: itself, or one of the chunks that an AllReduce sends.
+  enum class Part { kAll, kReduced, kGathered };
+
+  void ListDevices() {
+    for (const Layout* layout : {&plan_.source, &plan_.target}) {
+      for (int64_t p = 0; p < layout->mesh().size(); ++p) out_.devices.push_back(layout->mesh().Device(p));
+    }
+    for (const Step& step : plan_.steps) {
+      for (int64_t p = 0; p < step.to.mesh().size(); ++p) out_.devices.push_back(step.to.mesh().Device(p));
+    }
+    std::sort(out_.devices.begin(), out_.devices.end());
+    out_.devices.erase(std::unique(out_.devices.begin(), out_.devices.end()), out_.devices.end());
+  }
+
+  int32_t IndexOf(int64_t device) const {
+    return static_cast<int32_t>(std::lower_bound(out_.devices.begin(), out_.devices.end(), device) -
+                                out_.devices.begin());
+  }
+
+  // The step's flows as phases of their own, one a round; bytes are dealt out to the rounds from the first on.
+  void AddPhases(size_t step_index, const Traffic& traffic, Part part) {
+    const Step& step = plan_.steps[step_index];
+    std::vector<Flow> flows;
+    for (const int64_t device : traffic.Devices()) {
+      const std::vector<Message> received = traffic.Receives(device);
+      const auto members = static_cast<int64_t>(received.size());
+      int64_t own = 0;
+      while (own < members && received[static_cast<size_t>(own)].sender != device) ++own;
+      for (int64_t m = 0; m < members; ++m) {
+        const Message& message = received[static_cast<size_t>(m)];
+        if (message.sender == device) continue;
+        int64_t elements = message.elements();
+        if (part == Part::kReduced) elements = AllReduceChunk(elements, members, own).length();
+        if (part == Part::kGathered) elements = AllReduceChunk(elements, members, m).length();
+        if (elements == 0) continue;
+        flows.push_back({0, IndexOf(message.sender), IndexOf(device), topology_.LevelOf(message.sender, device), 0,
+                         elements * SizeOf(plan_.dtype)});
+      }
+    }
+    if (flows.empty()) return;
+    TakeTurns(flows);
+    for (int64_t round = 0; round < step.rounds; ++round) {
+      const auto phase = static_cast<int32_t>(out_.step_of_phase.size());
+      out_.step_of_phase.push_back(static_cast<int32_t>(step_index));
+      for (Flow flow : flows) {
+        const int64_t share = CeilDiv(flow.bytes, step.rounds);
+        const int64_t before = std::min(flow.bytes, share * round);
+        flow.bytes = std::min(flow.bytes - before, share);
+        flow.phase = phase;
+        if (flow.bytes > 0) out_.flows.push_back(flow);
+      }
+    }
+  }
+
+  // How far ahead of the sender the receiver is: islands first, then its place in the island. Everyone begins with its
+  // neighbour; were all to begin with the lowest device, it would receive from everyone at once.
+  int64_t Ahead(const Flow& flow) const {
+    int64_t from = out_.devices[static_cast<size_t>(flow.sender)],
+            to = out_.devices[static_cast<size_t>(flow.receiver)];
+    int64_t out = 0;
+    int64_t islands = out_.devices.back() / InsideOf(topology_.num_levels() - 1) + 1;
+    for (int level = topology_.num_levels() - 1; level >= 0; --level) {
+      const int64_t inside = InsideOf(level);
+      const int64_t ahead = to / inside - from / inside;
+      out = out * islands + (ahead < 0 ? ahead + islands : ahead);
+      from %= inside;
+      to %= inside;
+      if (level > 0) islands = inside / InsideOf(level - 1);
+    }
+    return out;
+  }
+  int64_t InsideOf(int level) const {
+    return level == 0 ? 1 : topology_.levels[static_cast<size_t>(level) - 1].devices;
+  }
+
+  void TakeTurns(std::vector<Flow>& flows) const {
+    std::sort(flows.begin(), flows.end(), [&](const Flow& a, const Flow& b) {
+      if (a.sender != b.sender) return a.sender < b.sender;
+      if (a.level != b.level) return a.level < b.level;
+      return Ahead(a) < Ahead(b);
+    });
+    for (size_t i = 1; i < flows.size(); ++i) {
+      if (flows[i].sender == flows[i - 1].sender && flows[i].level == flows[i - 1].level) {
+        flows[i].turn = flows[i - 1].turn + 1;
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const Topology& topology_;
+  FlowList out_;
+};
+
+}  // namespace
+
+absl::StatusOr<FlowList> ListFlows(const Plan& plan, const Topology& topology) { return Lister(plan, topology).List(); }
+
+}  // namespace reshard::simulate

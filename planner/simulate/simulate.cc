@@ -1,0 +1,93 @@
+#include "reshard/planner/simulate.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "planner/simulate/classes.h"
+#include "planner/simulate/flows.h"
+#include "planner/simulate/fluid.h"
+#include "reshard/planner/units.h"
+
+namespace reshard {
+namespace {
+
+int64_t UsedPermille(int64_t bytes, int64_t time_ns, int64_t bytes_per_second) {
+  if (time_ns == 0) return 0;
+  const __int128 could = static_cast<__int128>(bytes_per_second) * time_ns;
+  return static_cast<int64_t>(static_cast<__int128>(bytes) * 1'000'000'000 * 1000 / could);
+}
+
+absl::Status CheckTopology(const Topology& topology) {
+  if (topology.levels.empty()) return absl::InvalidArgumentError("the topology has no levels");
+  for (int i = 0; i < topology.num_levels(); ++i) {
+    const Topology::Level& level = topology.levels[static_cast<size_t>(i)];
+    if (level.bytes_per_second <= 0 || level.latency_ns < 0 || (i + 1 < topology.num_levels() && level.devices < 1) ||
+        topology.DevicesPerNic(i) < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("level ", i, " of the topology has no positive bandwidth, a ",
+                                                     "negative latency, no devices, or more links than devices"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& options) {
+  const Topology& topology = options.topology ? *options.topology : plan.options.topology;
+  if (absl::Status s = CheckTopology(topology); !s.ok()) return s;
+  auto list = simulate::ListFlows(plan, topology);
+  if (!list.ok()) return list.status();
+  const simulate::ClassedFlows classes = simulate::Classify(*list, topology);
+  auto times = simulate::Follow(classes, topology);
+  if (!times.ok()) return times.status();
+
+  Simulation out;
+  out.messages = static_cast<int64_t>(list->flows.size());
+  out.message_classes = static_cast<int64_t>(classes.flows.size());
+  size_t phase = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    Simulation::StepTime step{out.time_ns, out.time_ns};
+    for (bool first = true; phase < list->step_of_phase.size(); ++phase, first = false) {
+      if (list->step_of_phase[phase] != static_cast<int32_t>(i)) break;
+      if (first) step.begin_ns = times->phases[phase].begin_ns;
+      step.end_ns = std::max(step.end_ns, times->phases[phase].end_ns);
+    }
+    out.time_ns = std::max(out.time_ns, step.end_ns);
+    out.steps.push_back(step);
+  }
+  for (int level = 0; level < topology.num_levels(); ++level) {
+    for (const bool direction : {false, true}) {
+      Simulation::Link busiest;
+      for (size_t p = 0; p < classes.ports.size(); ++p) {
+        const simulate::PortClass& port = classes.ports[p];
+        if (port.level != level || port.out != direction) continue;
+        if (port.bytes < busiest.bytes || (port.bytes == busiest.bytes && port.device >= busiest.device)) continue;
+        busiest = {level, direction, port.device, port.bytes, times->port_busy_ns[p], 0};
+      }
+      if (busiest.bytes == 0) continue;
+      busiest.used_permille =
+          UsedPermille(busiest.bytes, out.time_ns, topology.levels[static_cast<size_t>(level)].bytes_per_second);
+      out.busiest.push_back(busiest);
+    }
+  }
+  return out;
+}
+
+std::string SimulationToText(const Plan& plan, const Simulation& simulation) {
+  std::string out = absl::StrCat("simulated ", HumanTime(simulation.time_ns), " (priced ",
+                                 HumanTime(plan.totals.time_ns), "), ", simulation.messages, " messages\n");
+  int64_t before = 0;
+  for (size_t i = 0; i < simulation.steps.size(); ++i) {
+    absl::StrAppend(&out, "  step ", i + 1, " ", std::string(Name(plan.steps[i].op)), ": ",
+                    HumanTime(simulation.steps[i].end_ns - before), "\n");
+    before = simulation.steps[i].end_ns;
+  }
+  for (const Simulation::Link& link : simulation.busiest) {
+    absl::StrAppend(&out, "  level ", link.level, ", busiest link ", link.out ? "out of" : "into", " device ",
+                    link.device, ": ", HumanBytes(link.bytes), ", ", link.used_permille / 10, " % used\n");
+  }
+  return out;
+}
+
+}  // namespace reshard

@@ -1,0 +1,138 @@
+// Plans across nodes: every link carries what the nodes lack and no more, on every pair of box layouts.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/planner.h"
+#include "tests/oracle/plan_check.h"
+#include "tests/property.h"
+#include "tests/property/checked.h"
+#include "tests/property/facts.h"
+
+namespace reshard::testing {
+namespace {
+
+// All ways to put ordered subsets of the axes on `rank` dimensions: "[<n,g>64, 64]", ...
+void AllLayouts(const std::vector<std::string>& axes, size_t next, std::vector<std::vector<std::string>>& dims,
+                int64_t size, std::vector<std::string>& out) {
+  if (next == axes.size()) {
+    std::string text = "[";
+    for (const auto& dim : dims) {
+      absl::StrAppend(&text, text.size() > 1 ? ", " : "", dim.empty() ? "" : "<");
+      for (size_t i = 0; i < dim.size(); ++i) absl::StrAppend(&text, i > 0 ? "," : "", dim[i]);
+      absl::StrAppend(&text, dim.empty() ? "" : ">", size);
+    }
+    out.push_back(text + "]");
+    return;
+  }
+  AllLayouts(axes, next + 1, dims, size, out);
+  for (auto& dim : dims) {
+    for (size_t at = 0; at <= dim.size(); ++at) {
+      dim.insert(dim.begin() + static_cast<std::ptrdiff_t>(at), axes[next]);
+      AllLayouts(axes, next + 1, dims, size, out);
+      dim.erase(dim.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+}
+
+std::vector<Layout> LayoutsOf(const std::string& mesh_text, const std::vector<std::string>& axes, size_t rank,
+                              int64_t size) {
+  std::vector<std::vector<std::string>> dims(rank);
+  std::vector<std::string> texts;
+  AllLayouts(axes, 0, dims, size, texts);
+  const auto mesh = std::make_shared<const Mesh>(*ParseMesh(mesh_text));
+  std::vector<Layout> out;
+  for (const std::string& text : texts) out.push_back(*ParseLayout(text, mesh));
+  return out;
+}
+
+Topology Nodes(int64_t gpus) { return {"nodes", {{gpus, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}}; }
+
+// What enters a node that the devices of the node need and none holds, counted element by element.
+int64_t NodeCut(const oracle::Holdings& from, const oracle::Holdings& to, int64_t gpus) {
+  int64_t most = 0;
+  std::map<int64_t, std::pair<oracle::ElementSet, oracle::ElementSet>> nodes;  // held, needed
+  for (size_t i = 0; i < from.sets.size(); ++i) {
+    const oracle::ElementSet none(from.elements);
+    auto& [held, needed] = nodes.try_emplace(from.layout.mesh.ids[i] / gpus, none, none).first->second;
+    held.Merge(from.sets[i]);
+    needed.Merge(to.sets[i]);
+  }
+  for (const auto& [node, sets] : nodes) {
+    most = std::max(most, sets.second.Count() - sets.second.CountCommon(sets.first));
+  }
+  return most;
+}
+
+void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_element) {
+  INFO(ToString(from.mesh()) << " " << ToString(from) << " -> " << ToString(to));
+  PlanOptions options;
+  options.topology = Nodes(gpus);
+  options.objective = Objective::kBytes;
+  const auto plan = MakePlan(from, to, DType::kI8, options);
+  REQUIRE(plan.ok());
+  CHECK(Disagreement(*plan) == "");
+  if (plan->steps.empty()) return;
+  REQUIRE(plan->bounds.levels.size() == 2);
+  const LevelBound& bound = plan->bounds.levels[1];
+  CHECK(plan->totals.levels[1].recv_bytes_max == bound.nic_recv_bytes_max);
+  CHECK(plan->totals.levels[1].nic_bytes_max == bound.nic_recv_bytes_max);
+  CHECK(plan->totals.intermediate_bytes_max <= plan->bounds.intermediate_bytes_max);
+  const auto oracle_mesh = oracle::ParseMesh(ToString(from.mesh()));
+  const oracle::Holdings source(oracle::ParseLayout(ToString(from), oracle_mesh));
+  const oracle::Holdings target(oracle::ParseLayout(ToString(to), oracle_mesh));
+  CHECK(bound.island_recv_bytes_max == NodeCut(source, target, gpus));
+  if (!by_element) return;
+  const auto facts = FactsOf(*plan);
+  REQUIRE(facts.ok());
+  const auto wrong = oracle::Check(*facts);
+  CHECK(absl::StrJoin(wrong, "; ") == "");
+}
+
+}  // namespace
+
+TEST_CASE("every link between nodes carries its share of the node cut: all pairs of rank 2") {
+  struct World {
+    const char* mesh;
+    int64_t gpus;
+  };
+  for (const World& world :
+       {World{"{nodes:2,gpus:4}", 4}, World{"{nodes:4,gpus:4}", 4}, World{"{nodes:2,gpus:8}", 8}}) {
+    const auto layouts = LayoutsOf(world.mesh, {"nodes", "gpus"}, 2, 64);
+    for (const Layout& from : layouts) {
+      for (const Layout& to : layouts) CheckPair(from, to, world.gpus, true);
+    }
+  }
+}
+
+TEST_CASE("every link between nodes carries its share of the node cut: pairs of rank 3, and axes that straddle nodes") {
+  struct World {
+    const char* mesh;
+    std::vector<std::string> axes;
+    int64_t gpus;
+  };
+  const std::vector<World> worlds = {
+      {"{nodes:2,gpus:4}", {"nodes", "gpus"}, 4},
+      {"{nodes:4,gpus:4}", {"nodes", "gpus"}, 4},
+      {"{nodes:2,gpus:8}", {"nodes", "gpus"}, 8},
+      {"{a:4,b:4}", {"a", "b"}, 8},
+      {"{a:2,b:8}", {"a", "b"}, 4},
+      {"{a:2,b:2,c:4}", {"a", "b", "c"}, 4},
+      {"{gpus:4,nodes:2}@[0,4,1,5,2,6,3,7]", {"gpus", "nodes"}, 4},
+  };
+  const uint64_t seed = Seed();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  for (const World& world : worlds) {
+    const auto layouts = LayoutsOf(world.mesh, world.axes, 3, 16);
+    for (int i = 0; i < 150; ++i) {
+      CheckPair(layouts[random() % layouts.size()], layouts[random() % layouts.size()], world.gpus, i % 5 == 0);
+    }
+  }
+}
+
+}  // namespace reshard::testing

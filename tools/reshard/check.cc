@@ -1,0 +1,63 @@
+// reshard check PLAN.json: whether a plan is legal, its figures right, and how far from the bound it is.
+#include "reshard/check/check.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+
+namespace reshard::tool {
+namespace {
+
+// The whole text, or so much of it that it is refused.
+int ReadAll(const std::string& path, std::string& text) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
+    if (!file || std::filesystem::is_directory(path)) return Fail(kIo, absl::StrCat("cannot read ", path));
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  constexpr size_t kAtOnce = size_t{1} << 20;
+  while (in && text.size() <= kMaxPlanText) {
+    const size_t before = text.size();
+    text.resize(before + kAtOnce);
+    in.read(text.data() + before, static_cast<std::streamsize>(kAtOnce));
+    text.resize(before + static_cast<size_t>(in.gcount()));
+  }
+  return in.bad() ? Fail(kIo, absl::StrCat("cannot read ", path)) : kOk;
+}
+
+int RunCheck(const std::string& path, bool json) {
+  std::string text;
+  if (const int code = ReadAll(path, text); code != kOk) return code;
+  const auto report = CheckPlans(text);
+  if (!report.ok()) return Fail(report.status(), Stage::kInput);
+  const std::string out = json ? CheckToJson(*report) + "\n" : CheckToText(*report);
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
+    return Fail(kIo, "cannot write to standard output");
+  }
+  // Of several plans some may be judged and others unreadable; the worse of both is the answer.
+  if (const absl::Status status = report->status(); !status.ok()) return Fail(status, Stage::kInput);
+  return report->agrees() ? kOk : kDifferences;
+}
+
+}  // namespace
+
+Action AddCheck(CLI::App& parent) {
+  CLI::App& app = *parent.add_subcommand("check", "Judges a plan, ours or anyone's, from its layouts alone");
+  struct Flags {
+    std::string path;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("PLAN", flags->path, "a JSON file with a plan, a batch, or one plan a line; - is standard input")
+      ->required();
+  app.add_flag("--json", flags->json, "print one JSON object (reshard.check/1)");
+  return [flags] { return RunCheck(flags->path, flags->json); };
+}
+
+}  // namespace reshard::tool

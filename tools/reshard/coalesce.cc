@@ -1,0 +1,92 @@
+// reshard plan --batch FILE --coalesce: all tensors of the file as one schedule, or an error that names the line.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/planner/batch.h"
+#include "reshard/planner/relabel.h"
+#include "tools/reshard/batch_line.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+
+namespace reshard::tool {
+namespace {
+
+// What errors call a line: "line 3 (model.norm.weight)".
+std::string NameOf(int64_t number, const std::string& id) {
+  if (id == "null") return absl::StrCat("line ", number);
+  const auto parsed = nlohmann::json::parse(id, nullptr, /*allow_exceptions=*/false);
+  return absl::StrCat("line ", number, " (", Clipped(parsed.is_string() ? parsed.get<std::string>() : id), ")");
+}
+
+}  // namespace
+
+int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
+    if (!file || std::filesystem::is_directory(path)) return Fail(kIo, absl::StrCat("cannot read ", path));
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::vector<BatchProblem> problems;
+  std::vector<std::string> ids;
+  // Equal lines (a model has few distinct shapes) are read once, and share their meshes.
+  std::unordered_map<std::string, size_t> first_of;
+  std::string line;
+  for (int64_t number = 1; std::getline(in, line); ++number) {
+    if (IsBlank(line)) continue;
+    BatchLine read = ReadBatchLine(line, defaults, dtype);
+    const std::string name = NameOf(number, read.id);
+    const auto refused = [&](const absl::Status& status) {
+      return Fail(ExitCodeOf(status, Stage::kInput), absl::StrCat(name, ": ", status.message()));
+    };
+    if (!read.status.ok()) return refused(read.status);
+    const auto [known, added] = first_of.emplace(read.Key(), problems.size());
+    if (added) {
+      auto problem = ReadProblem(read.text);
+      if (!problem.ok()) return refused(problem.status());
+      problems.push_back({name, std::move(problem->source), std::move(problem->target), read.dtype});
+    } else {
+      const BatchProblem& same = problems[known->second];
+      problems.push_back({name, same.source, same.target, same.dtype});
+    }
+    ids.push_back(std::move(read.id));
+  }
+  if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
+
+  std::string devices;
+  if (flags.relabel && !problems.empty()) {
+    const auto relabelled = Relabel(problems);
+    if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
+    for (BatchProblem& problem : problems) {
+      auto target = OnMesh(problem.target, relabelled->target_mesh);
+      if (!target.ok()) return Fail(target.status(), Stage::kPlan);
+      problem.target = *std::move(target);
+    }
+    devices = RelabelText(*relabelled);
+  }
+  auto batch = PlanBatch(problems, flags.options);
+  if (!batch.ok()) {
+    const bool over_input_limit = absl::IsResourceExhausted(batch.status()) && !flags.options.plan.memory_limit_bytes;
+    return Fail(batch.status(), over_input_limit ? Stage::kInput : Stage::kPlan);
+  }
+  std::string out;
+  if (flags.json) {
+    auto json = BatchToJson(*batch, ids);
+    if (!json.ok()) return Fail(json.status(), Stage::kPlan);
+    out = *std::move(json) + "\n";
+    std::fputs(devices.c_str(), stderr);
+  } else {
+    out = devices + BatchToText(*batch);
+  }
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
+    return Fail(kIo, "cannot write to standard output");
+  }
+  return kOk;
+}
+
+}  // namespace reshard::tool

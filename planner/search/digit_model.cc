@@ -44,6 +44,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   const auto refinement = Refine(source, target, levels);
   if (!refinement) return std::nullopt;
   DigitModel out;
+  out.has_levels_ = levels != nullptr;
   out.source_layout_ = source;
   out.target_layout_ = target;
   out.all_digits_ = refinement->digits;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "check/json_ref.h"
 #include "check/topology.h"
 #include "reshard/check/check.h"
 
@@ -65,6 +66,8 @@ struct ReadPlan {
   PlanText plan;
   std::vector<Finding> findings;
 };
+
+ReadPlan ReadOne(JsonRef json);
 
 // All plans of a text; see CheckPlans for what may stand there. `batch`: there may be several.
 struct ReadPlans {

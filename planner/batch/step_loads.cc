@@ -1,8 +1,6 @@
 #include "planner/batch/step_loads.h"
 
 #include <algorithm>
-#include <map>
-#include <numeric>
 
 #include "reshard/layout/shard_map.h"
 
@@ -19,21 +17,6 @@ void DeviceList::Finish() {
   for (size_t i = 0; i < ids_.size(); ++i) index_.emplace(ids_[i], static_cast<int32_t>(i));
 }
 
-namespace {
-
-// An AllReduce lists whole contributions; what travels between two members is the chunk that the receiver reduces and
-// the chunk that the sender has reduced.
-int64_t ElementsBetween(const Traffic& traffic, const Message& message, const std::vector<int64_t>& members) {
-  if (traffic.Classify() != Op::kAllReduce) return message.elements();
-  const int64_t elements = message.elements();
-  const auto size = static_cast<int64_t>(members.size());
-  const auto place = [&](int64_t id) { return std::find(members.begin(), members.end(), id) - members.begin(); };
-  return AllReduceChunk(elements, size, place(message.sender)).length() +
-         AllReduceChunk(elements, size, place(message.receiver)).length();
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
                                           const DeviceList& devices) {
   const int64_t element = SizeOf(dtype);
@@ -42,29 +25,23 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const T
   auto traffic = Traffic::Create(step, topology);
   if (!traffic.ok()) return traffic.status();
   const std::vector<int64_t> ids = (*traffic)->Devices();
-  if (topology.num_levels() == 1) {
-    const std::vector<DeviceLoad> loads = (*traffic)->Loads();
-    for (size_t i = 0; i < loads.size(); ++i) {
-      if (loads[i].recv == 0 && loads[i].send == 0) continue;
-      out.push_back({devices.IndexOf(ids[i]), 0, loads[i].recv * element, loads[i].send * element});
+  const std::vector<DeviceLoad> loads = (*traffic)->Loads();
+  for (size_t i = 0; i < loads.size(); ++i) {
+    if (loads[i].recv == 0 && loads[i].send == 0) continue;
+    const int32_t device = devices.IndexOf(ids[i]);
+    if (topology.num_levels() == 1) {
+      out.push_back({device, 0, loads[i].recv * element, loads[i].send * element});
+      continue;
     }
-    std::sort(out.begin(), out.end(), [](const Load& a, const Load& b) { return a.device < b.device; });
-    return out;
-  }
-  std::map<std::pair<int32_t, int32_t>, Load> sums;
-  for (int64_t receiver : ids) {
-    const std::vector<Message> messages = (*traffic)->Receives(receiver);
-    std::vector<int64_t> members;
-    for (const Message& message : messages) members.push_back(message.sender);
-    for (const Message& message : messages) {
-      if (message.sender == receiver) continue;
-      const int64_t bytes = ElementsBetween(**traffic, message, members) * element;
-      const int level = topology.LevelOf(message.sender, receiver);
-      sums[{devices.IndexOf(receiver), level}].recv += bytes;
-      sums[{devices.IndexOf(message.sender), level}].send += bytes;
+    for (size_t level = 0; level < loads[i].levels.size(); ++level) {
+      const LevelLoad& part = loads[i].levels[level];
+      if (part.recv == 0 && part.send == 0) continue;
+      out.push_back({device, static_cast<int32_t>(level), part.recv * element, part.send * element});
     }
   }
-  for (auto& [key, load] : sums) out.push_back({key.first, key.second, load.recv, load.send});
+  std::sort(out.begin(), out.end(), [](const Load& a, const Load& b) {
+    return a.device != b.device ? a.device < b.device : a.level < b.level;
+  });
   return out;
 }
 

@@ -99,6 +99,11 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     out.complete_ &= room > 0;
     --room;
   }
+  for (size_t e = 0; e < k && keep_still; ++e) {
+    if (in_model[e] || room <= 0) continue;
+    in_model[e] = true;
+    --room;
+  }
   out.model_digit_.assign(k, -1);
   out.fixed_place_.assign(k, -1);
   out.fixed_pending_.assign(k, false);

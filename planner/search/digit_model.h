@@ -46,7 +46,8 @@ class DigitModel {
   // Nothing when the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
   // common chain of boundaries, more than kMaxSearchDigits digits that move. `boxes`: intermediates must be
   // contiguous, so places beyond the two layouts' are shared and in order instead of one a digit. `levels`: axes are
-  // cut where they leave islands. `keep_still`: digits that stand still may move all the same.
+  // cut where they leave islands. `keep_still`: digits that stand still may move all the same, as far as there is
+  // room for them.
   static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
                                           const MeshLevels* levels = nullptr, bool keep_still = false);
 

@@ -36,9 +36,6 @@ class ListTraffic final : public Traffic {
   std::vector<int64_t> Devices() const override { return devices_; }
   DeviceLoad Load(int64_t index) const override { return loads_[static_cast<size_t>(index)]; }
   Op Classify() const override { return op_; }
-  // Groups are not looked at here: who knows that every message stays in the groups of an AllGather or an AllToAll says
-  // so.
-  void CallIt(Op op) { op_ = op; }
   std::vector<AxisRef> Axes() const override { return axes_; }
   int64_t GroupSize() const override { return group_size_; }
 

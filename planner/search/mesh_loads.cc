@@ -108,6 +108,25 @@ void MeshTraffic::AddLevels(const int64_t* coordinates, const Peers& peers, int6
   }
 }
 
+void MeshTraffic::CountLevels(const Topology& topology) {
+  uniform_ = false;
+  const auto levels = static_cast<size_t>(topology.num_levels());
+  counted_levels_.assign(static_cast<size_t>(mesh_.size()), std::vector<LevelLoad>(levels));
+  std::vector<int64_t> peers(levels);
+  for (int64_t p = 0; p < mesh_.size(); ++p) {
+    std::vector<LevelLoad>& of_device = counted_levels_[static_cast<size_t>(p)];
+    for (const bool receiving : {true, false}) {
+      std::fill(peers.begin(), peers.end(), 0);
+      for (const Message& message : receiving ? Receives(mesh_.Device(p)) : Sends(mesh_.Device(p))) {
+        if (message.sender == message.receiver) continue;
+        const auto level = static_cast<size_t>(topology.LevelOf(message.sender, message.receiver));
+        (receiving ? of_device[level].recv : of_device[level].send) += message.elements();
+        of_device[level].peers = std::max(of_device[level].peers, ++peers[level]);
+      }
+    }
+  }
+}
+
 DeviceLoad MeshTraffic::LoadOf(const int64_t* coordinates, Peers& peers) const {
   // Receiver digits that neither a dimension of the target nor the sender's coordinates fix: each value is a receiver.
   int64_t receivers = 1, kept_receivers = 1;
@@ -240,11 +259,13 @@ std::vector<int64_t> MeshTraffic::Devices() const {
 }
 
 DeviceLoad MeshTraffic::Load(int64_t index) const {
-  if (uniform_) {
+  if (uniform_ || !counted_levels_.empty()) {
     std::vector<int64_t> of_device;
     for (const Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
     Peers peers;
-    return LoadOf(of_device.data(), peers);
+    DeviceLoad load = LoadOf(of_device.data(), peers);
+    if (!counted_levels_.empty()) load.levels = counted_levels_[static_cast<size_t>(index)];
+    return load;
   }
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {

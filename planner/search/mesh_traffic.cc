@@ -5,15 +5,20 @@
 #include <optional>
 #include <set>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+
 namespace reshard::search {
 
-std::unique_ptr<MeshTraffic> MeshTraffic::Create(const Mesh& mesh, const Refinement& refinement,
-                                                 const std::vector<const DimShards*>& from,
-                                                 const std::vector<const DimShards*>& to, int rank, int num_levels) {
+absl::StatusOr<std::unique_ptr<MeshTraffic>> MeshTraffic::Create(const Mesh& mesh, const Refinement& refinement,
+                                                                 const std::vector<const DimShards*>& from,
+                                                                 const std::vector<const DimShards*>& to, int rank,
+                                                                 const Topology& topology, bool aligned) {
   auto out = std::unique_ptr<MeshTraffic>(new MeshTraffic());
   out->mesh_ = mesh;
   out->rank_ = rank;
-  out->num_levels_ = num_levels;
+  out->num_levels_ = aligned ? topology.num_levels() : 1;
   out->digits_ = refinement.digits;
   const size_t k = out->digits_.size();
   out->from_dim_.assign(k, -1);
@@ -31,8 +36,17 @@ std::unique_ptr<MeshTraffic> MeshTraffic::Create(const Mesh& mesh, const Refinem
   out->Match(refinement);
   out->EnumerateClasses();
   out->SumByRow();
-  if (num_levels > 1) out->SumNear();
-  if (!out->ComputeLoads()) return nullptr;
+  if (out->num_levels_ > 1) out->SumNear();
+  if (!out->ComputeLoads()) return std::unique_ptr<MeshTraffic>();
+  if (topology.num_levels() != out->num_levels_) {
+    constexpr int64_t kMaxMessages = int64_t{1} << 24;
+    if (out->figures_.messages_total > kMaxMessages) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the islands of topology ", topology.name, " are not sub-meshes of ", ToString(mesh),
+                       ", and the step has more than ", kMaxMessages, " messages to count one by one"));
+    }
+    out->CountLevels(topology);
+  }
   out->FindAxes();
   out->ClassifyPattern();
   return out;

@@ -45,10 +45,12 @@ class MeshTraffic final : public Traffic {
   // Nothing when this sender rule would overload a sender (more than its even share of a shard's demand plus one
   // piece); ListTraffic then balances message by message. `from` and `to` are the shard tables of the real dimensions
   // followed by one of the retained pending axes, if any; `rank` counts the real ones.
-  // The refinement has the digits' levels; `num_levels` is that of the topology.
-  static std::unique_ptr<MeshTraffic> Create(const Mesh& mesh, const Refinement& refinement,
-                                             const std::vector<const DimShards*>& from,
-                                             const std::vector<const DimShards*>& to, int rank, int num_levels);
+  // `aligned`: every digit is of one level, which the refinement has. Otherwise what crosses levels is counted message
+  // by message: ResourceExhausted above 2^24 of them.
+  static absl::StatusOr<std::unique_ptr<MeshTraffic>> Create(const Mesh& mesh, const Refinement& refinement,
+                                                             const std::vector<const DimShards*>& from,
+                                                             const std::vector<const DimShards*>& to, int rank,
+                                                             const Topology& topology, bool aligned);
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;
@@ -100,6 +102,7 @@ class MeshTraffic final : public Traffic {
   };
   // Of the device with these coordinates, one a digit.
   DeviceLoad LoadOf(const int64_t* coordinates, Peers& peers) const;
+  void CountLevels(const Topology& topology);
   void AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept, int64_t kept_messages,
                  DeviceLoad& load) const;
   const int64_t* coordinates(size_t one) const { return &coordinates_[one * digits_.size()]; }
@@ -108,7 +111,7 @@ class MeshTraffic final : public Traffic {
 
   Mesh mesh_;
   int rank_ = 0;
-  int num_levels_ = 1;
+  int num_levels_ = 1;  // 1 also where levels are counted message by message
   std::vector<Digit> digits_;
   std::vector<Dim> dims_;
   std::vector<int> from_dim_, to_dim_;  // per digit: the dimension it shards, or -1
@@ -123,9 +126,10 @@ class MeshTraffic final : public Traffic {
   std::vector<DigitLink> links_;
   std::vector<bool> active_digit_;
   std::vector<DeviceClass> classes_;
-  std::vector<int64_t> coordinates_;  // of the classes, one a digit
-  std::vector<DeviceLoad> loads_;     // of the classes
-  std::vector<bool> axes_;            // digits that vary inside a group
+  std::vector<int64_t> coordinates_;                    // of the classes, one a digit
+  std::vector<DeviceLoad> loads_;                       // of the classes
+  std::vector<std::vector<LevelLoad>> counted_levels_;  // of every position, where they were counted
+  std::vector<bool> axes_;                              // digits that vary inside a group
   TrafficFigures figures_;
   Op op_ = Op::kExchange;
   int64_t group_size_ = 1;

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "absl/status/status.h"
-#include "planner/search/islands.h"
 
 namespace reshard::search {
 bool ReduceTraffic::AllAlike(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
@@ -74,9 +73,12 @@ void ReduceTraffic::AddLevels(int64_t position, const Topology& topology, Device
   }
 }
 
-absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(
-    Op op, const Mesh& mesh, const Refinement& refinement, const std::vector<int>& reduced,
-    const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to, const Topology& topology) {
+absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(Op op, const Mesh& mesh,
+                                                                     const Refinement& refinement,
+                                                                     const std::vector<int>& reduced,
+                                                                     const std::vector<const DimShards*>& from,
+                                                                     const std::vector<const DimShards*>& to,
+                                                                     const Topology& topology, bool aligned) {
   auto out = std::unique_ptr<ReduceTraffic>(new ReduceTraffic());
   out->op_ = op;
   out->mesh_ = mesh;
@@ -97,9 +99,7 @@ absl::StatusOr<std::unique_ptr<ReduceTraffic>> ReduceTraffic::Create(
     out->to_.push_back(RowDigitsOf(refinement, to[d]->digits));
   }
   const auto n = static_cast<int64_t>(out->members_.size());
-  // One device stands for all only where islands cut every group alike.
-  const bool even_islands = topology.num_levels() == 1 || LevelsOf(mesh, topology);
-  const bool alike = even_islands && out->AllAlike(from, to, reduced);
+  const bool alike = aligned && out->AllAlike(from, to, reduced);
   const auto devices = static_cast<size_t>(alike ? 1 : mesh.size());
   out->loads_.assign(devices, {});
   std::vector<int64_t> source(devices, 1), target(devices, 1), share(devices, 0);

@@ -21,7 +21,7 @@ class ReduceTraffic final : public Traffic {
                                                                const std::vector<int>& reduced,
                                                                const std::vector<const DimShards*>& from,
                                                                const std::vector<const DimShards*>& to,
-                                                               const Topology& topology);
+                                                               const Topology& topology, bool aligned);
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;

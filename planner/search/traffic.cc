@@ -93,7 +93,13 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
       const auto& kept = refinement->to_pending;
       if (std::find(kept.begin(), kept.end(), digit) == kept.end()) reduced.push_back(digit);
     }
-    auto out = search::ReduceTraffic::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims, topology);
+    bool aligned = topology.num_levels() == 1;
+    if (!aligned) {
+      const auto levels = search::LevelsOf(from.mesh(), topology);
+      aligned = levels && search::Refine(from, to, &*levels).has_value();
+    }
+    auto out =
+        search::ReduceTraffic::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims, topology, aligned);
     if (!out.ok()) return out.status();
     return std::unique_ptr<Traffic>(*std::move(out));
   }
@@ -113,25 +119,21 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
   }
   std::optional<search::Refinement> refinement;
   if (same_mesh) {
-    const int num_levels = topology.num_levels();
     std::optional<search::MeshLevels> levels;
-    if (num_levels > 1) levels = search::LevelsOf(from.mesh(), topology);
-    refinement = search::Refine(from, to, levels ? &*levels : nullptr);
-    if (refinement && (num_levels == 1 || levels)) {
-      auto out = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels);
-      if (out != nullptr) return std::unique_ptr<Traffic>(std::move(out));
-    }
+    if (topology.num_levels() > 1) levels = search::LevelsOf(from.mesh(), topology);
+    if (levels) refinement = search::Refine(from, to, &*levels);
+    const bool aligned = topology.num_levels() == 1 || refinement.has_value();
     if (!refinement) refinement = search::Refine(from, to);
+    if (refinement) {
+      auto out =
+          search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), topology, aligned);
+      if (!out.ok()) return out.status();
+      if (*out != nullptr) return std::unique_ptr<Traffic>(*std::move(out));
+    }
   }
   auto out = search::ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
                                          refinement ? &*refinement : nullptr, topology, first_holder);
   if (!out.ok()) return out.status();
-  if (refinement && topology.num_levels() > 1 && (*out)->Classify() == Op::kExchange) {
-    // Islands that are no sub-meshes choose other holders, but not where every shard has one holder in its group.
-    const auto flat = search::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), 1);
-    const bool grouped = flat != nullptr && (flat->Classify() == Op::kAllGather || flat->Classify() == Op::kAllToAll);
-    if (grouped && flat->Axes() == (*out)->Axes()) (*out)->CallIt(flat->Classify());
-  }
   return std::unique_ptr<Traffic>(*std::move(out));
 }
 

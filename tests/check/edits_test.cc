@@ -1,16 +1,21 @@
 // A valid plan is edited in one place, every place in turn, and the judge has to notice. What it cannot notice is
 // listed here, and nothing else is forgiven.
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/catch.h"
 #include "tests/check/plans.h"
 
 namespace reshard::testing {
 namespace {
 
 using nlohmann::json;
+
+json PlanOf(const Case& c, bool with_pieces) { return json::parse(PlanText(c, with_pieces)); }
+std::string WrongWith(const json& plan) { return testing::WrongWith(plan.dump()); }
 
 // Figures that layouts and pieces do not decide.
 const std::vector<std::string>& Undecided() {

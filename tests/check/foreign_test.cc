@@ -1,13 +1,19 @@
 // Plans that no planner of ours made: written by hand as another tool would, wrong in ways that count, and hostile.
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/check/check.h"
+#include "tests/catch.h"
 #include "tests/check/plans.h"
 
 namespace reshard::testing {
 namespace {
 
 using nlohmann::json;
+
+json PlanOf(const Case& c, bool with_pieces) { return json::parse(PlanText(c, with_pieces)); }
+std::string WrongWith(const json& plan) { return testing::WrongWith(plan.dump()); }
 
 json Bare(const std::string& mesh, const std::vector<int64_t>& shape, const std::string& source,
           const std::string& target, const std::vector<json>& steps) {

@@ -38,6 +38,7 @@ class Batches:
         assert text.count("\n") == 1, text
         batch = json.loads(text)
         self.check(batch, problems)
+        self.reshard.judged([batch])
         return batch
 
     def check(self, batch, problems):

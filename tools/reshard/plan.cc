@@ -105,6 +105,27 @@ struct State {
   std::string svg, batch, bucket;
 };
 
+int RunBatch(const State& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
+  if (state.explain || state.simulate || !state.svg.empty()) {
+    return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
+  }
+  if (!state.coalesce) {
+    if (!state.bucket.empty()) return Fail(kUsage, "--bucket goes with --coalesce");
+    if (state.relabel) {
+      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
+    }
+    return PlanEachLine(state.batch, text, dtype, options, state.pieces);
+  }
+  if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
+  CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
+  if (!state.bucket.empty()) {
+    const auto bytes = ParseBytes(state.bucket);
+    if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
+    flags.options.bucket_bytes = *bytes;
+  }
+  return PlanCoalesced(state.batch, text, dtype, flags);
+}
+
 int Run(const State& state) {
   ProblemText text;
   DType dtype = DType::kBF16;
@@ -113,22 +134,7 @@ int Run(const State& state) {
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
       return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
-    if (!state.bucket.empty() && !state.coalesce) return Fail(kUsage, "--bucket goes with --coalesce");
-    if (state.explain || state.simulate || !state.svg.empty()) {
-      return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
-    }
-    if (!state.coalesce && state.relabel) {
-      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
-    }
-    if (!state.coalesce) return PlanEachLine(state.batch, text, dtype, options, state.pieces);
-    if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
-    CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
-    if (!state.bucket.empty()) {
-      const auto bytes = ParseBytes(state.bucket);
-      if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
-      flags.options.bucket_bytes = *bytes;
-    }
-    return PlanCoalesced(state.batch, text, dtype, flags);
+    return RunBatch(state, text, dtype, options);
   }
   if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket need --batch FILE");
   if (state.simulate && (state.json || state.pieces)) return Fail(kUsage, "--simulate does not go with --json");

@@ -4,7 +4,7 @@
 // level. The time of one step, in integer nanoseconds (no floating point, so that every machine prints the same):
 //   time = max over levels of  latency * (1 + peers_max) + ceil(nic_bytes_max / bandwidth)
 // where peers and bytes are those that cross the level: levels work side by side and the slowest decides. A level that
-// nothing crosses costs nothing, and neither does a Slice.
+// nothing crosses costs nothing, and neither does a Slice; any other step costs the innermost latency at least.
 #ifndef RESHARD_PLANNER_TOPOLOGY_H_
 #define RESHARD_PLANNER_TOPOLOGY_H_
 

@@ -44,6 +44,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   const auto refinement = Refine(source, target, levels);
   if (!refinement) return std::nullopt;
   DigitModel out;
+  out.has_levels_ = levels != nullptr;
   out.source_layout_ = source;
   out.target_layout_ = target;
   out.all_digits_ = refinement->digits;
@@ -87,7 +88,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   // what moves smaller for a while: as many of them as there is room for.
   std::vector<bool> in_model(k);
   for (size_t e = 0; e < k; ++e) {
-    in_model[e] = from[e] != to[e] || boxes;
+    in_model[e] = from[e] != to[e] || boxes || keep_still;
     out.num_moving_ += from[e] != to[e] ? 1 : 0;
   }
   auto room = kMaxSearchDigits - std::count(in_model.begin(), in_model.end(), true);

@@ -56,6 +56,8 @@ class DigitModel {
   int num_moving() const { return num_moving_; }
   // No replicated digit had to be left out. Those that stand still at a place always are, except with `boxes`.
   bool complete() const { return complete_; }
+  // Every digit has its level. Without levels it is not known where devices that differ in a digit meet.
+  bool has_levels() const { return has_levels_; }
   int64_t digit_size(int e) const { return sizes_[static_cast<size_t>(e)]; }
   const std::vector<DigitPlace>& places() const { return places_; }
   bool Fits(int digit, int place) const {
@@ -86,6 +88,7 @@ class DigitModel {
   std::vector<int64_t> sizes_;
   int num_moving_ = 0;
   bool complete_ = true;
+  bool has_levels_ = false;
   std::vector<int> model_digit_;  // per refined digit of the mesh: index in the model, or -1
   std::vector<int> fixed_place_;  // per refined digit left out: its place in both layouts, or -1
   std::vector<bool> fixed_pending_;

@@ -11,10 +11,10 @@ MoveCost::MoveCost(const DigitModel& model, DType dtype, const PlanOptions& opti
   const auto& levels = options.topology.levels;
   std::vector<int> level_of_digit;
   for (int e = 0; e < model.num_digits(); ++e) {
-    // The level a digit crosses when ids follow positions; final prices use the real ids.
     const Digit& digit = model.refined()[static_cast<size_t>(e)];
-    int level = 0;
-    while (level + 1 < static_cast<int>(levels.size()) &&
+    int level = model.has_levels() ? digit.level : 0;
+    // A guess, as if ids followed positions.
+    while (!model.has_levels() && level + 1 < options.topology.num_levels() &&
            digit.stride * digit.size > levels[static_cast<size_t>(level)].devices) {
       ++level;
     }
@@ -34,15 +34,22 @@ MoveCost::MoveCost(const DigitModel& model, DType dtype, const PlanOptions& opti
   }
 }
 
-Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time) const {
+Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes, int64_t near_bytes) const {
+  const bool by_level = options_.objective == Objective::kBytes && options_.topology.num_levels() > 1;
   const int64_t objective = options_.objective == Objective::kTime    ? time
-                            : options_.objective == Objective::kBytes ? recv_max * element_
-                                                                      : 1;
-  return {objective, 0, 0, recv_max * element_, recv_total * element_, time, 1};
+                            : options_.objective == Objective::kSteps ? 1
+                            : by_level                                ? far_bytes
+                                                                      : recv_max * element_;
+  return {
+      objective, by_level ? far_bytes : 0, by_level ? near_bytes : 0, recv_max * element_, recv_total * element_, time,
+      1};
 }
 
+// The bytes through a link of the outermost level, or of the one inside it, where `bytes` cross that of the rank.
+int64_t MoveCost::OverLevel(int level, size_t rank, int64_t bytes) const { return levels_[rank] == level ? bytes : 0; }
+
 Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group& group) const {
-  if (move == Move::kSlice) return Total(0, 0, 0);
+  if (move == Move::kSlice) return Total(0, 0, 0, 0, 0);
   int64_t part = 0;  // of one peer
   int64_t recv = 0;
   int64_t total = 0;
@@ -65,7 +72,8 @@ Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group&
     recv = part * (group.size - 1);
     total = recv * devices_;
   }
-  int64_t time = 0;
+  const int last = options_.topology.num_levels() - 1;
+  int64_t time = 0, far = 0, near = 0;
   int64_t inside = 1;
   for (size_t r = 0; r < levels_.size(); ++r) {
     const int64_t reached = inside * group.size_of_rank[r];
@@ -74,19 +82,24 @@ Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group&
     if (peers == 0) continue;
     const int64_t bytes = std::min(peers * part, recv) * element_ * options_.topology.DevicesPerNic(levels_[r]);
     time = std::max(time, options_.topology.StepTime(levels_[r], peers, bytes));
+    far += OverLevel(last, r, bytes);
+    near += OverLevel(last - 1, r, bytes);
   }
-  return Total(recv, total, time);
+  return Total(recv, total, time, far, near);
 }
 
 Cost MoveCost::Permute(int64_t local, int64_t moved, int rank) const {
   const int level = levels_[static_cast<size_t>(rank)];
   const int64_t bytes = local * element_ * options_.topology.DevicesPerNic(level);
-  return Total(local, local * moved, options_.topology.StepTime(level, 1, bytes));
+  const int last = options_.topology.num_levels() - 1;
+  const auto r = static_cast<size_t>(rank);
+  return Total(local, local * moved, options_.topology.StepTime(level, 1, bytes), OverLevel(last, r, bytes),
+               OverLevel(last - 1, r, bytes));
 }
 
 Cost MoveCost::Exchange(int64_t max, int64_t total, int64_t peers) const {
   const int level = options_.topology.num_levels() - 1;
-  return Total(max, total, options_.topology.StepTime(level, peers, max * element_));
+  return Total(max, total, options_.topology.StepTime(level, peers, max * element_), max * element_, 0);
 }
 
 // A step in which a device has p peers brings together the elements of at most 1 + p times as many shards. Where its
@@ -129,7 +142,9 @@ Cost MoveCost::AtLeast(const std::array<int64_t, kMaxSearchDigits>& lacks, int64
       }
     }
   }
-  return Total(lacks[0], total, time);
+  // What crosses the outermost level, where some digit does.
+  const bool reached = !levels_.empty() && levels_.back() == options_.topology.num_levels() - 1;
+  return Total(lacks[0], total, time, reached ? lacks[levels_.size() - 1] * element_ : 0, 0);
 }
 
 }  // namespace reshard::search

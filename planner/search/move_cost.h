@@ -45,7 +45,8 @@ class MoveCost {
   Cost AtLeast(const std::array<int64_t, kMaxSearchDigits>& lacks, int64_t total, int64_t shards) const;
 
  private:
-  Cost Total(int64_t recv_max, int64_t recv_total, int64_t time) const;
+  Cost Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes, int64_t near_bytes) const;
+  int64_t OverLevel(int level, size_t rank, int64_t bytes) const;
   int64_t LeastLatency(int64_t shards) const;
 
   const PlanOptions& options_;

@@ -11,6 +11,7 @@
 #include "planner/search/between_meshes.h"
 #include "planner/search/digit_model.h"
 #include "planner/search/fallback.h"
+#include "planner/search/islands.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/price.h"
 #include "planner/search/sequence.h"
@@ -160,7 +161,9 @@ absl::Status Planner::Add(const std::vector<search::Hop>& hops, bool searched) {
 
 absl::Status Planner::Collect() {
   const bool reduces = !search::ReducedAxes(source_, target_).empty();
-  model_ = search::DigitModel::Create(source_, target_, options_.boxes_only);
+  const auto levels = search::LevelsOf(source_.mesh(), options_.topology);
+  model_ = search::DigitModel::Create(source_, target_, options_.boxes_only, levels ? &*levels : nullptr);
+  if (!model_ && levels) model_ = search::DigitModel::Create(source_, target_, options_.boxes_only);
   // With boxes an AllToAll is what the paper and Shardy mean by it: axes that move from dimension to dimension. Other
   // patterns that happen to trade equal parts do not count, so the search alone decides.
   if (!reduces && !(options_.boxes_only && model_)) {
@@ -242,7 +245,8 @@ void Planner::Certify(const Candidate& best, Plan& plan) const {
   const int64_t bound = plan.bounds.recv_bytes_max;
   // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
   // device ids do not follow positions.
-  const bool as_searched = search_ && model_->complete() && !options_.memory_limit_bytes &&
+  const bool known = options_.topology.num_levels() == 1 || (model_ && model_->has_levels());
+  const bool as_searched = search_ && known && model_->complete() && !options_.memory_limit_bytes &&
                            best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
                            (!search_->found || !best.searched || KeyOf(best.chain)[0] == search_->objective);
   const std::string space = options_.boxes_only ? "contiguous" : "digit-level";

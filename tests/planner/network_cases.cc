@@ -81,6 +81,13 @@ std::vector<Contender> Contenders(const NetworkCase& problem, const Topology& to
       }
     }
   }
+  PlanOptions options;
+  options.topology = topology;
+  auto candidates = CandidatePlans(problem.source, problem.target, DType::kBF16, options);
+  for (size_t i = 0; candidates.ok() && i < candidates->size(); ++i) {
+    Plan& plan = (*candidates)[i];
+    if (seen.insert(StepsText(plan)).second) out.push_back({"candidate", std::move(plan)});
+  }
   return out;
 }
 

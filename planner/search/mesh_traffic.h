@@ -105,7 +105,7 @@ class MeshTraffic final : public Traffic {
   void CountLevels(const Topology& topology);
   void AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept, int64_t kept_messages,
                  DeviceLoad& load) const;
-  const int64_t* coordinates(size_t one) const { return &coordinates_[one * digits_.size()]; }
+  const int64_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
   int64_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
   bool swapped(size_t e) const { return sigma_[e] >= 0 && sigma_[e] != static_cast<int>(e); }
 

@@ -118,4 +118,10 @@ std::vector<std::vector<Hop>> CrossOnceChains(const Layout& source, const Layout
   return out;
 }
 
+int64_t CrossingBytes(const PricedChain& chain) {
+  int64_t out = 0;
+  for (const Step& step : chain.steps) out += step.crosses_meshes() ? step.recv_bytes_total : 0;
+  return out;
+}
+
 }  // namespace reshard::search

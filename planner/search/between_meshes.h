@@ -20,6 +20,9 @@ namespace reshard::search {
 std::vector<std::vector<Hop>> CrossOnceChains(const Layout& source, const Layout& target, DType dtype,
                                               const PlanOptions& options);
 
+// Bytes that cross between meshes in a chain, received by all devices together.
+int64_t CrossingBytes(const PricedChain& chain);
+
 }  // namespace reshard::search
 
 #endif  // RESHARD_PLANNER_SEARCH_BETWEEN_MESHES_H_

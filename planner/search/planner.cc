@@ -397,8 +397,23 @@ std::vector<size_t> Planner::Ranked() const {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (FitsMemory(candidates_[i].chain)) out.push_back(i);
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [&](size_t a, size_t b) { return KeyOf(candidates_[a].chain) < KeyOf(candidates_[b].chain); });
+  const auto key = [&](size_t i) { return KeyOf(candidates_[i].chain); };
+  std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  if (out.empty() || source_.mesh() == target_.mesh() || options_.objective == Objective::kSteps) return out;
+  // Between meshes a byte that crosses twice also takes the senders' links twice, which serve others too. Of plans that
+  // receive the same, or are about as fast as the fastest, one that crosses with the fewest bytes goes first.
+  const search::Cost fastest = key(out[0]);
+  const auto near = [&](size_t i) {
+    const search::Cost cost = key(i);
+    if (options_.objective == Objective::kTime) return cost[0] - fastest[0] <= fastest[0] / 8;
+    return std::equal(cost.begin(), cost.begin() + 5, fastest.begin());
+  };
+  auto best = out.begin();
+  for (auto it = out.begin(); it != out.end(); ++it) {
+    const auto crossing = [&](size_t i) { return search::CrossingBytes(candidates_[i].chain); };
+    if (near(*it) && crossing(*it) < crossing(*best)) best = it;
+  }
+  std::rotate(out.begin(), best, best + 1);
   return out;
 }
 

@@ -88,9 +88,9 @@ dense = 64 * 1024 * 512 * 2
 experts = 128 * 768 * 2048 * 2
 cases += [
     case("G11 TP2 PP4 DP2 -> TP1 DP16", "{dp:2,pp:4,tp:2}", "[<pp>64, <tp>1024, 512]", "[64, 1024, 512]", dense,
-         to_mesh="{dp:16}@16", total=16 * dense, ops=["Exchange"]),
+         to_mesh="{dp:16}@16", total=16 * dense, ops=["Exchange", "AllGather"]),
     case("G11 EP4 TP2 DP2 -> TP4 DP4", "{dp:2,ep:4,tp:2}", "[<ep>128, <tp>768, 2048]", "[128, <tp>768, 2048]", experts // 4,
-         to_mesh="{dp:4,tp:4}@16", total=4 * experts, ops=["Exchange"]),
+         to_mesh="{dp:4,tp:4}@16", total=4 * experts, ops=["Exchange", "AllGather"]),
     case("G12 FSDP x TP -> TP", "{fsdp:4,tp:4}", "[<fsdp>4096, <tp>4096]", "[4096, <tp>4096]", 4096 * 1024 * 2,
          to_mesh="{tp:4}@16", total=4096 * 4096 * 2, ops=["Exchange"]),
     # Heads that do not divide: an uneven all-to-all between sequence and heads.

@@ -22,6 +22,8 @@ namespace reshard {
 //    totals.recv_bytes_max == bounds.recv_bytes_max;
 //  - with levels, objective kBytes and all ops, on evenly divided layouts with room for all axes: the links of the
 //    outermost level carry bounds.levels.back().nic_recv_bytes_max;
+//  - between meshes, objective kTime: at most an eighth slower than the fastest candidate, and of those as near as that
+//    the one with the fewest bytes crossing; objective kBytes: the fewest bytes crossing of those that receive the same;
 //  - deterministic: equal input gives an equal plan on every machine.
 // Errors: InvalidArgument (shapes differ, sizes overflow), Unimplemented (a pending axis in the target that the source
 // does not have), ResourceExhausted (nothing fits the memory limit; the message has the bytes needed),

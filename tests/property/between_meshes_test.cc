@@ -6,6 +6,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/oracle/plan_check.h"
+#include "tests/property/checked.h"
 #include "tests/property/facts.h"
 
 namespace reshard::testing {
@@ -64,6 +65,7 @@ TEST_CASE("between meshes every element arrives, and no device receives more tha
         const auto facts = FactsOf(*plan);
         REQUIRE(facts.ok());
         CHECK(absl::StrJoin(oracle::Check(*facts), "; ") == "");
+        CHECK(Disagreement(*plan) == "");
         if (objective == Objective::kBytes && options.topology.num_levels() == 1) {
           CHECK(plan->totals.recv_bytes_max == plan->bounds.recv_bytes_max);
           CHECK(plan->totals.recv_bytes_total == plan->bounds.recv_bytes_total);

@@ -188,6 +188,7 @@ TEST_CASE("with three levels the outermost links carry their share of the cut") 
       REQUIRE(plan->bounds.levels.size() == 3);
       CHECK(plan->totals.levels[2].nic_bytes_max == plan->bounds.levels[2].nic_recv_bytes_max);
       if (++checked % 10 != 0) continue;
+      CHECK(Disagreement(*plan) == "");
       const auto facts = FactsOf(*plan);
       REQUIRE(facts.ok());
       CHECK(absl::StrJoin(oracle::Check(*facts), "; ") == "");

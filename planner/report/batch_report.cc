@@ -151,7 +151,7 @@ std::string BatchToText(const BatchPlan& batch) {
   absl::StrAppend(&out, "sent", between ? " between meshes" : "", " by the busiest device ",
                   HumanBytes(between ? totals.send_between_meshes_max : totals.send_bytes_max), ", mean ",
                   HumanBytes(static_cast<int64_t>(mean)), absl::StrFormat(" (%.3fx)", totals.send_imbalance));
-  if (between) absl::StrAppend(&out, "; in all ", HumanBytes(totals.send_bytes_max));
+  if (between) absl::StrAppend(&out, "; over all steps the busiest sends ", HumanBytes(totals.send_bytes_max));
   out += "\n";
   for (size_t level = 0; totals.levels.size() > 1 && level < totals.levels.size(); ++level) {
     const LevelFigures& figures = totals.levels[level];

@@ -16,7 +16,10 @@ namespace {
 constexpr DType kTypes[] = {DType::kI8,  DType::kBF16, DType::kF32, DType::kF16, DType::kU8,       DType::kBool,
                             DType::kI16, DType::kC64,  DType::kI64, DType::kF64, DType::kF8E4M3FN, DType::kC128};
 
-Verdict Execute(Problem problem, DType dtype) {
+Verdict Execute(Problem problem, DType dtype, const Topology& topology) {
+  problem.options.topology = topology;
+  // By bytes the slow links decide, so that tensors this small go in phases too.
+  if (topology.num_levels() > 1) problem.options.objective = Objective::kBytes;
   const auto layout = [](const std::string& mesh, const std::string& text) {
     return ParseLayout(text, std::make_shared<const Mesh>(ParseMesh(mesh).value()));
   };
@@ -46,23 +49,24 @@ Verdict Execute(Problem problem, DType dtype) {
   return {};
 }
 
-void Sample(const Flavour& flavour, uint64_t stream, int count, int executed) {
+void Sample(const Flavour& flavour, uint64_t stream, int count, int executed,
+            const Topology& topology = Topology::Flat()) {
   int runs = 0;
   for (int i = 0; i < count; ++i) {
     const DType dtype = kTypes[static_cast<size_t>(i) % std::size(kTypes)];
     Choices choices(Seed() + stream * 1000003 + static_cast<uint64_t>(i));
-    const Outcome outcome = Execute(MakeProblem(choices, flavour), dtype).outcome;
+    const Outcome outcome = Execute(MakeProblem(choices, flavour), dtype, topology).outcome;
     if (outcome == Outcome::kPlanned) ++runs;
     if (outcome != Outcome::kWrong) continue;
     const auto fails = [&](const std::vector<uint8_t>& bytes) {
       Choices again(bytes);
-      return Execute(MakeProblem(again, flavour), dtype).outcome == Outcome::kWrong;
+      return Execute(MakeProblem(again, flavour), dtype, topology).outcome == Outcome::kWrong;
     };
     Choices simplest(Shrink(choices.taken(), fails));
     const Problem problem = MakeProblem(simplest, flavour);
     FAIL("seed " << Seed() << ", problem " << i << ", shrunk:\n"
                  << problem.Text() << " as " << Name(dtype) << "\n"
-                 << Execute(problem, dtype).text);
+                 << Execute(problem, dtype, topology).text);
   }
   INFO(runs << " of " << count << " problems were executed");
   CHECK(runs >= executed);
@@ -78,6 +82,21 @@ TEST_CASE("sampled plans move every element on threads") {
 
 TEST_CASE("sampled plans reduce every element on threads") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 14, 1000, 600);
+}
+
+TEST_CASE("sampled plans through islands move and reduce every element on threads") {
+  const auto islands = [](const std::vector<int64_t>& sizes) {
+    Topology out{"islands", {}};
+    for (int64_t size : sizes) out.levels.push_back({size, 400'000'000'000, 1000, 0});
+    out.levels.push_back({0, 25'000'000'000, 5000, 0});
+    return out;
+  };
+  uint64_t stream = 20;
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {4}, {2, 4}, {3}}) {
+    Sample({.uneven = true, .sub_axes = true, .digits = true}, ++stream, 300, 300, islands(sizes));
+    Sample({.sub_axes = true, .pending = true}, ++stream, 300, 200, islands(sizes));
+    Sample({.two_meshes = true}, ++stream, 100, 100, islands(sizes));
+  }
 }
 
 TEST_CASE("many sampled plans on threads", "[slow]") {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "planner/layout/axes.h"
+#include "planner/search/digits.h"
 #include "planner/search/islands.h"
 #include "planner/search/overlap.h"
 #include "reshard/layout/checked.h"
@@ -23,19 +24,46 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   if (!to.ok()) return to.status();
   std::vector<DimOverlap> overlaps;
   for (int d = 0; d < source.rank(); ++d) overlaps.push_back(Overlap(from->dim(d), to->dim(d)));
-  std::set<std::vector<int64_t>> seen;
+  auto shared = [&](int64_t p, int64_t q) {
+    int64_t elements = 1;
+    for (int d = 0; d < source.rank() && elements > 0; ++d) {
+      const Pair* pair = overlaps[static_cast<size_t>(d)].Find(from->Row(p, d), to->Row(q, d));
+      elements *= pair == nullptr ? 0 : pair->elements;
+    }
+    return elements;
+  };
   int64_t total = 0;
+  if (source.mesh() == target.mesh()) {
+    // Devices that differ in a digit which neither the shards nor the kept contributions depend on are one pair.
+    if (const auto refinement = Refine(source, target)) {
+      std::vector<bool> matters(refinement->digits.size(), false);
+      for (const auto* places : {&refinement->from, &refinement->to}) {
+        for (const Place& place : *places) {
+          if (place.digit >= 0) matters[static_cast<size_t>(place.digit)] = true;
+        }
+      }
+      for (int digit : refinement->to_pending) matters[static_cast<size_t>(digit)] = true;
+      std::vector<int64_t> positions{0};
+      for (size_t e = 0; e < matters.size(); ++e) {
+        const size_t before = positions.size();
+        for (int64_t c = 1; matters[e] && c < refinement->digits[e].size; ++c) {
+          for (size_t i = 0; i < before; ++i) positions.push_back(positions[i] + c * refinement->digits[e].stride);
+        }
+      }
+      for (int64_t p : positions) total += shared(p, p);
+      return total;
+    }
+  }
+  std::set<std::vector<int64_t>> seen;
   for (int64_t p = 0; p < source.mesh().size(); ++p) {
     const auto q = target.mesh().Position(source.mesh().Device(p));
     if (!q) continue;
     std::vector<int64_t> key;
-    int64_t elements = 1;
     for (int d = 0; d < source.rank(); ++d) {
       key.push_back(from->Row(p, d));
       key.push_back(to->Row(*q, d));
-      const Pair* pair = overlaps[static_cast<size_t>(d)].Find(key[key.size() - 2], key.back());
-      elements *= pair == nullptr ? 0 : pair->elements;
     }
+    const int64_t elements = shared(p, *q);
     if (target.pending()) {
       for (const AxisRef& ref : target.pending()->axes) key.push_back(target.Coordinate(*q, ref));
     }
@@ -121,13 +149,12 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
   auto shared = ContributedAndNeeded(source, target);
   if (!shared.ok()) return shared.status();
   const int64_t total = target.num_elements() * kept * (contributions + needed_by - 1) - *shared;
-  std::set<int64_t> devices;
-  for (const Mesh* mesh : {&source.mesh(), &target.mesh()}) {
-    for (int64_t p = 0; p < mesh->size(); ++p) devices.insert(mesh->Device(p));
+  int64_t devices = source.mesh().size();
+  for (int64_t p = 0; p < target.mesh().size() && !(source.mesh() == target.mesh()); ++p) {
+    devices += source.mesh().Position(target.mesh().Device(p)) ? 0 : 1;
   }
   out.recv_bytes_total = total * element;
-  out.recv_bytes_max =
-      std::max(CeilDiv(total * element, static_cast<int64_t>(devices.size())), target.MaxLocalElements() * element);
+  out.recv_bytes_max = std::max(CeilDiv(total * element, devices), target.MaxLocalElements() * element);
   return out;
 }
 

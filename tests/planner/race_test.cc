@@ -34,7 +34,6 @@ const Exception kExceptions[] = {
     {4, 64, "TP16 rows -> TP16 columns", 1.15},
     {4, 64, "S0[tp] -> S0[dp]", 1.08},
     {4, 1024, "rows -> columns", 1.15},
-    {4, 1024, "FSDP -> TP16", 1.08},
     {16, 1, "S0[dp] -> everywhere", 1.13},
     {16, 64, "S0[dp] -> S1[dp]", 1.10},
     {16, 64, "TP16 rows -> TP16 columns", 1.15},
@@ -44,9 +43,6 @@ const Exception kExceptions[] = {
     // The halves of an AllReduce each pay their latencies. The price counts them once.
     {4, 1, "gradients of replicas", 1.07},
     {16, 1, "gradients of replicas", 1.07},
-    // The faster plan is found only with other options.
-    {4, 1, "S0[tp] -> S0[dp]", 1.30},
-    {16, 1, "FSDP -> TP16", 1.08},
 };
 
 double Allowed(int64_t nodes, int64_t bytes, const std::string& name) {

@@ -5,31 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "check/json_ref.h"
 #include "check/plan_text.h"
+#include "reshard/layout/json_depth.h"
 
 namespace reshard::check {
-namespace {
-
-// Whoever copies or prints a tower of brackets exhausts the stack.
-bool NestsTooDeep(std::string_view text) {
-  constexpr int kMostLevels = 64;
-  int level = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-      continue;
-    }
-    quoted = c == '"';
-    if (c == '[' || c == '{') ++level;
-    if (c == ']' || c == '}') --level;
-    if (level > kMostLevels) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 absl::StatusOr<ReadPlans> ReadText(std::string_view text) {
   if (text.size() > kMaxPlanText) {

@@ -1,6 +1,7 @@
 #include "planner/search/between_meshes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "reshard/planner/planner.h"
 
@@ -71,12 +72,15 @@ std::vector<int> DimsToCut(const Layout& source, const Layout& target, int64_t s
   return out;
 }
 
-// The steps of the best plan within one mesh; false when there is none.
-bool AppendWay(const Layout& from, const Layout& to, DType dtype, const PlanOptions& options, std::vector<Hop>& hops) {
+// The steps of the best plan within one mesh, nothing when there is none.
+std::optional<std::vector<Hop>> WayWithin(const Layout& from, const Layout& to, DType dtype,
+                                          const PlanOptions& options) {
+  std::vector<Hop> hops;
+  if (from == to) return hops;
   PlanOptions within = options;
   within.memory_limit_bytes.reset();  // judged for the whole chain
   const auto plan = MakePlan(from, to, dtype, within);
-  if (!plan.ok()) return false;
+  if (!plan.ok()) return std::nullopt;
   for (const Step& step : plan->steps) {
     const Hop::Kind kind = step.op == Op::kReduceScatter ? Hop::Kind::kReduceScatter
                            : step.op == Op::kAllReduce   ? Hop::Kind::kAllReduce
@@ -84,7 +88,7 @@ bool AppendWay(const Layout& from, const Layout& to, DType dtype, const PlanOpti
                                                          : Hop::Kind::kMove;
     hops.push_back({kind, step.to});
   }
-  return true;
+  return hops;
 }
 
 }  // namespace
@@ -100,20 +104,24 @@ std::vector<std::vector<Hop>> CrossOnceChains(const Layout& source, const Layout
   };
   const int64_t source_parts = product(of_source), target_parts = product(of_target);
   if ((source_parts == 1 && target_parts == 1) || options.boxes_only) return out;
-  auto add = [&](const Layout& m1, const Layout& m2) {
-    std::vector<Hop> hops;
-    if (!(m1 == source) && !AppendWay(source, m1, dtype, options, hops)) return;
+  using Way = std::optional<std::vector<Hop>>;
+  auto add = [&](const Way& before, const Layout& m2, const Way& after) {
+    if (!before || !after) return;
+    std::vector<Hop> hops = *before;
     hops.push_back({Hop::Kind::kMove, m2});
-    if (!(m2 == target) && !AppendWay(m2, target, dtype, options, hops)) return;
+    hops.insert(hops.end(), after->begin(), after->end());
     // A way between layouts that come to the same has no steps.
     if (hops.size() > 1 && hops.back().to == target) out.push_back(std::move(hops));
   };
+  const Way none = std::vector<Hop>();
   for (int d : DimsToCut(source, target, source_parts, target_parts)) {
     const auto m1 = source_parts > 1 ? CutAlong(source, of_source, d) : source;
     const auto m2 = target_parts > 1 ? CutAlong(target, of_target, d) : target;
-    if (m1 && m2) add(*m1, *m2);
-    if (m1 && target_parts > 1) add(*m1, target);
-    if (m2 && source_parts > 1 && !source.pending()) add(source, *m2);
+    const Way to_m1 = m1 ? WayWithin(source, *m1, dtype, options) : std::nullopt;
+    const Way from_m2 = m2 ? WayWithin(*m2, target, dtype, options) : std::nullopt;
+    if (m2) add(to_m1, *m2, from_m2);
+    if (target_parts > 1) add(to_m1, target, none);
+    if (m2 && source_parts > 1 && !source.pending()) add(none, *m2, from_m2);
   }
   return out;
 }

@@ -15,6 +15,11 @@
 
 namespace reshard::search {
 
+bool SameSteps(const std::vector<Step>& a, const std::vector<Step>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
+}
+
 absl::Status Choice::Validate() const {
   if (source_.shape() != target_.shape()) {
     return absl::InvalidArgumentError(absl::StrCat("source ", ToString(source_), " and target ", ToString(target_),
@@ -95,7 +100,8 @@ absl::Status Choice::Add(const std::vector<Hop>& hops, bool searched) {
 
 absl::Status Choice::Collect() {
   const bool reduces = !ReducedAxes(source_, target_).empty();
-  const auto levels = LevelsOf(source_.mesh(), options_.topology);
+  std::optional<MeshLevels> levels;
+  if (options_.topology.num_levels() > 1) levels = LevelsOf(source_.mesh(), options_.topology);
   model_ = DigitModel::Create(source_, target_, options_.boxes_only, levels ? &*levels : nullptr);
   if (!model_ && levels) model_ = DigitModel::Create(source_, target_, options_.boxes_only);
   // With boxes an AllToAll is what the paper and Shardy mean by it: axes that move from dimension to dimension. Other
@@ -220,10 +226,7 @@ absl::StatusOr<std::vector<Plan>> Choice::MakeAll() {
     plan.steps = candidates_[i].chain.steps;
     plan.totals = candidates_[i].chain.totals;
     Certify(candidates_[i], plan);
-    const auto same = [&](const Plan& other) {
-      return std::equal(plan.steps.begin(), plan.steps.end(), other.steps.begin(), other.steps.end(),
-                        [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
-    };
+    const auto same = [&](const Plan& other) { return SameSteps(plan.steps, other.steps); };
     if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
   }
   return out;

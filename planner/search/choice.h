@@ -20,6 +20,9 @@ namespace reshard::search {
 inline constexpr int64_t kBudgetBesideExchange = 2000;
 inline constexpr int64_t kBudgetAlone = 150'000;
 
+// The same ops through the same layouts.
+bool SameSteps(const std::vector<Step>& a, const std::vector<Step>& b);
+
 struct Candidate {
   PricedChain chain;
   bool searched = false;  // from the exact search

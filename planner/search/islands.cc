@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/str_cat.h"
-
 namespace reshard::search {
 namespace {
 

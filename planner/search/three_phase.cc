@@ -149,11 +149,8 @@ std::vector<Phases::Assignment> Phases::Assignments(const State& a, const State&
 
 void Phases::Append(Stages& stages, Hop::Kind kind, const State& from, const State& to, int level) const {
   if (from == to) return;
-  if (kind != Hop::Kind::kMove || level == 0 || !Crosses(from, to, level)) {
-    if (kind == Hop::Kind::kMove && level > 0) {
-      Append(stages, kind, from, to, level - 1);
-      return;
-    }
+  while (level > 0 && !Crosses(from, to, level)) --level;
+  if (kind != Hop::Kind::kMove || level == 0) {
     stages.push_back({kind, to});
     return;
   }
@@ -253,16 +250,17 @@ Stages Phases::Through(const State& a, const State& b, int level, const State& x
 
 std::vector<std::vector<Hop>> Phases::Chains() {
   std::vector<std::vector<Hop>> out;
-  const int level = topology_.num_levels() - 1;
+  int level = topology_.num_levels() - 1;
+  while (level > 0 && !Crosses(model_.source(), model_.target(), level)) --level;
+  if (level == 0) return out;
+  std::vector<Outside> ways{Outside::kScatter};
+  for (int e = 0; e < model_.num_digits(); ++e) {
+    const bool reduced = At(model_.source(), e) == kPendingDigit && At(model_.target(), e) != kPendingDigit;
+    if (reduced) ways = {Outside::kScatter, Outside::kSpread, Outside::kAtOnce};
+  }
   std::vector<Stages> found;
-  for (int outer = level; outer > 0; --outer) {
-    if (!Crosses(model_.source(), model_.target(), outer)) continue;
-    for (const Assignment& one : Assignments(model_.source(), model_.target(), outer)) {
-      for (const Outside how : {Outside::kScatter, Outside::kSpread, Outside::kAtOnce}) {
-        found.push_back(Through(model_.source(), model_.target(), outer, one.x, how));
-      }
-    }
-    break;
+  for (const Assignment& one : Assignments(model_.source(), model_.target(), level)) {
+    for (const Outside how : ways) found.push_back(Through(model_.source(), model_.target(), level, one.x, how));
   }
   for (const Stages& stages : found) {
     std::vector<State> states{model_.source(), model_.target()};

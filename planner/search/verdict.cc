@@ -142,13 +142,10 @@ Alternative Choice::Describe(const PricedChain& chain, const Plan& plan) const {
 }
 
 void Choice::AddAlternatives(size_t best, Plan& plan) const {
-  const auto same_steps = [](const PricedChain& a, const PricedChain& b) {
-    return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
-                      [](const Step& x, const Step& y) { return x.op == y.op && x.to == y.to; });
-  };
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    bool seen = same_steps(candidates_[i].chain, candidates_[best].chain);  // the search and a fixed chain may agree
-    for (size_t j = 0; j < i; ++j) seen |= same_steps(candidates_[i].chain, candidates_[j].chain);
+    const std::vector<Step>& steps = candidates_[i].chain.steps;
+    bool seen = SameSteps(steps, candidates_[best].chain.steps);  // the search and a fixed chain may agree
+    for (size_t j = 0; j < i; ++j) seen |= SameSteps(steps, candidates_[j].chain.steps);
     if (!seen) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
   }
   const bool reduces = !ReducedAxes(source_, target_).empty();

@@ -14,6 +14,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/planner/traffic.h"
 #include "tests/catch.h"
+#include "tests/planner/lacked.h"
 
 namespace reshard {
 namespace {
@@ -33,30 +34,9 @@ struct Counted {
   int64_t recv = 0, send = 0, between = 0, lacks = 0;
 };
 
-// Element by element, from the layouts alone.
 int64_t Lacks(const Layout& source, const Layout& target, int64_t device) {
   const auto to = target.mesh().Position(device);
-  if (!to) return 0;
-  const auto from = source.mesh().Position(device);
-  int64_t needs = 1, has = from ? 1 : 0;
-  for (int d = 0; d < source.rank(); ++d) {
-    std::vector<bool> held(static_cast<size_t>(source.dim(d).size), false);
-    if (from) {
-      for (const Interval& interval : source.Intervals(*from, d)) {
-        for (int64_t i = interval.begin; i < interval.end; ++i) held[static_cast<size_t>(i)] = true;
-      }
-    }
-    int64_t needed = 0, both = 0;
-    for (const Interval& interval : target.Intervals(*to, d)) {
-      for (int64_t i = interval.begin; i < interval.end; ++i) {
-        ++needed;
-        both += held[static_cast<size_t>(i)] ? 1 : 0;
-      }
-    }
-    needs *= needed;
-    has *= both;
-  }
-  return needs - has;
+  return to ? testing::LackedElements(source, target, device, *to) : 0;
 }
 
 std::map<int64_t, Counted> CountMessages(const BatchPlan& batch) {

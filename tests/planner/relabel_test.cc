@@ -12,6 +12,7 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
+#include "tests/planner/lacked.h"
 
 namespace reshard {
 namespace {
@@ -20,28 +21,9 @@ Layout LayoutOf(const std::string& mesh, const std::string& text) {
   return ParseLayout(text, std::make_shared<const Mesh>(ParseMesh(mesh).value())).value();
 }
 
-// Bytes that the position's shard lacks on a device, element by element from the layouts alone.
+// Bytes that the position's shard lacks on a device.
 int64_t Lacks(const Layout& source, const Layout& target, int64_t device, int64_t position, DType dtype) {
-  const auto from = source.mesh().Position(device);
-  int64_t needs = 1, has = from ? 1 : 0;
-  for (int d = 0; d < source.rank(); ++d) {
-    std::vector<bool> held(static_cast<size_t>(source.dim(d).size), false);
-    if (from) {
-      for (const Interval& interval : source.Intervals(*from, d)) {
-        for (int64_t i = interval.begin; i < interval.end; ++i) held[static_cast<size_t>(i)] = true;
-      }
-    }
-    int64_t needed = 0, both = 0;
-    for (const Interval& interval : target.Intervals(position, d)) {
-      for (int64_t i = interval.begin; i < interval.end; ++i) {
-        ++needed;
-        both += held[static_cast<size_t>(i)] ? 1 : 0;
-      }
-    }
-    needs *= needed;
-    has *= both;
-  }
-  return (needs - has) * SizeOf(dtype);
+  return testing::LackedElements(source, target, device, position) * SizeOf(dtype);
 }
 
 struct Best {

@@ -11,6 +11,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/property.h"
 #include "tests/property/problems.h"
+#include "tests/property/search_bytes.h"
 
 namespace reshard::testing {
 namespace {
@@ -25,26 +26,6 @@ absl::StatusOr<Layout> Parse(const std::string& mesh_text, const std::string& la
   auto mesh = ParseMesh(mesh_text);
   if (!mesh.ok()) return mesh.status();
   return ParseLayout(layout_text, std::make_shared<const Mesh>(*std::move(mesh)));
-}
-
-template <typename Property>
-void Search(const std::string& description, Property&& property) {
-  SECTION(description) {
-    rc::detail::TestParams params = rc::detail::configuration().testParams;
-    if (params.maxSuccess == rc::detail::TestParams().maxSuccess) params.maxSuccess = kTries;
-    const auto testable = [&] {
-      property(*rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::vector<uint8_t>>()).as("choices"));
-    };
-    const auto result = rc::detail::checkTestable(testable, rc::detail::TestMetadata(), params);
-    std::ostringstream report;
-    rc::detail::printResultMessage(result, report);
-    INFO(report.str());
-    if (result.template is<rc::detail::SuccessResult>()) {
-      SUCCEED();
-    } else {
-      FAIL("falsified; seed " << Seed());
-    }
-  }
 }
 
 struct Ends {
@@ -134,7 +115,7 @@ void Compose(const Layout& a, const Layout& b, const Layout& c, DType dtype, con
 }  // namespace
 
 TEST_CASE("no plan costs less than any of its bounds") {
-  Search("bytes received, in all and over every level", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("bytes received, in all and over every level", kTries, [](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, Flavour::Everything());
     for (const char* topology : {"flat", "dgx-h100"}) {
       PlanOptions options = ends.problem.options;
@@ -162,7 +143,7 @@ TEST_CASE("no plan costs less than any of its bounds") {
 }
 
 TEST_CASE("the optimal cost of sequences obeys the triangle inequality") {
-  Search("over any third layout that is no larger", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("over any third layout that is no larger", kTries, [](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kDigits);
     RC_PRE(IsExact(ends));
     const Layout middle = Middle(bytes, ends, kDigits);
@@ -199,15 +180,15 @@ TEST_CASE("the optimal cost of sequences obeys the triangle inequality") {
 
 TEST_CASE("no plan is worse than two plans over a layout between") {
   for (const Objective objective : {Objective::kBytes, Objective::kTime}) {
-    Search(absl::StrCat("on even dimensions, by ", std::string(Name(objective))),
-           [&](const std::vector<uint8_t>& bytes) {
-             const Ends ends = EndsFrom(bytes, kDigits);
-             RC_PRE(IsExact(ends));
-             const Layout middle = Middle(bytes, ends, kDigits);
-             Compose(ends.from, middle, ends.to, ends.problem.dtype, Options(objective, false));
-           });
+    SearchBytes(absl::StrCat("on even dimensions, by ", std::string(Name(objective))), kTries,
+                [&](const std::vector<uint8_t>& bytes) {
+                  const Ends ends = EndsFrom(bytes, kDigits);
+                  RC_PRE(IsExact(ends));
+                  const Layout middle = Middle(bytes, ends, kDigits);
+                  Compose(ends.from, middle, ends.to, ends.problem.dtype, Options(objective, false));
+                });
   }
-  Search("uneven, by bytes", [&](const std::vector<uint8_t>& bytes) {
+  SearchBytes("uneven, by bytes", kTries, [&](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kUneven);
     const Layout middle = Middle(bytes, ends, kUneven);
     Compose(ends.from, middle, ends.to, ends.problem.dtype, Options(Objective::kBytes, false));
@@ -230,7 +211,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
     if (named) options.ops = options.ops.without(Op::kExchange);
     return options;
   };
-  Search("dimensions in another order", [&](const std::vector<uint8_t>& bytes) {
+  SearchBytes("dimensions in another order", kTries, [&](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kPending);
     const auto turned = [](const Layout& layout) {
       auto dims = layout.dims();
@@ -242,7 +223,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
            MakePlan(turned(ends.from), turned(ends.to), ends.problem.dtype, with(ends, objective, false)));
     }
   });
-  Search("dimensions in another order, named ops", [&](const std::vector<uint8_t>& bytes) {
+  SearchBytes("dimensions in another order, named ops", kTries, [&](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kDigits);
     auto turned = [](const Layout& layout) {
       auto dims = layout.dims();
@@ -254,7 +235,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
            MakePlan(turned(ends.from), turned(ends.to), ends.problem.dtype, with(ends, objective, true)));
     }
   });
-  Search("devices with shuffled ids", [&](const std::vector<uint8_t>& bytes) {
+  SearchBytes("devices with shuffled ids", kTries, [&](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kDigits);
     const Mesh& mesh = ends.from.mesh();
     std::vector<int64_t> ids(static_cast<size_t>(mesh.size()));
@@ -275,7 +256,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
     }
   });
   // The same layouts over the axes in reverse order are another problem of the same cost on a flat network.
-  Search("axes in another order", [&](const std::vector<uint8_t>& bytes) {
+  SearchBytes("axes in another order", kTries, [&](const std::vector<uint8_t>& bytes) {
     const Ends ends = EndsFrom(bytes, kDigits);
     std::vector<Mesh::Axis> axes(ends.from.mesh().axes().rbegin(), ends.from.mesh().axes().rend());
     const std::string reversed = ToString(*Mesh::Create(axes));

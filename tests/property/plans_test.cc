@@ -14,6 +14,7 @@
 #include "tests/oracle/holdings.h"
 #include "tests/property.h"
 #include "tests/property/problems.h"
+#include "tests/property/search_bytes.h"
 
 namespace reshard::testing {
 namespace {
@@ -35,27 +36,6 @@ Ends EndsOf(const Problem& problem) {
   RC_ASSERT(from.ok());
   RC_ASSERT(to.ok());
   return {*std::move(from), *std::move(to)};
-}
-
-// Like rc::prop, over lists of bytes: 1,000 of them unless RC_PARAMS asks for another number.
-template <typename Property>
-void Search(const std::string& description, Property&& property) {
-  SECTION(description) {
-    rc::detail::TestParams params = rc::detail::configuration().testParams;
-    if (params.maxSuccess == rc::detail::TestParams().maxSuccess) params.maxSuccess = 1000;
-    const auto testable = [&] {
-      property(*rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::vector<uint8_t>>()).as("choices"));
-    };
-    const auto result = rc::detail::checkTestable(testable, rc::detail::TestMetadata(), params);
-    std::ostringstream report;
-    rc::detail::printResultMessage(result, report);
-    INFO(report.str());
-    if (result.template is<rc::detail::SuccessResult>()) {
-      SUCCEED();
-    } else {
-      FAIL("falsified; seed " << Seed());
-    }
-  }
 }
 
 Problem ProblemFrom(const std::vector<uint8_t>& bytes, const Flavour& flavour) {
@@ -90,7 +70,7 @@ int64_t Value(const Plan& plan) {
 }  // namespace
 
 TEST_CASE("text round-trips") {
-  Search("a layout and its mesh print what they were read from", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("a layout and its mesh print what they were read from", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, Flavour::Everything());
     for (const auto& [mesh, text] : {std::tie(problem.mesh, problem.from), std::tie(problem.target_mesh, problem.to)}) {
       const auto layout = Parse(mesh, text);
@@ -105,28 +85,29 @@ TEST_CASE("text round-trips") {
 }
 
 TEST_CASE("the library and the oracle read layouts alike") {
-  Search("every device holds the same spans, and equivalence is the same", [](const std::vector<uint8_t>& bytes) {
-    const Problem problem = ProblemFrom(bytes, kTwoMeshes);
-    const Ends ends = EndsOf(problem);
-    const oracle::Layout from = oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh));
-    const oracle::Layout to = oracle::ParseLayout(problem.to, oracle::ParseMesh(problem.target_mesh));
-    for (int64_t p = 0; p < from.mesh.size(); ++p) {
-      for (int d = 0; d < ends.from.rank(); ++d) {
-        const auto mine = ends.from.Intervals(p, d);
-        const auto theirs = oracle::Spans(from, static_cast<size_t>(d), p);
-        RC_ASSERT(
-            std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
-                       [](const Interval& a, const oracle::Span& b) { return a.begin == b.begin && a.end == b.end; }));
-      }
-    }
-    const auto equivalent = Equivalent(ends.from, ends.to);
-    RC_ASSERT(equivalent.ok());
-    RC_ASSERT(*equivalent == oracle::Equivalent(from, to));
-  });
+  SearchBytes("every device holds the same spans, and equivalence is the same", 1000,
+              [](const std::vector<uint8_t>& bytes) {
+                const Problem problem = ProblemFrom(bytes, kTwoMeshes);
+                const Ends ends = EndsOf(problem);
+                const oracle::Layout from = oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh));
+                const oracle::Layout to = oracle::ParseLayout(problem.to, oracle::ParseMesh(problem.target_mesh));
+                for (int64_t p = 0; p < from.mesh.size(); ++p) {
+                  for (int d = 0; d < ends.from.rank(); ++d) {
+                    const auto mine = ends.from.Intervals(p, d);
+                    const auto theirs = oracle::Spans(from, static_cast<size_t>(d), p);
+                    RC_ASSERT(std::equal(
+                        mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                        [](const Interval& a, const oracle::Span& b) { return a.begin == b.begin && a.end == b.end; }));
+                  }
+                }
+                const auto equivalent = Equivalent(ends.from, ends.to);
+                RC_ASSERT(equivalent.ok());
+                RC_ASSERT(*equivalent == oracle::Equivalent(from, to));
+              });
 }
 
 TEST_CASE("plans are legal and keep to the bounds") {
-  Search("the oracle finds nothing wrong", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("the oracle finds nothing wrong", 1000, [](const std::vector<uint8_t>& bytes) {
     const Verdict verdict = Judge(ProblemFrom(bytes, Flavour::Everything()));
     RC_LOG() << verdict.text << "\n";
     RC_ASSERT(verdict.outcome != Outcome::kWrong);
@@ -134,7 +115,7 @@ TEST_CASE("plans are legal and keep to the bounds") {
 }
 
 TEST_CASE("lower bounds obey the triangle inequality") {
-  Search("from here to there is no more than over a third layout", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("from here to there is no more than over a third layout", 1000, [](const std::vector<uint8_t>& bytes) {
     // The same shape and mesh, which the first choices decide, and other choices behind.
     const Problem problem = ProblemFrom(bytes, {});
     std::vector<uint8_t> other = bytes;
@@ -153,7 +134,7 @@ TEST_CASE("lower bounds obey the triangle inequality") {
 }
 
 TEST_CASE("planning is deterministic") {
-  Search("the same problem gives the same bytes of JSON", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("the same problem gives the same bytes of JSON", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, Flavour::Everything());
     const auto json = [&] {
       const Ends ends = EndsOf(problem);
@@ -165,7 +146,7 @@ TEST_CASE("planning is deterministic") {
 }
 
 TEST_CASE("figures do not depend on names") {
-  Search("renamed axes", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("renamed axes", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, kPending);
     const auto renamed = [](const std::string& text) {
       return absl::StrReplaceAll(text, {{"X", "b.2"}, {"Y", "_a"}, {"Z", "Data"}});
@@ -182,7 +163,7 @@ TEST_CASE("figures do not depend on names") {
     RC_ASSERT(plan.ok() == same.ok());
     if (plan.ok()) RC_ASSERT(Figures(*plan) == Figures(*same));
   });
-  Search("devices with other ids", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("devices with other ids", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, kPending);
     const Ends a = EndsOf(problem);
     const std::string moved = absl::StrCat(problem.mesh, "@100");
@@ -195,7 +176,7 @@ TEST_CASE("figures do not depend on names") {
     if (plan.ok()) RC_ASSERT(Figures(*plan) == Figures(*same));
   });
   // {X:2,Y:3} lists its devices in another order than {Y:3,X:2}; ids that say so make the same devices hold the same.
-  Search("axes in another order", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("axes in another order", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, kOneMesh);
     const Ends a = EndsOf(problem);
     const Mesh& mesh = a.from.mesh();
@@ -231,7 +212,7 @@ int64_t Allowed(const Plan& other) {
 }
 
 TEST_CASE("more freedom is never worse") {
-  Search("all ops against some of them", [](const std::vector<uint8_t>& bytes) {
+  SearchBytes("all ops against some of them", 1000, [](const std::vector<uint8_t>& bytes) {
     const Problem problem = ProblemFrom(bytes, Flavour::Everything());
     const Ends ends = EndsOf(problem);
     PlanOptions restricted = problem.options;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -114,18 +115,17 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   CHECK(absl::StrJoin(wrong, "; ") == "");
 }
 
+// Meshes of nodes, and the devices of a node.
+constexpr std::pair<const char*, int64_t> kNodes[] = {
+    {"{nodes:2,gpus:4}", 4}, {"{nodes:4,gpus:4}", 4}, {"{nodes:2,gpus:8}", 8}};
+
 }  // namespace
 
 TEST_CASE("every link between nodes carries its share of the node cut: all pairs of rank 2") {
-  struct World {
-    const char* mesh;
-    int64_t gpus;
-  };
-  for (const World& world :
-       {World{"{nodes:2,gpus:4}", 4}, World{"{nodes:4,gpus:4}", 4}, World{"{nodes:2,gpus:8}", 8}}) {
-    const auto layouts = LayoutsOf(world.mesh, {"nodes", "gpus"}, 2, 64);
+  for (const auto& [mesh, gpus] : kNodes) {
+    const auto layouts = LayoutsOf(mesh, {"nodes", "gpus"}, 2, 64);
     for (const Layout& from : layouts) {
-      for (const Layout& to : layouts) CheckPair(from, to, world.gpus, true);
+      for (const Layout& to : layouts) CheckPair(from, to, gpus, true);
     }
   }
 }
@@ -157,16 +157,11 @@ TEST_CASE("every link between nodes carries its share of the node cut: pairs of 
 }
 
 TEST_CASE("every link between nodes carries its share of a reduction: all pairs of rank 2") {
-  struct World {
-    const char* mesh;
-    int64_t gpus;
-  };
-  for (const World& world :
-       {World{"{nodes:2,gpus:4}", 4}, World{"{nodes:4,gpus:4}", 4}, World{"{nodes:2,gpus:8}", 8}}) {
-    const auto layouts = LayoutsOf(world.mesh, {"nodes", "gpus"}, 2, 64);
+  for (const auto& [mesh, gpus] : kNodes) {
+    const auto layouts = LayoutsOf(mesh, {"nodes", "gpus"}, 2, 64);
     for (const Layout& placed : layouts) {
       for (const Layout& from : WithPendingAxes(placed)) {
-        for (const Layout& to : layouts) CheckPair(from, to, world.gpus, world.gpus == 4);
+        for (const Layout& to : layouts) CheckPair(from, to, gpus, gpus == 4);
       }
     }
   }

@@ -5,32 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/layout/json_depth.h"
 
 namespace reshard::tool {
 namespace {
 
 using Json = nlohmann::json;
-
-// A problem is a flat object; an id may be anything short of a tower of brackets, which would exhaust the stack of
-// whoever copies or prints it.
-bool NestsTooDeep(std::string_view line) {
-  constexpr int kMostLevels = 64;
-  int level = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-      continue;
-    }
-    quoted = c == '"';
-    if (c == '[' || c == '{') ++level;
-    if (c == ']' || c == '}') --level;
-    if (level > kMostLevels) return true;
-  }
-  return false;
-}
 
 // One line's problem, or why it is none.
 absl::StatusOr<ProblemText> ReadProblemText(const Json& line, const ProblemText& defaults, DType& dtype) {
@@ -96,6 +76,7 @@ std::string BatchLine::Key() const {
 BatchLine ReadBatchLine(const std::string& line, const ProblemText& defaults, DType dtype) {
   BatchLine out;
   out.dtype = dtype;
+  // A problem is a flat object; an id may be anything short of a tower of brackets.
   if (NestsTooDeep(line)) {
     out.status = absl::InvalidArgumentError("the line is not JSON that a problem can be: it nests too deep");
     return out;

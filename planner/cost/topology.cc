@@ -107,6 +107,23 @@ absl::StatusOr<Topology> Topology::FromJson(std::string_view json, std::string_v
   return out;
 }
 
+absl::Status Topology::Validate() const {
+  if (levels.empty()) return absl::InvalidArgumentError("the topology has no levels");
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const Level& level = levels[i];
+    const bool last = i + 1 == levels.size();
+    if (level.bytes_per_second <= 0 || level.latency_ns < 0 || (!last && level.devices < 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("level ", i, " of the topology has no positive bandwidth, a negative latency or no devices"));
+    }
+    if (level.nics < 0 || DevicesPerNic(static_cast<int>(i)) < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("level ", i, " of the topology has more links than devices, or fewer than none"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 int Topology::LevelOf(int64_t device_a, int64_t device_b) const {
   for (size_t i = 0; i + 1 < levels.size(); ++i) {
     if (device_a / levels[i].devices == device_b / levels[i].devices) return static_cast<int>(i);

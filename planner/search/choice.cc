@@ -32,15 +32,7 @@ absl::Status Choice::Validate() const {
   if (!total) {
     return absl::InvalidArgumentError("the tensor's bytes on all devices together do not fit in 64 bits");
   }
-  if (options_.topology.levels.empty()) return absl::InvalidArgumentError("the topology has no levels");
-  for (size_t i = 0; i < options_.topology.levels.size(); ++i) {
-    const Topology::Level& level = options_.topology.levels[i];
-    const bool last = i + 1 == options_.topology.levels.size();
-    if (level.bytes_per_second <= 0 || level.latency_ns < 0 || (!last && level.devices < 1)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "level ", i, " of the topology has no positive bandwidth, a negative ", "latency or no devices"));
-    }
-  }
+  if (absl::Status valid = options_.topology.Validate(); !valid.ok()) return valid;
   if (options_.memory_limit_bytes && *options_.memory_limit_bytes < 0) {
     return absl::InvalidArgumentError("the memory limit is negative");
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "planner/simulate/classes.h"
 #include "planner/simulate/flows.h"
@@ -18,24 +17,11 @@ int64_t UsedPermille(int64_t bytes, int64_t time_ns, int64_t bytes_per_second) {
   return static_cast<int64_t>(static_cast<__int128>(bytes) * 1'000'000'000 * 1000 / could);
 }
 
-absl::Status CheckTopology(const Topology& topology) {
-  if (topology.levels.empty()) return absl::InvalidArgumentError("the topology has no levels");
-  for (int i = 0; i < topology.num_levels(); ++i) {
-    const Topology::Level& level = topology.levels[static_cast<size_t>(i)];
-    if (level.bytes_per_second <= 0 || level.latency_ns < 0 || (i + 1 < topology.num_levels() && level.devices < 1) ||
-        topology.DevicesPerNic(i) < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("level ", i, " of the topology has no positive bandwidth, a ",
-                                                     "negative latency, no devices, or more links than devices"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& options) {
   const Topology& topology = options.topology ? *options.topology : plan.options.topology;
-  if (absl::Status s = CheckTopology(topology); !s.ok()) return s;
+  if (absl::Status s = topology.Validate(); !s.ok()) return s;
   auto list = simulate::ListFlows(plan, topology);
   if (!list.ok()) return list.status();
   const simulate::ClassedFlows classes = simulate::Classify(*list, topology);

@@ -150,6 +150,10 @@ TEST_CASE("problems that cannot be are refused") {
   options = {};
   options.topology.levels.clear();
   CHECK(!MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).ok());
+  for (const int64_t nics : {int64_t{-1}, int64_t{3}}) {  // of islands of 2
+    options.topology.levels = {{2, 1'000'000'000, 1000, 0}, {0, 1'000'000'000, 1000, nics}};
+    Refused(MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).status(), absl::StatusCode::kInvalidArgument);
+  }
   for (const Op op : {Op::kReduceScatter, Op::kAllReduce}) {
     Refused(Traffic::Create(op, one, LayoutOf("[4]", "{X:2}@2")).status());
   }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace reshard {
@@ -38,6 +39,10 @@ struct Topology {
   // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12,"nics":4}]}
   // InvalidArgument with the reason: not JSON, no levels, sizes that do not nest, figures out of range.
   static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
+
+  // InvalidArgument where a topology put together by hand makes no sense: no levels, no positive bandwidth, a negative
+  // latency, islands without devices, more links than devices.
+  absl::Status Validate() const;
 
   // The level at which two device ids meet: the innermost level whose islands hold both.
   int LevelOf(int64_t device_a, int64_t device_b) const;

@@ -81,10 +81,10 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
 }
 
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
-                            const std::vector<Contents>& contents, const Devices& devices, const Links& links,
-                            int64_t element_bytes) {
+                            const std::vector<Contents>& contents, const Devices& devices,
+                            const plan_text::Links& links, int64_t element_bytes) {
   struct Island {
-    std::vector<int64_t> sources, targets;  // positions, one a box
+    std::vector<int64_t> sources, targets;  // positions, one per box
     int64_t devices = 0;
   };
   absl::flat_hash_map<int64_t, Island> islands;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check/meet.h"
-#include "check/topology.h"
+#include "check/plan_text/topology.h"
 #include "reshard/check/check.h"
 
 namespace reshard::check {
@@ -34,8 +34,8 @@ struct CutFacts {
 // Without reductions. What islands of the level inside `level` (devices, for the innermost) need and none of their
 // devices holds. Nothing where that takes too long to find out.
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
-                            const std::vector<Contents>& contents, const Devices& devices, const Links& links,
-                            int64_t element_bytes);
+                            const std::vector<Contents>& contents, const Devices& devices,
+                            const plan_text::Links& links, int64_t element_bytes);
 
 }  // namespace reshard::check
 

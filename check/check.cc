@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "check/judge.h"
+#include "status/macros.h"
 
 namespace reshard {
 
@@ -22,12 +23,14 @@ absl::Status CheckReport::status() const {
 }
 
 absl::StatusOr<CheckReport> CheckPlans(std::string_view text) {
+  if (text.size() > kMaxPlanText) {
+    return absl::ResourceExhaustedError(absl::StrCat("the text has more than ", kMaxPlanText, " bytes"));
+  }
   try {
-    auto read = check::ReadText(text);
-    if (!read.ok()) return read.status();
+    ASSIGN_OR_RETURN(auto read, plan_text::ReadText(text));
     CheckReport report;
-    report.batch = read->batch;
-    for (check::ReadPlan& plan : read->plans) {
+    report.batch = read.batch;
+    for (plan_text::ReadPlan& plan : read.plans) {
       PlanVerdict& verdict = report.plans.emplace_back();
       if (plan.status.ok()) {
         verdict = check::PlanJudge(std::move(plan.plan), std::move(plan.findings)).Run();

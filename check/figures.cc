@@ -17,11 +17,11 @@ std::string Text(__int128 value) { return absl::StrCat(Cut(value)); }
 
 }  // namespace
 
-void PlanJudge::Same(const std::string& where, const Figure& said, __int128 is) {
+void PlanJudge::Same(const std::string& where, const plan_text::Figure& said, __int128 is) {
   if (said && *said != is) verdict_.findings.push_back({where, absl::StrCat(*said), Text(is), ""});
 }
 
-void PlanJudge::Between(const std::string& where, const Figure& said, __int128 low, __int128 high) {
+void PlanJudge::Between(const std::string& where, const plan_text::Figure& said, __int128 low, __int128 high) {
   if (!said) return;
   if (low == high) return Same(where, said, low);
   const std::string range = absl::StrCat(Text(low), " to ", Text(high));
@@ -34,7 +34,7 @@ void PlanJudge::Between(const std::string& where, const Figure& said, __int128 l
 
 void PlanJudge::CompareStep(size_t s) {
   const Step& step = steps_[s];
-  const StepText& said = plan_.steps[s];
+  const plan_text::StepText& said = plan_.steps[s];
   const std::string where = absl::StrCat("steps[", s, "]");
   const int64_t before = step.from->MaxElements() * element_;
   const int64_t after = step.to->MaxElements() * element_;
@@ -64,7 +64,7 @@ void PlanJudge::CompareStep(size_t s) {
 
 void PlanJudge::CompareStepLevels(size_t s, const std::string& where) {
   const StepFacts& facts = *steps_[s].facts;
-  const std::vector<LevelText>& levels = *plan_.steps[s].levels;
+  const std::vector<plan_text::LevelText>& levels = *plan_.steps[s].levels;
   if (levels.size() != plan_.links.levels.size()) {
     verdict_.findings.push_back({where + ".levels", absl::StrCat(levels.size()),
                                  absl::StrCat(plan_.links.levels.size()), "levels that the topology has"});
@@ -73,7 +73,7 @@ void PlanJudge::CompareStepLevels(size_t s, const std::string& where) {
   __int128 total = 0;
   bool complete = true;
   for (size_t l = 0; l < levels.size(); ++l) {
-    const LevelText& said = levels[l];
+    const plan_text::LevelText& said = levels[l];
     const std::string at = absl::StrCat(where, ".levels[", l, "]");
     complete &= said.recv_bytes_total.has_value();
     total += said.recv_bytes_total.value_or(0);
@@ -109,7 +109,7 @@ void PlanJudge::CompareStepLevels(size_t s, const std::string& where) {
 }
 
 void PlanJudge::CompareTime(size_t s, const std::string& where) {
-  const StepText& said = plan_.steps[s];
+  const plan_text::StepText& said = plan_.steps[s];
   const StepFacts& facts = *steps_[s].facts;
   if (!said.time_ns) return;
   if (*steps_[s].op == Op::kSlice) return Same(where + ".time_ns", said.time_ns, 0);
@@ -122,7 +122,7 @@ void PlanJudge::CompareTime(size_t s, const std::string& where) {
   if (said.levels) {
     int64_t time = 0;
     for (size_t l = 0; l < said.levels->size() && l < plan_.links.levels.size(); ++l) {
-      const LevelText& level = (*said.levels)[l];
+      const plan_text::LevelText& level = (*said.levels)[l];
       if (!level.recv_bytes_total || !level.nic_bytes_max || !level.peers_max) return;
       if (*level.recv_bytes_total == 0) continue;
       time = std::max(time, plan_.links.Time(static_cast<int>(l), *level.peers_max, *level.nic_bytes_max, rounds));
@@ -172,7 +172,7 @@ void PlanJudge::CompareTotals() {
 }
 
 void PlanJudge::CompareTotalLevels() {
-  const std::vector<LevelText>& levels = *plan_.levels;
+  const std::vector<plan_text::LevelText>& levels = *plan_.levels;
   if (levels.size() != plan_.links.levels.size()) {
     verdict_.findings.push_back({"totals.levels", absl::StrCat(levels.size()), absl::StrCat(plan_.links.levels.size()),
                                  "levels that the topology has"});
@@ -189,14 +189,15 @@ void PlanJudge::CompareTotalLevels() {
       __int128 sum = 0;
       __int128 most = 0;
       bool complete = true;
-      void Add(const Figure& figure) {
+      void Add(const plan_text::Figure& figure) {
         complete &= figure.has_value();
         sum += figure.value_or(0);
         most = std::max<__int128>(most, figure.value_or(0));
       }
     } recv, send, total, peers;
-    for (const StepText& step : plan_.steps) {
-      const LevelText level = step.levels && l < step.levels->size() ? (*step.levels)[l] : LevelText{};
+    for (const plan_text::StepText& step : plan_.steps) {
+      const plan_text::LevelText level =
+          step.levels && l < step.levels->size() ? (*step.levels)[l] : plan_text::LevelText{};
       recv.Add(level.recv_bytes_max);
       send.Add(level.send_bytes_max);
       total.Add(level.recv_bytes_total);
@@ -265,7 +266,7 @@ void PlanJudge::CompareBounds() {
 }
 
 void PlanJudge::CompareLevelBounds() {
-  const std::vector<LevelBoundText>& levels = *plan_.bound_levels;
+  const std::vector<plan_text::LevelBoundText>& levels = *plan_.bound_levels;
   if (levels.size() != plan_.links.levels.size()) {
     verdict_.findings.push_back({"bounds.levels", absl::StrCat(levels.size()), absl::StrCat(plan_.links.levels.size()),
                                  "levels that the topology has"});
@@ -290,7 +291,7 @@ void PlanJudge::CompareLevelBounds() {
 bool PlanJudge::MeetsLevelBound() const {
   if (!plan_.bound_levels || !plan_.levels || plan_.bound_levels->size() != plan_.levels->size()) return false;
   for (size_t l = 1; l < plan_.levels->size(); ++l) {
-    const Figure& bound = (*plan_.bound_levels)[l].nic_recv_bytes_max;
+    const plan_text::Figure& bound = (*plan_.bound_levels)[l].nic_recv_bytes_max;
     if (bound && (*plan_.levels)[l].nic_bytes_max == bound) return true;
   }
   return false;

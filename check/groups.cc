@@ -8,7 +8,7 @@
 
 namespace reshard::check {
 
-std::optional<AxisRef> ParseAxis(std::string_view text, const std::shared_ptr<const Mesh>& mesh) {
+std::optional<AxisRef> ParseAxis(std::string_view text, const Mesh& mesh) {
   // A pending reduction over it is the place of the grammar where an axis stands alone.
   const auto layout = ParseLayout(absl::StrCat("[] sum<", absl::string_view(text.data(), text.size()), ">"), mesh);
   if (!layout.ok() || !layout->pending() || layout->pending()->axes.size() != 1) return std::nullopt;

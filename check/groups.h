@@ -15,7 +15,7 @@
 namespace reshard::check {
 
 // "X" or "X:(1)2"; nothing when it is no axis of the mesh, or more than one.
-std::optional<AxisRef> ParseAxis(std::string_view text, const std::shared_ptr<const Mesh>& mesh);
+std::optional<AxisRef> ParseAxis(std::string_view text, const Mesh& mesh);
 
 // The axes of a mesh cut so finely that every given reference is a run of whole digits.
 class Digits {
@@ -31,7 +31,7 @@ class Digits {
   const std::vector<Digit>& digits() const { return digits_; }
   // The digits of a reference, major first.
   std::vector<int> Of(const AxisRef& ref) const;
-  // One bit a digit. Nothing when two references share a digit.
+  // One bit per digit. Nothing when two references share a digit.
   std::optional<std::vector<bool>> Of(const std::vector<AxisRef>& refs) const;
 
  private:

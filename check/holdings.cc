@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/checked.h"
+#include "status/macros.h"
 
 namespace reshard::check {
 namespace {
@@ -52,9 +53,9 @@ std::optional<Contents::Place> Contents::Find(int32_t content, int64_t begin, in
   return Place{number, starts_[static_cast<size_t>(content)][static_cast<size_t>(number)] + begin - it->begin};
 }
 
-Devices::Devices(const std::vector<std::shared_ptr<const Mesh>>& meshes) {
-  for (const auto& mesh : meshes) {
-    for (int64_t p = 0; p < mesh->size(); ++p) ids_.push_back(mesh->Device(p));
+Devices::Devices(const absl::flat_hash_set<Mesh>& meshes) {
+  for (const Mesh& mesh : meshes) {
+    for (int64_t p = 0; p < mesh.size(); ++p) ids_.push_back(mesh.Device(p));
   }
   std::sort(ids_.begin(), ids_.end());
   ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
@@ -144,8 +145,7 @@ absl::StatusOr<Holdings> Holdings::Create(const Layout& layout, const Devices& d
   Holdings out(layout);
   int64_t budget = kMaxIntervalsInAll;
   for (int d = 0; d < layout.rank(); ++d) {
-    absl::Status status = out.AddDim(d, contents[static_cast<size_t>(d)], budget);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(out.AddDim(d, contents[static_cast<size_t>(d)], budget));
   }
   out.AddContributions(contents[static_cast<size_t>(layout.rank())]);
   for (const Dim& dim : out.dims_) out.num_cells_ *= dim.num_rows();

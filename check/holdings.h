@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "reshard/layout/layout.h"
 
@@ -25,7 +26,7 @@ class Contents {
     int64_t interval = 0;  // its number in the list
     int64_t local = 0;     // elements of the list before the first one of the run
   };
-  // Where `size` >= 1 neighbouring elements from `begin` on lie; nothing unless one interval holds them all.
+  // Where `size` >= 1 neighboring elements from `begin` on lie; nothing unless one interval holds them all.
   std::optional<Place> Find(int32_t content, int64_t begin, int64_t size) const;
 
  private:
@@ -37,7 +38,7 @@ class Contents {
 // The devices of all meshes of a plan, numbered from 0 by ascending id.
 class Devices {
  public:
-  explicit Devices(const std::vector<std::shared_ptr<const Mesh>>& meshes);
+  explicit Devices(const absl::flat_hash_set<Mesh>& meshes);
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
   int64_t id(int64_t device) const { return ids_[static_cast<size_t>(device)]; }
   // The number of a device id, or -1.
@@ -47,7 +48,7 @@ class Devices {
   std::vector<int64_t> ids_;
 };
 
-// The pending axes in one way of writing: sorted, neighbouring parts joined, parts of size 1 left out.
+// The pending axes in one way of writing: sorted, neighboring parts joined, parts of size 1 left out.
 std::vector<AxisRef> PendingRefs(const Layout& layout);
 
 // One layout. Dimensions 0..rank-1 are the tensor's; dimension `rank` holds the number of the contribution, which is 0

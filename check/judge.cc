@@ -8,6 +8,7 @@
 #include "reshard/layout/checked.h"
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/text.h"
+#include "status/macros.h"
 
 namespace reshard::check {
 namespace {
@@ -29,36 +30,29 @@ absl::Status In(const std::string& where, const absl::Status& status) {
 
 }  // namespace
 
-PlanJudge::PlanJudge(PlanText plan, std::vector<Finding> findings) : plan_(std::move(plan)) {
+PlanJudge::PlanJudge(plan_text::PlanText plan, std::vector<Finding> findings) : plan_(std::move(plan)) {
   verdict_.name = plan_.name;
   verdict_.findings = std::move(findings);
 }
 
-absl::StatusOr<std::shared_ptr<const Mesh>> PlanJudge::ReadMesh(const std::string& where, const std::string& text) {
-  std::shared_ptr<const Mesh>& slot = meshes_[text];
-  if (slot != nullptr) return slot;
+absl::StatusOr<Mesh> PlanJudge::ReadMesh(const std::string& where, const std::string& text) {
+  const auto known = meshes_.find(text);
+  if (known != meshes_.end()) return known->second;
   auto mesh = ParseMesh(text);
   if (!mesh.ok()) return In(where, mesh.status());
-  // One object a mesh, however it is written.
-  for (const auto& [other_text, other] : meshes_) {
-    if (other != nullptr && *other == *mesh) return slot = other;
-  }
-  return slot = std::make_shared<const Mesh>(*std::move(mesh));
+  meshes_.emplace(text, *mesh);
+  return mesh;
 }
 
-absl::StatusOr<const Layout*> PlanJudge::ReadLayout(const std::string& where, const std::shared_ptr<const Mesh>& mesh,
+absl::StatusOr<const Layout*> PlanJudge::ReadLayout(const std::string& where, const Mesh& mesh,
                                                     const std::string& text) {
-  std::unique_ptr<Layout>& slot = layouts_[{mesh.get(), text}];
-  if (slot == nullptr) {
-    auto layout = ParseLayout(text, mesh);
-    if (!layout.ok()) return In(where, layout.status());
-    slot = std::make_unique<Layout>(*std::move(layout));
-  }
-  if (slot->shape() != plan_.shape) {
+  auto layout = ParseLayout(text, mesh);
+  if (!layout.ok()) return In(where, layout.status());
+  if (layout->shape() != plan_.shape) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ": ", ToString(*slot), " is a layout of another shape than \"shape\""));
+        absl::StrCat(where, ": ", ToString(*layout), " is a layout of another shape than \"shape\""));
   }
-  return slot.get();
+  return &*layouts_.insert(*layout).first;
 }
 
 absl::Status PlanJudge::Parse() {
@@ -76,9 +70,9 @@ absl::Status PlanJudge::Parse() {
   source_text_ = *source;
   target_text_ = *target;
   std::vector<const Layout*> layouts = {*source, *target};
-  std::shared_ptr<const Mesh> here = *mesh;
+  Mesh here = *mesh;
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    const StepText& step = plan_.steps[s];
+    const plan_text::StepText& step = plan_.steps[s];
     const std::string where = absl::StrCat("steps[", s, "].");
     auto from_mesh = step.from_mesh ? ReadMesh(where + "from_mesh", *step.from_mesh) : here;
     if (!from_mesh.ok()) return from_mesh.status();
@@ -95,7 +89,7 @@ absl::Status PlanJudge::Parse() {
   }
   std::sort(layouts.begin(), layouts.end());
   layouts.erase(std::unique(layouts.begin(), layouts.end()), layouts.end());
-  if (absl::Status status = CheckSizes(layouts); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSizes(layouts));
   return Enumerate(layouts);
 }
 
@@ -117,19 +111,16 @@ absl::Status PlanJudge::CheckSizes(const std::vector<const Layout*>& layouts) co
 }
 
 absl::Status PlanJudge::Enumerate(const std::vector<const Layout*>& layouts) {
-  std::vector<std::shared_ptr<const Mesh>> meshes;
-  for (const auto& [text, mesh] : meshes_) {
-    if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) meshes.push_back(mesh);
-  }
+  absl::flat_hash_set<Mesh> meshes;
+  for (const auto& [text, mesh] : meshes_) meshes.insert(mesh);
   devices_ = std::make_unique<Devices>(meshes);
   contents_.resize(plan_.shape.size() + 1);
   int64_t intervals = 0;
   for (const Layout* layout : layouts) {
-    auto holdings = Holdings::Create(*layout, *devices_, contents_);
-    if (!holdings.ok()) return holdings.status();
-    intervals += holdings->num_intervals();
+    ASSIGN_OR_RETURN(auto holdings, Holdings::Create(*layout, *devices_, contents_));
+    intervals += holdings.num_intervals();
     if (intervals > kMaxIntervals) return TooMany("intervals in all its layouts", kMaxIntervals);
-    holdings_[layout] = std::make_unique<Holdings>(*std::move(holdings));
+    holdings_[layout] = std::make_unique<Holdings>(std::move(holdings));
   }
   source_ = holdings_[source_text_].get();
   target_ = holdings_[target_text_].get();
@@ -183,7 +174,7 @@ void PlanJudge::CheckChain() {
     if (!agree(before, steps_[s].from)) {
       Find(where + ".from", s == 0 ? "the first step does not start at the source" : "the step before ends elsewhere");
     }
-    const StepText& text = plan_.steps[s];
+    const plan_text::StepText& text = plan_.steps[s];
     if (plan_.strict &&
         (text.from_mesh.has_value() != steps_[s].crosses || text.to_mesh.has_value() != steps_[s].crosses)) {
       Find(where, "from_mesh and to_mesh belong to a step between meshes, and only there");
@@ -221,12 +212,12 @@ void PlanJudge::CheckOptions() {
 void PlanJudge::DeriveStep(size_t s) {
   Step& step = steps_[s];
   const std::string where = absl::StrCat("steps[", s, "]");
-  const StepText& text = plan_.steps[s];
+  const plan_text::StepText& text = plan_.steps[s];
   if (!step.op) return;
   if (text.axes) {
     step.axes.emplace();
     for (size_t a = 0; a < text.axes->size(); ++a) {
-      const auto ref = ParseAxis((*text.axes)[a], step.from->layout().mesh_ptr());
+      const auto ref = ParseAxis((*text.axes)[a], step.from->layout().mesh());
       if (!ref) return Find(absl::StrCat(where, ".axes[", a, "]"), "the mesh has no such axis");
       step.axes->push_back(*ref);
     }

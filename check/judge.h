@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_set.h"
 #include "check/bounds.h"
-#include "check/plan_text.h"
+#include "check/plan_text/plan_text.h"
 #include "check/step.h"
 #include "reshard/check/check.h"
 
@@ -19,7 +21,7 @@ namespace reshard::check {
 // when it could be derived, and only then do its figures and the totals count.
 class PlanJudge {
  public:
-  PlanJudge(PlanText plan, std::vector<Finding> findings);
+  PlanJudge(plan_text::PlanText plan, std::vector<Finding> findings);
   PlanVerdict Run();
 
  private:
@@ -36,9 +38,8 @@ class PlanJudge {
 
   // Reading the texts.
   absl::Status Parse();
-  absl::StatusOr<std::shared_ptr<const Mesh>> ReadMesh(const std::string& where, const std::string& text);
-  absl::StatusOr<const Layout*> ReadLayout(const std::string& where, const std::shared_ptr<const Mesh>& mesh,
-                                           const std::string& text);
+  absl::StatusOr<Mesh> ReadMesh(const std::string& where, const std::string& text);
+  absl::StatusOr<const Layout*> ReadLayout(const std::string& where, const Mesh& mesh, const std::string& text);
   absl::Status CheckSizes(const std::vector<const Layout*>& layouts) const;
   absl::Status Enumerate(const std::vector<const Layout*>& layouts);
   bool SameMeaning(const Holdings& a, const Holdings& b) const;
@@ -63,15 +64,15 @@ class PlanJudge {
     verdict_.findings.push_back({std::move(where), "", "", std::move(why)});
   }
   void Leave(std::string where, std::string why) { verdict_.unjudged.push_back({std::move(where), std::move(why)}); }
-  void Same(const std::string& where, const Figure& said, __int128 is);
-  void Between(const std::string& where, const Figure& said, __int128 low, __int128 high);
+  void Same(const std::string& where, const plan_text::Figure& said, __int128 is);
+  void Between(const std::string& where, const plan_text::Figure& said, __int128 low, __int128 high);
   bool all_known() const { return known_steps_ == plan_.steps.size(); }
 
-  PlanText plan_;
+  plan_text::PlanText plan_;
   PlanVerdict verdict_;
-  int64_t element_ = 1;  // bytes
-  std::map<std::string, std::shared_ptr<const Mesh>> meshes_;
-  std::map<std::pair<const Mesh*, std::string>, std::unique_ptr<Layout>> layouts_;
+  int64_t element_ = 1;                            // bytes
+  absl::flat_hash_map<std::string, Mesh> meshes_;  // by their texts
+  absl::node_hash_set<Layout> layouts_;            // that the plan mentions
   std::map<const Layout*, std::unique_ptr<Holdings>> holdings_;
   std::vector<Contents> contents_;
   std::unique_ptr<Devices> devices_;

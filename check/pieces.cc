@@ -31,7 +31,8 @@ struct Stretch {
 
 class Judge {
  public:
-  Judge(const PieceStep& step, const std::vector<PieceText>& pieces, StepFacts& facts, std::vector<Finding>& findings)
+  Judge(const PieceStep& step, const std::vector<plan_text::PieceText>& pieces, StepFacts& facts,
+        std::vector<Finding>& findings)
       : step_(step),
         from_(step.judge.meeting().from()),
         to_(step.judge.meeting().to()),
@@ -57,7 +58,7 @@ class Judge {
   }
 
   // Where the piece lies on one side; false when it is not within that side's box.
-  bool Within(const Holdings& side, int64_t position, const PieceText& piece, Stretch& stretch,
+  bool Within(const Holdings& side, int64_t position, const plan_text::PieceText& piece, Stretch& stretch,
               std::vector<int64_t>& key) const {
     const int rank = side.layout().rank();
     int64_t first = 0;
@@ -78,7 +79,7 @@ class Judge {
   }
 
   void Place(int64_t number) {
-    const PieceText& piece = pieces_[static_cast<size_t>(number)];
+    const plan_text::PieceText& piece = pieces_[static_cast<size_t>(number)];
     const std::string where = absl::StrCat("pieces[", number, "]");
     const int64_t sender = step_.devices.Find(piece.sender);
     const int64_t receiver = step_.devices.Find(piece.receiver);
@@ -111,7 +112,7 @@ class Judge {
     }
     int64_t elements = 1;
     for (int d = 0; d < from_.layout().rank(); ++d) {
-      elements *= piece.sizes[static_cast<size_t>(d + from_.layout().rank())];
+      elements *= piece.sizes[static_cast<size_t>(d) + static_cast<size_t>(from_.layout().rank())];
     }
     const auto [it, added] =
         messages_.try_emplace({sender, receiver}, Message{0, from.first, from.last, to.first, to.last});
@@ -125,7 +126,7 @@ class Judge {
     entries_.push_back(std::move(entry));
   }
 
-  bool Overlap(const PieceText& a, const PieceText& b) const {
+  bool Overlap(const plan_text::PieceText& a, const plan_text::PieceText& b) const {
     const auto rank = static_cast<size_t>(from_.layout().rank());
     for (size_t d = 0; d < rank; ++d) {
       const int64_t begin = std::max(a.sizes[d], b.sizes[d]);
@@ -145,7 +146,7 @@ class Judge {
       for (end = begin + 1; end < entries_.size() && entries_[end].key == entries_[begin].key; ++end) {
         for (size_t i = begin; i < end; ++i) {
           if (++comparisons > kMostComparisons) {
-            facts_.unjudged.push_back("whether pieces overlap: too many lie in one corner of a shard");
+            facts_.unjudged.emplace_back("whether pieces overlap: too many lie in one corner of a shard");
             return;
           }
           if (!Overlap(pieces_[static_cast<size_t>(entries_[i].number)],
@@ -257,7 +258,7 @@ class Judge {
   const PieceStep& step_;
   const Holdings& from_;
   const Holdings& to_;
-  const std::vector<PieceText>& pieces_;
+  const std::vector<plan_text::PieceText>& pieces_;
   StepFacts& facts_;
   std::vector<Finding>& findings_;
   std::vector<Entry> entries_;
@@ -267,8 +268,8 @@ class Judge {
 
 }  // namespace
 
-void JudgePieces(const PieceStep& step, const std::vector<PieceText>& pieces, const std::vector<int64_t>& of_step,
-                 StepFacts& facts, std::vector<Finding>& findings) {
+void JudgePieces(const PieceStep& step, const std::vector<plan_text::PieceText>& pieces,
+                 const std::vector<int64_t>& of_step, StepFacts& facts, std::vector<Finding>& findings) {
   Judge(step, pieces, facts, findings).Run(of_step);
 }
 

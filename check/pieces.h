@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "check/plan_text.h"
+#include "check/plan_text/plan_text.h"
 #include "check/step.h"
 
 namespace reshard::check {
@@ -17,14 +17,14 @@ struct PieceStep {
   const std::optional<std::vector<AxisRef>>& axes;
   const std::vector<Contents>& contents;
   const Devices& devices;
-  const Links& links;
+  const plan_text::Links& links;
   int64_t rounds = 1;
 };
 
 // `pieces`: all of the plan's; `of_step`: the numbers of those of this step. Adds findings; where there are none the
 // ranges in `facts` that depend on the holders become exact.
-void JudgePieces(const PieceStep& step, const std::vector<PieceText>& pieces, const std::vector<int64_t>& of_step,
-                 StepFacts& facts, std::vector<Finding>& findings);
+void JudgePieces(const PieceStep& step, const std::vector<plan_text::PieceText>& pieces,
+                 const std::vector<int64_t>& of_step, StepFacts& facts, std::vector<Finding>& findings);
 
 }  // namespace reshard::check
 

@@ -1,4 +1,4 @@
-// A verdict for people, and for programs.
+// Prints a report as text and as JSON.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How far from the bound: nothing where neither receives anything.
+// How far from the bound; nullopt if nothing has to be received.
 std::optional<double> Ratio(int64_t bytes, int64_t bound) {
   if (bound == 0) return std::nullopt;
   return static_cast<double>(bytes) / static_cast<double>(bound);
@@ -22,8 +22,8 @@ std::string Text(const Derived& figure) {
 
 std::string FindingText(const Finding& finding) {
   std::string out = finding.where + ": ";
-  if (!finding.said.empty()) absl::StrAppend(&out, "says ", finding.said);
-  if (!finding.is.empty()) absl::StrAppend(&out, finding.said.empty() ? "" : ", ", "is ", finding.is);
+  if (!finding.said.empty()) absl::StrAppend(&out, "claimed ", finding.said);
+  if (!finding.is.empty()) absl::StrAppend(&out, finding.said.empty() ? "" : ", ", "actual ", finding.is);
   if (!finding.why.empty()) {
     const bool alone = finding.said.empty() && finding.is.empty();
     absl::StrAppend(&out, alone ? "" : " (", finding.why, alone ? "" : ")");
@@ -33,17 +33,17 @@ std::string FindingText(const Finding& finding) {
 
 void AppendPlan(std::string& out, const std::string& prefix, const PlanVerdict& plan) {
   const auto line = [&](const std::string& text) { absl::StrAppend(&out, prefix, text, "\n"); };
-  if (!plan.status.ok()) return line(absl::StrCat("not judged: ", plan.status.message()));
+  if (!plan.status.ok()) return line(absl::StrCat("unchecked: ", plan.status.message()));
   for (const Finding& finding : plan.findings) line(FindingText(finding));
-  for (const Unjudged& item : plan.unjudged) line(absl::StrCat("not judged: ", item.where, ": ", item.why));
+  for (const Unjudged& item : plan.unjudged) line(absl::StrCat("unchecked: ", item.where, ": ", item.why));
   if (plan.derived) {
     const DerivedPlan& derived = *plan.derived;
     for (size_t s = 0; s < derived.steps.size(); ++s) {
       const DerivedStep& step = derived.steps[s];
-      line(
-          absl::StrFormat("%d. %s  %s -> %s: receives at most %d bytes a device, %d in all; sends at most %s; peers %s",
-                          s + 1, step.op, step.from, step.to, step.recv_bytes_max, step.recv_bytes_total,
-                          Text(step.send_bytes_max), Text(step.peers_max)));
+      line(absl::StrFormat(
+          "%d. %s  %s -> %s: receives at most %d bytes per device, %d in total; sends at most %s; peers %s", s + 1,
+          step.op, step.from, step.to, step.recv_bytes_max, step.recv_bytes_total, Text(step.send_bytes_max),
+          Text(step.peers_max)));
     }
     const auto ratio = Ratio(derived.recv_bytes_max, derived.bound_recv_bytes_max);
     line(absl::StrFormat("worst device receives %d bytes, the lower bound is %d%s", derived.recv_bytes_max,
@@ -52,7 +52,7 @@ void AppendPlan(std::string& out, const std::string& prefix, const PlanVerdict& 
     const auto all = Ratio(derived.recv_bytes_total, derived.bound_recv_bytes_total);
     line(absl::StrFormat("all devices receive %d bytes, the lower bound is %d%s", derived.recv_bytes_total,
                          derived.bound_recv_bytes_total, all ? absl::StrFormat(": %.3f x", *all) : ""));
-    line(absl::StrFormat("largest layout %d bytes a device, the larger end has %d; peak %s bytes",
+    line(absl::StrFormat("largest layout %d bytes per device, source and target at most %d; peak %s bytes",
                          derived.intermediate_bytes_max, derived.bound_intermediate_bytes_max,
                          Text(derived.peak_bytes)));
   }
@@ -61,7 +61,7 @@ void AppendPlan(std::string& out, const std::string& prefix, const PlanVerdict& 
            : absl::StrCat("disagrees: ", plan.findings.size(), plan.findings.size() == 1 ? " finding" : " findings"));
 }
 
-// Names and texts come out of a file that anyone may have written, and must not command a terminal.
+// Names and texts come from a file that anyone may have written, and must not contain control sequences.
 std::string Printable(std::string text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);

@@ -30,7 +30,7 @@ std::optional<Op> ParseOp(std::string_view name) {
 const char* Name(Op op) { return kNames[static_cast<size_t>(op)]; }
 
 StepJudge::StepJudge(Op op, const Holdings& from, const Holdings& to, const std::optional<std::vector<AxisRef>>& axes,
-                     const std::vector<Contents>& contents, const Devices& devices, const Links& links)
+                     const std::vector<Contents>& contents, const Devices& devices, const plan_text::Links& links)
     : op_(op),
       from_(from),
       to_(to),
@@ -46,18 +46,18 @@ bool StepJudge::CheckPending(StepFacts& facts) {
   const auto before = PendingRefs(from_.layout());
   const auto after = PendingRefs(to_.layout());
   if (crosses_ && (!before.empty() || !after.empty())) {
-    facts.illegal.push_back("values that are still partial do not move between meshes");
+    facts.illegal.emplace_back("values that are still partial do not move between meshes");
     return false;
   }
   if (Reduces(op_)) {
     if (!after.empty() && from_.layout().pending()->op != to_.layout().pending()->op) {
-      facts.illegal.push_back("the pending reduction changes its kind");
+      facts.illegal.emplace_back("the pending reduction changes its kind");
       return false;
     }
     return true;
   }
   if (!SameReduction(from_.layout(), to_.layout())) {
-    facts.illegal.push_back("a step that only moves data changes what is pending");
+    facts.illegal.emplace_back("a step that only moves data changes what is pending");
     return false;
   }
   return true;
@@ -66,7 +66,7 @@ bool StepJudge::CheckPending(StepFacts& facts) {
 // The groups the step names, or, where it names none, those that its op needs.
 bool StepJudge::FindGroups(StepFacts& facts) {
   if (crosses_) {
-    if (axes_ && !axes_->empty()) facts.illegal.push_back("a step between meshes runs over no axes");
+    if (axes_ && !axes_->empty()) facts.illegal.emplace_back("a step between meshes runs over no axes");
     return facts.illegal.empty();
   }
   std::vector<const std::vector<AxisRef>*> lists;
@@ -76,7 +76,7 @@ bool StepJudge::FindGroups(StepFacts& facts) {
   if (axes_) lists.push_back(&*axes_);
   digits_ = Digits::Align(from_.mesh(), lists);
   if (!digits_) {
-    facts.unjudged.push_back("the parts of an axis in from, to and axes do not nest, so that groups have no digits");
+    facts.unjudged.emplace_back("the parts of an axis in from, to and axes do not nest, so that groups have no digits");
     return false;
   }
   const auto before = digits_->Of(from_.dim(from_.num_dims() - 1).digits);
@@ -85,7 +85,7 @@ bool StepJudge::FindGroups(StepFacts& facts) {
   for (size_t e = 0; e < reduced.size(); ++e) {
     reduced[e] = (*before)[e] && !(*after)[e];
     if (Reduces(op_) && (*after)[e] && !(*before)[e]) {
-      facts.illegal.push_back("the step leaves pending what was not pending before");
+      facts.illegal.emplace_back("the step leaves pending what was not pending before");
       return false;
     }
   }
@@ -93,12 +93,12 @@ bool StepJudge::FindGroups(StepFacts& facts) {
   if (axes_) {
     const auto named = digits_->Of(*axes_);
     if (!named) {
-      facts.illegal.push_back("the axes overlap");
+      facts.illegal.emplace_back("the axes overlap");
       return false;
     }
     inside = *named;
     if (Reduces(op_) && inside != reduced) {
-      facts.illegal.push_back("the axes are not those that are reduced");
+      facts.illegal.emplace_back("the axes are not those that are reduced");
       return false;
     }
   } else if (Reduces(op_)) {
@@ -118,7 +118,7 @@ bool StepJudge::FindGroups(StepFacts& facts) {
 void StepJudge::CheckAxes(StepFacts& facts) const {
   if (crosses_ || Reduces(op_) || !axes_ || op_ == Op::kSlice) {
     if (op_ == Op::kSlice && axes_ && groups_ && groups_->size() > 1) {
-      facts.illegal.push_back("nothing travels along the axes of a Slice");
+      facts.illegal.emplace_back("nothing travels along the axes of a Slice");
     }
     return;
   }

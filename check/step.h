@@ -10,7 +10,7 @@
 
 #include "check/groups.h"
 #include "check/meet.h"
-#include "check/topology.h"
+#include "check/plan_text/topology.h"
 #include "reshard/check/check.h"
 
 namespace reshard::check {
@@ -52,7 +52,7 @@ struct StepFacts {
 class StepJudge {
  public:
   StepJudge(Op op, const Holdings& from, const Holdings& to, const std::optional<std::vector<AxisRef>>& axes,
-            const std::vector<Contents>& contents, const Devices& devices, const Links& links);
+            const std::vector<Contents>& contents, const Devices& devices, const plan_text::Links& links);
 
   StepFacts Run();
   // After Run() of an Exchange: the name of the collective that it is, if it is one.
@@ -91,7 +91,7 @@ class StepJudge {
   const Holdings& to_;
   const std::optional<std::vector<AxisRef>>& axes_;
   const Devices& devices_;
-  const Links& links_;
+  const plan_text::Links& links_;
   const bool crosses_;
   std::optional<Meeting> meeting_;
   std::optional<Digits> digits_;

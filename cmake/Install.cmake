@@ -8,7 +8,7 @@ if(TARGET reshard_torch)
   install(DIRECTORY include/reshard/torch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reshard)
   install(TARGETS reshard_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(TARGETS reshard_layout reshard_check reshard_planner reshard_runtime reshard_cuda reshard_nccl reshard_checkpoint reshard_state EXPORT reshardTargets
+install(TARGETS reshard_layout reshard_json reshard_check reshard_planner reshard_runtime reshard_cuda reshard_nccl reshard_checkpoint reshard_live EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 configure_package_config_file(cmake/reshardConfig.cmake.in ${PROJECT_BINARY_DIR}/reshardConfig.cmake

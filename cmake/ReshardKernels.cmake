@@ -5,14 +5,19 @@ find_program(RESHARD_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/loca
 mark_as_advanced(RESHARD_NVCC)
 
 # What every compilation has. Without fused multiplication, results have the bits that they have on the host.
-set(RESHARD_NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr --fatbin
-                       -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
-                       -gencode arch=compute_100,code=sm_100 -gencode arch=compute_80,code=compute_80)
+set(RESHARD_NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr --fatbin)
+foreach(architecture IN LISTS RESHARD_GPU_ARCHITECTURES)
+  list(APPEND RESHARD_NVCC_FLAGS -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+list(GET RESHARD_GPU_ARCHITECTURES 0 oldest)
+list(APPEND RESHARD_NVCC_FLAGS -gencode arch=compute_${oldest},code=compute_${oldest})
 
 # reshard_find_kernel_compiler(RESULT): whether nvcc compiles for all of these devices here; says so.
 function(reshard_find_kernel_compiler result)
   set(works FALSE)
-  if(NOT RESHARD_NVCC)
+  if(NOT RESHARD_GPU_KERNELS)
+    message(STATUS "GPU kernels: none, RESHARD_GPU_KERNELS is off")
+  elseif(NOT RESHARD_NVCC)
     message(STATUS "GPU kernels: none, there is no nvcc")
   else()
     # Asked once a compiler.
@@ -31,7 +36,7 @@ function(reshard_find_kernel_compiler result)
     if(RESHARD_NVCC_OUTPUT)
       message(STATUS "GPU kernels: none, ${RESHARD_NVCC} (12.8 or newer is needed) fails with ${RESHARD_NVCC_OUTPUT}")
     else()
-      message(STATUS "GPU kernels: for sm_80, sm_90, sm_100 and newer, by ${RESHARD_NVCC}")
+      message(STATUS "GPU kernels: for ${RESHARD_GPU_ARCHITECTURES} and newer, by ${RESHARD_NVCC}")
       set(works TRUE)
     endif()
   endif()

@@ -1,13 +1,33 @@
-# One function makes every library of the project, so that warnings, sanitizers and include paths are the same.
+# One function makes every library of the project, so that warnings, sanitizers and include paths are the same. Build
+# times are decided here too: parsing, not optimising, is what a file costs, so the headers that nearly all files include
+# are precompiled, and the files of a folder are compiled as one (RESHARD_UNITY; off in the preset `dev`, where one changed
+# file should cost one file).
+option(RESHARD_UNITY "Compile the files of a folder as one" ON)
+option(RESHARD_PRECOMPILE "Precompile the headers of the standard library and of Abseil that most files include" ON)
+
 find_program(RESHARD_CCACHE ccache)
 if(RESHARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${RESHARD_CCACHE})
+  # What is defined beside precompiled headers does not reach into them. They are compared after preprocessing, where a
+  # macro that was added is not seen: only headers of other projects are precompiled, never one of ours.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+                                  ${RESHARD_CCACHE})
+endif()
+# -O3 gains nothing but in the kernels that copy and reduce, which ask for it themselves.
+if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 endif()
 
 add_library(reshard_build_flags INTERFACE)
 target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
+if(RESHARD_UNITY)
+  # GCC takes the hidden types of a .cc file that another includes for those of a header.
+  target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
+if(RESHARD_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(reshard_build_flags INTERFACE -fpch-preprocess)  # what ccache needs to know them
+endif()
 if(RESHARD_SANITIZE)
   target_compile_options(reshard_build_flags INTERFACE -fsanitize=${RESHARD_SANITIZE} -fno-omit-frame-pointer
                                                        -fno-sanitize-recover=all)
@@ -15,6 +35,46 @@ if(RESHARD_SANITIZE)
   target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(reshard_build_flags INTERFACE -fsanitize=${RESHARD_SANITIZE})
 endif()
+
+set(RESHARD_PRECOMPILED <algorithm> <array> <cstddef> <cstdint> <cstring> <functional> <map> <memory> <mutex> <numeric> <optional>
+                        <string> <string_view> <utility> <vector> [["absl/container/flat_hash_map.h"]] [["absl/status/status.h"]]
+                        [["absl/status/statusor.h"]] [["absl/strings/str_cat.h"]] [["absl/strings/str_join.h"]]
+                        [["absl/types/span.h"]])
+# reshard_precompile(TARGET HEADER...): gives the target these headers precompiled, beside those of every target.
+function(reshard_precompile target)
+  if(RESHARD_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE ${RESHARD_PRECOMPILED} ${ARGN})
+  endif()
+endfunction()
+# One compilation serves the targets that want no headers beside those of every target.
+function(reshard_share_precompiled target)
+  if(RESHARD_PRECOMPILE)
+    if(NOT TARGET reshard_precompiled)
+      file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cc "")
+      add_library(reshard_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
+      target_compile_features(reshard_precompiled PUBLIC cxx_std_20)
+      target_link_libraries(reshard_precompiled PRIVATE absl::status absl::statusor absl::strings absl::flat_hash_map reshard_build_flags)
+      reshard_precompile(reshard_precompiled)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM reshard_precompiled)
+  endif()
+endfunction()
+
+# reshard_unity(TARGET): its files are compiled folder by folder. Two files of a folder must therefore not both have a
+# hidden name that means different things; the preset `dev` compiles each file alone.
+function(reshard_unity target)
+  if(RESHARD_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    get_target_property(sources ${target} SOURCES)
+    foreach(source IN LISTS sources)
+      cmake_path(ABSOLUTE_PATH source NORMALIZE)
+      cmake_path(GET source PARENT_PATH folder)
+      cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endforeach()
+  endif()
+endfunction()
 
 # reshard_library(NAME SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
 function(reshard_library name)
@@ -27,4 +87,6 @@ function(reshard_library name)
                                                     $<INSTALL_INTERFACE:include>
                                              PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(reshard_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:reshard_build_flags>)
+  reshard_share_precompiled(reshard_${name})
+  reshard_unity(reshard_${name})
 endfunction()

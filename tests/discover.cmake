@@ -1,6 +1,6 @@
 # Runs after a test program is linked (cmake -P): lists its Catch2 test cases and writes a file in which each one is a
 # CTest test. A test case carries the label FOLDER, and the label slow instead when it is tagged [slow], so that
-# `ctest -L layout` is quick and `ctest -L slow` is everything long.
+# `ctest -L layout` is quick and `ctest -L slow` is everything long. One that ends with RESHARD_SKIP counts as skipped.
 #   PROGRAM, PREFIX, FOLDER, OUT
 set(script "")
 foreach(kind quick slow)
@@ -29,7 +29,8 @@ foreach(kind quick slow)
     # What Catch2 reads as syntax in a test spec.
     string(REGEX REPLACE "([][,\\\\\"*~])" "\\\\\\1" escaped "${name}")
     string(APPEND script "add_test([==[${PREFIX}${name}]==] [==[${PROGRAM}]==] [==[${escaped}]==] -w NoTests)\n"
-                         "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES LABELS \"${labels}\" TIMEOUT ${timeout})\n")
+                         "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES LABELS \"${labels}\" TIMEOUT ${timeout} "
+                         "SKIP_REGULAR_EXPRESSION \"test skipped: \")\n")
   endforeach()
 endforeach()
 file(WRITE "${OUT}" "${script}")

@@ -1,6 +1,6 @@
 // Property tests: rc::prop("name", [](...) { RC_ASSERT(...); }) stands where a SECTION would and fails with the shrunk
-// counter-example, the seed, and the text for RC_PARAMS that repeats it. Use RC_ASSERT inside; Catch's REQUIRE would end
-// the search before it shrinks.
+// counter-example, the seed, and the text for RC_PARAMS that repeats it. Use RC_ASSERT inside; Catch's REQUIRE would
+// end the search before it shrinks.
 //
 // RC_PARAMS (see RapidCheck) is honoured; where it names no seed it gets Seed().
 #ifndef RESHARD_TESTS_PROPERTY_H_

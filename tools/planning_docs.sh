@@ -3,8 +3,8 @@
 # output between the marks of the page. Everything is computed with whole numbers or rounded far above the noise of
 # floating point, so that every machine writes the same.
 #   tools/planning_docs.sh            build, write docs/planning.md, docs/across.svg, docs/race.svg (two minutes)
-#   tools/planning_docs.sh --check    build nothing; compare instead of writing, exit 1 where a part is not current
-#   tools/planning_docs.sh --check --quick     only what takes less than a second
+#   tools/planning_docs.sh --check    build nothing; compare instead of writing, and exit with 1 if a part is out of date
+#   tools/planning_docs.sh --check --quick     only the parts that take less than a second
 # BIN: the folder with the programs, build/core/bin.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Says nothing when all is there.
+# Installs whatever a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Silent if nothing is missing.
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
 #   tools/setup.sh --full   also PyTorch, in a private environment under build/venv (apt, pip; some 5 GB)
+#   tools/setup.sh --lint   what tools/format.sh and tools/tidy.sh need (apt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,13 +14,14 @@ full=false
 case "${1:---core}" in
   --core) ;;
   --full) full=true; packages+=(python3-venv) ;;
-  -h | --help) sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-  *) echo "setup: unknown option $1 (known: --core, --full)" >&2; exit 2 ;;
+  --lint) packages+=(clang clang-format clang-tidy) ;;
+  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  *) echo "setup: unknown option $1 (known: --core, --full, --lint)" >&2; exit 2 ;;
 esac
 
 say() { echo "setup: $*" >&2; }
 
-# Runs a command with its output kept back unless it fails.
+# Runs a command, and shows its output only if it fails.
 quietly() {
   local log
   log=$(mktemp)
@@ -68,7 +70,7 @@ venv=build/venv
 venv_has() { compgen -G "$venv/lib/python3*/site-packages/$1-$2.dist-info" >/dev/null; }
 
 if [[ ! -x $venv/bin/pip ]]; then
-  say "making $venv"
+  say "creating $venv"
   quietly /usr/bin/python3 -m venv "$venv"
 fi
 pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)

@@ -8,7 +8,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/system.h"
 
-namespace reshard {
+namespace reshard::io {
 
 absl::StatusOr<std::unique_ptr<FileLock>> FileLock::Take(const std::string& path, int open_flags, int operation) {
   const int fd = Uninterrupted(
@@ -50,4 +50,4 @@ absl::StatusOr<bool> FileLock::IsInPlace() const {
   return held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -1,5 +1,5 @@
-// A lock that a living process holds on a file (flock): given up when the process ends, however it ends, and seen by
-// every other process that asks for it. Locks of one process exclude each other too.
+// A lock that a live process holds on a file (flock). It is released when the process ends, however it ends, and
+// excludes every other process that tries to take it. Locks of the same process exclude each other too.
 #ifndef RESHARD_CHECKPOINT_IO_FILE_LOCK_H_
 #define RESHARD_CHECKPOINT_IO_FILE_LOCK_H_
 
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace reshard {
+namespace reshard::io {
 
 class FileLock {
  public:
@@ -37,6 +37,6 @@ class FileLock {
   int fd_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_FILE_LOCK_H_

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
+#include "status/macros.h"
+#include "status/view.h"
 
-namespace reshard {
+namespace reshard::io {
 namespace {
 
 // Linux moves at most a little less than 2 GiB a call; a round number below it keeps later calls aligned.
@@ -26,7 +28,8 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode) {
 }  // namespace
 
 absl::Status SystemError(int error, std::string_view what, std::string_view path) {
-  const std::string message = absl::StrCat("cannot ", Abseil(what), " ", Abseil(path), ": ", std::strerror(error));
+  const std::string message =
+      absl::StrCat("cannot ", status::View(what), " ", status::View(path), ": ", std::strerror(error));
   // The last two: a path at which nothing can be.
   if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) return absl::NotFoundError(message);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
@@ -84,16 +87,16 @@ absl::Status ReadFile::CheckSize(int64_t limit) const {
 }
 
 absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
-  if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
+  RETURN_IF_ERROR(CheckSize(limit));
   UnsetMemory all(static_cast<size_t>(bytes_));
-  if (absl::Status read = ReadAt(0, {all.data(), all.size()}); !read.ok()) return read;
+  RETURN_IF_ERROR(ReadAt(0, {all.data(), all.size()}));
   return all;
 }
 
 absl::StatusOr<std::string> ReadFile::ReadAll(int64_t limit) const {
-  if (absl::Status fits = CheckSize(limit); !fits.ok()) return fits;
+  RETURN_IF_ERROR(CheckSize(limit));
   std::string all(static_cast<size_t>(bytes_), '\0');
-  if (absl::Status read = ReadAt(0, absl::MakeSpan(all)); !read.ok()) return read;
+  RETURN_IF_ERROR(ReadAt(0, absl::MakeSpan(all)));
   return all;
 }
 
@@ -201,7 +204,7 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
 
 std::string JoinPath(std::string_view directory, std::string_view name) {
   const bool slash = !directory.empty() && directory.back() == '/';
-  return absl::StrCat(Abseil(directory), slash || directory.empty() ? "" : "/", Abseil(name));
+  return absl::StrCat(status::View(directory), slash || directory.empty() ? "" : "/", status::View(name));
 }
 
 absl::Status CheckRelativePath(std::string_view relative) {
@@ -224,4 +227,4 @@ absl::Status CheckRelativePath(std::string_view relative) {
   return absl::OkStatus();
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -1,9 +1,8 @@
-// Files and directories: whole reads and writes that survive interruptions and short counts, with errors that say which
-// file. Everything goes through System.
+// Files and directories: complete reads and writes that handle interruptions and short counts, with errors that name
+// the file. Everything goes through System.
 //
 // Errors of the system: NotFound for ENOENT, ENOTDIR and ENAMETOOLONG; ResourceExhausted for ENOSPC and EDQUOT;
-// Unavailable for all the rest; the message has the path and the system's reason. What a file's content should have
-// been is DataLoss.
+// Unavailable for all others; the message has the path and the system's reason. Wrong content of a file is DataLoss.
 #ifndef RESHARD_CHECKPOINT_IO_FILES_H_
 #define RESHARD_CHECKPOINT_IO_FILES_H_
 
@@ -21,7 +20,7 @@
 #include "absl/types/span.h"
 #include "checkpoint/io/unset_memory.h"
 
-namespace reshard {
+namespace reshard::io {
 
 // The error that errno, taken right after a call failed, stands for: "cannot <what> <path>: <reason>".
 absl::Status SystemError(int error, std::string_view what, std::string_view path);
@@ -103,6 +102,6 @@ std::string JoinPath(std::string_view directory, std::string_view name);
 // not absolute, no "..", no empty or "." part, no NUL byte, at most 1024 bytes.
 absl::Status CheckRelativePath(std::string_view relative);
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_FILES_H_

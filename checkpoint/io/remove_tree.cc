@@ -11,8 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/system.h"
+#include "status/macros.h"
 
-namespace reshard {
+namespace reshard::io {
 namespace {
 
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -27,11 +28,10 @@ class Remover {
   // Leaves the top empty.
   absl::Status Empty() {
     for (;;) {
-      absl::StatusOr<std::vector<std::string>> names = Names(top_);
-      if (!names.ok()) return names.status();
-      if (names->empty()) return absl::OkStatus();
-      for (const std::string& name : *names) {
-        if (absl::Status removed = RemoveEntry(name); !removed.ok()) return removed;
+      ASSIGN_OR_RETURN(std::vector<std::string> names, Names(top_));
+      if (names.empty()) return absl::OkStatus();
+      for (const std::string& name : names) {
+        RETURN_IF_ERROR(RemoveEntry(name));
       }
     }
   }
@@ -73,9 +73,8 @@ class Remover {
 
   // Leaves `child` empty: removes its files, and moves the directories that are not empty to the top.
   absl::Status MoveUp(int child, const std::string& child_name) {
-    absl::StatusOr<std::vector<std::string>> names = Names(child);
-    if (!names.ok()) return names.status();
-    for (const std::string& name : *names) {
+    ASSIGN_OR_RETURN(std::vector<std::string> names, Names(child));
+    for (const std::string& name : names) {
       if (Unlink(child, name, 0)) continue;
       if (errno != EISDIR && errno != EPERM) return Error(JoinPath(child_name, name));
       if (Unlink(child, name, AT_REMOVEDIR)) continue;
@@ -118,4 +117,4 @@ absl::Status RemoveTree(const std::string& path) {
   return SystemError(errno, "remove", path);
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

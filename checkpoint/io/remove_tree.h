@@ -1,4 +1,4 @@
-// Removing a directory with all that is in it.
+// Removes a directory with everything in it.
 #ifndef RESHARD_CHECKPOINT_IO_REMOVE_TREE_H_
 #define RESHARD_CHECKPOINT_IO_REMOVE_TREE_H_
 
@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 
-namespace reshard {
+namespace reshard::io {
 
 // Removes what is at `path`: a file, a link (not what it points to), or a directory with all that is in it, however
 // deep. OK when there is nothing; entries that others remove meanwhile do not matter. Never leaves the directory, even
@@ -16,6 +16,6 @@ namespace reshard {
 // any depth. After an error what is left may therefore lie elsewhere in the tree than it did.
 absl::Status RemoveTree(const std::string& path);
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_REMOVE_TREE_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace reshard {
+namespace reshard::io {
 
 std::string Shown(std::string_view text) {
   constexpr size_t kMost = 120;
@@ -23,4 +23,4 @@ std::string Shown(absl::Span<const int64_t> numbers) {
   return shown;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -1,4 +1,4 @@
-// How text out of a file appears in messages.
+// How text from a file appears in messages.
 #ifndef RESHARD_CHECKPOINT_IO_SHOW_H_
 #define RESHARD_CHECKPOINT_IO_SHOW_H_
 
@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace reshard {
+namespace reshard::io {
 
 // "text" in quotes: one line of printable ASCII whatever is in it ('?' stands for the rest), shortened with "..." after
 // 120 bytes.
@@ -18,9 +18,6 @@ std::string Shown(std::string_view text);
 // "[2, 3]"; shortened after 16 numbers.
 std::string Shown(absl::Span<const int64_t> numbers);
 
-// For absl::StrCat: where Abseil was built for C++14 its string_view is a type of its own.
-inline absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
-
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_SHOW_H_

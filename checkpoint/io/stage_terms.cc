@@ -9,8 +9,10 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/whole_file.h"
+#include "status/macros.h"
+#include "status/view.h"
 
-namespace reshard {
+namespace reshard::io {
 namespace {
 
 // Nothing where there are none, or none that were written to their end.
@@ -19,19 +21,17 @@ absl::StatusOr<std::string> TermsIn(const std::string& path) {
   const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(path);
   if (absl::IsNotFound(file.status())) return std::string();
   if (!file.ok()) return file.status();
-  absl::StatusOr<std::string> text = (*file)->ReadAll(kLongest);
-  if (!text.ok()) return text.status();
-  if (!absl::EndsWith(*text, "\n")) return std::string();
-  text->pop_back();
+  ASSIGN_OR_RETURN(std::string text, (*file)->ReadAll(kLongest));
+  if (!absl::EndsWith(text, "\n")) return std::string();
+  text.pop_back();
   return text;
 }
 
 }  // namespace
 
 absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own) {
-  absl::StatusOr<std::vector<std::string>> names = ListDirectory(stage);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(stage));
+  for (const std::string& name : names) {
     if (!absl::StartsWith(name, "lock-") || name == own) continue;
     const absl::StatusOr<bool> held = FileLock::IsHeld(JoinPath(stage, name));
     if (!held.ok() || *held) return held;
@@ -41,19 +41,17 @@ absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own
 
 absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std::string_view terms) {
   const std::string path = JoinPath(stage, "terms");
-  const absl::StatusOr<std::string> found = TermsIn(path);
-  if (!found.ok()) return found.status();
-  if (*found == terms) return absl::OkStatus();
-  if (!found->empty()) {
-    const absl::StatusOr<bool> others = OthersLive(stage, own);
-    if (!others.ok()) return others.status();
-    if (*others) {
-      return absl::FailedPreconditionError(absl::StrCat("living processes do this otherwise: they have ", Shown(*found),
+  ASSIGN_OR_RETURN(const std::string found, TermsIn(path));
+  if (found == terms) return absl::OkStatus();
+  if (!found.empty()) {
+    ASSIGN_OR_RETURN(const bool others, OthersLive(stage, own));
+    if (others) {
+      return absl::FailedPreconditionError(absl::StrCat("living processes do this otherwise: they have ", Shown(found),
                                                         ", this one has ", Shown(terms), ", in ", stage));
     }
   }
   // Nobody else is in here: a torn one is that of a process that has died.
-  return WriteWholeFile(path, absl::StrCat(Abseil(terms), "\n"));
+  return WriteWholeFile(path, absl::StrCat(status::View(terms), "\n"));
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

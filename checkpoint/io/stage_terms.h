@@ -1,4 +1,4 @@
-// What the living processes that share a stage (staged_directory.h) agree on. For those that hold STAGE/lock.
+// What the live processes that share a stage (staged_directory.h) agree on. Only to be used while holding STAGE/lock.
 #ifndef RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_
 #define RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_
 
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace reshard {
+namespace reshard::io {
 
 // Whether a living process holds one of the workers' locks in `stage`, but for the one called `own`.
 absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own);
@@ -17,6 +17,6 @@ absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own
 // another, and others live by it.
 absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std::string_view terms);
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_STAGE_TERMS_H_

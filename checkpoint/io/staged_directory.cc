@@ -14,19 +14,22 @@
 #include "checkpoint/io/stage_terms.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/io/whole_file.h"
+#include "status/macros.h"
+#include "status/view.h"
 
-namespace reshard {
+namespace reshard::io {
 namespace {
 
 constexpr size_t kLongestJob = 64;
-// Beginning again is needed when another process has ended in between, so each time somebody got on.
+// Starting over is needed only if another process has ended in between, so that every retry means that some job made
+// progress.
 constexpr int kMostTries = 100;
 
 bool CannotRenameSo(int error) {
   return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == ENOTTY || error == EXDEV;
 }
 
-// Nothing when there is nothing at `path`.
+// nullopt if there is nothing at `path`.
 absl::StatusOr<std::optional<struct stat>> Look(const std::string& path) {
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) == 0) return facts;
@@ -34,37 +37,34 @@ absl::StatusOr<std::optional<struct stat>> Look(const std::string& path) {
   return SystemError(errno, "look at", path);
 }
 
-// One that is there already will do, if it is a directory.
+// Creates a directory; false if there was one already, which is fine.
 absl::StatusOr<bool> MakeDirectory(const std::string& path, mode_t mode) {
   if (Uninterrupted([&] { return CurrentSystem().MkDir(path.c_str(), mode); }) == 0) return true;
   if (errno != EEXIST) return SystemError(errno, "create", path);
-  const absl::StatusOr<FileKind> kind = KindOf(path);
-  if (!kind.ok()) return kind.status();
-  if (*kind == FileKind::kDirectory || *kind == FileKind::kNothing) return false;
+  ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
+  if (kind == FileKind::kDirectory || kind == FileKind::kNothing) return false;
   return absl::FailedPreconditionError(absl::StrCat(path, " is in the way: it is no directory"));
 }
 
-// Syncs a directory and all below it.
+// Syncs a directory and all directories below it. Files were synced by those who wrote them.
 absl::Status SyncDirectories(const std::string& top) {
   std::vector<std::string> pending = {top};
   while (!pending.empty()) {
     const std::string path = std::move(pending.back());
     pending.pop_back();
-    absl::StatusOr<std::vector<std::string>> names = ListDirectory(path);
-    if (!names.ok()) return names.status();
-    for (const std::string& name : *names) {
+    ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
+    for (const std::string& name : names) {
       std::string below = JoinPath(path, name);
-      const absl::StatusOr<FileKind> kind = KindOf(below);
-      if (!kind.ok()) return kind.status();
-      if (*kind == FileKind::kDirectory) pending.push_back(std::move(below));
+      ASSIGN_OR_RETURN(const FileKind kind, KindOf(below));
+      if (kind == FileKind::kDirectory) pending.push_back(std::move(below));
     }
-    if (absl::Status synced = SyncDirectory(path); !synced.ok()) return synced;
+    RETURN_IF_ERROR(SyncDirectory(path));
   }
   return absl::OkStatus();
 }
 
-// The lines of STAGE/committing. Numbers of inodes are soon used again, so a directory that somebody has since put at
-// DST may have the same; but not the same time, which does not change when a directory is renamed.
+// The lines of STAGE/committing. Inode numbers are soon reused, so a directory that somebody has put at DST since may
+// have the same number; but not the same time, which renaming a directory does not change.
 std::string InodeLine(const struct stat& facts) { return absl::StrCat("inode ", facts.st_ino, "\n"); }
 std::string TimeLine(const struct stat& facts) {
   return absl::StrCat("modified ", facts.st_mtim.tv_sec, " s ", facts.st_mtim.tv_nsec, " ns.\n");
@@ -77,11 +77,10 @@ absl::StatusOr<std::unique_ptr<StagedDirectory>> StagedDirectory::Begin(const st
                                                                         const StageOptions& options) {
   std::unique_ptr<StagedDirectory> staged(new StagedDirectory);
   staged->replace_ = options.replace;
-  if (absl::Status set = staged->SetPlaces(destination, job, options.worker); !set.ok()) return set;
+  RETURN_IF_ERROR(staged->SetPlaces(destination, job, options.worker));
   for (int tries = 0; tries < kMostTries; ++tries) {
-    const absl::StatusOr<bool> begun = staged->TryToBegin(options);
-    if (!begun.ok()) return begun.status();
-    if (*begun) return staged;
+    ASSIGN_OR_RETURN(const bool begun, staged->TryToBegin(options));
+    if (begun) return staged;
     staged->worker_lock_ = nullptr;
   }
   return absl::FailedPreconditionError(absl::StrCat("others keep beginning and ending in ", staged->stage_));
@@ -96,13 +95,8 @@ absl::Status StagedDirectory::SetPlaces(std::string_view destination, std::strin
   }
   std::string_view path = destination;
   while (path.size() > 1) {
-    if (path.back() == '/') {
-      path.remove_suffix(1);
-    } else if (path.substr(path.size() - 2) == "/.") {
-      path.remove_suffix(1);
-    } else {
-      break;
-    }
+    if (path.back() != '/' && path.substr(path.size() - 2) != "/.") break;
+    path.remove_suffix(1);
   }
   const size_t slash = path.rfind('/');
   const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
@@ -112,126 +106,119 @@ absl::Status StagedDirectory::SetPlaces(std::string_view destination, std::strin
   // Keeps its slash: "/" is "/".
   parent_ = slash == std::string_view::npos ? "./" : std::string(path.substr(0, slash + 1));
   destination_ = JoinPath(parent_, name);
-  stage_ = absl::StrCat(parent_, ".", Abseil(name), ".reshard-", Abseil(job));
+  stage_ = absl::StrCat(parent_, ".", status::View(name), ".reshard-", status::View(job));
   data_ = JoinPath(stage_, "data");
   done_ = stage_ + ".done";
   gone_ = stage_ + ".gone";
   lock_name_ = absl::StrCat("lock-", worker);
   // The final "." has a symbolic link followed.
-  const absl::StatusOr<std::optional<struct stat>> parent = Look(JoinPath(parent_, "."));
-  if (!parent.ok()) return parent.status();
-  return *parent ? absl::OkStatus() : SystemError(ENOENT, "open", parent_);
+  ASSIGN_OR_RETURN(const std::optional<struct stat> parent, Look(JoinPath(parent_, ".")));
+  return parent ? absl::OkStatus() : SystemError(ENOENT, "open", parent_);
 }
 
-// Whether there is a directory at DST. Errors for what cannot be replaced.
+// Whether there is a directory at DST. An error if there is something that cannot be replaced.
 absl::StatusOr<bool> StagedDirectory::FindOld() const {
-  const absl::StatusOr<std::optional<struct stat>> old = Look(destination_);
-  if (!old.ok()) return old.status();
-  if (!*old) return false;
-  if (!S_ISDIR((*old)->st_mode)) {
-    const char* const what = S_ISLNK((*old)->st_mode) ? " is a symbolic link" : " is no directory";
+  ASSIGN_OR_RETURN(const std::optional<struct stat> old, Look(destination_));
+  if (!old) return false;
+  if (!S_ISDIR(old->st_mode)) {
+    const char* const what = S_ISLNK(old->st_mode) ? " is a symbolic link" : " is no directory";
     if (!replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " is there already, and", what));
     return absl::FailedPreconditionError(absl::StrCat(destination_, what, "; only a directory is replaced"));
   }
   if (!replace_) return true;
-  const absl::StatusOr<std::optional<struct stat>> parent = Look(JoinPath(parent_, "."));
-  if (!parent.ok()) return parent.status();
-  if (*parent && (*parent)->st_dev != (*old)->st_dev) {
+  ASSIGN_OR_RETURN(const std::optional<struct stat> parent, Look(JoinPath(parent_, ".")));
+  // Names cannot be exchanged across filesystems: better to know that before the work than after it.
+  if (parent && parent->st_dev != old->st_dev) {
     return absl::FailedPreconditionError(absl::StrCat(destination_, " is a mount point and cannot be replaced"));
   }
   return true;
 }
 
-// What STAGE/committing, which may have become STAGE.done/committing, says about step 5.
+// What STAGE/committing, which may have become STAGE.done/committing, says about step 5: only the inode tells a new DST
+// from an old one, since both are just directories of that name.
 absl::StatusOr<StagedDirectory::Progress> StagedDirectory::FindProgress(const std::string& stage) const {
   absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(JoinPath(stage, "committing"));
   if (absl::IsNotFound(file.status())) return Progress::kNotBegun;
   if (!file.ok()) return file.status();
   constexpr int64_t kLongest = 128;
-  const absl::StatusOr<std::string> text = (*file)->ReadAll(kLongest);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(const std::string text, (*file)->ReadAll(kLongest));
   const absl::StatusOr<std::optional<struct stat>> top = Look(stage), data = Look(JoinPath(stage, "data")),
                                                    there = Look(destination_);
   for (const auto* looked : {&top, &data, &there}) {
     if (!looked->ok()) return looked->status();
   }
   const auto is_named = [&](const std::optional<struct stat>& facts, std::string_view by) {
-    return *top && facts && facts->st_dev == (*top)->st_dev && absl::StartsWith(*text, Abseil(by));
+    return *top && facts && facts->st_dev == (*top)->st_dev && absl::StartsWith(text, status::View(by));
   };
   if (*there && is_named(*there, InodeLine(**there) + TimeLine(**there))) return Progress::kMoved;
-  // Before step 5 the job may have gone on to change it.
+  // Without the time: before step 5 the job may have gone on to change the directory.
   if (*data && is_named(*data, InodeLine(**data))) return Progress::kNotMoved;
-  // A torn one was not durable, so step 5 had not begun.
-  return absl::EndsWith(*text, ".\n") ? Progress::kLost : Progress::kNotBegun;
+  // A torn file was not durable yet, and step 5 begins only once it is.
+  return absl::EndsWith(text, ".\n") ? Progress::kLost : Progress::kNotBegun;
 }
 
-// False: another process has ended and taken the stage with it; to be tried again.
+// False: another process has ended and removed the stage in between; to be tried again.
 absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
   const bool resume = options.resume;
   committed_ = found_leavings_ = false;
-  const absl::StatusOr<bool> old = FindOld();
-  if (!old.ok()) return old.status();
-  if (*old && resume) {
-    const absl::StatusOr<FileKind> done = KindOf(done_);
-    if (!done.ok()) return done.status();
-    if (*done == FileKind::kDirectory) {
-      const absl::StatusOr<Progress> progress = FindProgress(done_);
-      if (!progress.ok()) return progress.status();
-      // Its "committing" may be removed already.
-      committed_ = *progress == Progress::kMoved || *progress == Progress::kNotBegun;
+  // What is at DST may be the result of this very job, interrupted in step 6 or 7; then it must neither be refused nor
+  // be done again.
+  ASSIGN_OR_RETURN(const bool old, FindOld());
+  if (old && resume) {
+    ASSIGN_OR_RETURN(const FileKind done, KindOf(done_));
+    if (done == FileKind::kDirectory) {
+      ASSIGN_OR_RETURN(const Progress progress, FindProgress(done_));
+      // Its "committing" may have been removed already, since STAGE.done is removed file by file.
+      committed_ = progress == Progress::kMoved || progress == Progress::kNotBegun;
       if (committed_) return true;  // nothing is left to be locked
     }
   }
-  if (*old && !replace_) {
-    const absl::StatusOr<Progress> progress = resume ? FindProgress(stage_) : Progress::kNotBegun;
-    if (!progress.ok()) return progress.status();
-    if (*progress != Progress::kMoved) {
+  if (old && !replace_) {
+    ASSIGN_OR_RETURN(const Progress progress, resume ? FindProgress(stage_) : Progress::kNotBegun);
+    if (progress != Progress::kMoved) {
       return absl::AlreadyExistsError(absl::StrCat(destination_, " is there already"));
     }
   }
   for (const std::string& left : {done_, gone_}) {
-    if (absl::Status removed = RemoveMoved(left); !removed.ok()) return removed;
+    RETURN_IF_ERROR(RemoveMoved(left));
   }
 
-  const absl::StatusOr<bool> made = MakeDirectory(stage_, 0700);
-  if (!made.ok()) return made.status();
-  // First the stage, then the worker: whoever is seen to hold a worker's lock is past this and has agreed.
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = LockStage();
-  if (!lock.ok()) return lock.status();
-  if (*lock == nullptr) return false;
-  absl::StatusOr<std::unique_ptr<FileLock>> worker_lock = FileLock::Try(JoinPath(stage_, lock_name_));
-  if (!worker_lock.ok()) return worker_lock.status();
-  if (*worker_lock == nullptr) {
+  ASSIGN_OR_RETURN(const bool made, MakeDirectory(stage_, 0700));
+  // First the stage's lock, then the worker's: a process that is seen to hold a worker's lock has been through this,
+  // and has agreed on the terms.
+  ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock, LockStage());
+  if (lock == nullptr) return false;
+  ASSIGN_OR_RETURN(std::unique_ptr<FileLock> worker_lock, FileLock::Try(JoinPath(stage_, lock_name_)));
+  if (worker_lock == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("a living process does the same in ", stage_));
   }
-  worker_lock_ = *std::move(worker_lock);
+  worker_lock_ = std::move(worker_lock);
 
-  if (!*made) {
-    const absl::StatusOr<Progress> progress = resume ? FindProgress(stage_) : Progress::kLost;
-    if (!progress.ok()) return progress.status();
-    if (*progress == Progress::kLost) {
-      if (absl::Status discarded = Discard(*std::move(lock)); !discarded.ok()) return discarded;
+  if (!made) {
+    ASSIGN_OR_RETURN(const Progress progress, resume ? FindProgress(stage_) : Progress::kLost);
+    if (progress == Progress::kLost) {
+      RETURN_IF_ERROR(Discard(std::move(lock)));
       return false;
     }
     found_leavings_ = true;
-    committed_ = *progress == Progress::kMoved;
+    committed_ = progress == Progress::kMoved;
     if (committed_) return true;
   }
   absl::Status prepared = AgreeOnTerms(stage_, lock_name_, options.terms);
-  if (prepared.ok()) prepared = Prepare(*old);
-  if (!prepared.ok() && *made) Discard(*std::move(lock)).IgnoreError();  // the first error is the news
+  if (prepared.ok()) prepared = Prepare(old);
+  // Of two errors the first one is reported.
+  if (!prepared.ok() && made) Discard(std::move(lock)).IgnoreError();
   if (!prepared.ok()) return prepared;
   return true;
 }
 
 absl::Status StagedDirectory::Prepare(bool exchange) {
   if (absl::StatusOr<bool> made = MakeDirectory(data_, 0777); !made.ok()) return made.status();
-  const absl::StatusOr<std::optional<struct stat>> data = Look(data_);
-  if (!data.ok()) return data.status();
-  if (!*data) return SystemError(ENOENT, "look at", data_);
-  inode_ = (*data)->st_ino;
+  ASSIGN_OR_RETURN(const std::optional<struct stat> data, Look(data_));
+  if (!data) return SystemError(ENOENT, "look at", data_);
+  inode_ = data->st_ino;
   for (const std::string& directory : {stage_, parent_}) {
-    if (absl::Status synced = SyncDirectory(directory); !synced.ok()) return synced;
+    RETURN_IF_ERROR(SyncDirectory(directory));
   }
   return exchange ? TryExchange() : absl::OkStatus();
 }
@@ -255,31 +242,30 @@ absl::Status StagedDirectory::TryExchange() const {
   return exchanged;
 }
 
-// The lock of those who change the stage; null when the stage is no longer there.
+// Takes the lock under which the stage is changed; null if the stage is gone. Having the lock is not enough: the stage
+// may have been renamed away, lock file included, while this process was waiting for it.
 absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::LockStage() const {
   absl::StatusOr<std::unique_ptr<FileLock>> lock = FileLock::Wait(JoinPath(stage_, "lock"));
   if (absl::IsNotFound(lock.status())) return nullptr;
   if (!lock.ok()) return lock.status();
-  const absl::StatusOr<bool> in_place = (*lock)->IsInPlace();
-  if (!in_place.ok()) return in_place.status();
-  if (!*in_place) return nullptr;
+  ASSIGN_OR_RETURN(const bool in_place, (*lock)->IsInPlace());
+  if (!in_place) return nullptr;
   return lock;
 }
 
-// The same for a worker; null also when the stage is not the one that it began in.
+// The same for a worker; null also if this is not the stage in which it began.
 absl::StatusOr<std::unique_ptr<FileLock>> StagedDirectory::EnterStage() const {
   if (worker_lock_ == nullptr) return nullptr;
   absl::StatusOr<std::unique_ptr<FileLock>> lock = LockStage();
   if (!lock.ok() || *lock == nullptr) return lock;
-  const absl::StatusOr<bool> in_place = worker_lock_->IsInPlace();
-  if (!in_place.ok()) return in_place.status();
-  if (!*in_place) return nullptr;
+  ASSIGN_OR_RETURN(const bool in_place, worker_lock_->IsInPlace());
+  if (!in_place) return nullptr;
   return lock;
 }
 
 absl::StatusOr<std::string> StagedDirectory::StageOf(const std::string& destination, std::string_view job) {
   StagedDirectory staged;
-  if (absl::Status set = staged.SetPlaces(destination, job, 0); !set.ok()) return set;
+  RETURN_IF_ERROR(staged.SetPlaces(destination, job, 0));
   return staged.stage_;
 }
 
@@ -299,32 +285,28 @@ absl::StatusOr<bool> StagedDirectory::IsInPlace() const {
 }
 
 absl::StatusOr<bool> StagedDirectory::HasMoved() const {
-  const absl::StatusOr<Progress> progress = FindProgress(stage_);
-  if (!progress.ok()) return progress.status();
-  return *progress == Progress::kMoved;
+  ASSIGN_OR_RETURN(const Progress progress, FindProgress(stage_));
+  return progress == Progress::kMoved;
 }
 
 absl::Status StagedDirectory::Commit() {
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = EnterStage();
-  if (!lock.ok()) return lock.status();
-  if (!committed_ && *lock == nullptr) {
+  ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock, EnterStage());
+  if (!committed_ && lock == nullptr) {
     // Another worker may have done it.
-    const absl::StatusOr<std::optional<struct stat>> there = Look(destination_);
-    if (!there.ok()) return there.status();
-    if (!*there || (*there)->st_ino != inode_) {
+    ASSIGN_OR_RETURN(const std::optional<struct stat> there, Look(destination_));
+    if (!there || there->st_ino != inode_) {
       return absl::FailedPreconditionError(absl::StrCat(stage_, " was taken away; ", destination_, " is as it was"));
     }
     committed_ = true;
   }
   if (!committed_) {
-    const absl::StatusOr<Progress> progress = FindProgress(stage_);
-    if (!progress.ok()) return progress.status();
-    if (*progress != Progress::kMoved) {
-      if (absl::Status moved = MoveIntoPlace(); !moved.ok()) return moved;
+    ASSIGN_OR_RETURN(const Progress progress, FindProgress(stage_));
+    if (progress != Progress::kMoved) {
+      RETURN_IF_ERROR(MoveIntoPlace());
     }
     committed_ = true;
   }
-  absl::Status cleaned = CleanUp(*std::move(lock));
+  absl::Status cleaned = CleanUp(std::move(lock));
   if (cleaned.ok()) return cleaned;
   return absl::Status(cleaned.code(), absl::StrCat(destination_, " is complete and in its place, but what is left of ",
                                                    stage_, " was not removed: ", cleaned.message()));
@@ -332,84 +314,81 @@ absl::Status StagedDirectory::Commit() {
 
 // Steps 4 and 5.
 absl::Status StagedDirectory::MoveIntoPlace() {
-  if (absl::Status synced = SyncDirectories(data_); !synced.ok()) return synced;
-  const absl::StatusOr<std::optional<struct stat>> data = Look(data_);
-  if (!data.ok()) return data.status();
-  if (!*data || (*data)->st_ino != inode_) return absl::FailedPreconditionError(absl::StrCat(data_, " was taken away"));
+  RETURN_IF_ERROR(SyncDirectories(data_));
+  // Looked at only now that nothing changes STAGE/data any more: the time that is written down must stay true.
+  ASSIGN_OR_RETURN(const std::optional<struct stat> data, Look(data_));
+  if (!data || data->st_ino != inode_) return absl::FailedPreconditionError(absl::StrCat(data_, " was taken away"));
   const std::string committing = JoinPath(stage_, "committing");
-  if (absl::Status put = WriteWholeFile(committing, InodeLine(**data) + TimeLine(**data)); !put.ok()) return put;
-  if (absl::Status synced = SyncDirectory(stage_); !synced.ok()) return synced;
+  RETURN_IF_ERROR(WriteWholeFile(committing, InodeLine(*data) + TimeLine(*data)));
+  RETURN_IF_ERROR(SyncDirectory(stage_));
 
   for (int tries = 0;; ++tries) {
-    const absl::StatusOr<bool> old = FindOld();
-    if (!old.ok()) return old.status();
-    if (*old && !replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " has appeared meanwhile"));
+    ASSIGN_OR_RETURN(const bool old, FindOld());
+    if (old && !replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " has appeared meanwhile"));
     const int moved = Uninterrupted([&] {
       System& system = CurrentSystem();
-      if (*old) return system.RenameExchange(data_.c_str(), destination_.c_str());
+      if (old) return system.RenameExchange(data_.c_str(), destination_.c_str());
       const int placed = system.RenameNoReplace(data_.c_str(), destination_.c_str());
       return placed == 0 || !CannotRenameSo(errno) ? placed : system.Rename(data_.c_str(), destination_.c_str());
     });
     const int error = errno;
     if (moved == 0) return absl::OkStatus();
-    // Filesystems over a network may have done what they report as failed.
+    // Network filesystems may have done what they report as failed.
     const absl::StatusOr<Progress> progress = FindProgress(stage_);
     if (progress.ok() && *progress == Progress::kMoved) return absl::OkStatus();
-    // Somebody else made or removed DST just now.
+    // Something else has created or removed DST in between: look again.
     const bool changed = error == EEXIST || error == ENOTEMPTY || error == ENOENT;
     if (!changed || tries == kMostTries) return SystemError(error, "put the new directory at", destination_);
   }
 }
 
-// Steps 6 and 7. Without a lock, STAGE is STAGE.done already.
+// Steps 6 and 7. Without a lock, STAGE has already become STAGE.done.
 absl::Status StagedDirectory::CleanUp(std::unique_ptr<FileLock> lock) {
   if (lock != nullptr) {
     for (const std::string& directory : {parent_, stage_}) {
-      if (absl::Status synced = SyncDirectory(directory); !synced.ok()) return synced;
+      RETURN_IF_ERROR(SyncDirectory(directory));
     }
-    if (absl::Status moved = MoveStage(done_); !moved.ok()) return moved;
+    RETURN_IF_ERROR(MoveStage(done_));
   }
   lock = nullptr;
   worker_lock_ = nullptr;
-  if (absl::Status removed = RemoveMoved(done_); !removed.ok()) return removed;
+  RETURN_IF_ERROR(RemoveMoved(done_));
   return SyncDirectory(parent_);
 }
 
 absl::Status StagedDirectory::Abandon() {
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = EnterStage();
-  if (!lock.ok()) return lock.status();
-  return *lock == nullptr ? RemoveMoved(gone_) : Discard(*std::move(lock));
+  ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock, EnterStage());
+  return lock == nullptr ? RemoveMoved(gone_) : Discard(std::move(lock));
 }
 
-// Removes the stage unless others live in it.
+// Removes the stage unless other live processes use it.
 absl::Status StagedDirectory::Discard(std::unique_ptr<FileLock> lock) {
-  const absl::StatusOr<bool> others = OthersLive(stage_, lock_name_);
-  if (!others.ok()) return others.status();
-  if (*others) {
+  ASSIGN_OR_RETURN(const bool others, OthersLive(stage_, lock_name_));
+  if (others) {
     worker_lock_ = nullptr;
     return absl::FailedPreconditionError(absl::StrCat("a living process works in ", stage_));
   }
-  // STAGE/data may be what was at DST: it goes only when the new one is surely there.
-  if (absl::Status synced = SyncDirectory(parent_); !synced.ok()) return synced;
-  if (absl::Status moved = MoveStage(gone_); !moved.ok()) return moved;
+  // STAGE/data may be what was at DST before: it is removed only when the new one is durably there.
+  RETURN_IF_ERROR(SyncDirectory(parent_));
+  RETURN_IF_ERROR(MoveStage(gone_));
   lock = nullptr;
   worker_lock_ = nullptr;
   return RemoveMoved(gone_);
 }
 
 absl::Status StagedDirectory::MoveStage(const std::string& to) const {
-  if (absl::Status removed = RemoveMoved(to); !removed.ok()) return removed;
+  RETURN_IF_ERROR(RemoveMoved(to));
   if (Uninterrupted([&] { return CurrentSystem().Rename(stage_.c_str(), to.c_str()); }) == 0) return absl::OkStatus();
   return SystemError(errno, "rename", stage_);
 }
 
-// Removes a stage that was renamed, once it is sure that it will not be found under its old name again.
+// Removes a stage that was renamed, once the renaming is durable: after a crash a half-removed stage must not be found
+// under its old name.
 absl::Status StagedDirectory::RemoveMoved(const std::string& path) const {
-  const absl::StatusOr<FileKind> kind = KindOf(path);
-  if (!kind.ok()) return kind.status();
-  if (*kind == FileKind::kNothing) return absl::OkStatus();
-  if (absl::Status synced = SyncDirectory(parent_); !synced.ok()) return synced;
+  ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
+  if (kind == FileKind::kNothing) return absl::OkStatus();
+  RETURN_IF_ERROR(SyncDirectory(parent_));
   return RemoveTree(path);
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

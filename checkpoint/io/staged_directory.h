@@ -1,49 +1,48 @@
-// Puts a directory in its place at once and durably: until then there is nothing at DST, or what was there before; at
-// no instant something half written, and never nothing where there was something.
+// Creates or replaces a directory, DST, atomically and durably. Until the instant at which it appears, DST is what it
+// was before, or does not exist; at no time is it half written, and a DST that is replaced is never missing.
 //
-// PARENT is DST's directory, and may be a symbolic link; NAME is DST's last part. The job works in
-// STAGE = PARENT/.NAME.reshard-JOB, where JOB names what is being done, so that the same job finds its own leavings
-// again:
+// PARENT is the directory that DST is in, and may be a symbolic link; NAME is the last part of DST. The job works in
+// STAGE = PARENT/.NAME.reshard-JOB, where JOB identifies the job, so that the same job finds its own leftovers again:
 //
 //   STAGE/data          becomes DST
 //   STAGE/lock-K        locked by worker K for as long as it runs
-//   STAGE/lock          locked by who is in Begin, Commit or Abandon just now
+//   STAGE/lock          locked by the process that is currently in Begin, Commit or Abandon
 //   STAGE/terms         what the workers of the job have agreed on
 //   STAGE/committing    the inode of STAGE/data and when it was last modified, durable before the first rename
-//   STAGE/...           whatever else the job keeps for itself, its journals for instance
+//   STAGE/...           whatever else the job keeps for itself, such as its journals
 //
-// A stage is never emptied in its place, where its inhabitants could be mistaken for a young one's: it is renamed away
-// at once, to STAGE.done when DST is complete and to STAGE.gone otherwise, and then removed. Who holds a lock looks
-// whether it still lies in STAGE, and begins again when it does not.
+// A stage is never emptied in place, where its remains could be mistaken for a stage that has just been begun. It is
+// first renamed, to STAGE.done if DST is complete and to STAGE.gone otherwise, and then removed. A process that has
+// taken a lock therefore checks that the locked file is still in STAGE, and starts over if it is not.
 //
 // The steps, each of which may be the last one that happens:
 //
-//   1  Begin. A directory at DST that must not be replaced: AlreadyExists, nothing was touched. What is no directory (a
-//      symbolic link to one is none) is never replaced, nor is a mount point: FailedPrecondition. What is left of
-//      STAGE.done and STAGE.gone is removed.
-//   2  mkdir STAGE; lock STAGE/lock, then STAGE/lock-K (FailedPrecondition when a living process has it): who is seen to
-//      hold a lock-K has been through this step, and is not about to find out that it must not go on. Leavings of the
-//      same job are kept when it is resumed; otherwise they are renamed to STAGE.gone and removed, unless a living
-//      process holds any lock-* there: FailedPrecondition. mkdir STAGE/data; sync PARENT and STAGE. DST to be replaced:
-//      tried out on two empty directories in STAGE that the filesystem can exchange names (renameat2 with
-//      RENAME_EXCHANGE); where it cannot, FailedPrecondition before any work.
+//   1  Begin. If there is a directory at DST that must not be replaced: AlreadyExists, and nothing was touched.
+//      Anything that is not a directory (a symbolic link to one is not) is never replaced, nor is a mount point:
+//      FailedPrecondition. What is left of STAGE.done and STAGE.gone is removed.
+//   2  mkdir STAGE; lock STAGE/lock, then STAGE/lock-K (FailedPrecondition if a live process has it). So a process
+//      that is seen to hold a lock-K has been through this step, and is not about to find out that it must not
+//      continue. Leftovers of the same job are kept if it is resumed; otherwise they are renamed to STAGE.gone and
+//      removed, unless a live process holds any lock-* there: FailedPrecondition. mkdir STAGE/data; sync PARENT and
+//      STAGE. If DST is to be replaced, two empty directories in STAGE are used to test that the filesystem can
+//      exchange names (renameat2 with RENAME_EXCHANGE); if it cannot, FailedPrecondition before any work is done.
 //   3  The job writes into STAGE/data, and syncs each of its files.
 //   4  Commit. Lock STAGE/lock. Sync STAGE/data and the directories in it. Write and sync STAGE/committing, sync STAGE.
-//   5  Nothing at DST: renameat2(STAGE/data, DST, RENAME_NOREPLACE), or, where that is not to be had, rename, which
-//      replaces no directory but an empty one. Something: renameat2(.., RENAME_EXCHANGE), after which STAGE/data is
-//      what was there before. This is the instant at which DST changes.
+//   5  If there is nothing at DST: renameat2(STAGE/data, DST, RENAME_NOREPLACE) or, if that is not supported,
+//      rename, which replaces no directory but an empty one. Otherwise: renameat2(.., RENAME_EXCHANGE), after which
+//      STAGE/data is what was at DST before. This is the instant at which DST changes.
 //   6  Sync PARENT and STAGE.
 //   7  Rename STAGE to STAGE.done, sync PARENT, remove STAGE.done; sync PARENT.
 //
-// A job that is resumed after it was cut off between 5 and 7 sees that DST is what STAGE/committing names, or that
-// there is a STAGE.done: it is complete, and only 6 and 7 remain. Where neither DST nor STAGE/data is what
-// STAGE/committing names, somebody has moved things: STAGE/data may be what was at DST, nothing to go on with, and is
-// removed.
+// A job that is resumed after it was interrupted between 5 and 7 sees that DST is what STAGE/committing names, or that
+// there is a STAGE.done: it is complete, and only 6 and 7 remain. If neither DST nor STAGE/data is what
+// STAGE/committing names, somebody has moved things: STAGE/data may then be what was at DST, with which the job cannot
+// continue, and is removed.
 //
-// Workers 0 to N-1 of one job share STAGE when all of them resume; one of them commits once it knows that all are done,
-// and for the others Commit then finds that it has happened. Who comes with other terms than those in STAGE/terms is
-// refused while others live in STAGE; otherwise the terms are changed, and leavings made under the old ones stay for
-// the caller to judge.
+// Workers 0 to N-1 of one job share STAGE if all of them resume; one of them commits once it knows that all are done,
+// and for the others Commit then finds that this has happened. A process with other terms than those in STAGE/terms is
+// refused while others are alive in STAGE; otherwise the terms are changed, and the caller has to decide about
+// leftovers that were made under the old ones.
 #ifndef RESHARD_CHECKPOINT_IO_STAGED_DIRECTORY_H_
 #define RESHARD_CHECKPOINT_IO_STAGED_DIRECTORY_H_
 
@@ -56,7 +55,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/io/file_lock.h"
 
-namespace reshard {
+namespace reshard::io {
 
 struct StageOptions {
   bool replace = false;  // a directory at DST may be replaced
@@ -131,6 +130,6 @@ class StagedDirectory {
   std::unique_ptr<FileLock> worker_lock_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_STAGED_DIRECTORY_H_

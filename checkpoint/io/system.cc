@@ -1,13 +1,13 @@
 #include "checkpoint/io/system.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
-namespace reshard {
+namespace reshard::io {
 
 int System::Open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
 int System::Close(int fd) { return ::close(fd); }
@@ -58,4 +58,4 @@ System& CurrentSystem() { return current == nullptr ? *Real() : *current; }
 ScopedSystem::ScopedSystem(System* system) : before_(current) { current = system; }
 ScopedSystem::~ScopedSystem() { current = before_; }
 
-}  // namespace reshard
+}  // namespace reshard::io

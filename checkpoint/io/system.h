@@ -1,5 +1,5 @@
 // The system calls that the checkpoint code makes, in one table, so that tests can make the n-th of them fail. Nothing
-// else in checkpoint/ calls the system directly.
+// else in checkpoint/ makes system calls.
 #ifndef RESHARD_CHECKPOINT_IO_SYSTEM_H_
 #define RESHARD_CHECKPOINT_IO_SYSTEM_H_
 
@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace reshard {
+namespace reshard::io {
 
 // As the calls of the same name: -1 (null) and errno on failure.
 class System {
@@ -73,6 +73,6 @@ class ScopedSystem {
   System* before_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_SYSTEM_H_

@@ -1,7 +1,7 @@
-// Memory for very much data, whose content is not set: pages that are never touched cost nothing.
+// Uninitialized memory for large amounts of data: pages that are never touched cost nothing.
 //
-// Large pages are not asked for. They save a tenth of the time of reading a large `.metadata` where the machine has
-// them at hand, and double it in a virtual machine whose host takes back what is free: a large page costs 5 ms there.
+// Huge pages are not requested. They save a tenth of the time of reading a large `.metadata` if the machine has them
+// available, but double it in a virtual machine whose host reclaims free memory, where a huge page costs 5 ms.
 #ifndef RESHARD_CHECKPOINT_IO_UNSET_MEMORY_H_
 #define RESHARD_CHECKPOINT_IO_UNSET_MEMORY_H_
 
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace reshard {
+namespace reshard::io {
 
 class UnsetMemory {
  public:
@@ -46,6 +46,6 @@ class UnsetMemory {
   size_t size_ = 0;
 };
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_UNSET_MEMORY_H_

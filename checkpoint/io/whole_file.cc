@@ -4,16 +4,16 @@
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
+#include "status/macros.h"
 
-namespace reshard {
+namespace reshard::io {
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view bytes) {
-  if (absl::Status removed = RemoveTree(path); !removed.ok()) return removed;
-  const absl::StatusOr<std::unique_ptr<WriteFile>> file = WriteFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status put = (*file)->WriteAt(0, bytes); !put.ok()) return put;
-  if (absl::Status synced = (*file)->Sync(); !synced.ok()) return synced;
-  return (*file)->Close();
+  RETURN_IF_ERROR(RemoveTree(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WriteFile> file, WriteFile::Create(path));
+  RETURN_IF_ERROR(file->WriteAt(0, bytes));
+  RETURN_IF_ERROR(file->Sync());
+  return file->Close();
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -1,4 +1,4 @@
-// A small file that is written in one go.
+// Small files that are written in one go.
 #ifndef RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_
 #define RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_
 
@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 
-namespace reshard {
+namespace reshard::io {
 
 // Removes what is at `path`, and writes a new file there. Its bytes are on the disk then; its name is when the caller
 // has synced the directory. Errors of the system.
 absl::Status WriteWholeFile(const std::string& path, std::string_view bytes);
 
-}  // namespace reshard
+}  // namespace reshard::io
 
 #endif  // RESHARD_CHECKPOINT_IO_WHOLE_FILE_H_

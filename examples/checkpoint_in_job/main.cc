@@ -1,15 +1,15 @@
-// A job saves its weights as four training ranks hold them; six serving ranks load them, cut along the other dimension
-// and in another device order. Ranks are threads here; in a job of processes each calls Save and Load once.
+// Four training ranks save a model's weights as they hold them; six serving ranks load them, sharded along the other
+// dimension and in another device order. Ranks are threads here; in a job of processes each calls Save and Load once.
 //
-//   checkpoint_in_job DIRECTORY        a directory that is not there yet
+//   checkpoint_in_job DIRECTORY        which must not exist yet
 #include <cstdint>
 #include <cstdio>
 #include <vector>
 
 #include "reshard/layout/text.h"
+#include "reshard/live/load.h"
+#include "reshard/live/save.h"
 #include "reshard/runtime/local_world.h"
-#include "reshard/state/load.h"
-#include "reshard/state/save.h"
 
 namespace {
 
@@ -28,19 +28,9 @@ std::vector<float> Fragment(const reshard::Layout& layout, int64_t position) {
   return values;
 }
 
-absl::StatusOr<reshard::Layout> Parse(const char* mesh, const char* layout) {
-  absl::StatusOr<reshard::Mesh> parsed = reshard::ParseMesh(mesh);
-  if (!parsed.ok()) return parsed.status();
-  return reshard::ParseLayout(layout, std::make_shared<const reshard::Mesh>(*std::move(parsed)));
-}
-
 absl::Status SaveAndLoad(const char* directory) {
-  const char* const training_mesh = "{dp:2,tp:2}";
-  const char* const training_layout = "[<dp,tp>1024, 768]";
-  const char* const serving_mesh = "{node:2,gpu:3}";
-  const char* const serving_layout = "[1024, <gpu,node>768]";
-  const absl::StatusOr<reshard::Layout> training = Parse(training_mesh, training_layout);
-  const absl::StatusOr<reshard::Layout> serving = Parse(serving_mesh, serving_layout);
+  const absl::StatusOr<reshard::Layout> training = reshard::ParseLayout("[<dp,tp>1024, 768]", "{dp:2,tp:2}");
+  const absl::StatusOr<reshard::Layout> serving = reshard::ParseLayout("[1024, <gpu,node>768]", "{node:2,gpu:3}");
   if (!training.ok()) return training.status();
   if (!serving.ok()) return serving.status();
 
@@ -50,8 +40,7 @@ absl::Status SaveAndLoad(const char* directory) {
     reshard::SaveEntry entry;
     entry.name = "model.weight";
     entry.path = {"model", "weight"};
-    entry.mesh = training_mesh;
-    entry.layout = training_layout;
+    entry.layout = *training;
     entry.dtype = reshard::DType::kF32;
     entry.from = reshard::DenseView(weights.data(), entry.dtype, training->LocalShape(rank.rank()));
     return reshard::Save(directory, {&entry, 1}, {}, rank).status();
@@ -63,7 +52,7 @@ absl::Status SaveAndLoad(const char* directory) {
     const std::vector<float> wanted = Fragment(*serving, rank.rank());
     std::vector<float> weights(wanted.size());
     const std::vector<int64_t> shape = serving->LocalShape(rank.rank());
-    const reshard::LoadEntry entry{"model.weight", serving_mesh, serving_layout,
+    const reshard::LoadEntry entry{"model.weight", *serving,
                                    reshard::DenseView(weights.data(), reshard::DType::kF32, shape)};
     const absl::StatusOr<reshard::LoadSummary> loaded = reshard::Load(directory, {&entry, 1}, {}, rank);
     if (!loaded.ok()) return loaded.status();

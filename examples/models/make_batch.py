@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints one problem a line for `reshard plan --batch -`: each tensor of a model from one set of layout rules to another.
+"""Prints one problem per line for `reshard plan --batch -`: the tensors of a model from one set of rules to another.
 
 usage: make_batch.py MODEL RULES_FROM RULES_TO [--scale K]
 
---scale K divides every dimension by K, up to the next size that the mesh still divides as evenly as the original: a
-small copy of the model whose tensors are cut the same way.
+--scale K divides every dimension by K and rounds up to a size that the mesh divides as evenly as the original, which
+gives a small copy of the model whose tensors are sharded in the same way.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import sys
 
 
 def matches(pattern, name):
-    """`*` is any text, `?` one character, all else is literal; the whole name."""
+    """Matches the whole name: `*` is any text, `?` any one character, and everything else itself."""
     parts = {"*": ".*", "?": "."}
     return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), name, re.DOTALL) is not None
 
@@ -31,7 +31,7 @@ def devices(mesh):
 
 
 def scaled(size, scale, ways):
-    """About size / scale, a multiple of everything that both `size` and `ways` are."""
+    """About size / scale, rounded up to a multiple of gcd(size, ways)."""
     even = math.gcd(size, ways)
     return min(size, -(-size // (scale * even)) * even)
 

@@ -1,5 +1,5 @@
-"""A small causal transformer over bytes. It does not know how its sequence is laid out: `spread` exchanges what
-attention needs whole."""
+"""A small causal transformer over bytes. It does not depend on how its sequence is sharded: `spread` exchanges what
+attention needs."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch.nn import functional
 
 
 class Whole:
-    """The sequence is in one place: nothing to exchange."""
+    """The sequence is on one rank: there is nothing to exchange."""
 
     def heads(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return tensors
@@ -24,7 +24,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, x: torch.Tensor, spread) -> torch.Tensor:
-        # Everything here but the middle is about single tokens. [batch, tokens here, heads, width of a head]
+        # Only the attention in the middle mixes tokens. [batch, tokens here, heads, width of a head]
         qkv = [t.unflatten(-1, (self.heads, -1)) for t in self.qkv(x).chunk(3, dim=-1)]
         q, k, v = (t.transpose(1, 2) for t in spread.heads(qkv))  # some heads of all tokens, in their order
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)

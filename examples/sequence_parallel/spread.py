@@ -1,4 +1,4 @@
-"""The sequence over the ranks of a group, in zigzag order, and the exchange around attention: all of it layouts."""
+"""Spreads sequences over the ranks of a group in zigzag order, and exchanges around attention, by means of layouts."""
 
 import torch
 
@@ -6,11 +6,11 @@ import reshard
 
 
 class Zigzag:
-    """Rank r of P holds chunks r and 2P-1-r of 2P: the order in which loaders for causal context parallelism deal out
-    tokens, since then all ranks have the same number of pairs to attend to.
+    """Rank r of P holds chunks r and 2P-1-r of 2P, the order in which loaders for causal context parallelism distribute
+    tokens, because all ranks then attend to the same number of pairs.
 
-    Attention wants all tokens, in order, of some heads. Between the two lies one exchange; that the chunks come back
-    into order is part of the layout, and costs nothing extra. The gradients take the same ways back.
+    Attention needs all tokens, in order, of some heads. One exchange converts between the two; putting the chunks back
+    in order is part of the layout, and costs nothing extra. The gradients are moved in the reverse direction.
     """
 
     def __init__(self, group, ranks: int, batch: int, sequence: int, heads: int, head_width: int) -> None:
@@ -22,7 +22,7 @@ class Zigzag:
         self.by_heads = f"[{batch}, {sequence}, <cp>{heads}, {head_width}]"
 
     def deal(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This rank's tokens of a [batch, sequence] that every rank has: nothing travels."""
+        """This rank's tokens of a [batch, sequence] tensor that every rank has. Does not communicate."""
         return torch.ops.reshard.redistribute(tensor, self.mesh, self.whole, self.dealt, self.group)
 
     def heads(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -33,12 +33,12 @@ class Zigzag:
         )
 
     def tokens(self, tensor: torch.Tensor) -> torch.Tensor:
-        """And back."""
+        """All tokens of some heads -> some tokens of all heads."""
         return torch.ops.reshard.redistribute(tensor, self.mesh, self.by_heads, self.by_tokens, self.group)
 
 
 def sum_gradients(parameters: list[torch.nn.Parameter], group) -> None:
-    """Every rank has all parameters and some tokens: the gradients of all ranks are added up, in one flat buffer."""
+    """Sums the gradients of all ranks, which have all parameters and some tokens, in one flat buffer."""
     flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
     total = reshard.all_reduce(flat, "sum", group)
     for parameter, gradient in zip(parameters, total.split([parameter.numel() for parameter in parameters])):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a small transformer with its sequence spread over the ranks of a Gloo group, and alone, and compares the two.
+"""Trains a small transformer with its sequence spread over a Gloo group and on one rank, and compares the two.
 
     train.py [--ranks 2] [--steps 30] [--dtype float32|float64] [--check]     starts its own ranks
     torchrun --nproc-per-node 2 train.py                                      uses torchrun's
 
-Exit code 1 when the two loss curves differ by more than 1e-5 anywhere.
+The exit code is 1 if the two loss curves differ by more than 1e-5 at any step.
 """
 
 import argparse

@@ -30,7 +30,7 @@ class LoadSums {
   void Clear();
   int64_t Recv(size_t device) const { return Sum(recv_, device); }
   int64_t Send(size_t device) const { return Sum(send_, device); }
-  // One a level; peers_max is left 0.
+  // One per level; peers_max is left 0.
   std::vector<LevelFigures> Levels(const Topology& topology) const;
 
  private:

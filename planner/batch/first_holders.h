@@ -17,7 +17,7 @@ struct HolderChoice {
   std::vector<std::pair<HolderRotation, std::vector<Load>>> steps;
 };
 
-// One list a plan: the first holders of its tensors, in their order.
+// One list per plan: the first holders of its tensors, in their order.
 //
 // As many tensors of one plan as there are different choices take each of them once: their senders are then exactly
 // even, and tensors that follow each other have different ones. What is left over is placed one by one, the largest

@@ -5,18 +5,19 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "planner/batch/bucket_figures.h"
 #include "planner/batch/first_holders.h"
 #include "planner/batch/step_loads.h"
-#include "planner/layout/no_throw.h"
-#include "planner/search/lower_bound.h"
+#include "planner/cost/lower_bound.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
-#include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/planner.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -26,9 +27,8 @@ using batch::Load;
 // State: the batch as far as it is known. Invariant: places in `distinct_`, `counts_` and out_.plans are the same.
 class Batcher {
  public:
-  Batcher(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which, std::vector<std::string> names,
-          const BatchOptions& options)
-      : problems_(problems), which_(which) {
+  Batcher(absl::Span<const Problem> problems, const BatchOptions& options, std::vector<std::string> names)
+      : problems_(problems) {
     out_.options = options;
     out_.names = std::move(names);
   }
@@ -49,11 +49,10 @@ class Batcher {
     return out_.names.empty() || out_.names[tensor].empty() ? absl::StrCat("tensor ", tensor) : out_.names[tensor];
   }
 
-  const absl::Span<const BatchProblem> problems_;
-  const absl::Span<const int64_t> which_;
+  const absl::Span<const Problem> problems_;
   BatchPlan out_;
-  std::vector<int64_t> counts_;           // tensors of each plan
-  std::vector<std::vector<Load>> bound_;  // what devices lack, of each plan
+  std::vector<int64_t> counts_;                  // tensors of each plan
+  std::vector<std::vector<batch::Load>> bound_;  // what devices lack, of each plan
   batch::DeviceList devices_;
   std::vector<bool> sends_between_meshes_;  // devices of the meshes that such steps leave
   absl::flat_hash_map<std::pair<int64_t, int64_t>, std::unique_ptr<batch::Variant>> variants_;
@@ -63,16 +62,13 @@ absl::Status Batcher::Validate() const {
   if (out_.options.bucket_bytes && *out_.options.bucket_bytes < 0) {
     return absl::InvalidArgumentError("the bytes of a bucket are negative");
   }
-  if (!out_.names.empty() && out_.names.size() != which_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(out_.names.size(), " names for ", which_.size(), " tensors"));
+  if (!out_.names.empty() && out_.names.size() != problems_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(out_.names.size(), " names for ", problems_.size(), " tensors"));
   }
   // No sum of the batch is more than four times all tensors on all devices.
   int64_t total = 0;
-  for (size_t t = 0; t < which_.size(); ++t) {
-    if (which_[t] < 0 || which_[t] >= static_cast<int64_t>(problems_.size())) {
-      return absl::InvalidArgumentError(absl::StrCat(NameOf(t), " is problem ", which_[t], " of ", problems_.size()));
-    }
-    const BatchProblem& problem = problems_[static_cast<size_t>(which_[t])];
+  for (size_t t = 0; t < problems_.size(); ++t) {
+    const Problem& problem = problems_[t];
     auto bytes = CheckedMul(problem.source.num_elements(), 4 * SizeOf(problem.dtype));
     if (bytes) bytes = CheckedMul(*bytes, problem.source.mesh().size() + problem.target.mesh().size());
     if (bytes) bytes = CheckedAdd(total, *bytes);
@@ -86,22 +82,21 @@ absl::Status Batcher::Validate() const {
 }
 
 absl::Status Batcher::MakePlans() {
-  std::vector<int64_t> plan_of(problems_.size(), -1);
-  out_.tensors.reserve(which_.size());
-  for (size_t t = 0; t < which_.size(); ++t) {
-    const auto p = static_cast<size_t>(which_[t]);
-    if (plan_of[p] < 0) {
-      const BatchProblem& problem = problems_[p];
-      auto plan = MakePlan(problem.source, problem.target, problem.dtype, out_.options.plan);
+  absl::flat_hash_map<Problem, int64_t> plan_of;
+  out_.tensors.reserve(problems_.size());
+  for (size_t t = 0; t < problems_.size(); ++t) {
+    const Problem& problem = problems_[t];
+    const auto [known, added] = plan_of.emplace(problem, static_cast<int64_t>(out_.plans.size()));
+    if (added) {
+      auto plan = MakePlan(problem, out_.options.plan);
       if (!plan.ok()) {
         return absl::Status(plan.status().code(), absl::StrCat(NameOf(t), ": ", plan.status().message()));
       }
-      plan_of[p] = static_cast<int64_t>(out_.plans.size());
       out_.plans.push_back(*std::move(plan));
       counts_.push_back(0);
     }
-    out_.tensors.push_back({plan_of[p], 0, 0});
-    ++counts_[static_cast<size_t>(plan_of[p])];
+    out_.tensors.push_back({known->second, 0, 0});
+    ++counts_[static_cast<size_t>(known->second)];
   }
   return absl::OkStatus();
 }
@@ -146,26 +141,21 @@ absl::Status Batcher::PreferFewerBytes() {
   for_bytes.objective = Objective::kBytes;
   for (Plan& plan : out_.plans) {
     if (plan.totals.recv_bytes_total == plan.bounds.recv_bytes_total) continue;
-    auto other = MakePlan(plan.source, plan.target, plan.dtype, for_bytes);
-    if (!other.ok()) return other.status();
-    const bool fewer = other->totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
-                       other->totals.recv_bytes_total < plan.totals.recv_bytes_total;
-    if (fewer && TimePartsOf(*other).transfer <= TimePartsOf(plan).transfer) plan = *std::move(other);
+    ASSIGN_OR_RETURN(auto other, MakePlan({plan.source, plan.target, plan.dtype}, for_bytes));
+    const bool fewer = other.totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
+                       other.totals.recv_bytes_total < plan.totals.recv_bytes_total;
+    if (fewer && TimePartsOf(other).transfer <= TimePartsOf(plan).transfer) plan = std::move(other);
   }
   return absl::OkStatus();
 }
 
 void Batcher::ListDevices() {
-  std::vector<const Mesh*> seen;
+  absl::flat_hash_set<Mesh> meshes;
   for (const Plan& plan : out_.plans) {
-    for (const Layout* layout : {&plan.source, &plan.target}) {
-      const Mesh* mesh = &layout->mesh();
-      const auto same = [&](const Mesh* other) { return other == mesh || *other == *mesh; };
-      if (std::any_of(seen.begin(), seen.end(), same)) continue;
-      seen.push_back(mesh);
-      devices_.Add(*mesh);
-    }
+    meshes.insert(plan.source.mesh());
+    meshes.insert(plan.target.mesh());
   }
+  for (const Mesh& mesh : meshes) devices_.Add(mesh);
   devices_.Finish();
   sends_between_meshes_.assign(devices_.size(), false);
   for (const Plan& plan : out_.plans) {
@@ -186,9 +176,8 @@ absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tens
     variant->plan = &plan;
     for (Step step : plan.steps) {
       if (step.crosses_meshes()) step.first_holder = tensor.first_holder;
-      auto loads = batch::LoadsOf(step, plan.dtype, out_.options.plan.topology, devices_);
-      if (!loads.ok()) return loads.status();
-      variant->steps.push_back(*std::move(loads));
+      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(step, plan.dtype, out_.options.plan.topology, devices_));
+      variant->steps.push_back(std::move(loads));
     }
   }
   return variant.get();
@@ -198,14 +187,12 @@ absl::Status Batcher::ChooseHolders() {
   std::vector<batch::HolderChoice> choices;
   for (size_t p = 0; p < out_.plans.size(); ++p) {
     batch::HolderChoice choice{counts_[p], {}};
-    auto variant = VariantOf({static_cast<int64_t>(p), 0, 0});
-    if (!variant.ok()) return variant.status();
+    ASSIGN_OR_RETURN(auto variant, VariantOf({static_cast<int64_t>(p), 0, 0}));
     for (size_t s = 0; s < out_.plans[p].steps.size(); ++s) {
       const Step& step = out_.plans[p].steps[s];
       if (!step.crosses_meshes()) continue;
-      auto rotation = batch::HolderRotation::Create(step, devices_);
-      if (!rotation.ok()) return rotation.status();
-      choice.steps.emplace_back(*std::move(rotation), (*variant)->steps[s]);
+      ASSIGN_OR_RETURN(auto rotation, batch::HolderRotation::Create(step, devices_));
+      choice.steps.emplace_back(std::move(rotation), variant->steps[s]);
     }
     choices.push_back(std::move(choice));
   }
@@ -224,13 +211,12 @@ absl::Status Batcher::FindBounds() {
   const Topology flat = Topology::Flat();
   for (size_t p = 0; p < out_.plans.size(); ++p) {
     const Plan& plan = out_.plans[p];
-    std::vector<Load> lacks;
-    if (!search::ReducedAxes(plan.source, plan.target).empty()) {
+    std::vector<batch::Load> lacks;
+    if (!cost::ReducedAxes(plan.source, plan.target).empty()) {
       const Mesh& mesh = plan.target.mesh();
-      auto map = ShardMap::Create(plan.target);
-      if (!map.ok()) return map.status();
+      ASSIGN_OR_RETURN(auto map, ShardMap::Create(plan.target));
       for (int64_t q = 0; q < mesh.size(); ++q) {
-        lacks.push_back({devices_.IndexOf(mesh.Device(q)), 0, map->LocalElements(q) * SizeOf(plan.dtype), 0});
+        lacks.push_back({devices_.IndexOf(mesh.Device(q)), 0, map.LocalElements(q) * SizeOf(plan.dtype), 0});
       }
     } else if (plan.steps.size() == 1) {
       lacks = variants_.at({static_cast<int64_t>(p), 0})->steps[0];
@@ -238,9 +224,8 @@ absl::Status Batcher::FindBounds() {
       Step direct;
       direct.from = plan.source;
       direct.to = plan.target;
-      auto loads = batch::LoadsOf(direct, plan.dtype, flat, devices_);
-      if (!loads.ok()) return loads.status();
-      lacks = *std::move(loads);
+      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(direct, plan.dtype, flat, devices_));
+      lacks = std::move(loads);
     }
     bound_.push_back(std::move(lacks));
     out_.bounds.recv_bytes_total += counts_[p] * plan.bounds.recv_bytes_total;
@@ -284,10 +269,9 @@ absl::Status Batcher::FillBuckets() {
     std::vector<std::pair<const batch::Variant*, int64_t>> counts;
     places.clear();
     for (int64_t t = bucket.first; t < bucket.first + bucket.count; ++t) {
-      auto variant = VariantOf(out_.tensors[static_cast<size_t>(t)]);
-      if (!variant.ok()) return variant.status();
-      const auto [it, added] = places.emplace(*variant, counts.size());
-      if (added) counts.emplace_back(*variant, 0);
+      ASSIGN_OR_RETURN(auto variant, VariantOf(out_.tensors[static_cast<size_t>(t)]));
+      const auto [it, added] = places.emplace(variant, counts.size());
+      if (added) counts.emplace_back(variant, 0);
       ++counts[it->second].second;
     }
     for (const auto& [variant, count] : counts) {
@@ -309,7 +293,7 @@ absl::Status Batcher::FillBuckets() {
 void Batcher::SumUp(const batch::LoadSums& all, const batch::LoadSums& between) {
   batch::LoadSums lacks(devices_.size(), 1);
   for (size_t p = 0; p < out_.plans.size(); ++p) {
-    for (Load load : bound_[p]) {
+    for (batch::Load load : bound_[p]) {
       load.level = 0;
       lacks.Add({load}, counts_[p]);
     }
@@ -351,14 +335,14 @@ void Batcher::SumUp(const batch::LoadSums& all, const batch::LoadSums& between) 
 }
 
 absl::StatusOr<BatchPlan> Batcher::Make() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
-  if (absl::Status s = MakePlans(); !s.ok()) return s;
-  if (absl::Status s = PreferFewerBytes(); !s.ok()) return s;
+  RETURN_IF_ERROR(Validate());
+  RETURN_IF_ERROR(MakePlans());
+  RETURN_IF_ERROR(PreferFewerBytes());
   ListDevices();
-  if (absl::Status s = ChooseHolders(); !s.ok()) return s;
-  if (absl::Status s = FindBounds(); !s.ok()) return s;
+  RETURN_IF_ERROR(ChooseHolders());
+  RETURN_IF_ERROR(FindBounds());
   CutBuckets();
-  if (absl::Status s = FillBuckets(); !s.ok()) return s;
+  RETURN_IF_ERROR(FillBuckets());
   return std::move(out_);
 }
 
@@ -373,37 +357,9 @@ Plan BatchPlan::PlanOf(int64_t tensor) const {
   return out;
 }
 
-absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which,
-                                    std::vector<std::string> names, const BatchOptions& options) {
-  return NoThrow("planning a batch", [&] { return Batcher(problems, which, std::move(names), options).Make(); });
-}
-
-absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, const BatchOptions& options) {
-  return NoThrow("planning a batch", [&]() -> absl::StatusOr<BatchPlan> {
-    std::vector<int64_t> which;
-    std::vector<std::string> names;
-    absl::flat_hash_map<std::string, int64_t> first_of;  // by text
-    absl::flat_hash_map<const Mesh*, std::string> mesh_text;
-    const auto text_of = [&](const Layout& layout) {
-      std::string& mesh = mesh_text[&layout.mesh()];
-      if (mesh.empty()) mesh = ToString(layout.mesh());
-      return absl::StrCat(ToString(layout), "\n", mesh);
-    };
-    for (size_t t = 0; t < problems.size(); ++t) {
-      const BatchProblem& problem = problems[t];
-      names.push_back(problem.name);
-      // Neighbours are often equal, and comparing is cheaper than writing.
-      if (t > 0 && problem.dtype == problems[t - 1].dtype && problem.source == problems[t - 1].source &&
-          problem.target == problems[t - 1].target) {
-        which.push_back(which.back());
-        continue;
-      }
-      const std::string key =
-          absl::StrCat(text_of(problem.source), "\n", text_of(problem.target), "\n", static_cast<int>(problem.dtype));
-      which.push_back(first_of.emplace(key, static_cast<int64_t>(t)).first->second);
-    }
-    return Batcher(problems, which, std::move(names), options).Make();
-  });
+absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const Problem> problems, const BatchOptions& options,
+                                    std::vector<std::string> names) {
+  return status::NoThrow("planning a batch", [&] { return Batcher(problems, options, std::move(names)).Make(); });
 }
 
 }  // namespace reshard

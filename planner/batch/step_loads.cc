@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reshard/layout/shard_map.h"
+#include "status/macros.h"
 
 namespace reshard::batch {
 
@@ -22,10 +23,9 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const T
   const int64_t element = SizeOf(dtype);
   std::vector<Load> out;
   if (step.op == Op::kSlice) return out;
-  auto traffic = Traffic::Create(step, topology);
-  if (!traffic.ok()) return traffic.status();
-  const std::vector<int64_t> ids = (*traffic)->Devices();
-  const std::vector<DeviceLoad> loads = (*traffic)->Loads();
+  ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, topology));
+  const std::vector<int64_t> ids = traffic->Devices();
+  const std::vector<DeviceLoad> loads = traffic->Loads();
   for (size_t i = 0; i < loads.size(); ++i) {
     if (loads[i].recv == 0 && loads[i].send == 0) continue;
     const int32_t device = devices.IndexOf(ids[i]);
@@ -47,18 +47,17 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const T
 
 absl::StatusOr<HolderRotation> HolderRotation::Create(const Step& step, const DeviceList& devices) {
   HolderRotation out;
-  auto map = ShardMap::Create(step.from);
-  if (!map.ok()) return map.status();
+  ASSIGN_OR_RETURN(auto map, ShardMap::Create(step.from));
   const Mesh& mesh = step.from.mesh();
   int64_t shards = 1;
-  for (int d = 0; d < map->rank(); ++d) shards *= map->dim(d).num_rows();
+  for (int d = 0; d < map.rank(); ++d) shards *= map.dim(d).num_rows();
   out.holders_ = mesh.size() / shards;
   if (out.holders_ <= 1) return out;
   std::vector<int32_t> filled(static_cast<size_t>(shards), 0);
   out.order_.resize(static_cast<size_t>(mesh.size()));
   for (int64_t p = 0; p < mesh.size(); ++p) {
     int64_t shard = 0;
-    for (int d = 0; d < map->rank(); ++d) shard = shard * map->dim(d).num_rows() + map->Row(p, d);
+    for (int d = 0; d < map.rank(); ++d) shard = shard * map.dim(d).num_rows() + map.Row(p, d);
     const auto at = static_cast<int32_t>(shard * out.holders_ + filled[static_cast<size_t>(shard)]++);
     out.order_[static_cast<size_t>(at)] = devices.IndexOf(mesh.Device(p));
     out.place_.emplace(out.order_[static_cast<size_t>(at)], at);

@@ -54,7 +54,7 @@ class HolderRotation {
 
  private:
   int64_t holders_ = 1;
-  std::vector<int32_t> order_;  // holders_ devices a shard
+  std::vector<int32_t> order_;  // holders_ devices per shard
   absl::flat_hash_map<int32_t, int32_t> place_;
 };
 

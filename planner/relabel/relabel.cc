@@ -9,12 +9,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
 #include "planner/relabel/assignment.h"
-#include "planner/search/overlap.h"
+#include "planner/traffic/overlap.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -46,7 +47,7 @@ Classes Classify(const std::vector<std::vector<int32_t>>& keys) {
 
 // One distinct tensor: how often, and what rows of each dimension share.
 struct Tensor {
-  const BatchProblem* problem = nullptr;
+  const Problem* problem = nullptr;
   int64_t bytes_per_element = 0;               // times the number of equal tensors
   std::vector<std::vector<int64_t>> overlaps;  // a dimension: elements by from_row, to_row
   std::vector<int64_t> to_rows;                // a dimension
@@ -56,7 +57,8 @@ struct Tensor {
 // needed there; device i of the rows is the one that has position i now.
 class Relabeler {
  public:
-  explicit Relabeler(absl::Span<const BatchProblem> problems) : problems_(problems) {}
+  Relabeler(absl::Span<const Problem> problems, absl::Span<const std::string> names)
+      : problems_(problems), names_(names) {}
   absl::StatusOr<Relabeling> Make();
 
  private:
@@ -65,14 +67,13 @@ class Relabeler {
   std::vector<int64_t> Weights() const;
   std::vector<int64_t> OrderFrom(const std::vector<int64_t>& flow) const;
   std::string NameOf(size_t problem) const {
-    const std::string& name = problems_[problem].name;
-    return problems_.size() == 1 && name.empty()
-               ? ""
-               : absl::StrCat(name.empty() ? absl::StrCat("tensor ", problem) : name, ": ");
+    if (problem < names_.size() && !names_[problem].empty()) return absl::StrCat(names_[problem], ": ");
+    return problems_.size() == 1 ? "" : absl::StrCat("tensor ", problem, ": ");
   }
   const Mesh& mesh() const { return problems_[0].target.mesh(); }
 
-  const absl::Span<const BatchProblem> problems_;
+  const absl::Span<const Problem> problems_;
+  const absl::Span<const std::string> names_;
   std::vector<Tensor> tensors_;
   // Per device and position, all tensors' rows of all dimensions; -1 for a device outside a source mesh.
   std::vector<std::vector<int32_t>> held_, needed_;
@@ -82,9 +83,12 @@ class Relabeler {
 
 absl::Status Relabeler::Validate() const {
   if (problems_.empty()) return absl::InvalidArgumentError("no tensors to find an order of devices for");
+  if (!names_.empty() && names_.size() != problems_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(names_.size(), " names for ", problems_.size(), " tensors"));
+  }
   int64_t total = 0;
   for (size_t i = 0; i < problems_.size(); ++i) {
-    const BatchProblem& problem = problems_[i];
+    const Problem& problem = problems_[i];
     if (problem.source.shape() != problem.target.shape()) {
       return absl::InvalidArgumentError(absl::StrCat(NameOf(i), "source ", ToString(problem.source), " and target ",
                                                      ToString(problem.target), " are layouts of different shapes"));
@@ -114,27 +118,23 @@ absl::Status Relabeler::ReadTensors() {
   const auto devices = static_cast<size_t>(mesh().size());
   held_.resize(devices);
   needed_.resize(devices);
-  absl::flat_hash_map<std::string, size_t> known;
-  for (const BatchProblem& problem : problems_) {
-    const std::string key =
-        absl::StrCat(ToString(problem.source), "\n", ToString(problem.source.mesh()), "\n", ToString(problem.target));
-    const auto [it, added] = known.emplace(key, tensors_.size());
+  absl::flat_hash_map<std::pair<Layout, Layout>, size_t> known;
+  for (const Problem& problem : problems_) {
+    const auto [it, added] = known.emplace(std::pair(problem.source, problem.target), tensors_.size());
     if (!added) {
       tensors_[it->second].bytes_per_element += SizeOf(problem.dtype);
       continue;
     }
-    auto from = ShardMap::Create(problem.source);
-    if (!from.ok()) return from.status();
-    auto to = ShardMap::Create(problem.target);
-    if (!to.ok()) return to.status();
+    ASSIGN_OR_RETURN(auto from, ShardMap::Create(problem.source));
+    ASSIGN_OR_RETURN(auto to, ShardMap::Create(problem.target));
     Tensor tensor{&problem, SizeOf(problem.dtype), {}, {}};
     for (int d = 0; d < problem.source.rank(); ++d) {
-      const search::DimOverlap overlap = search::Overlap(from->dim(d), to->dim(d));
+      const traffic::DimOverlap overlap = traffic::Overlap(from.dim(d), to.dim(d));
       if (overlap.from_rows > kMostPairs / overlap.to_rows) {
         return absl::ResourceExhaustedError("too many different shards to find an order of devices for");
       }
       std::vector<int64_t> elements(static_cast<size_t>(overlap.from_rows * overlap.to_rows), 0);
-      for (const search::Pair& pair : overlap.pairs) {
+      for (const traffic::Pair& pair : overlap.pairs) {
         elements[static_cast<size_t>(pair.from_row * overlap.to_rows + pair.to_row)] = pair.elements;
       }
       tensor.overlaps.push_back(std::move(elements));
@@ -145,16 +145,15 @@ absl::Status Relabeler::ReadTensors() {
       // A 0-d tensor has no rows, but a device may still not have it.
       held_[p].push_back(at ? 0 : -1);
       for (int d = 0; d < problem.source.rank(); ++d) {
-        held_[p].push_back(at ? static_cast<int32_t>(from->Row(*at, d)) : -1);
-        needed_[p].push_back(static_cast<int32_t>(to->Row(static_cast<int64_t>(p), d)));
+        held_[p].push_back(at ? static_cast<int32_t>(from.Row(*at, d)) : -1);
+        needed_[p].push_back(static_cast<int32_t>(to.Row(static_cast<int64_t>(p), d)));
       }
     }
     tensors_.push_back(std::move(tensor));
   }
   for (const Tensor& tensor : tensors_) {
-    auto to = ShardMap::Create(tensor.problem->target);
-    if (!to.ok()) return to.status();
-    for (int64_t p = 0; p < mesh().size(); ++p) needed_bytes_ += to->LocalElements(p) * tensor.bytes_per_element;
+    ASSIGN_OR_RETURN(auto to, ShardMap::Create(tensor.problem->target));
+    for (int64_t p = 0; p < mesh().size(); ++p) needed_bytes_ += to.LocalElements(p) * tensor.bytes_per_element;
   }
   return absl::OkStatus();
 }
@@ -213,8 +212,8 @@ std::vector<int64_t> Relabeler::OrderFrom(const std::vector<int64_t>& flow) cons
 }
 
 absl::StatusOr<Relabeling> Relabeler::Make() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
-  if (absl::Status s = ReadTensors(); !s.ok()) return s;
+  RETURN_IF_ERROR(Validate());
+  RETURN_IF_ERROR(ReadTensors());
   rows_ = Classify(held_);
   columns_ = Classify(needed_);
   if (static_cast<int64_t>(rows_.size()) > kMostPairs / static_cast<int64_t>(columns_.size())) {
@@ -237,10 +236,8 @@ absl::StatusOr<Relabeling> Relabeler::Make() {
   out.bytes = needed_bytes_ - kept;
   std::vector<int64_t> ids;
   for (int64_t position : OrderFrom(flow)) ids.push_back(mesh().Device(position));
-  auto relabelled = Mesh::Create(mesh().axes(), std::move(ids));
-  if (!relabelled.ok()) return relabelled.status();
-  out.target_mesh =
-      *relabelled == mesh() ? problems_[0].target.mesh_ptr() : std::make_shared<const Mesh>(*std::move(relabelled));
+  ASSIGN_OR_RETURN(auto relabelled, Mesh::Create(mesh().axes(), std::move(ids)));
+  out.target_mesh = relabelled;
   return out;
 }
 
@@ -248,25 +245,22 @@ absl::StatusOr<Relabeling> Relabeler::Make() {
 
 std::vector<int64_t> Relabeling::devices() const {
   std::vector<int64_t> out;
-  for (int64_t p = 0; p < target_mesh->size(); ++p) out.push_back(target_mesh->Device(p));
+  for (int64_t p = 0; p < target_mesh.size(); ++p) out.push_back(target_mesh.Device(p));
   return out;
 }
 
-absl::StatusOr<Relabeling> Relabel(const Layout& source, const Layout& target, DType dtype) {
-  const BatchProblem problem{"", source, target, dtype};
-  return Relabel(absl::Span<const BatchProblem>(&problem, 1));
+absl::StatusOr<Relabeling> Relabel(const Problem& problem) { return Relabel({&problem, 1}); }
+
+absl::StatusOr<Relabeling> Relabel(absl::Span<const Problem> problems, absl::Span<const std::string> names) {
+  return status::NoThrow("finding an order of devices", [&] { return Relabeler(problems, names).Make(); });
 }
 
-absl::StatusOr<Relabeling> Relabel(absl::Span<const BatchProblem> problems) {
-  return NoThrow("finding an order of devices", [&] { return Relabeler(problems).Make(); });
-}
-
-absl::StatusOr<Layout> OnMesh(const Layout& layout, std::shared_ptr<const Mesh> mesh) {
-  if (layout.mesh().axes() != mesh->axes()) {
+absl::StatusOr<Layout> OnMesh(const Layout& layout, const Mesh& mesh) {
+  if (layout.mesh().axes() != mesh.axes()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the axes of mesh ", ToString(*mesh), " are not those of ", ToString(layout.mesh())));
+        absl::StrCat("the axes of mesh ", ToString(mesh), " are not those of ", ToString(layout.mesh())));
   }
-  return Layout::Create(std::move(mesh), layout.dims(), layout.pending());
+  return Layout::Create(mesh, layout.dims(), layout.pending());
 }
 
 }  // namespace reshard

@@ -8,6 +8,7 @@
 #include "reshard/planner/batch.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/version.h"
+#include "status/macros.h"
 
 namespace reshard {
 namespace {
@@ -20,9 +21,8 @@ std::string Text(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 absl::StatusOr<Json> OptionsJson(const BatchOptions& options) {
   Plan nothing;
   nothing.options = options.plan;
-  const auto text = PlanToJson(nothing);
-  if (!text.ok()) return text.status();
-  Json out = Json::parse(*text, nullptr, /*allow_exceptions=*/false)["options"];
+  ASSIGN_OR_RETURN(const auto text, PlanToJson(nothing));
+  Json out = Json::parse(text, nullptr, /*allow_exceptions=*/false)["options"];
   out["bucket_bytes"] = options.bucket_bytes ? Json(*options.bucket_bytes) : Json(nullptr);
   return out;
 }
@@ -114,9 +114,8 @@ absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const
   std::string out = absl::StrCat("{\"schema\":\"reshard.batch/1\",\"reshard_version\":\"", Version(),
                                  "\",\"options\":", Text(*options), ",\"plans\":[");
   for (size_t p = 0; p < batch.plans.size(); ++p) {
-    const auto plan = PlanToJson(batch.plans[p]);
-    if (!plan.ok()) return plan.status();
-    absl::StrAppend(&out, p == 0 ? "" : ",", *plan);
+    ASSIGN_OR_RETURN(const auto plan, PlanToJson(batch.plans[p]));
+    absl::StrAppend(&out, p == 0 ? "" : ",", plan);
   }
   absl::StrAppend(&out, "],\"tensors\":", TensorsText(batch, ids), ",\"buckets\":[");
   for (size_t b = 0; b < batch.buckets.size(); ++b) {

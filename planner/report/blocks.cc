@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/layout/cut.h"
+#include "layout/cut.h"
 
-namespace reshard {
+namespace reshard::report {
 namespace {
 
 // Steps of one walk along a dimension, after which the rest is left out uncounted: some 50 ms.
@@ -23,14 +23,14 @@ int64_t StrideOf(const Mesh& mesh, const AxisRef& ref) {
   return mesh.axis(ref.axis).size / (ref.pre * ref.size) * mesh.stride(ref.axis);
 }
 
-// Walks the non-empty cells of a dimension in ascending or descending order and merges neighbours with the same
+// Walks the non-empty cells of a dimension in ascending or descending order and merges neighbors with the same
 // holders.
 class BlockWalk {
  public:
   BlockWalk(const Layout& layout, int d, bool backwards)
       : mesh_(layout.mesh()),
         size_(layout.dim(d).size),
-        factors_(EffectiveFactors(layout.dim(d))),
+        factors_(layout::EffectiveFactors(layout.dim(d))),
         backwards_(backwards) {}
 
   // Collects the first `keep` blocks and, with `count_all`, counts the others.
@@ -81,11 +81,11 @@ class BlockWalk {
         part = backwards_ ? Interval{edge - length, edge} : Interval{edge, edge + length};
         edge = backwards_ ? part.begin : part.end;
       } else {
-        part = CeilChunk(whole, parts, j);
+        part = layout::CeilChunk(whole, parts, j);
       }
       if (part.length() == 0) continue;
       const bool mirrored = factor.kind == Factor::Kind::kReflected && odd;
-      const bool part_odd = factor.has_axis() ? odd : OddAfterDigit(odd, parts, j);
+      const bool part_odd = factor.has_axis() ? odd : layout::OddAfterDigit(odd, parts, j);
       if (!Cut(k + 1, part, part_odd, offset + stride * (mirrored ? parts - 1 - j : j))) return false;
     }
     return true;
@@ -109,7 +109,7 @@ class BlockWalk {
 class HeldWalk {
  public:
   HeldWalk(const Layout& layout, int64_t position, int d, size_t keep) : keep_(keep) {
-    for (const Factor* factor : EffectiveFactors(layout.dim(d))) {
+    for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
       Level level{factor};
       if (factor->has_axis()) level.coordinate = layout.Coordinate(position, factor->axis);
       if (factor->kind == Factor::Kind::kSizes) {
@@ -156,7 +156,7 @@ class HeldWalk {
         int64_t j = 0;
         for (int64_t begin = whole.begin; begin < whole.end; ++j) {
           const int64_t end = whole.end - begin < chunk ? whole.end : begin + chunk;
-          Cut(k + 1, {begin, end}, OddAfterDigit(odd, parts, j));
+          Cut(k + 1, {begin, end}, layout::OddAfterDigit(odd, parts, j));
           begin = end;
         }
         return;
@@ -164,9 +164,9 @@ class HeldWalk {
       case Factor::Kind::kSizes:
         return Cut(k + 1, {whole.begin + level.begin, whole.begin + level.begin + level.length}, odd);
       case Factor::Kind::kAxis:
-        return Cut(k + 1, CeilChunk(whole, parts, level.coordinate), odd);
+        return Cut(k + 1, layout::CeilChunk(whole, parts, level.coordinate), odd);
       case Factor::Kind::kReflected:
-        return Cut(k + 1, CeilChunk(whole, parts, odd ? parts - 1 - level.coordinate : level.coordinate), odd);
+        return Cut(k + 1, layout::CeilChunk(whole, parts, odd ? parts - 1 - level.coordinate : level.coordinate), odd);
     }
   }
 
@@ -221,7 +221,7 @@ Held HeldAlong(const Layout& layout, int64_t position, int d, size_t keep) {
 
 int64_t OffsetOf(const Layout& layout, int d, int64_t position) {
   int64_t offset = 0;
-  for (const Factor* factor : EffectiveFactors(layout.dim(d))) {
+  for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
     if (!factor->has_axis()) continue;
     offset += layout.Coordinate(position, factor->axis) * StrideOf(layout.mesh(), factor->axis);
   }
@@ -232,7 +232,7 @@ std::vector<Digit> FreeDigits(const Layout& layout, const std::vector<int>& dims
   const Mesh& mesh = layout.mesh();
   std::vector<std::vector<AxisRef>> used(static_cast<size_t>(mesh.num_axes()));
   for (int d : dims) {
-    for (const Factor* factor : EffectiveFactors(layout.dim(d))) {
+    for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
       if (factor->has_axis()) used[static_cast<size_t>(factor->axis.axis)].push_back(factor->axis);
     }
   }
@@ -338,4 +338,4 @@ std::string DeviceText(const DeviceSet& set, size_t width) {
   return absl::StrCat(set.ranges[0].first, ",...");
 }
 
-}  // namespace reshard
+}  // namespace reshard::report

@@ -11,7 +11,7 @@
 
 #include "reshard/layout/layout.h"
 
-namespace reshard {
+namespace reshard::report {
 
 // A part of a dimension that the same devices hold. Each axis of the dimension gives one digit of a device's position,
 // so the holders are the positions whose digits along these axes add up to `offset`.
@@ -65,9 +65,9 @@ DeviceSet DevicesOf(std::vector<int64_t> ids);
 // "0-3,8,10" in at most `width` characters: shortened as "0-3,...,10", "0-3,..." or, when even that is too wide,
 // "0,..." whatever its width.
 std::string DeviceText(const DeviceSet& set, size_t width);
-// The parts of the shortest list of ranges: "0-3", "8", "10". Two neighbours are written one by one.
+// The parts of the shortest list of ranges: "0-3", "8", "10". Two neighbors are written one by one.
 std::vector<std::string> DeviceRanges(const DeviceSet& set);
 
-}  // namespace reshard
+}  // namespace reshard::report
 
 #endif  // RESHARD_PLANNER_REPORT_BLOCKS_H_

@@ -1,4 +1,4 @@
-// PlanToSvg: one panel a layout, with the steps as arrows between them.
+// PlanToSvg: one panel per layout, with the steps as arrows between them.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -14,21 +14,16 @@
 namespace reshard {
 namespace {
 
-constexpr int kMargin = 24;
 constexpr int kSide = 300;
-constexpr int kArrowPad = 14;  // between an arrow and its neighbours
+constexpr int kArrowPad = 14;  // between an arrow and its neighbors
 constexpr int kArrowLine = 18;
-constexpr size_t kTitleChars = 96;
 constexpr size_t kLayoutChars = 40;
 
-constexpr SvgFont kTitle = {.size = 17, .bold = true};
-constexpr SvgFont kFact = {.size = 13, .mono = false, .fill = "#333333"};
-constexpr SvgFont kNote = {.size = 12, .mono = false, .fill = "#555555"};
-constexpr SvgFont kStage = {.size = 13, .bold = true, .mono = false, .fill = "#555555"};
-constexpr SvgFont kLayout = {.size = 13, .bold = true};
-constexpr SvgFont kWarning = {.size = 12, .mono = false, .fill = "#a02020"};
-constexpr SvgFont kOp = {.size = 14, .bold = true, .mono = false, .anchor = "middle"};
-constexpr SvgFont kDetail = {.size = 12, .mono = false, .anchor = "middle", .fill = "#333333"};
+constexpr report::SvgFont kStage = {.size = 13, .bold = true, .mono = false, .fill = "#555555"};
+constexpr report::SvgFont kLayout = {.size = 13, .bold = true};
+constexpr report::SvgFont kStepWarning = {.size = 12, .mono = false, .fill = "#a02020"};
+constexpr report::SvgFont kOp = {.size = 14, .bold = true, .mono = false, .anchor = "middle"};
+constexpr report::SvgFont kDetail = {.size = 12, .mono = false, .anchor = "middle", .fill = "#333333"};
 
 // What stands above and below the arrow of a step.
 struct ArrowText {
@@ -41,7 +36,7 @@ struct ArrowText {
     for (const std::string& line : below) width = std::max(width, kDetail.Width(line.size()));
     return width + 12;
   }
-  void Draw(Svg& svg, int x, int y) const {
+  void Draw(report::Svg& svg, int x, int y) const {
     int middle = y - kArrowLine * static_cast<int>(above.size()) + 2;
     for (const std::string& line : above) {
       svg.Text(x, middle, line, &line == &above.front() ? kOp : kDetail);
@@ -64,7 +59,7 @@ ArrowText TextOf(const Step& step) {
   } else if (!step.axes.empty()) {
     std::vector<std::string> axes;
     for (const AxisRef& ref : step.axes) axes.push_back(ToString(step.from.mesh(), ref));
-    text.above.push_back(absl::StrCat("over ", Clip(absl::StrJoin(axes, ","), 24)));
+    text.above.push_back(absl::StrCat("over ", report::Clip(absl::StrJoin(axes, ","), 24)));
     text.below.push_back(absl::StrCat("groups of ", step.group_size));
   }
   if (step.recv_bytes_total == 0) {
@@ -79,33 +74,33 @@ ArrowText TextOf(const Step& step) {
 
 // A layout of the plan with the lines above it.
 struct Stage {
-  SvgLines heading;
-  std::unique_ptr<Panel> panel;
+  report::SvgLines heading;
+  std::unique_ptr<report::Panel> panel;
   int width() const { return std::max(heading.width(), panel->width()); }
 };
 
 Stage MakeStage(const Plan& plan, std::string name, const Layout& layout, const std::vector<int>& dims) {
   Stage stage;
   stage.heading.Add(std::move(name), kStage);
-  stage.heading.Add(Clip(ToString(layout), kLayoutChars), kLayout);
+  stage.heading.Add(report::Clip(ToString(layout), kLayoutChars), kLayout);
   if (!(plan.source.mesh() == plan.target.mesh())) {
-    stage.heading.Add(absl::StrCat("on ", MeshText(layout.mesh(), kLayoutChars)), kNote);
+    stage.heading.Add(absl::StrCat("on ", report::MeshText(layout.mesh(), kLayoutChars)), report::kNote);
   }
-  stage.heading.Add(absl::StrCat("local ", Clip(ShapeText(layout.MaxLocalShape()), 24), ", ",
+  stage.heading.Add(absl::StrCat("local ", report::Clip(report::ShapeText(layout.MaxLocalShape()), 24), ", ",
                                  HumanBytes(layout.MaxLocalElements() * SizeOf(plan.dtype))),
-                    kNote);
+                    report::kNote);
   if (layout.pending()) {
     std::vector<std::string> axes;
     for (const AxisRef& ref : layout.pending()->axes) axes.push_back(ToString(layout.mesh(), ref));
-    stage.heading.Add(
-        absl::StrCat("hatched: partial ", Name(layout.pending()->op), " over ", Clip(absl::StrJoin(axes, ","), 24)),
-        kWarning);
+    stage.heading.Add(absl::StrCat("hatched: partial ", Name(layout.pending()->op), " over ",
+                                   report::Clip(absl::StrJoin(axes, ","), 24)),
+                      kStepWarning);
   }
-  Panel::Options options;
+  report::Panel::Options options;
   options.side = kSide;
   options.dims = dims;
   options.max_cols = 8;
-  stage.panel = std::make_unique<Panel>(layout, options);
+  stage.panel = std::make_unique<report::Panel>(layout, options);
   return stage;
 }
 
@@ -116,13 +111,14 @@ std::string DimsNote(const std::vector<const Layout*>& layouts, const std::vecto
   std::vector<int> others;
   for (int d = 0; d < rank; ++d) {
     if (std::find(drawn.begin(), drawn.end(), d) != drawn.end()) continue;
-    const auto sharded = [d](const Layout* layout) { return IsSharded(*layout, d); };
+    const auto sharded = [d](const Layout* layout) { return report::IsSharded(*layout, d); };
     if (std::any_of(layouts.begin(), layouts.end(), sharded)) others.push_back(d);
   }
   std::string note = absl::StrCat("rank ", rank, ": ");
-  absl::StrAppend(&note, drawn.empty() ? "no dimension is sharded" : absl::StrCat("drawn ", DimList(drawn)));
+  absl::StrAppend(&note, drawn.empty() ? "no dimension is sharded" : absl::StrCat("drawn ", report::DimList(drawn)));
   if (others.empty()) return note;
-  return absl::StrCat(note, "; ", DimList(others), " sharded too: the devices of a block may hold different parts");
+  return absl::StrCat(note, "; ", report::DimList(others),
+                      " sharded too: the devices of a block may hold different parts");
 }
 
 std::string TotalsSentence(const Plan& plan) {
@@ -138,7 +134,7 @@ std::string TotalsSentence(const Plan& plan) {
 std::string PlanToSvg(const Plan& plan) {
   std::vector<const Layout*> layouts = {&plan.source, &plan.target};
   for (const Step& step : plan.steps) layouts.push_back(&step.to);
-  const std::vector<int> dims = DrawnDims(layouts);
+  const std::vector<int> dims = report::DrawnDims(layouts);
 
   std::vector<Stage> stages;
   std::vector<ArrowText> arrows;
@@ -164,33 +160,36 @@ std::string PlanToSvg(const Plan& plan) {
     above = std::max(above, stage.panel->middle());
     below = std::max(below, stage.panel->height() - stage.panel->middle());
   }
-  const Palette palette(std::move(first_devices));
+  const report::Palette palette(std::move(first_devices));
 
-  SvgLines header;
-  const std::string title =
-      absl::StrCat(Clip(ToString(plan.source), kTitleChars / 2), " to ", Clip(ToString(plan.target), kTitleChars / 2));
-  header.Add(title, kTitle);
-  header.Add(absl::StrCat(std::string(Name(plan.dtype)), " over ", MeshText(plan.source.mesh(), 60), ", ",
-                          MeshSentence(plan.source.mesh())),
-             kFact);
+  report::SvgLines header;
+  const std::string title = absl::StrCat(report::Clip(ToString(plan.source), report::kTitleChars / 2), " to ",
+                                         report::Clip(ToString(plan.target), report::kTitleChars / 2));
+  header.Add(title, report::kTitle);
+  header.Add(absl::StrCat(std::string(Name(plan.dtype)), " over ", report::MeshText(plan.source.mesh(), 60), ", ",
+                          report::MeshSentence(plan.source.mesh())),
+             report::kFact);
   if (!(plan.source.mesh() == plan.target.mesh())) {
-    header.Add(absl::StrCat("to ", MeshText(plan.target.mesh(), 60), ", ", MeshSentence(plan.target.mesh())), kFact);
+    header.Add(
+        absl::StrCat("to ", report::MeshText(plan.target.mesh(), 60), ", ", report::MeshSentence(plan.target.mesh())),
+        report::kFact);
   }
-  header.Add(TotalsSentence(plan), kFact);
+  header.Add(TotalsSentence(plan), report::kFact);
   if (!plan.steps.empty()) {
     header.Add(absl::StrCat("peak memory ", HumanBytes(plan.totals.peak_bytes), " a device, estimated time ",
                             HumanTime(plan.totals.time_ns)),
-               kFact);
+               report::kFact);
   }
-  SvgLines legend;
-  legend.Add("A block lists the devices that hold it; blocks with the same first device have the same colour.", kNote);
-  legend.Add(DimsNote(layouts, dims), kNote);
+  report::SvgLines legend;
+  legend.Add("A block lists the devices that hold it; blocks with the same first device have the same colour.",
+             report::kNote);
+  legend.Add(DimsNote(layouts, dims), report::kNote);
 
-  Svg svg;
-  header.Draw(svg, kMargin, kMargin);
-  const int top = kMargin + header.height() + 16;
+  report::Svg svg;
+  header.Draw(svg, report::kMargin, report::kMargin);
+  const int top = report::kMargin + header.height() + 16;
   const int middle = top + heading_height + 10 + std::max(above, 3 * kArrowLine);
-  int x = kMargin;
+  int x = report::kMargin;
   for (size_t i = 0; i < stages.size(); ++i) {
     const Stage& stage = stages[i];
     stage.heading.Draw(svg, x, top);
@@ -203,9 +202,9 @@ std::string PlanToSvg(const Plan& plan) {
     x += width + 2 * kArrowPad;
   }
   const int bottom = middle + std::max(below, 4 * kArrowLine) + 12;
-  legend.Draw(svg, kMargin, bottom);
-  const int width = std::max({header.width() + kMargin, legend.width() + kMargin, x}) + kMargin;
-  return svg.Finish(width, bottom + legend.height() + kMargin / 2, title);
+  legend.Draw(svg, report::kMargin, bottom);
+  const int width = std::max({header.width() + report::kMargin, legend.width() + report::kMargin, x}) + report::kMargin;
+  return svg.Finish(width, bottom + legend.height() + report::kMargin / 2, title);
 }
 
 }  // namespace reshard

@@ -32,7 +32,7 @@ std::string Paragraph(std::string_view heading, std::string_view text) {
   bool line_is_empty = true;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = Clip(text.substr(at, end - at), kColumns - kHeading);
+    const std::string word = report::Clip(text.substr(at, end - at), kColumns - kHeading);
     at = end + 1;
     if (!line_is_empty && line.size() + 1 + word.size() > kColumns) {
       absl::StrAppend(&out, line, "\n");
@@ -47,23 +47,24 @@ std::string Paragraph(std::string_view heading, std::string_view text) {
 
 // The layout's text may be of any length: one line, cut.
 std::string OneLine(std::string_view heading, std::string_view text) {
-  return absl::StrCat(Pad(std::string(heading), kHeading), Clip(text, kColumns - kHeading), "\n");
+  return absl::StrCat(Pad(std::string(heading), kHeading), report::Clip(text, kColumns - kHeading), "\n");
 }
 
 std::string Header(const Layout& layout) {
-  std::string out = OneLine("mesh", absl::StrCat(MeshText(layout.mesh(), 40), ", ", MeshSentence(layout.mesh())));
+  std::string out =
+      OneLine("mesh", absl::StrCat(report::MeshText(layout.mesh(), 40), ", ", report::MeshSentence(layout.mesh())));
   absl::StrAppend(&out, OneLine("layout", ToString(layout)));
-  absl::StrAppend(&out, Paragraph("local", LocalSentence(layout)));
-  absl::StrAppend(&out, Paragraph("copies", CopiesSentence(layout)));
-  const std::string pending = PendingSentence(layout);
+  absl::StrAppend(&out, Paragraph("local", report::LocalSentence(layout)));
+  absl::StrAppend(&out, Paragraph("copies", report::CopiesSentence(layout)));
+  const std::string pending = report::PendingSentence(layout);
   if (!pending.empty()) absl::StrAppend(&out, Paragraph("pending", pending));
   return out;
 }
 
 // The index range edges of the blocks along one dimension: one more than there are blocks.
-std::vector<std::string> Ticks(const DimBlocks& dim) {
+std::vector<std::string> Ticks(const report::DimBlocks& dim) {
   std::vector<std::string> ticks;
-  for (const Block& block : dim.blocks) ticks.push_back(absl::StrCat(block.interval.begin));
+  for (const report::Block& block : dim.blocks) ticks.push_back(absl::StrCat(block.interval.begin));
   ticks.push_back(absl::StrCat(dim.blocks.back().interval.end));
   return ticks;
 }
@@ -78,19 +79,19 @@ class Grid {
  public:
   // Requires a tensor with elements.
   explicit Grid(const Layout& layout)
-      : layout_(layout), view_(MakeView(layout, DrawnDims({&layout}), kMaxCells, kMaxCells)) {
+      : layout_(layout), view_(report::MakeView(layout, report::DrawnDims({&layout}), kMaxCells, kMaxCells)) {
     // A lone dimension runs downwards where its labels would not fit side by side.
     if (view_.row_dim < 0 && view_.col_dim >= 0 && !Fits(kMaxWidth)) {
       std::swap(view_.row_dim, view_.col_dim);
       std::swap(view_.rows, view_.cols);
     }
     for (size_t columns = kMaxCells; columns >= 3 && !Fits(kLeastLabel); --columns) {
-      view_.cols = BlocksOf(layout, view_.col_dim, columns);
+      view_.cols = report::BlocksOf(layout, view_.col_dim, columns);
     }
     Label();
   }
 
-  const View& view() const { return view_; }
+  const report::View& view() const { return view_; }
 
   std::string Draw() const {
     std::string out;
@@ -126,7 +127,7 @@ class Grid {
   // The device list of a cell in at most `width` characters.
   std::string LabelOf(size_t row, size_t col, size_t width) const {
     if (view_.elided(row, col)) return "...";
-    return DeviceText(DevicesAt(layout_.mesh(), view_.free, view_.offset(row, col)), width);
+    return report::DeviceText(report::DevicesAt(layout_.mesh(), view_.free, view_.offset(row, col)), width);
   }
 
   // Sets the widths of the columns for labels of at most `label_width` characters; true when the line is short enough.
@@ -186,12 +187,12 @@ class Grid {
   }
 
   const Layout& layout_;
-  View view_;
+  report::View view_;
   std::vector<size_t> widths_;  // between the borders
   std::vector<std::vector<std::string>> labels_;
 };
 
-// One line a device. Dimensions that do not fit are left out, those that nobody shares out first.
+// One line per device. Dimensions that do not fit are left out, those that nobody shares out first.
 std::string Table(const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   const int64_t devices = std::min(mesh.size(), kMaxTableDevices);
@@ -206,18 +207,18 @@ std::string Table(const Layout& layout) {
   std::vector<int64_t> elements(static_cast<size_t>(devices), 1);
   for (int64_t position = 0; position < devices; ++position) {
     columns[0].cells.push_back(absl::StrCat(mesh.Device(position)));
-    columns[1].cells.push_back(Clip(CoordinatesText(mesh, position), kMaxTableWidth));
+    columns[1].cells.push_back(report::Clip(report::CoordinatesText(mesh, position), kMaxTableWidth));
   }
   for (int d = 0; d < layout.rank(); ++d) {
-    Column column{{absl::StrCat("dim ", d)}, d, IsSharded(layout, d)};
+    Column column{{absl::StrCat("dim ", d)}, d, report::IsSharded(layout, d)};
     std::map<int64_t, std::pair<std::string, int64_t>> seen;  // by offset: text and length
     for (int64_t position = 0; position < devices; ++position) {
-      auto [found, is_new] = seen.try_emplace(OffsetOf(layout, d, position));
+      auto [found, is_new] = seen.try_emplace(report::OffsetOf(layout, d, position));
       if (is_new) {
-        const Held held = HeldAlong(layout, position, d, 4);
-        std::string text = IntervalsText(held, 4);
-        if (text.size() > kMaxTableWidth) text = IntervalsText(held, 1);
-        found->second = {Clip(text, kMaxTableWidth), held.length};
+        const report::Held held = report::HeldAlong(layout, position, d, 4);
+        std::string text = report::IntervalsText(held, 4);
+        if (text.size() > kMaxTableWidth) text = report::IntervalsText(held, 1);
+        found->second = {report::Clip(text, kMaxTableWidth), held.length};
       }
       column.cells.push_back(found->second.first);
       elements[static_cast<size_t>(position)] *= found->second.second;
@@ -263,37 +264,38 @@ std::string Table(const Layout& layout) {
 std::string DrawDevice(const Layout& layout, int64_t device) {
   const Mesh& mesh = layout.mesh();
   const std::optional<int64_t> position = mesh.Position(device);
-  std::string out = OneLine("mesh", MeshText(mesh, 60));
+  std::string out = OneLine("mesh", report::MeshText(mesh, 60));
   absl::StrAppend(&out, OneLine("layout", ToString(layout)));
   if (!position) {
     return absl::StrCat(out, Paragraph("device", absl::StrCat(device, " is not in the mesh, which has ",
-                                                              MeshSentence(mesh), ": it holds nothing")));
+                                                              report::MeshSentence(mesh), ": it holds nothing")));
   }
-  absl::StrAppend(&out, Paragraph("device", absl::StrCat(device, ", ", CoordinatesText(mesh, *position))));
+  absl::StrAppend(&out, Paragraph("device", absl::StrCat(device, ", ", report::CoordinatesText(mesh, *position))));
   int64_t elements = 1;
   int64_t offset = 0;
   std::vector<int> dims;
   for (int d = 0; d < layout.rank(); ++d) {
-    const Held held = HeldAlong(layout, *position, d, kMaxIntervals);
-    absl::StrAppend(&out, Paragraph(absl::StrCat("dim ", d), absl::StrCat(IntervalsText(held, kMaxIntervals), ", ",
-                                                                          held.length, " of ", layout.dim(d).size)));
+    const report::Held held = report::HeldAlong(layout, *position, d, kMaxIntervals);
+    absl::StrAppend(&out,
+                    Paragraph(absl::StrCat("dim ", d), absl::StrCat(report::IntervalsText(held, kMaxIntervals), ", ",
+                                                                    held.length, " of ", layout.dim(d).size)));
     elements *= held.length;
-    offset += OffsetOf(layout, d, *position);
+    offset += report::OffsetOf(layout, d, *position);
     dims.push_back(d);
   }
   absl::StrAppend(
       &out, Paragraph("holds", elements == 0 ? std::string("nothing")
                                              : absl::StrCat(elements, " of ", layout.num_elements(),
                                                             layout.num_elements() == 1 ? " element" : " elements")));
-  const std::string pending = PendingSentence(layout);
+  const std::string pending = report::PendingSentence(layout);
   if (!pending.empty()) absl::StrAppend(&out, Paragraph("pending", pending));
   if (elements == 0) return out;
-  const DeviceSet holders = DevicesAt(mesh, FreeDigits(layout, dims), offset);
+  const report::DeviceSet holders = report::DevicesAt(mesh, report::FreeDigits(layout, dims), offset);
   if (holders.count == 1) {
     absl::StrAppend(&out, Paragraph("copies", "no other device holds these elements"));
   } else {
-    absl::StrAppend(&out, Paragraph("copies", absl::StrCat(holders.count,
-                                                           " devices hold these elements: ", DeviceText(holders, 50))));
+    absl::StrAppend(&out, Paragraph("copies", absl::StrCat(holders.count, " devices hold these elements: ",
+                                                           report::DeviceText(holders, 50))));
   }
   return out;
 }
@@ -306,7 +308,7 @@ std::string DrawLayout(const Layout& layout, std::optional<int64_t> device) {
   if (layout.num_elements() > 0) {
     const Grid grid(layout);
     absl::StrAppend(&out, grid.Draw());
-    for (const std::string& note : Notes(layout, grid.view())) absl::StrAppend(&out, Paragraph("note", note));
+    for (const std::string& note : report::Notes(layout, grid.view())) absl::StrAppend(&out, Paragraph("note", note));
     absl::StrAppend(&out, "\n");
   }
   return absl::StrCat(out, Table(layout));

@@ -7,6 +7,7 @@
 #include "reshard/planner/report.h"
 #include "reshard/planner/traffic.h"
 #include "reshard/planner/version.h"
+#include "status/macros.h"
 
 namespace reshard {
 namespace {
@@ -103,11 +104,10 @@ absl::StatusOr<std::string> PiecesText(const Plan& plan) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (step.op == Op::kSlice) continue;
-    auto traffic = Traffic::Create(step, plan.options.topology);
-    if (!traffic.ok()) return traffic.status();
-    if ((*traffic)->Figures().messages_total > kMaxPieces) return too_many();
-    for (int64_t device : (*traffic)->Devices()) {
-      for (const Message& message : (*traffic)->Receives(device)) {
+    ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan.options.topology));
+    if (traffic->Figures().messages_total > kMaxPieces) return too_many();
+    for (int64_t device : traffic->Devices()) {
+      for (const Message& message : traffic->Receives(device)) {
         if (message.sender == message.receiver) continue;
         std::vector<size_t> at(message.runs.size(), 0);
         std::vector<int64_t> offset(at.size()), size(at.size());
@@ -178,10 +178,9 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
   }
   std::string text = out.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (with_pieces) {
-    auto pieces = PiecesText(plan);
-    if (!pieces.ok()) return pieces.status();
+    ASSIGN_OR_RETURN(auto pieces, PiecesText(plan));
     text.pop_back();
-    absl::StrAppend(&text, ",\"pieces\":", *pieces, "}");
+    absl::StrAppend(&text, ",\"pieces\":", pieces, "}");
   }
   return text;
 }

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace reshard {
+namespace reshard::report {
 namespace {
 
 // Paul Tol's "light" scheme, made to be told apart with any colour vision and to carry black text; then lighter tints.
@@ -157,7 +157,7 @@ void Panel::Draw(Svg& svg, int x, int y, const Palette& palette) const {
     return;
   }
   DrawTicks(svg, x, y);
-  // The block that is pointed out comes last, so that no neighbour paints over its border.
+  // The block that is pointed out comes last, so that no neighbor paints over its border.
   for (const bool pointed_out : {false, true}) {
     for (size_t i = 0; i < view_.rows.blocks.size(); ++i) {
       for (size_t j = 0; j < view_.cols.blocks.size(); ++j) {
@@ -252,4 +252,4 @@ std::vector<std::string> Panel::Label(const DeviceSet& devices, int width, int h
   return {one_line, count};
 }
 
-}  // namespace reshard
+}  // namespace reshard::report

@@ -14,9 +14,16 @@
 #include "planner/report/view.h"
 #include "reshard/layout/layout.h"
 
-namespace reshard {
+namespace reshard::report {
 
-// Colours for blocks by the first device that holds them, the same for all panels of a picture. Neighbours in the order
+// What pictures of one layout and of a whole plan have in common.
+inline constexpr int kMargin = 24;
+inline constexpr size_t kTitleChars = 96;
+inline constexpr SvgFont kTitle = {.size = 17, .bold = true};
+inline constexpr SvgFont kFact = {.size = 13, .mono = false, .fill = "#333333"};
+inline constexpr SvgFont kNote = {.size = 12, .mono = false, .fill = "#555555"};
+
+// Colours for blocks by the first device that holds them, the same for all panels of a picture. Neighbors in the order
 // of devices differ; after sixteen the colours come round again.
 class Palette {
  public:
@@ -84,6 +91,6 @@ class Panel {
   int tensor_height_ = 0;
 };
 
-}  // namespace reshard
+}  // namespace reshard::report
 
 #endif  // RESHARD_PLANNER_REPORT_PANEL_H_

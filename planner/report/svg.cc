@@ -5,8 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "status/view.h"
 
-namespace reshard {
+namespace reshard::report {
 namespace {
 
 constexpr const char* kMono = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace";
@@ -14,8 +15,6 @@ constexpr std::string_view kTextColor = "#222222";
 constexpr const char* kSans = "DejaVu Sans, Helvetica, Arial, sans-serif";
 
 int LineHeight(const SvgFont& font) { return font.size * 3 / 2 + 2; }
-
-absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
 
@@ -46,8 +45,9 @@ std::string XmlEscape(std::string_view text) {
 void Svg::Rect(int x, int y, int width, int height, std::string_view fill, std::string_view stroke,
                double stroke_width) {
   absl::StrAppendFormat(&body_, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"", x, y, width, height,
-                        View(fill));
-  if (stroke != "none") absl::StrAppendFormat(&body_, " stroke=\"%s\" stroke-width=\"%g\"", View(stroke), stroke_width);
+                        status::View(fill));
+  if (stroke != "none")
+    absl::StrAppendFormat(&body_, " stroke=\"%s\" stroke-width=\"%g\"", status::View(stroke), stroke_width);
   absl::StrAppend(&body_, "/>\n");
 }
 
@@ -66,11 +66,11 @@ void Svg::Arrow(int x1, int x2, int y, bool dashed) {
 }
 
 void Svg::TextAt(std::string_view where, std::string_view text, const SvgFont& font) {
-  absl::StrAppendFormat(&body_, "<text %s font-size=\"%d\"", View(where), font.size);
+  absl::StrAppendFormat(&body_, "<text %s font-size=\"%d\"", status::View(where), font.size);
   if (!font.mono) absl::StrAppendFormat(&body_, " font-family=\"%s\"", kSans);
-  if (font.fill != kTextColor) absl::StrAppendFormat(&body_, " fill=\"%s\"", View(font.fill));
+  if (font.fill != kTextColor) absl::StrAppendFormat(&body_, " fill=\"%s\"", status::View(font.fill));
   if (font.bold) absl::StrAppend(&body_, " font-weight=\"bold\"");
-  if (font.anchor != "start") absl::StrAppendFormat(&body_, " text-anchor=\"%s\"", View(font.anchor));
+  if (font.anchor != "start") absl::StrAppendFormat(&body_, " text-anchor=\"%s\"", status::View(font.anchor));
   absl::StrAppend(&body_, ">", XmlEscape(text), "</text>\n");
 }
 
@@ -97,7 +97,7 @@ std::string Svg::Finish(int width, int height, std::string_view title) const {
       "patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" stroke=\"#000000\" "
       "stroke-opacity=\"0.22\" stroke-width=\"2\"/></pattern></defs>\n"
       "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n%s</svg>\n",
-      width, height, width, height, kMono, View(kTextColor), XmlEscape(title), width, height, body_);
+      width, height, width, height, kMono, status::View(kTextColor), XmlEscape(title), width, height, body_);
 }
 
 void SvgLines::Add(std::string text, const SvgFont& font) {
@@ -123,4 +123,4 @@ void SvgLines::Draw(Svg& svg, int x, int y) const {
   }
 }
 
-}  // namespace reshard
+}  // namespace reshard::report

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace reshard {
+namespace reshard::report {
 
 // `text` as it may stand in XML content and attributes. Bytes that XML does not allow become '?'.
 std::string XmlEscape(std::string_view text);
@@ -61,6 +61,6 @@ class SvgLines {
   std::vector<std::pair<std::string, SvgFont>> lines_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::report
 
 #endif  // RESHARD_PLANNER_REPORT_SVG_H_

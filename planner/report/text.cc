@@ -63,8 +63,6 @@ std::string LayoutOn(const Step& step, bool from) {
 
 }  // namespace
 
-const char* Version() { return RESHARD_VERSION; }
-
 std::string PlanToText(const Plan& plan) {
   std::string out = absl::StrCat(ToString(plan.source), "  on ", ToString(plan.source.mesh()), "\n");
   if (plan.steps.empty()) return absl::StrCat(out, "  nothing to do: ", ToString(plan.target), " is the same\n");

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/layout/cut.h"
+#include "layout/cut.h"
 #include "reshard/layout/text.h"
 
-namespace reshard {
+namespace reshard::report {
 namespace {
 
 // EmptySentence looks at every device: only where that is quick.
@@ -73,7 +73,7 @@ bool Even(const Layout& layout) {
 
 }  // namespace
 
-bool IsSharded(const Layout& layout, int d) { return !EffectiveFactors(layout.dim(d)).empty(); }
+bool IsSharded(const Layout& layout, int d) { return !layout::EffectiveFactors(layout.dim(d)).empty(); }
 
 std::vector<int> DrawnDims(const std::vector<const Layout*>& layouts) {
   const int rank = layouts.front()->rank();
@@ -236,4 +236,4 @@ std::string Clip(std::string_view text, size_t width) {
   return absl::StrCat(std::string(text.substr(0, width - std::min<size_t>(width, 3))), "...");
 }
 
-}  // namespace reshard
+}  // namespace reshard::report

@@ -11,7 +11,7 @@
 #include "planner/report/blocks.h"
 #include "reshard/layout/layout.h"
 
-namespace reshard {
+namespace reshard::report {
 
 // The dimensions to draw, at most two: all of them up to rank 2, else the first that are sharded in any of the layouts,
 // which have the same rank.
@@ -61,6 +61,6 @@ std::string IntervalsText(const Held& held, size_t limit);
 // At most `width` characters, the rest as "...". `text` is ASCII.
 std::string Clip(std::string_view text, size_t width);
 
-}  // namespace reshard
+}  // namespace reshard::report
 
 #endif  // RESHARD_PLANNER_REPORT_VIEW_H_

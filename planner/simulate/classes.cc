@@ -13,7 +13,7 @@ namespace {
 struct Sum {
   uint64_t a = 0;
   uint64_t b = 0;
-  auto operator<=>(const Sum&) const = default;
+  auto operator<=>(const Sum&) const = default;  // NOLINT(modernize-use-nullptr): taken for a 0
 
   static uint64_t Mix(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

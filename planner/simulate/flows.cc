@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/checked.h"
 #include "reshard/planner/traffic.h"
+#include "status/macros.h"
 
 namespace reshard::simulate {
 namespace {
@@ -22,20 +23,19 @@ class Lister {
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (step.op == Op::kSlice) continue;
-      auto traffic = Traffic::Create(step, plan_.options.topology);
-      if (!traffic.ok()) return traffic.status();
+      ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan_.options.topology));
       const int64_t parts = step.op == Op::kAllReduce ? 2 : 1;
-      const auto expected = CheckedMul((*traffic)->Figures().messages_total, step.rounds * parts);
+      const auto expected = CheckedMul(traffic->Figures().messages_total, step.rounds * parts);
       if (!expected || *expected > kMostFlows - static_cast<int64_t>(out_.flows.size())) {
-        return absl::ResourceExhaustedError(absl::StrCat("step ", i + 1, " has ", (*traffic)->Figures().messages_total,
+        return absl::ResourceExhaustedError(absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total,
                                                          " messages in ", step.rounds,
                                                          " rounds; a simulation follows up to ", kMostFlows));
       }
       if (step.op == Op::kAllReduce) {
-        AddPhases(i, **traffic, Part::kReduced);
-        AddPhases(i, **traffic, Part::kGathered);
+        AddPhases(i, *traffic, Part::kReduced);
+        AddPhases(i, *traffic, Part::kGathered);
       } else {
-        AddPhases(i, **traffic, Part::kAll);
+        AddPhases(i, *traffic, Part::kAll);
       }
     }
     return std::move(out_);
@@ -97,7 +97,7 @@ class Lister {
   }
 
   // How far ahead of the sender the receiver is: islands first, then its place in the island. Everyone begins with its
-  // neighbour; were all to begin with the lowest device, it would receive from everyone at once.
+  // neighbor; were all to begin with the lowest device, it would receive from everyone at once.
   int64_t Ahead(const Flow& flow) const {
     int64_t from = out_.devices[static_cast<size_t>(flow.sender)],
             to = out_.devices[static_cast<size_t>(flow.receiver)];

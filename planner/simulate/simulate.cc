@@ -7,6 +7,7 @@
 #include "planner/simulate/flows.h"
 #include "planner/simulate/fluid.h"
 #include "reshard/planner/units.h"
+#include "status/macros.h"
 
 namespace reshard {
 namespace {
@@ -21,23 +22,21 @@ int64_t UsedPermille(int64_t bytes, int64_t time_ns, int64_t bytes_per_second) {
 
 absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& options) {
   const Topology& topology = options.topology ? *options.topology : plan.options.topology;
-  if (absl::Status s = topology.Validate(); !s.ok()) return s;
-  auto list = simulate::ListFlows(plan, topology);
-  if (!list.ok()) return list.status();
-  const simulate::ClassedFlows classes = simulate::Classify(*list, topology);
-  auto times = simulate::Follow(classes, topology);
-  if (!times.ok()) return times.status();
+  RETURN_IF_ERROR(topology.Validate());
+  ASSIGN_OR_RETURN(auto list, simulate::ListFlows(plan, topology));
+  const simulate::ClassedFlows classes = simulate::Classify(list, topology);
+  ASSIGN_OR_RETURN(auto times, simulate::Follow(classes, topology));
 
   Simulation out;
-  out.messages = static_cast<int64_t>(list->flows.size());
+  out.messages = static_cast<int64_t>(list.flows.size());
   out.message_classes = static_cast<int64_t>(classes.flows.size());
   size_t phase = 0;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     Simulation::StepTime step{out.time_ns, out.time_ns};
-    for (bool first = true; phase < list->step_of_phase.size(); ++phase, first = false) {
-      if (list->step_of_phase[phase] != static_cast<int32_t>(i)) break;
-      if (first) step.begin_ns = times->phases[phase].begin_ns;
-      step.end_ns = std::max(step.end_ns, times->phases[phase].end_ns);
+    for (bool first = true; phase < list.step_of_phase.size(); ++phase, first = false) {
+      if (list.step_of_phase[phase] != static_cast<int32_t>(i)) break;
+      if (first) step.begin_ns = times.phases[phase].begin_ns;
+      step.end_ns = std::max(step.end_ns, times.phases[phase].end_ns);
     }
     out.time_ns = std::max(out.time_ns, step.end_ns);
     out.steps.push_back(step);
@@ -49,7 +48,7 @@ absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& opt
         const simulate::PortClass& port = classes.ports[p];
         if (port.level != level || port.out != direction) continue;
         if (port.bytes < busiest.bytes || (port.bytes == busiest.bytes && port.device >= busiest.device)) continue;
-        busiest = {level, direction, port.device, port.bytes, times->port_busy_ns[p], 0};
+        busiest = {level, direction, port.device, port.bytes, times.port_busy_ns[p], 0};
       }
       if (busiest.bytes == 0) continue;
       busiest.used_permille =

@@ -4,8 +4,8 @@
     y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor in, a DTensor out, differentiable
     torch.ops.reshard.redistribute(local, "{X:4}", "[<X>1024, 64]", "[1024, <X>64]", group_name)
 
-Importing it loads the library, which registers torch.ops.reshard.*. The operators are the whole of it: what is here
-translates DTensors and process groups to their texts and names.
+Importing it loads the library, which registers torch.ops.reshard.*. The operators do all the work; this package only
+translates DTensors and process groups into the texts and names that they take.
 """
 
 from .library import load_library
@@ -30,6 +30,9 @@ from .sequence_parallel import (  # noqa: E402
     warmup,
 )
 from .state import load, save  # noqa: E402
+from .ends_of_groups import follow_ends_of_groups  # noqa: E402
+
+follow_ends_of_groups()
 
 __all__ = [
     "BoundBatch",

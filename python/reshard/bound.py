@@ -1,4 +1,4 @@
-"""Tensors that move into the same destinations again and again."""
+"""Redistributions that are prepared once and run many times, into the same destinations."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,14 @@ from .groups import Group, group_name
 
 
 class BoundBatch:
-    """A batch of redistributions that is prepared once: a trainer's weights into the memory of an inference engine.
+    """A batch of redistributions that is prepared once, such as a trainer's weights into the memory of an inference
+    engine.
 
         refit = reshard.bind(weights, engine_weights, "{X:8}", sources, targets, group)
         refit.run()                                          # after every update
 
-    A call moves, and does nothing else: no text is looked up, no tensor is made. The tensors are kept; what they
-    contain is read and written at every run. Gradients do not flow.
+    run() only moves data: it looks up no text and allocates no tensor. The batch keeps the tensors alive; their
+    contents are read and written at every run. Gradients do not flow.
     """
 
     def __init__(
@@ -32,10 +33,10 @@ class BoundBatch:
         )
 
     def run(self) -> None:
-        """Moves. Collective over the group.
+        """Moves the current contents of the tensors. Collective over the group.
 
         Raises:
-            ValueError: the storage of a tensor was freed or made smaller.
+            ValueError: the storage of a tensor was freed or has become too small.
             torch.distributed.DistBackendError: another rank failed, is gone or disagrees.
         """
         self._batch.run()
@@ -50,21 +51,21 @@ def bind(
     group: Group = None,
     target_mesh: str | None = None,
 ) -> BoundBatch:
-    """Prepares moving tensors[i], this rank's fragment under sources[i], into outs[i], the one under targets[i].
+    """Prepares to move tensors[i], this rank's fragment under sources[i], into outs[i], its fragment under targets[i].
 
     Collective: every rank of the group makes the same call.
 
     Args:
-        tensors: fragments of this rank; any strides.
-        outs: where they go; any strides, but no overlap with each other or with a tensor.
-        mesh: the mesh of the sources, `"{X:4}"`.
-        sources: their layouts, one a tensor: `"[<X>1024, 64]"`.
+        tensors: this rank's fragments, with any strides.
+        outs: their destinations, with any strides, but without overlap with each other or with a tensor.
+        mesh: the mesh of the sources, such as `"{X:4}"`; its device ids are ranks of the group.
+        sources: the layouts of the tensors, one per tensor, such as `"[<X>1024, 64]"`.
         targets: the layouts of the outs.
-        group: whose ranks the mesh numbers; None is the default group.
-        target_mesh: the mesh of the targets; None is `mesh`.
+        group: the process group; None means the default group.
+        target_mesh: the mesh of the targets; None means `mesh`.
 
     Raises:
-        ValueError: texts that do not parse, tensors that do not fit them, outs that overlap or require gradients.
+        ValueError: text that does not parse, tensors that do not fit it, outs that overlap or require gradients.
         torch.distributed.DistBackendError: another rank could not bind, or bound something else.
     """
     return BoundBatch(tensors, outs, mesh, sources, targets, group, target_mesh)

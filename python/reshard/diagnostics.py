@@ -1,4 +1,4 @@
-"""What ran last: for error reports and for measuring."""
+"""What ran last, for error reports and measurements."""
 
 import json
 from typing import Any
@@ -9,10 +9,10 @@ from .groups import Group, group_name
 
 
 def recent_operations(group: Group = None) -> list[dict[str, Any]]:
-    """The latest operations of this rank in the group, oldest first. Works after a failure too; no communication."""
+    """The last operations of this rank in the group, oldest first. Also works after a failure. Does not communicate."""
     return json.loads(torch.ops.reshard._recent_operations(group_name(group)))
 
 
 def last_timings(group: Group = None) -> dict[str, Any]:
-    """Where the time of this rank's last operation in the group went, in seconds, and the bytes that it received."""
+    """Where the time of this rank's last operation in the group went, in seconds, and how many bytes it received."""
     return json.loads(torch.ops.reshard._last_timings(group_name(group)))

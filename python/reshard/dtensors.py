@@ -1,4 +1,4 @@
-"""Redistribution of DTensors, also between layouts and meshes between which DTensor itself cannot go."""
+"""Redistribution of DTensors, including between layouts and meshes that DTensor itself does not support."""
 
 from typing import Any, Sequence
 
@@ -12,7 +12,7 @@ from .groups import Group, Span, span_of_group, span_of_meshes
 from .layouts import layout_text, mesh_text, normalized_placements, normalized_shard_order
 
 
-@torch._disable_dynamo  # a compiled function calls it between two graphs; within one, torch.ops.reshard.redistribute
+@torch._disable_dynamo  # compiled functions call it between graphs; within one, use torch.ops.reshard.redistribute
 def redistribute(
     dtensor: DTensor,
     mesh: DeviceMesh | None = None,
@@ -21,35 +21,35 @@ def redistribute(
     *,
     group: Group = None,
 ) -> DTensor:
-    """The same tensor in another layout, moved in one plan whatever the two layouts are.
+    """Returns the same tensor in another layout. It is moved by a single plan, whatever the two layouts are.
 
     Args:
-        dtensor: any DTensor: sharded evenly or not, in any shard order, strided, with pending reductions.
-        mesh: where the result lives; None for the same mesh. It may have another shape, and share all, some or no ranks
-            with the tensor's.
-        placements: one a mesh dimension. None takes them from shard_order.
-        shard_order: PyTorch's form, ((tensor dimension, (mesh dimensions, the one applied first first)), ...).
+        dtensor: any DTensor: sharded evenly or unevenly, in any shard order, strided, or partial.
+        mesh: the mesh of the result; None means that of the tensor. It may have another shape, and share all, some or
+            no ranks with the tensor's mesh.
+        placements: one per mesh dimension. None takes them from shard_order.
+        shard_order: in PyTorch's form, ((tensor dimension, (mesh dimensions, in the order of application)), ...).
             Dimensions that it does not mention are split left to right.
         group: a process group that contains both meshes. By default the group of exactly their ranks, which is the
-            default group when they cover it; other ranks need not call, and get their empty result at once.
+            default group if they cover it; other ranks need not call, and get their empty result immediately.
 
     Returns:
-        A DTensor with fresh contiguous memory, never a view of the argument. A rank outside of `mesh` gets one whose
-        local tensor is empty, just as it passes one when it is outside of the tensor's mesh.
-        A shard order other than left to right is in the result's spec (`_spec.shard_order`). DTensor.full_tensor,
-        DTensor.redistribute and this function go by it, but the operators of PyTorch 2.11, clone and detach among them,
-        forget it: compute on to_local(), or redistribute back first.
+        A DTensor with new contiguous memory, never a view of the argument. A rank outside `mesh` gets one whose local
+        tensor is empty, just as it passes one if it is outside the tensor's mesh.
+        A shard order other than left to right is stored in the result's spec (`_spec.shard_order`).
+        DTensor.full_tensor, DTensor.redistribute and this function respect it, but the operators of PyTorch 2.11, such
+        as clone and detach, drop it: compute on to_local(), or redistribute back first.
 
-    Differentiable, more than once too (DTensor.to_local is not): the gradient is redistributed back in one plan. Where
-    the tensor has a pending reduction its gradient is replicated, as in DTensor; a pending average's is divided by the
-    number of terms.
+    Differentiable, also more than once (which DTensor.to_local is not): the gradient is redistributed back by a single
+    plan. If the tensor is partial, its gradient is replicated, as in DTensor; for a partial average it is divided by
+    the number of terms.
 
     Raises:
         TypeError: not a DTensor.
         ValueError: placements, shard order and mesh do not fit each other or the tensor.
-        NotImplementedError: a placement that is no layout, a reduction pending in the result but not in the tensor; in
-            the backward pass, a minimum, maximum or product.
-        RuntimeError: ranks disagree; a rank was lost.
+        NotImplementedError: a placement that no layout can express, or a result that is partial where the tensor is
+            not; in the backward pass, a partial minimum, maximum or product.
+        RuntimeError: ranks disagree, or a rank was lost.
     """
     target = _target_spec(dtensor, mesh, placements, shard_order)
     span = _span(dtensor._spec, target, group)
@@ -72,15 +72,15 @@ def redistribute_all(
     *,
     group: Group = None,
 ) -> list[DTensor]:
-    """`redistribute` for many tensors, a whole model say, in far fewer and larger messages.
+    """`redistribute` for many tensors, such as a whole model, with far fewer and larger messages.
 
-    Tensors that stay on their mesh share their exchanges; those that change it go one by one.
+    Tensors that stay on their mesh share exchanges; those that change it are moved one by one.
 
     Args:
-        placements: for all tensors the same, or a list with one for each.
-        shard_orders: None, or one for each tensor.
+        placements: the placements for all tensors, or a list with those for each tensor.
+        shard_orders: None, or one per tensor.
 
-    Returns and raises as `redistribute`, and ValueError where the lists are not equally long.
+    Returns and raises the same as `redistribute`, and ValueError if the lists differ in length.
     """
     if len(placements) == 0 or isinstance(placements[0], Placement):
         placements = [placements] * len(dtensors)
@@ -152,8 +152,8 @@ def _problem(source: DTensorSpec, target: DTensorSpec, span: Span) -> tuple[str,
 
 
 def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:
-    """What a rank outside of the mesh holds: nothing, in as many dimensions as the tensor has, since the backward of
-    DTensor.to_local looks its sizes up."""
+    """What a rank outside the mesh holds: no elements, but as many dimensions as the tensor has, since the backward of
+    DTensor.to_local looks up their sizes."""
     return local.flatten()[:0].view([0] * max(1, len(spec.tensor_meta.shape)))
 
 
@@ -172,7 +172,7 @@ def _from_local(local: torch.Tensor, spec: DTensorSpec) -> DTensor:
 
 
 def _gradient_spec(spec: DTensorSpec) -> DTensorSpec:
-    """Where a tensor has a pending reduction, its gradient is replicated."""
+    """The gradient is replicated where the tensor is partial."""
     if not any(isinstance(placement, Partial) for placement in spec.placements):
         return spec
     placements = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
@@ -180,7 +180,7 @@ def _gradient_spec(spec: DTensorSpec) -> DTensorSpec:
     return DTensorSpec(spec.mesh, placements, tensor_meta=spec.tensor_meta, shard_order=order)
 
 
-# DTensor.to_local and DTensor.from_local know nothing of shard orders. These two do, and each is the other's gradient.
+# DTensor.to_local and DTensor.from_local ignore shard orders. These two keep them, and each is the other's gradient.
 class _ToLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dtensor: DTensor) -> torch.Tensor:
@@ -211,6 +211,6 @@ def _holds(grad: DTensorSpec, wanted: DTensorSpec) -> bool:
         return False
     if grad.shard_order == wanted.shard_order:
         return True
-    # DTensor.to_local's backward drops the shard order, but leaves the elements where they are, whenever a stride of
-    # the whole tensor is not what it computes from the local one as if all shards were equal. Those strides tell.
+    # The backward of DTensor.to_local drops the shard order, but leaves the elements where they are, if a stride of the
+    # whole tensor differs from what it computes from the local one as if all shards were equal. So the strides tell.
     return grad.tensor_meta.stride != wanted.tensor_meta.stride

@@ -1,4 +1,4 @@
-"""all_to_all_v: chunks of flat buffers, whose sizes each rank gives in a small table."""
+"""all_to_all_v: exchanges chunks of flat buffers, whose sizes each rank gives in a small table."""
 
 import torch
 
@@ -15,19 +15,19 @@ def all_to_all_v(
 ) -> None:
     """Sends chunks of `src`, one to each rank, into `dst` on that rank.
 
-    Both are seen as flat buffers; counts and displacements are in elements. metadata is int64 or uint32, contiguous, of
-    shape [3, G] or [4, G], G ranks; column j is about rank j of the group:
+    Both are treated as flat buffers; counts and displacements are in elements. metadata is a contiguous int64 or uint32
+    tensor of shape [3, G] or [4, G] for G ranks; column j is about rank j of the group:
 
-        row 0  how many elements go to j
+        row 0  how many elements go to rank j
         row 1  where in src they start; chunks may overlap
-        row 2  how many come from j: written here, unless recv_counts_known; never read
-        row 3  where in dst they go, with has_rdispls; without, rank i's go to slot i of G equal slots of dst
+        row 2  how many come from rank j: not read, and set by this call unless recv_counts_known
+        row 3  where in dst they go, with has_rdispls; without it they go to the j-th of G equal slots of dst
 
     Writes dst (nothing outside the received chunks) and row 2 of metadata. Not differentiable.
 
     Raises:
-        RuntimeError: a chunk does not fit src, dst or its slot, two received chunks overlap, the metadata has another
-            shape or dtype; on every rank, saying which rank. The group stays usable.
+        RuntimeError: a chunk does not fit src, dst or its slot, two received chunks overlap, or the metadata has
+            another shape or dtype. Raised on every rank, with the rank to blame. The group stays usable.
     """
     torch.ops.reshard.all_to_all_v(src, dst, metadata, recv_counts_known, has_rdispls, group_name(group))
 
@@ -35,7 +35,7 @@ def all_to_all_v(
 def build_all_to_all_v_metadata(
     expert_index: torch.Tensor, num_ranks: int, num_experts: int, has_rdispls: bool = False
 ) -> torch.Tensor:
-    """The metadata with which tokens, sorted by expert, go to the ranks that hold the experts.
+    """Returns the metadata that sends tokens, sorted by expert, to the ranks that hold the experts.
 
     Args:
         expert_index: integers of shape [T, K], the experts of each token; rank j holds experts
@@ -45,7 +45,7 @@ def build_all_to_all_v_metadata(
         int64 of shape [3, num_ranks], or [4, num_ranks] with has_rdispls: rows 0 and 1 are filled in, the others 0.
 
     Raises:
-        ValueError: num_experts is no multiple of num_ranks, or an expert is out of range.
+        ValueError: num_experts is not a multiple of num_ranks, or an expert is out of range.
     """
     if num_ranks < 1 or num_experts < 1 or num_experts % num_ranks != 0:
         raise ValueError(f"{num_experts} experts cannot be dealt evenly to {num_ranks} ranks")

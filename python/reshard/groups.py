@@ -1,4 +1,4 @@
-"""Process groups: by object or by name, and the one that spans given meshes."""
+"""Process groups: their names, and the group that spans given meshes."""
 
 import weakref
 from typing import Callable, NamedTuple
@@ -13,11 +13,11 @@ def group_name(group: Group) -> str:
     """The name by which the operators know a group.
 
     Args:
-        group: a process group, its name, a mesh of one dimension, or None for the default group.
+        group: a process group, its name, a one-dimensional mesh, or None for the default group.
 
     Raises:
-        ValueError: a mesh of several dimensions, or a group of which this process is no member.
-        RuntimeError: None, and there is no default group yet.
+        ValueError: a mesh with several dimensions, or a group of which this process is not a member.
+        RuntimeError: `group` is None, and there is no default group yet.
     """
     if group is None:
         if not dist.is_initialized():
@@ -35,18 +35,18 @@ def group_name(group: Group) -> str:
 
 
 def mesh_ranks(mesh: DeviceMesh) -> tuple[int, ...]:
-    """The global ranks of a mesh, row-major."""
+    """The global ranks of a mesh in row-major order."""
     return tuple(mesh.mesh.flatten().tolist())
 
 
 class Span(NamedTuple):
-    """A group, as the operators need it: its name, and the global rank of each of its ranks."""
+    """A group as the operators need it: its name, and the global rank of each of its ranks."""
 
     name: str
     ranks: tuple[int, ...]
 
     def device_ids(self, mesh: DeviceMesh) -> tuple[int, ...]:
-        """The ranks of a mesh, row-major, as ranks of this group.
+        """The ranks of a mesh in row-major order, as ranks of this group.
 
         Raises:
             ValueError: the mesh has a rank that is not in the group.
@@ -65,25 +65,32 @@ def span_of_group(group: Group) -> Span:
 
 
 def span_of_meshes(source: DeviceMesh, target: DeviceMesh) -> Span | None:
-    """The group of exactly the ranks of both meshes; None for a rank in neither.
+    """The group of exactly the ranks of both meshes; None on a rank that is in neither.
 
-    The default group or a mesh's own group where one fits. Otherwise one is made the first time, by its members only,
-    and kept: the slices of a larger mesh then do not wait for each other. (DeviceMesh._flatten would make one too, but
-    it changes what DTensor does with the mesh from then on.)
+    This is the default group or a mesh's own group if one of these fits. Otherwise a group is created the first time,
+    by its members only, and kept, so that the slices of a larger mesh do not wait for each other. (DeviceMesh._flatten
+    would create one too, but it changes what DTensor does with the mesh from then on.)
     """
     global _default_group
     if _default_group() is not dist.group.WORLD:
-        # torch.distributed was shut down and started again: the groups of before are gone.
+        # torch.distributed was shut down and initialized again: the earlier groups are gone.
         _default_group = weakref.ref(dist.group.WORLD)
         _spans.clear()
-    key = (source, target)
-    if key not in _spans:
-        _spans[key] = _find_span(source, target)
-    return _spans[key]
+        _made.clear()
+    spans = _spans.get(source)
+    if spans is None:
+        spans = _spans.setdefault(source, weakref.WeakKeyDictionary())
+    if target not in spans:
+        spans[target] = _find_span(source, target)
+    return spans[target]
 
 
 _default_group: Callable[[], dist.ProcessGroup | None] = lambda: None
-_spans: dict[tuple[DeviceMesh, DeviceMesh], Span | None] = {}
+# By source and target. Without keeping them: a mesh keeps process groups, and these their threads.
+_spans: weakref.WeakKeyDictionary[DeviceMesh, weakref.WeakKeyDictionary[DeviceMesh, Span | None]] = (
+    weakref.WeakKeyDictionary()
+)
+_made: dict[tuple[int, ...], Span] = {}  # by ranks
 
 
 def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
@@ -95,15 +102,16 @@ def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
     for mesh in (source, target):
         if mesh.ndim == 1 and mesh.size() == len(ranks):
             return span_of_group(mesh)
-    for span in _spans.values():
-        if span and sorted(span.ranks) == ranks:
-            return span
-    return _make_group(ranks)
+    key = tuple(ranks)
+    if key not in _made:
+        _made[key] = _make_group(ranks)
+    return _made[key]
 
 
 def _make_group(ranks: list[int]) -> Span:
-    # What dist.new_group(ranks, use_local_synchronization=True) does, but for the name: PyTorch 2.11 makes it of the
-    # number of groups that a rank knows, so that members of different other groups wait for each other under two names.
+    # What dist.new_group(ranks, use_local_synchronization=True) does, except for the name: PyTorch 2.11 derives it from
+    # the number of groups that a rank knows, so that members with different other groups wait for each other under two
+    # names.
     c10d = dist.distributed_c10d
     backend, store = c10d._world.pg_map[dist.group.WORLD]
     name = "reshard:" + "_".join(map(str, ranks))

@@ -1,8 +1,9 @@
-"""Meshes and placements of PyTorch as the texts of reshard's layouts."""
+"""Converts PyTorch's meshes and placements to the text form of meshes and layouts."""
 
 import functools
 import re
-from typing import Sequence
+import weakref
+from typing import Any, Callable, Sequence
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -15,9 +16,34 @@ from .groups import Span
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
 
 
-@functools.lru_cache(maxsize=1024)
+def _remembered(function: Callable[..., str]) -> Callable[..., str]:
+    """Remembers what a function of a mesh, and of other things, returns, as long as the mesh lives.
+
+    functools.lru_cache would keep the mesh, and a mesh keeps process groups: their threads would then still run when
+    the interpreter ends, long after torch.distributed.destroy_process_group.
+    """
+    longest = 65536  # texts of one mesh
+    texts: weakref.WeakKeyDictionary[DeviceMesh, dict[tuple, str]] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(function)
+    def remembered(mesh: DeviceMesh, *arguments: Any) -> str:
+        known = texts.get(mesh)
+        if known is None:
+            known = texts.setdefault(mesh, {})
+        text = known.get(arguments)
+        if text is None:
+            text = function(mesh, *arguments)
+            if len(known) >= longest:
+                known.clear()
+            known[arguments] = text
+        return text
+
+    return remembered
+
+
+@_remembered
 def mesh_text(mesh: DeviceMesh, span: Span) -> str:
-    """A mesh over the ranks of a group. Axes keep the mesh's names where all of them can be names, else d0, d1, ..."""
+    """The text of a mesh over the ranks of a group. Axes keep their names if all are valid, else are d0, d1, ..."""
     names = mesh.mesh_dim_names or ()
     if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
         names = tuple(f"d{dim}" for dim in range(mesh.ndim))
@@ -28,7 +54,7 @@ def mesh_text(mesh: DeviceMesh, span: Span) -> str:
     return f"{{{axes}}}@[{','.join(map(str, ids))}]"
 
 
-@functools.lru_cache(maxsize=65536)
+@_remembered
 def layout_text(
     mesh: DeviceMesh,
     placements: tuple[Placement, ...],
@@ -36,18 +62,18 @@ def layout_text(
     shape: torch.Size,
     span: Span,
 ) -> str:
-    """The layout of a DTensor.
+    """The text of the layout of a DTensor.
 
     Raises:
-        NotImplementedError: a placement that a layout cannot say: other kinds of partial values than reductions, and
-            nested strided shards that do not divide evenly (PyTorch has two readings of them).
+        NotImplementedError: a placement that no layout can express: partial values of other kinds than reductions, and
+            nested strided shards that do not divide evenly (PyTorch interprets them in two ways).
     """
     text = _placements_text(placements, shard_order)
     return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))
 
 
 def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder | None) -> str:
-    # A dimension with a strided shard has no order of its own: the split factors say it.
+    # A dimension with a strided shard has no order of its own: the split factors imply it.
     strided = {p.dim for p in placements if isinstance(p, _StridedShard)}
     position = {}
     for entry in shard_order or ():
@@ -61,7 +87,7 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
             text = f"S({placement.dim})"
         elif isinstance(placement, Replicate):
             text = "R"
-        elif type(placement) is Partial:  # its subclasses mean something else by their values
+        elif type(placement) is Partial:  # its subclasses interpret their values differently
             text = f"P({placement.reduce_op})"
         else:
             raise NotImplementedError(f"mesh dimension {mesh_dim}: {placement!r} is no layout")
@@ -72,10 +98,10 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
 def normalized_placements(
     mesh: DeviceMesh, placements: Sequence[Placement] | None, shard_order: ShardOrder | None, ndim: int
 ) -> tuple[Placement, ...]:
-    """One placement a mesh dimension, tensor dimensions counted from the front; None takes them from shard_order.
+    """One placement per mesh dimension, with non-negative tensor dimensions; None takes them from shard_order.
 
     Raises:
-        ValueError: not one placement a mesh dimension, a tensor dimension that is not there.
+        ValueError: not one placement per mesh dimension, or a tensor dimension that does not exist.
     """
     if placements is None:
         if shard_order is None:
@@ -103,10 +129,11 @@ def normalized_placements(
 
 
 def normalized_shard_order(placements: tuple[Placement, ...], shard_order: ShardOrder | None, ndim: int) -> ShardOrder:
-    """PyTorch's form, sorted and complete: a tensor dimension that is not mentioned is split left to right.
+    """The shard order in PyTorch's form, sorted and complete: a tensor dimension that it does not mention is split left
+    to right.
 
     Raises:
-        ValueError: it does not name exactly the mesh dimensions that shard the tensor dimension, each once.
+        ValueError: it does not name exactly the mesh dimensions that shard a tensor dimension, each once.
     """
     order = {entry.tensor_dim: entry for entry in DTensorSpec.compute_default_shard_order(placements)}
     for tensor_dim, mesh_dims in shard_order or ():

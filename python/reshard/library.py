@@ -12,22 +12,22 @@ LIBRARY_VARIABLE = "RESHARD_TORCH_LIBRARY"
 def _candidates() -> list[pathlib.Path]:
     chosen = os.environ.get(LIBRARY_VARIABLE)
     if chosen:
-        return [pathlib.Path(chosen)]  # nothing else: who names a file wants that one
+        return [pathlib.Path(chosen)]  # no fallback: a user who names a file wants that one
     package = pathlib.Path(__file__).resolve().parent
     return [package.parent.parent / "lib" / LIBRARY_NAME, package / LIBRARY_NAME]
 
 
 def load_library() -> None:
-    """Loads the library into this process; once it is loaded, does nothing.
+    """Loads the library into this process, unless it is already loaded.
 
-    RESHARD_TORCH_LIBRARY names the file. Without it, it is looked for in ../../lib beside this package, where a build
-    puts it, then in the package.
+    The environment variable RESHARD_TORCH_LIBRARY names the file. If it is not set, the file is looked for in ../../lib
+    relative to this package, where a build puts it, and then in the package.
 
     Raises:
-        ImportError: the file is not there, or was built for another PyTorch.
+        ImportError: the file does not exist, or was built for another PyTorch.
     """
     if hasattr(torch.ops.reshard, "redistribute"):
-        return  # a C++ program that links the library, or torch.ops.load_library
+        return  # by a C++ program that links to it, or torch.ops.load_library
     candidates = _candidates()
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:

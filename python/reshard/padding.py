@@ -1,11 +1,11 @@
-"""Sequences whose length the number of ranks does not divide: zeros at the end, and off again. Nothing here
+"""Pads sequences to a length that the number of ranks divides, and removes the padding again. Nothing here
 communicates."""
 
 import torch
 
 
 def compute_padding_for_sp(seq_len: int, sp_world_size: int) -> tuple[int, int]:
-    """(padded length, how much of it is padding) of a sequence that sp_world_size ranks share evenly.
+    """Returns (padded length, length of the padding) for a sequence to be split evenly over sp_world_size ranks.
 
     Raises:
         ValueError: a negative length, or no ranks.
@@ -19,9 +19,9 @@ def compute_padding_for_sp(seq_len: int, sp_world_size: int) -> tuple[int, int]:
 def pad_sequence_tensor(
     tensor: torch.Tensor, target_seq_len: int, seq_dim: int = 1, pad_value: float = 0.0
 ) -> torch.Tensor:
-    """`tensor` with pad_value appended along seq_dim until it is target_seq_len long.
+    """Returns `tensor` with pad_value appended along seq_dim up to a length of target_seq_len.
 
-    Returns the tensor itself, not a copy, when it is that long already or longer.
+    Returns the tensor itself, not a copy, if it is already that long or longer.
     """
     missing = target_seq_len - tensor.size(seq_dim)
     if missing <= 0:
@@ -32,5 +32,5 @@ def pad_sequence_tensor(
 
 
 def unpad_sequence_tensor(tensor: torch.Tensor, original_seq_len: int, seq_dim: int = 1) -> torch.Tensor:
-    """The first original_seq_len elements along seq_dim: a view, not a copy. A shorter tensor comes back whole."""
+    """The first original_seq_len elements along seq_dim: a view, not a copy. A shorter tensor is returned whole."""
     return tensor.narrow(seq_dim, 0, min(original_seq_len, tensor.size(seq_dim)))

@@ -1,4 +1,4 @@
-"""Plans without running them."""
+"""Makes plans without running them."""
 
 import json
 from typing import Any
@@ -37,22 +37,22 @@ def plan(
     dtype: str | torch.dtype = "bf16",
     **options: Any,
 ) -> dict[str, Any]:
-    """The cheapest way from one layout to another: the plan object, as `reshard plan --json` prints it.
+    """Finds the cheapest plan from one layout to another, and returns it as `reshard plan --json` prints it.
 
     Args:
         mesh: the source's mesh, such as "{X:4,Y:2}".
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
-        target_mesh: the target's mesh; without it, the source's.
-        dtype: a torch.dtype or its name here, "bf16" by default as in the command.
-        options: those of the command: objective ("time", "bytes", "steps"), ops ("all", "boxes", or names, in a list
-            or with commas), memory_limit (bytes, or text such as "2GiB"), topology (a preset's name or a file), pieces
-            (True lists every message).
+        target_mesh: the target's mesh; None means that of the source.
+        dtype: a torch.dtype, or one of the names that the command takes, such as "bf16".
+        options: those of the command: objective ("time", "bytes", "steps"), ops ("all", "boxes", or names, as a list or
+            separated by commas), memory_limit (bytes per device, or text such as "2GiB"), topology (the name of a
+            preset or a file), pieces (True lists every message).
 
-    Needs no process group; nothing is communicated.
+    Needs no process group, and does not communicate.
 
     Raises:
-        ValueError: malformed text (with a caret under the column), an unknown option, nothing feasible.
-        NotImplementedError: what the planner cannot do yet, such as a new pending reduction.
+        ValueError: malformed text (with a caret under the column), an unknown option, or no feasible plan.
+        NotImplementedError: what the planner does not support, such as a target that is partial over a new axis.
     """
     name = DTYPE_NAMES[dtype] if isinstance(dtype, torch.dtype) else dtype
     ops = options.get("ops")

@@ -1,4 +1,4 @@
-"""Checkpoints of running jobs: PyTorch's own format, any layout, mesh and shard order."""
+"""Checkpoints of running jobs, in PyTorch's own format, with any layout, mesh and shard order."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from .layouts import layout_text, mesh_text
 
 
 class _Entry(NamedTuple):
-    """One tensor of this rank: what all ranks have to know of it, and its memory."""
+    """One tensor of this rank: what all ranks have to know about it, and its memory."""
 
     name: str
     mesh: str | None  # None: a plain tensor, which every rank that has it holds whole
@@ -45,27 +45,28 @@ def load(
 
     Reads what torch.distributed.checkpoint.save, reshard.save and `reshard checkpoint` write, and safetensors. DTensors
     may have any mesh, placements and shard order; a plain tensor is replicated over the ranks that pass it. Tensors on
-    devices are loaded through host memory. Nothing in the checkpoint is run: values that are no tensors are read with
-    torch.load(weights_only=True).
+    devices are loaded through host memory. Nothing in the checkpoint is executed: values that are not tensors are read
+    with torch.load(weights_only=True).
 
-    Collective: every rank of the group calls it. Ranks may pass different names, those of their pipeline stages say.
+    Collective: every rank of the group calls it. Ranks may pass different names, such as those of their pipeline
+        stages.
 
     Args:
         path: a directory, or a safetensors file, that every rank sees.
-        state_dict: nested as torch.distributed.checkpoint has it. Tensors are written to in place, other values
-            replaced. All of it must be in the checkpoint, with the same shapes and dtypes; the checkpoint may have more.
-        read: "once", every byte is read by one rank and redistributed; "own", every rank reads what it needs.
-        group: whose ranks take part; None is the default group.
+        state_dict: nested as in torch.distributed.checkpoint. Tensors are written in place, other values are replaced.
+            All of it must be in the checkpoint, with the same shapes and dtypes; the checkpoint may have more.
+        read: "once": every byte is read by one rank and redistributed; "own": every rank reads what it needs.
+        group: the process group that takes part; None means the default group.
         check: compare what is read with the checkpoint's checksums.
-        ignore_sidecar: do not look at reshard.json, after something else wrote over the checkpoint.
+        ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
 
     Returns:
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds.
 
     Raises:
-        ValueError: not in the checkpoint, another shape or dtype, a placement that is no layout; ranks that pass
-            different things under one name.
-        RuntimeError: the checkpoint is damaged, or cannot be read; another rank failed, is gone or disagrees.
+        ValueError: a name that is not in the checkpoint, another shape or dtype, a placement that no layout can
+            express, or ranks that pass different things under one name.
+        RuntimeError: the checkpoint is damaged or cannot be read; another rank failed, is gone or disagrees.
     """
     if read not in ("once", "own"):
         raise ValueError(f'read is "once" or "own", not {read!r}')
@@ -106,26 +107,28 @@ def save(
 ) -> dict[str, Any]:
     """Saves a state dict as a distributed checkpoint, which torch.distributed.checkpoint.load reads too.
 
-    Each rank writes what it holds; of replicas one is written, and all ranks write about as much. The checkpoint appears
-    at once and complete, or not at all, and brings a sidecar, reshard.json, with meshes, layouts and hashes. DTensors
-    with a shard order are saved as they are, which torch.distributed.checkpoint.save cannot.
+    Each rank writes what it holds; of replicas one is written, and all ranks write about as much. The checkpoint
+    appears atomically and complete, or not at all, with a sidecar, reshard.json, that has meshes, layouts and hashes.
+    DTensors with a shard order are saved as they are, which torch.distributed.checkpoint.save does not support.
 
-    Collective: every rank of the group calls it. Ranks may pass different names, those of their pipeline stages say.
+    Collective: every rank of the group calls it. Ranks may pass different names, such as those of their pipeline
+        stages.
 
     Args:
-        path: the directory to make, on a filesystem that every rank sees.
-        state_dict: nested as torch.distributed.checkpoint has it. A plain tensor is taken from the first rank that has
-            it; values that are no tensors are pickled with torch.save, by the first rank that has them.
-        overwrite: replace what is at the path, at one instant, once the new checkpoint is complete.
-        group: whose ranks take part; None is the default group.
+        path: the directory to create, on a filesystem that every rank sees.
+        state_dict: nested as in torch.distributed.checkpoint. A plain tensor is taken from the first rank that has it;
+            values that are not tensors are pickled with torch.save, by the first rank that has them.
+        overwrite: atomically replace what is at the path, once the new checkpoint is complete.
+        group: the process group that takes part; None means the default group.
 
     Returns:
         What this rank did: tensors, written_bytes, seconds.
 
     Raises:
-        ValueError: a placement that is no layout, a pending reduction; ranks that pass different things under one name.
-        RuntimeError: something is at the path, the disk is full, or cannot be written to; another rank failed, is gone
-            or disagrees. Then what was at the path is still there.
+        ValueError: a placement that no layout can express, a partial tensor, or ranks that pass different things under
+            one name.
+        RuntimeError: there is something at the path; the disk is full or cannot be written; another rank failed, is
+            gone or disagrees. What was at the path is then still there.
     """
     span = span_of_group(group)
     flat, paths = flatten_state_dict(state_dict)
@@ -192,7 +195,7 @@ def _entries(flat: dict[str, Any], span: Span) -> dict[str, _Entry]:
 
 
 def _gathered(value: Any, span: Span) -> list[Any]:
-    """What JSON makes of each rank's value. By this library's own exchange: it has deadlines, and names who fails."""
+    """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names who fails."""
     data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
     lengths = torch.ops.reshard.all_gather(torch.tensor([data.numel()]), 0, span.name).tolist()
     padded = torch.nn.functional.pad(data, (0, max(lengths) - data.numel()))
@@ -204,7 +207,7 @@ def _agreed(own: dict[str, _Entry], span: Span) -> list[tuple]:
     """The tensors of all ranks, sorted by name: (name, mesh, layout, dtype, requires_grad).
 
     Raises:
-        ValueError: ranks have different tensors under one name; on every rank.
+        ValueError: ranks have different tensors under one name. Raised on every rank.
     """
     merged: dict[str, tuple] = {}
     holders: dict[str, list[int]] = {}

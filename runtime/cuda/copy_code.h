@@ -10,7 +10,7 @@
 
 #include "runtime/cuda/kernel_code.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // Elements in a row and in a column of the tile that a block transposes. Rows are whole cache lines where a tile of
 // 16 KiB allows it.
@@ -88,8 +88,8 @@ RESHARD_KERNEL_CODE void CopyBatch(const CopyEntry& entry, const char* from, cha
   }
 }
 
-// Bytes [begin, end) of an entry's runs by `threads` threads, of which this is number `thread`. Neighbouring threads
-// take neighbouring vectors.
+// Bytes [begin, end) of an entry's runs by `threads` threads, of which this is number `thread`. Neighboring threads
+// take neighboring vectors.
 template <int kWidth, int kLoops>
 RESHARD_KERNEL_CODE void CopyVectors(const CopyEntry& entry, const char* from, char* to, uint32_t begin, uint32_t end,
                                      uint32_t thread, uint32_t threads) {
@@ -190,7 +190,7 @@ RESHARD_KERNEL_CODE Tile TileOf(const CopyEntry& entry, const KernelBases& bases
 }
 
 // What a thread does in one phase: elements (row, column), (row + kRowsAtOnce, column), ... of the tile, where
-// neighbouring threads have neighbouring columns.
+// neighboring threads have neighboring columns.
 template <int kSize>
 struct TileShare {
   static constexpr uint32_t kSide = TileSide(kSize);
@@ -306,6 +306,6 @@ RESHARD_KERNEL_CODE void CopySecondPhase(const CopyEntry* entries, const uint32_
   }
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_COPY_CODE_H_

@@ -7,7 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "runtime/cuda/copy_code.h"
 
-namespace reshard {
+namespace reshard::cuda {
 namespace {
 
 // A block's share of a large copy. Of a small one the blocks are smaller, so that all processors of a GPU have some.
@@ -250,4 +250,4 @@ ReduceTable MakeReduceTable(absl::Span<const ReduceJob> jobs) {
   return table;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

@@ -2,7 +2,7 @@
 //
 // A table holds what does not change from call to call: shapes, strides and offsets. Where tensors and messages start
 // comes with each launch, as a list of base addresses that the entries name by their index. So a table is built and
-// uploaded once a program step, and a call brings two addresses a tensor.
+// uploaded once a program step, and a call brings two addresses per tensor.
 //
 // Entries are plain structs that host and device read alike (see kernel_code.h, which is the code of the kernels for
 // both).
@@ -19,7 +19,7 @@
 #include "reshard/runtime/strided_copy.h"
 #include "runtime/cuda/kernel_code.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // One copy of a launch: from bases[from_base] + from_offset to bases[to_base] + to_offset (bytes).
 struct CopyJob {
@@ -70,10 +70,10 @@ struct ReduceTable {
   bool empty() const { return entries.empty(); }
 };
 
-// Post-condition: working off the table writes what ReduceBox (runtime/core/reduce.h) writes, bit by bit but for the
+// Post-condition: working off the table writes what ReduceBox (runtime/host/reduce.h) writes, bit by bit but for the
 // payload of NaNs. Jobs without elements are left out. Requires CheckReduction of every job.
 ReduceTable MakeReduceTable(absl::Span<const ReduceJob> jobs);
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_COPY_TABLE_H_

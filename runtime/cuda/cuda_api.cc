@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace reshard {
+namespace reshard::cuda {
 namespace {
 
 constexpr char kDriver[] = "libcuda.so.1";
@@ -119,4 +119,4 @@ absl::Status CudaStatus(const CudaApi& api, CudaResult result, absl::string_view
   return absl::InternalError(message);
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

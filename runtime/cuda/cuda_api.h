@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // Handles. Null streams are the legacy default stream.
 using CudaContext = void*;
@@ -122,6 +122,6 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& library);
 // OK for kCudaSuccess. ResourceExhausted when memory ran out, else Internal: "<what>: <the driver's words>".
 absl::Status CudaStatus(const CudaApi& api, CudaResult result, absl::string_view what);
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_CUDA_API_H_

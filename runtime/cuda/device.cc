@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
 #include "runtime/cuda/device_pool.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 CudaDevice::Current::Current(const CudaDevice& device) : api_(device.api_) {
   pushed_ = device.context_ != nullptr && api_.CtxPushCurrent(device.context_) == kCudaSuccess;
@@ -44,8 +45,7 @@ CudaDevice::CudaDevice(const CudaApi& api, int ordinal) : api_(api), ordinal_(or
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal, DeviceMemory* memory,
                                                              const void* image) {
   std::unique_ptr<CudaDevice> device(new CudaDevice(api, ordinal));
-  const absl::Status started = device->Start(memory, image);
-  if (!started.ok()) return started;
+  RETURN_IF_ERROR(device->Start(memory, image));
   return device;
 }
 
@@ -88,9 +88,8 @@ absl::Status CudaDevice::Start(DeviceMemory* memory, const void* image) {
   if (status.ok()) status = check(api_.ModuleGetFunction(&reduce_kernel_, module_, kReduceKernel), "the reduce kernel");
   if (!status.ok()) return status;
   pinned_ = std::make_unique<PinnedRing>(*this);
-  absl::StatusOr<std::unique_ptr<DriverPool>> pool = DriverPool::Create(*this);
-  if (!pool.ok()) return pool.status();
-  pool_ = *std::move(pool);
+  ASSIGN_OR_RETURN(std::unique_ptr<DriverPool> pool, DriverPool::Create(*this));
+  pool_ = std::move(pool);
   memory_ = memory != nullptr ? memory : pool_.get();
   return absl::OkStatus();
 }
@@ -110,16 +109,14 @@ CudaDevice::~CudaDevice() {
 
 absl::StatusOr<DeviceBlock> CudaDevice::Allocate(int64_t bytes, CudaStream stream) {
   if (bytes == 0) return DeviceBlock();
-  const absl::StatusOr<void*> memory = memory_->Allocate(bytes, stream);
-  if (!memory.ok()) return memory.status();
-  return DeviceBlock(*memory, stream, memory_);
+  ASSIGN_OR_RETURN(void* const memory, memory_->Allocate(bytes, stream));
+  return DeviceBlock(memory, stream, memory_);
 }
 
 absl::StatusOr<Memory> CudaDevice::AllocateMemory(int64_t bytes, CudaStream stream) {
-  return NoThrow("allocating on the device", [&]() -> absl::StatusOr<Memory> {
-    absl::StatusOr<DeviceBlock> block = Allocate(bytes, stream);
-    if (!block.ok()) return block.status();
-    auto held = std::make_shared<DeviceBlock>(*std::move(block));
+  return status::NoThrow("allocating on the device", [&]() -> absl::StatusOr<Memory> {
+    ASSIGN_OR_RETURN(DeviceBlock block, Allocate(bytes, stream));
+    auto held = std::make_shared<DeviceBlock>(std::move(block));
     void* const data = held->data();
     return Memory(data, [held = std::move(held)](void*) mutable { held.reset(); });
   });
@@ -137,8 +134,7 @@ absl::Status CudaDevice::Copy(void* to, const void* from, int64_t bytes, CudaStr
 absl::StatusOr<bool> CudaDevice::IsCapturing(CudaStream stream) const {
   const Current current(*this);
   int status = kCudaCaptureNone;
-  const absl::Status asked = CudaStatus(api_, api_.StreamIsCapturing(stream, &status), "asking whether it is captured");
-  if (!asked.ok()) return asked;
+  RETURN_IF_ERROR(CudaStatus(api_, api_.StreamIsCapturing(stream, &status), "asking whether it is captured"));
   return status != kCudaCaptureNone;
 }
 
@@ -168,9 +164,8 @@ absl::StatusOr<UploadedTable> CudaDevice::Upload(const void* entries, int64_t en
   table.chunk_numbers_at_ = entry_bytes;
   const auto number_bytes = static_cast<int64_t>(first_chunk.size() * sizeof(uint32_t));
   // In the order of a stream of its own: the caller's may be gone when the table goes.
-  const absl::StatusOr<void*> memory = pool_->Allocate(entry_bytes + number_bytes, own_stream_);
-  if (!memory.ok()) return memory.status();
-  table.memory_ = DeviceBlock(*memory, own_stream_, pool_.get());
+  ASSIGN_OR_RETURN(void* const memory, pool_->Allocate(entry_bytes + number_bytes, own_stream_));
+  table.memory_ = DeviceBlock(memory, own_stream_, pool_.get());
   table.device_ = this;
   absl::Status status = Copy(table.memory_.data(), entries, entry_bytes, own_stream_);
   if (status.ok()) status = Copy(table.memory_.data() + entry_bytes, first_chunk.data(), number_bytes, own_stream_);
@@ -193,34 +188,28 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
     for (size_t i = 0; i < bases.size(); ++i) addresses.few[i] = reinterpret_cast<uint64_t>(bases[i]);
   } else {
     const auto bytes = static_cast<int64_t>(bases.size() * sizeof(void*));
-    absl::StatusOr<DeviceBlock> memory = Allocate(bytes, stream);
-    if (!memory.ok()) return memory.status();
-    list = *std::move(memory);
-    const absl::Status sent = pinned_->Send(list.data(), bases.data(), bytes, stream);
-    if (!sent.ok()) return sent;
+    ASSIGN_OR_RETURN(DeviceBlock memory, Allocate(bytes, stream));
+    list = std::move(memory);
+    RETURN_IF_ERROR(pinned_->Send(list.data(), bases.data(), bytes, stream));
     addresses.all = reinterpret_cast<const uint64_t*>(list.data());
   }
   const void* entries = table.memory_.data();
   const void* first_chunk = table.memory_.data() + table.chunk_numbers_at_;
   uint32_t entry_count = table.entries_;
   std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
-  const absl::StatusOr<bool> captured = IsCapturing(stream);
-  if (!captured.ok()) return captured.status();
-  if (table.used_ == nullptr && !*captured) {
-    const absl::Status made =
-        CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event");
-    if (!made.ok()) return made;
+  ASSIGN_OR_RETURN(const bool captured, IsCapturing(stream));
+  if (table.used_ == nullptr && !captured) {
+    RETURN_IF_ERROR(CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event"));
   }
-  const absl::Status launched = CudaStatus(
+  RETURN_IF_ERROR(CudaStatus(
       api_,
       api_.LaunchKernel(table.kernel_, table.chunks_, 1, 1, kBlockThreads, 1, 1, 0, stream, parameters.data(), nullptr),
-      "launching a kernel");
-  if (!launched.ok()) return launched;
+      "launching a kernel"));
   launches_.fetch_add(1);
-  if (*captured) return absl::OkStatus();
+  if (captured) return absl::OkStatus();
   const absl::Status recorded = CudaStatus(api_, api_.EventRecord(table.used_, stream), "recording an event");
   if (!recorded.ok()) table.memory_.Abandon();
   return recorded;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

@@ -19,7 +19,7 @@
 #include "runtime/cuda/cuda_api.h"
 #include "runtime/cuda/kernel_image.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // Where device memory comes from: the driver's pool (the default), or an allocator that the process has already.
 // Memory is ordered by the stream: what was enqueued there before Free still may use it.
@@ -152,6 +152,6 @@ class CudaDevice {
   std::atomic<int64_t> launches_{0};
 };
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_DEVICE_H_

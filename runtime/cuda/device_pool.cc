@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "status/macros.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 absl::StatusOr<std::unique_ptr<DriverPool>> DriverPool::Create(const CudaDevice& device) {
   std::unique_ptr<DriverPool> pool(new DriverPool(device));
@@ -31,10 +32,9 @@ DriverPool::~DriverPool() {
 absl::StatusOr<void*> DriverPool::Allocate(int64_t bytes, CudaStream stream) {
   const CudaDevice::Current current(device_);
   CudaPointer memory = 0;
-  const absl::Status status =
-      CudaStatus(device_.api(), device_.api().MemAllocFromPoolAsync(&memory, static_cast<size_t>(bytes), pool_, stream),
-                 absl::StrCat("asking GPU ", device_.ordinal(), " for ", bytes, " bytes"));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(device_.api(),
+                             device_.api().MemAllocFromPoolAsync(&memory, static_cast<size_t>(bytes), pool_, stream),
+                             absl::StrCat("asking GPU ", device_.ordinal(), " for ", bytes, " bytes")));
   return reinterpret_cast<void*>(memory);
 }
 
@@ -55,25 +55,23 @@ PinnedRing::~PinnedRing() {
 
 absl::Status PinnedRing::Send(void* to, const void* from, int64_t bytes, CudaStream stream) {
   const CudaApi& api = device_.api();
-  const absl::StatusOr<bool> captured = device_.IsCapturing(stream);
-  if (!captured.ok()) return captured.status();
-  absl::StatusOr<Slot> slot = TakeSlot(bytes);
-  if (!slot.ok()) return slot.status();
-  std::memcpy(slot->memory, from, static_cast<size_t>(bytes));
+  ASSIGN_OR_RETURN(const bool captured, device_.IsCapturing(stream));
+  ASSIGN_OR_RETURN(Slot slot, TakeSlot(bytes));
+  std::memcpy(slot.memory, from, static_cast<size_t>(bytes));
   const CudaDevice::Current current(device_);
   absl::Status status =
       CudaStatus(api,
-                 api.MemcpyAsync(reinterpret_cast<CudaPointer>(to), reinterpret_cast<CudaPointer>(slot->memory),
+                 api.MemcpyAsync(reinterpret_cast<CudaPointer>(to), reinterpret_cast<CudaPointer>(slot.memory),
                                  static_cast<size_t>(bytes), stream),
                  "sending a list of addresses");
-  if (*captured) {
-    api.EventDestroy(slot->read);
-    slot->read = nullptr;
+  if (captured) {
+    api.EventDestroy(slot.read);
+    slot.read = nullptr;
   } else if (status.ok()) {
-    status = CudaStatus(api, api.EventRecord(slot->read, stream), "recording an event");
+    status = CudaStatus(api, api.EventRecord(slot.read, stream), "recording an event");
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  slots_.push_back(*slot);
+  slots_.push_back(slot);
   return status;
 }
 
@@ -104,4 +102,4 @@ absl::StatusOr<PinnedRing::Slot> PinnedRing::TakeSlot(int64_t bytes) {
   return slot;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/cuda/device.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // A pool of its own that keeps what was freed: the default pool gives it back to the system at every wait.
 class DriverPool final : public DeviceMemory {
@@ -51,6 +51,6 @@ class PinnedRing {
   std::vector<Slot> slots_;  // guarded by mutex_
 };
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_DEVICE_POOL_H_

@@ -13,13 +13,13 @@
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/tensor_view.h"
-#include "runtime/core/step_copies.h"
-#include "runtime/core/wire_messages.h"
 #include "runtime/cuda/copy_table.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
+#include "runtime/packed/step_copies.h"
+#include "runtime/packed/wire_messages.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // Somewhere in one of the memories of a step, which are numbered: the inputs of its T tensors are 0 .. T-1, the outputs
 // T .. 2T-1, blocks of staging follow.
@@ -79,7 +79,7 @@ struct DevicePreparation {
   absl::Span<const TensorView> outputs;
   void* group = nullptr;  // the backend's communicator for the step's groups, if it has one
   DeviceProgram program;
-  StepCopies copies;
+  packed::StepCopies copies;
 
   int Input(int tensor) const { return tensor; }
   int Output(int tensor) const { return static_cast<int>(step.tensors.size()) + tensor; }
@@ -91,7 +91,8 @@ struct DevicePreparation {
   void CopyOwn(const std::vector<CopyJob>& own);
   // Pack, exchange, unpack. Of a piece, `tensor` is the number of the memory that its fragment lies in. `own` goes with
   // one of the launches.
-  void Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& receives, std::vector<CopyJob> own);
+  void Exchange(const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives,
+                std::vector<CopyJob> own);
 };
 
 // True when the copies are runs that follow each other in the fragment, `bytes` each, in the order given. `offset` is
@@ -107,6 +108,6 @@ bool PrepareCollectiveMoves(DevicePreparation& preparation);
 void PrepareReduceScatter(DevicePreparation& preparation, bool native);
 void PrepareAllReduce(DevicePreparation& preparation, bool native);
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_DEVICE_PROGRAM_H_

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/core/reduce.h"
 #include "runtime/cuda/device_program.h"
+#include "runtime/host/reduce.h"
+#include "status/macros.h"
 
-namespace reshard {
+namespace reshard::cuda {
 namespace {
 
 // Below so many members what a rank keeps is too large a part of the whole to send it through the stagings of a
@@ -52,12 +53,11 @@ absl::StatusOr<std::unique_ptr<DeviceProgram>> Prepare(const StepProgram& step, 
   DevicePreparation preparation{step, rank, inputs, outputs, nullptr, {}, {}};
   preparation.program.strides = StridesOf(inputs, outputs);
   const bool native = std::all_of(step.tensors.begin(), step.tensors.end(), [&](const StepTensor& tensor) {
-    return !Reduces(step.op) || transport.Reduces(tensor.reduce, tensor.dtype);
+    return !host::Reduces(step.op) || transport.Reduces(tensor.reduce, tensor.dtype);
   });
   if (WantsGroup(step) && native) {
-    const absl::StatusOr<void*> group = transport.GroupFor(step);
-    if (!group.ok()) return group.status();
-    preparation.group = *group;
+    ASSIGN_OR_RETURN(void* const group, transport.GroupFor(step));
+    preparation.group = group;
   }
   if (step.op == Op::kReduceScatter) {
     PrepareReduceScatter(preparation, native);
@@ -138,18 +138,16 @@ absl::StatusOr<MoveStats> ExecuteDeviceStep(const StepProgram& step, int64_t ran
   std::unique_ptr<StepMemo>& kept = memo != nullptr ? *memo : own_memo;
   auto* program = dynamic_cast<DeviceProgram*>(kept.get());
   if (program == nullptr || !IsFor(*program, inputs, outputs)) {
-    const absl::StatusOr<bool> captured = device.IsCapturing(stream);
-    if (!captured.ok()) return captured.status();
-    if (*captured) {
+    ASSIGN_OR_RETURN(const bool captured, device.IsCapturing(stream));
+    if (captured) {
       return absl::FailedPreconditionError(
           "the stream is being captured, but this redistribution has not been run before with tensors of these "
           "strides; "
           "run it once, then capture it");
     }
-    absl::StatusOr<std::unique_ptr<DeviceProgram>> prepared = Prepare(step, rank, inputs, outputs, device, transport);
-    if (!prepared.ok()) return prepared.status();
-    program = prepared->get();
-    kept = *std::move(prepared);
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceProgram> prepared, Prepare(step, rank, inputs, outputs, device, transport));
+    program = prepared.get();
+    kept = std::move(prepared);
   }
 
   constexpr int64_t kAlignment = 256;
@@ -169,10 +167,9 @@ absl::StatusOr<MoveStats> ExecuteDeviceStep(const StepProgram& step, int64_t ran
   for (const TensorView& view : outputs) enqueue.bases.push_back(view.data);
   for (int64_t place : places) enqueue.bases.push_back(staging->data() + place);
   for (DeviceAction& action : program->actions) {
-    const absl::Status status = std::visit(enqueue, action);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(std::visit(enqueue, action));
   }
   return program->stats;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

@@ -23,7 +23,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // One step of a program compiled for CopyFor::kMessages, on rank `rank`. All views are in memory of the device. `memo`
 // keeps the tables of the step between calls; one of the first call on other strides makes new ones.
@@ -34,6 +34,6 @@ absl::StatusOr<MoveStats> ExecuteDeviceStep(const StepProgram& step, int64_t ran
                                             absl::Span<const TensorView> outputs, CudaDevice& device, CudaStream stream,
                                             DeviceTransport& transport, std::unique_ptr<StepMemo>* memo);
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_DEVICE_STEP_H_

@@ -17,7 +17,7 @@
 #include "reshard/runtime/program.h"
 #include "runtime/cuda/cuda_api.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 struct DeviceSend {
   int64_t peer = 0;  // device id
@@ -61,6 +61,6 @@ class DeviceTransport {
   virtual absl::Status Collect(Op op, void* group, absl::Span<const DeviceCollective> calls, CudaStream stream) = 0;
 };
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_DEVICE_TRANSPORT_H_

@@ -6,7 +6,7 @@
 //                                           uint32_t entry_count, KernelBases bases);
 //   extern "C" __global__ void reshard_reduce(const ReduceEntry* ...the same);
 //
-// are launched with kBlockThreads threads a block, as many blocks as there are chunks, and no dynamic shared memory.
+// are launched with kBlockThreads threads per block, as many blocks as there are chunks, and no dynamic shared memory.
 #ifndef RESHARD_RUNTIME_CUDA_KERNEL_CODE_H_
 #define RESHARD_RUNTIME_CUDA_KERNEL_CODE_H_
 
@@ -26,7 +26,7 @@
 #define RESHARD_UNROLL RESHARD_KERNEL_PRAGMA(unroll)
 #define RESHARD_UNROLL_BY(n) RESHARD_KERNEL_PRAGMA(unroll n)
 
-namespace reshard {
+namespace reshard::cuda {
 
 inline constexpr char kCopyKernel[] = "reshard_copy";
 inline constexpr char kReduceKernel[] = "reshard_reduce";
@@ -188,6 +188,6 @@ RESHARD_KERNEL_CODE void StoreAligned(char* data, T value) {
 #endif
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_KERNEL_CODE_H_

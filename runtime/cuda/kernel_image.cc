@@ -11,7 +11,7 @@ asm(".pushsection .rodata\n"
 extern "C" __attribute__((visibility("hidden"))) const char reshard_kernel_image[];
 #endif
 
-namespace reshard {
+namespace reshard::cuda {
 
 const void* KernelImage() {
 #ifdef RESHARD_KERNEL_IMAGE
@@ -21,4 +21,4 @@ const void* KernelImage() {
 #endif
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

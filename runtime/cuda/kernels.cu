@@ -8,24 +8,24 @@
 #include "runtime/cuda/kernel_code.h"
 #include "runtime/cuda/reduce_code.h"
 
-using reshard::CopyEntry;
-using reshard::KernelBases;
-using reshard::ReduceEntry;
+using reshard::cuda::CopyEntry;
+using reshard::cuda::KernelBases;
+using reshard::cuda::ReduceEntry;
 
-extern "C" __global__ void __launch_bounds__(reshard::kBlockThreads)
+extern "C" __global__ void __launch_bounds__(reshard::cuda::kBlockThreads)
     reshard_copy(const CopyEntry* __restrict__ entries, const uint32_t* __restrict__ first_chunk, uint32_t entry_count,
                  const __grid_constant__ KernelBases bases) {
-  __shared__ alignas(16) char shared[reshard::kTileBytes];
-  const uint32_t entry = reshard::EntryOfChunk(first_chunk, entry_count, blockIdx.x);
-  reshard::CopyFirstPhase(entries, first_chunk, entry, bases, blockIdx.x, threadIdx.x, shared);
+  __shared__ alignas(16) char shared[reshard::cuda::kTileBytes];
+  const uint32_t entry = reshard::cuda::EntryOfChunk(first_chunk, entry_count, blockIdx.x);
+  reshard::cuda::CopyFirstPhase(entries, first_chunk, entry, bases, blockIdx.x, threadIdx.x, shared);
   if (!entries[entry].transposed) return;
   __syncthreads();
-  reshard::CopySecondPhase(entries, first_chunk, entry, bases, blockIdx.x, threadIdx.x, shared);
+  reshard::cuda::CopySecondPhase(entries, first_chunk, entry, bases, blockIdx.x, threadIdx.x, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(reshard::kBlockThreads, 4)
+extern "C" __global__ void __launch_bounds__(reshard::cuda::kBlockThreads, 4)
     reshard_reduce(const ReduceEntry* __restrict__ entries, const uint32_t* __restrict__ first_chunk,
                    uint32_t entry_count, const __grid_constant__ KernelBases bases) {
-  const uint32_t entry = reshard::EntryOfChunk(first_chunk, entry_count, blockIdx.x);
-  reshard::ReduceChunk(entries[entry], bases, blockIdx.x - first_chunk[entry], threadIdx.x);
+  const uint32_t entry = reshard::cuda::EntryOfChunk(first_chunk, entry_count, blockIdx.x);
+  reshard::cuda::ReduceChunk(entries[entry], bases, blockIdx.x - first_chunk[entry], threadIdx.x);
 }

@@ -3,10 +3,10 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/core/reduce.h"
 #include "runtime/cuda/device_program.h"
+#include "runtime/host/reduce.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 int DevicePreparation::Stage(int64_t bytes) {
   program.staging.push_back(bytes);
@@ -32,40 +32,40 @@ void DevicePreparation::CopyOwn(const std::vector<CopyJob>& own) {
   }
 }
 
-void DevicePreparation::Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives,
                                  std::vector<CopyJob> own) {
-  std::vector<WireMessage> outgoing = MessagesOf(sends, rank);
-  std::vector<WireMessage> incoming = MessagesOf(receives, rank);
-  const int64_t send_bytes = PlaceStaging(outgoing);
-  const int64_t receive_bytes = PlaceStaging(incoming);
+  std::vector<packed::WireMessage> outgoing = packed::MessagesOf(sends, rank);
+  std::vector<packed::WireMessage> incoming = packed::MessagesOf(receives, rank);
+  const int64_t send_bytes = packed::PlaceStaging(outgoing);
+  const int64_t receive_bytes = packed::PlaceStaging(incoming);
   const int send_staging = send_bytes > 0 ? Stage(send_bytes) : -1;
   const int receive_staging = receive_bytes > 0 ? Stage(receive_bytes) : -1;
 
   ExchangeMessages exchange;
   std::vector<CopyJob> pack;
-  for (const WireMessage& message : outgoing) {
+  for (const packed::WireMessage& message : outgoing) {
     if (message.direct()) {
-      const Piece& piece = *message.pieces[0];
+      const packed::Piece& piece = *message.pieces[0];
       exchange.sends.push_back({message.peer, {piece.tensor, piece.copy->from_offset()}, message.bytes});
       continue;
     }
     exchange.sends.push_back({message.peer, {send_staging, message.staged_at}, message.bytes});
     int64_t at = message.staged_at;
-    for (const Piece* piece : message.pieces) {
+    for (const packed::Piece* piece : message.pieces) {
       pack.push_back({piece->copy, piece->tensor, 0, send_staging, at});
       at += piece->bytes;
     }
   }
   std::vector<CopyJob> unpack;
-  for (const WireMessage& message : incoming) {
+  for (const packed::WireMessage& message : incoming) {
     if (message.direct()) {
-      const Piece& piece = *message.pieces[0];
+      const packed::Piece& piece = *message.pieces[0];
       exchange.receives.push_back({message.peer, {piece.tensor, piece.copy->to_offset()}, message.bytes});
       continue;
     }
     exchange.receives.push_back({message.peer, {receive_staging, message.staged_at}, message.bytes});
     int64_t at = message.staged_at;
-    for (const Piece* piece : message.pieces) {
+    for (const packed::Piece* piece : message.pieces) {
       unpack.push_back({piece->copy, receive_staging, at, piece->tensor, 0});
       at += piece->bytes;
     }
@@ -83,8 +83,8 @@ void DevicePreparation::Exchange(const std::vector<Piece>& sends, const std::vec
 }
 
 void PrepareMoves(DevicePreparation& p) {
-  std::vector<Piece> sends;
-  std::vector<Piece> receives;
+  std::vector<packed::Piece> sends;
+  std::vector<packed::Piece> receives;
   std::vector<CopyJob> own;
   for (const Transfer& transfer : p.step.sends) {
     const ConstTensorView& in = p.inputs[static_cast<size_t>(transfer.tensor)];
@@ -174,7 +174,7 @@ class CollectiveMoves {
     for (size_t t = 0; t < parts_.size(); ++t) {
       if (parts_[t].bytes == 0) continue;
       Count(parts_[t]);
-      if (parts_[t].bytes >= kOwnMessageBytes) {
+      if (parts_[t].bytes >= packed::kOwnMessageBytes) {
         Add({t});
       } else {
         small.push_back(t);
@@ -281,4 +281,4 @@ bool PrepareCollectiveMoves(DevicePreparation& p) {
   return true;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

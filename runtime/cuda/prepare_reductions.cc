@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "reshard/planner/traffic.h"
-#include "runtime/core/host_pool.h"
-#include "runtime/core/reduce.h"
 #include "runtime/cuda/device_program.h"
+#include "runtime/host/host_pool.h"
+#include "runtime/host/reduce.h"
 
-namespace reshard {
+namespace reshard::cuda {
 namespace {
 
 // Where the whole of a view lies densely: itself, or a block of staging and the copy that fills or empties it.
@@ -116,11 +116,11 @@ void PrepareReduceScatter(DevicePreparation& p, bool native) {
   for (size_t t = 0; t < blocks.size(); ++t) {
     const int64_t bytes = BytesOf(p.outputs[t]);
     if (members[t] == 0 || bytes == 0) continue;
-    blocks[t].pitch = AlignedHostBytes(bytes);
+    blocks[t].pitch = host::AlignedHostBytes(bytes);
     blocks[t].base = p.Stage(blocks[t].pitch * members[t]);
   }
-  std::vector<Piece> sends;
-  std::vector<Piece> receives;
+  std::vector<packed::Piece> sends;
+  std::vector<packed::Piece> receives;
   std::vector<CopyJob> own;
   for (const Transfer& transfer : p.step.sends) {
     const auto t = static_cast<size_t>(transfer.tensor);
@@ -182,10 +182,10 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   std::sort(in_rank_order.begin(), in_rank_order.end(), [&](int64_t a, int64_t b) {
     return p.step.group[static_cast<size_t>(a)] < p.step.group[static_cast<size_t>(b)];
   });
-  std::vector<Piece> sends;
-  std::vector<Piece> receives;
-  std::vector<Piece> gives;
-  std::vector<Piece> takes;
+  std::vector<packed::Piece> sends;
+  std::vector<packed::Piece> receives;
+  std::vector<packed::Piece> gives;
+  std::vector<packed::Piece> takes;
   std::vector<CopyJob> own;
   std::vector<ReduceJob> reductions;
   std::vector<ContributionBlock> blocks(ins.size());
@@ -195,7 +195,7 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
     if (elements == 0) continue;
     const Interval chunk = AllReduceChunk(elements, members, p.step.group_index);
     if (chunk.length() == 0) continue;
-    blocks[t].pitch = AlignedHostBytes(chunk.length() * element);
+    blocks[t].pitch = host::AlignedHostBytes(chunk.length() * element);
     blocks[t].base = p.Stage(blocks[t].pitch * members);
     reductions.push_back({blocks[t].base, 0, blocks[t].pitch, members, outs[t].base,
                           outs[t].offset + chunk.begin * element, chunk.length(), p.step.tensors[t].dtype,
@@ -235,4 +235,4 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   p.Launch(unpack);
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

@@ -1,5 +1,5 @@
 // The reduce kernel: a block combines one chunk of elements, every thread whole elements in the order of the members.
-// The formulas are those of the host (runtime/core/reduce_formulas.h), so the bits are too; kernels.cu is compiled
+// The formulas are those of the host (runtime/host/reduce_formulas.h), so the bits are too; kernels.cu is compiled
 // without fused multiplication for this reason.
 #ifndef RESHARD_RUNTIME_CUDA_REDUCE_CODE_H_
 #define RESHARD_RUNTIME_CUDA_REDUCE_CODE_H_
@@ -8,16 +8,16 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/core/reduce_formulas.h"
 #include "runtime/cuda/kernel_code.h"
+#include "runtime/host/reduce_formulas.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 // The types that are most of what is reduced go 16 bytes at a time.
 template <typename Type>
 inline constexpr bool kReducesVectors =
-    std::is_same_v<Type, formulas::Plain<float>> || std::is_same_v<Type, formulas::Half> ||
-    std::is_same_v<Type, formulas::BFloat16>;
+    std::is_same_v<Type, host::formulas::Plain<float>> || std::is_same_v<Type, host::formulas::Half> ||
+    std::is_same_v<Type, host::formulas::BFloat16>;
 
 // What a thread of a block needs to know: its elements are [begin, end) of contributions that start at `in`.
 struct ReduceShare {
@@ -115,9 +115,9 @@ RESHARD_KERNEL_CODE void ReduceChunk(const ReduceEntry& entry, const KernelBases
   share.end = entry.elements - share.begin < entry.chunk_elements ? entry.elements : share.begin + entry.chunk_elements;
   share.members = entry.members;
   share.thread = thread;
-  formulas::VisitReduction(entry.op, static_cast<DType>(entry.dtype), share);
+  host::formulas::VisitReduction(entry.op, static_cast<DType>(entry.dtype), share);
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_REDUCE_CODE_H_

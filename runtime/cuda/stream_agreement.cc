@@ -2,10 +2,12 @@
 
 #include <utility>
 
-namespace reshard {
+#include "status/macros.h"
+
+namespace reshard::cuda {
 namespace {
 
-constexpr int64_t kMessageBytes = sizeof(AgreementMessage);
+constexpr int64_t kMessageBytes = sizeof(execute::AgreementMessage);
 
 }  // namespace
 
@@ -17,8 +19,8 @@ struct StreamAgreement::Room {
     const CudaDevice::Current current(device);
     device.api().MemFreeHost(memory);
   }
-  AgreementMessage* own() const { return static_cast<AgreementMessage*>(memory); }
-  AgreementMessage* all() const { return own() + 1; }
+  execute::AgreementMessage* own() const { return static_cast<execute::AgreementMessage*>(memory); }
+  execute::AgreementMessage* all() const { return own() + 1; }
 
   const CudaDevice& device;
   void* memory = nullptr;
@@ -38,33 +40,32 @@ absl::StatusOr<StreamAgreement::Room*> StreamAgreement::Take() {
   }
   auto room = std::make_unique<Room>(device_);
   const CudaDevice::Current current(device_);
-  const absl::Status pinned = CudaStatus(
+  RETURN_IF_ERROR(CudaStatus(
       device_.api(), device_.api().MemAllocHost(&room->memory, static_cast<size_t>((size_ + 1) * kMessageBytes)),
-      "pinning memory for an agreement");
-  if (!pinned.ok()) return pinned;
+      "pinning memory for an agreement"));
   rooms_.push_back(std::move(room));
   return rooms_.back().get();
 }
 
-absl::Status StreamAgreement::Enqueue(Room* room, const AgreementMessage& own, void* world, CudaStream stream) {
+absl::Status StreamAgreement::Enqueue(Room* room, const execute::AgreementMessage& own, void* world,
+                                      CudaStream stream) {
   *room->own() = own;
   room->in_use = true;
-  absl::StatusOr<DeviceBlock> block = device_.Allocate((size_ + 1) * kMessageBytes, stream);
-  if (!block.ok()) return block.status();
-  char* const all = block->data() + kMessageBytes;
-  absl::Status status = device_.Copy(block->data(), room->own(), kMessageBytes, stream);
+  ASSIGN_OR_RETURN(DeviceBlock block, device_.Allocate((size_ + 1) * kMessageBytes, stream));
+  char* const all = block.data() + kMessageBytes;
+  absl::Status status = device_.Copy(block.data(), room->own(), kMessageBytes, stream);
   if (!status.ok()) return status;
-  const DeviceCollective gather{block->data(), all, kMessageBytes};
+  const DeviceCollective gather{block.data(), all, kMessageBytes};
   status = transport_.Collect(Op::kAllGather, world, {&gather, 1}, stream);
   return status.ok() ? device_.Copy(room->all(), all, size_ * kMessageBytes, stream) : status;
 }
 
 absl::Status StreamAgreement::Judge(Room* room) {
-  const absl::Status verdict = VerdictOf({room->all(), static_cast<size_t>(size_)});
+  const absl::Status verdict = execute::VerdictOf({room->all(), static_cast<size_t>(size_)});
   room->in_use = false;
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(room);
   return verdict;
 }
 
-}  // namespace reshard
+}  // namespace reshard::cuda

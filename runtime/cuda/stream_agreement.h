@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/core/agreement.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
+#include "runtime/execute/agreement.h"
 
-namespace reshard {
+namespace reshard::cuda {
 
 class StreamAgreement {
  public:
@@ -27,7 +27,7 @@ class StreamAgreement {
   struct Room;
   absl::StatusOr<Room*> Take();
   // Enqueues this rank's message and the gathering of all, over the transport's communicator of all ranks.
-  absl::Status Enqueue(Room* room, const AgreementMessage& own, void* world, CudaStream stream);
+  absl::Status Enqueue(Room* room, const execute::AgreementMessage& own, void* world, CudaStream stream);
   // Once the stream has passed: what all ranks conclude.
   absl::Status Judge(Room* room);
 
@@ -40,6 +40,6 @@ class StreamAgreement {
   std::vector<Room*> free_;                   // guarded by mutex_
 };
 
-}  // namespace reshard
+}  // namespace reshard::cuda
 
 #endif  // RESHARD_RUNTIME_CUDA_STREAM_AGREEMENT_H_

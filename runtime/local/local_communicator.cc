@@ -5,29 +5,29 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
-#include "runtime/core/agreement.h"
-#include "runtime/core/reduce.h"
+#include "runtime/execute/agreement.h"
+#include "runtime/host/reduce.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
 
-namespace reshard {
+namespace reshard::local {
 namespace {
 
 // A task should outlast what it costs to hand it over, and end soon after another rank has failed.
 constexpr int64_t kTaskBytes = int64_t{1} << 20;
 
-absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
-
 // The outcome of an agreement: OK, the first error brought, or who disagrees with whom.
 absl::Status Judge(const LocalShared& shared) {
-  std::vector<AgreementRecord> records(shared.slots.size());
+  std::vector<execute::AgreementRecord> records(shared.slots.size());
   for (size_t i = 0; i < records.size(); ++i) {
     records[i].status_code = static_cast<int64_t>(shared.slots[i].own_status.raw_code());
     records[i].fingerprint = shared.slots[i].problem->fingerprint;
   }
-  if (AllAgree(records)) return absl::OkStatus();
+  if (execute::AllAgree(records)) return absl::OkStatus();
   std::vector<std::string> details;
-  for (const LocalSlot& slot : shared.slots) details.push_back(Details(slot.own_status, *slot.problem));
-  return Verdict(shared.device_ids, records, details);
+  for (const LocalSlot& slot : shared.slots) details.push_back(execute::Details(slot.own_status, *slot.problem));
+  return execute::Verdict(shared.device_ids, records, details);
 }
 
 absl::Status NoSuchRank(int64_t device_id) {
@@ -63,9 +63,7 @@ absl::Status LocalCommunicator::Agree(const absl::Status& own, const Signature& 
   LocalSlot& slot = shared_->slots[index_];
   slot.own_status = own;
   slot.problem = &problem;
-  const absl::Status met =
-      shared_->rendezvous.Arrive(index_, "the agreement", [this] { shared_->verdict = Judge(*shared_); });
-  if (!met.ok()) return met;
+  RETURN_IF_ERROR(shared_->rendezvous.Arrive(index_, "the agreement", [this] { shared_->verdict = Judge(*shared_); }));
   return own.ok() ? shared_->verdict : own;
 }
 
@@ -75,7 +73,7 @@ absl::StatusOr<MoveStats> LocalCommunicator::ExecuteStep(const StepProgram& step
                                                          std::unique_ptr<StepMemo>* /*memo*/) {
   if (shared_->rendezvous.failed()) return shared_->rendezvous.failure();
   MoveStats moved;
-  const absl::Status status = NoThrow("executing a step", [&]() -> absl::Status {
+  const absl::Status status = status::NoThrow("executing a step", [&]() -> absl::Status {
     const absl::Status prepared = Prepare(step, inputs, outputs, &moved);
     return prepared.ok() ? MeetAndWork(step, moved.written) : prepared;
   });
@@ -103,7 +101,7 @@ absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<cons
     slot.tasks[phase].clear();
     slot.next_task[phase].store(0, std::memory_order_relaxed);
   }
-  return Reduces(step.op) ? PrepareReductions(step, moved) : PreparePulls(step, moved);
+  return host::Reduces(step.op) ? PrepareReductions(step, moved) : PreparePulls(step, moved);
 }
 
 absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats* moved) {
@@ -169,7 +167,7 @@ absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t byt
     }
     return absl::OkStatus();
   }
-  const std::string place = absl::StrCat("a step (", View(Name(step.op)), ")");
+  const std::string place = absl::StrCat("a step (", status::View(Name(step.op)), ")");
   shared_->step_bytes.fetch_add(bytes, std::memory_order_relaxed);
   const auto open = [this] { shared_->first_open_slot.store(0, std::memory_order_relaxed); };
   const auto begin = [&] {
@@ -178,13 +176,11 @@ absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t byt
   };
   const int phases = step.op == Op::kAllReduce ? 2 : 1;
   for (int phase = 0; phase < phases; ++phase) {
-    const absl::Status met =
-        phase == 0 ? shared_->rendezvous.Arrive(index_, place, begin) : shared_->rendezvous.Arrive(index_, place, open);
-    if (!met.ok()) return met;
+    RETURN_IF_ERROR(phase == 0 ? shared_->rendezvous.Arrive(index_, place, begin)
+                               : shared_->rendezvous.Arrive(index_, place, open));
     Work(phase);
   }
-  const absl::Status met = shared_->rendezvous.Arrive(index_, place);
-  if (!met.ok()) return met;
+  RETURN_IF_ERROR(shared_->rendezvous.Arrive(index_, place));
   const int64_t misfit = slot.misfit.load(std::memory_order_relaxed);
   if (misfit < 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -214,4 +210,4 @@ void LocalCommunicator::Work(int phase) {
   shared_->gate.Exit();
 }
 
-}  // namespace reshard
+}  // namespace reshard::local

@@ -14,7 +14,7 @@
 #include "reshard/runtime/communicator.h"
 #include "runtime/local/rendezvous.h"
 
-namespace reshard {
+namespace reshard::local {
 
 // A piece of the work of one rank in one step, small enough that another rank may take it over.
 struct LocalTask {
@@ -96,6 +96,6 @@ class LocalCommunicator final : public Communicator {
 // nothing was written and slot.misfit names the peer.
 bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& task, CopyMode mode);
 
-}  // namespace reshard
+}  // namespace reshard::local
 
 #endif  // RESHARD_RUNTIME_LOCAL_LOCAL_COMMUNICATOR_H_

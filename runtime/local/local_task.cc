@@ -1,11 +1,11 @@
 // Where the bytes of a LocalWorld move: pulls and reductions straight from the peers' fragments.
 #include <vector>
 
-#include "runtime/core/copy_rows.h"
-#include "runtime/core/reduce.h"
+#include "runtime/host/copy_rows.h"
+#include "runtime/host/reduce.h"
 #include "runtime/local/local_communicator.h"
 
-namespace reshard {
+namespace reshard::local {
 namespace {
 
 int64_t OffsetBytes(absl::Span<const int64_t> index, absl::Span<const int64_t> strides, DType dtype) {
@@ -40,16 +40,16 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
 // have the same region (the compiler sees to it), only the fragments differ.
 void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTensorView*>& inputs, const TensorView& out,
             int64_t begin, int64_t end, CopyMode mode) {
-  std::vector<Contribution> contributions(inputs.size());
-  ForEachMappedBox(
+  std::vector<host::Contribution> contributions(inputs.size());
+  host::ForEachMappedBox(
       region, out.shape, begin, end,
       [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
         for (size_t k = 0; k < inputs.size(); ++k) {
           const ConstTensorView& in = *inputs[k];
           contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype), in.strides};
         }
-        ReduceBox(op, out.dtype, sizes, contributions,
-                  static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides, mode);
+        host::ReduceBox(op, out.dtype, sizes, contributions,
+                        static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides, mode);
       });
 }
 
@@ -58,12 +58,12 @@ void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, 
   if (begin >= end) return;
   const int64_t size = SizeOf(out.dtype);
   if (IsDense(in) && IsDense(out)) {
-    CopyRows(static_cast<const char*>(in.data) + begin * size, static_cast<char*>(out.data) + begin * size, 1,
-             (end - begin) * size, 0, 0, mode);
-    if (mode == CopyMode::kStreaming) FinishStreaming();
+    host::CopyRows(static_cast<const char*>(in.data) + begin * size, static_cast<char*>(out.data) + begin * size, 1,
+                   (end - begin) * size, 0, 0, mode);
+    if (mode == CopyMode::kStreaming) host::FinishStreaming();
     return;
   }
-  ForEachBox(out.shape, begin, end, [&](absl::Span<const int64_t> offset, absl::Span<const int64_t> box) {
+  host::ForEachBox(out.shape, begin, end, [&](absl::Span<const int64_t> offset, absl::Span<const int64_t> box) {
     StridedCopy(WholeRegion(box), size, in.strides, out.strides)
         .Run(static_cast<const char*>(in.data) + OffsetBytes(offset, in.strides, in.dtype),
              static_cast<char*>(out.data) + OffsetBytes(offset, out.strides, out.dtype));
@@ -117,4 +117,4 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
   return true;
 }
 
-}  // namespace reshard
+}  // namespace reshard::local

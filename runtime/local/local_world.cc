@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
 #include "runtime/local/local_communicator.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -33,12 +34,12 @@ LocalWorld::LocalWorld(std::vector<int64_t> device_ids, LocalWorldOptions option
 
 LocalWorld::Outcome LocalWorld::RunThreads(absl::FunctionRef<absl::Status(Communicator&)> body) {
   const size_t ranks = device_ids_.size();
-  LocalShared shared(device_ids_, options_.timeout);
+  local::LocalShared shared(device_ids_, options_.timeout);
   Outcome outcome;
   outcome.statuses.assign(ranks, absl::OkStatus());
   const auto run_rank = [&](size_t index) {
-    LocalCommunicator communicator(&shared, index);
-    absl::Status status = NoThrow("running a rank", [&] { return body(communicator); });
+    local::LocalCommunicator communicator(&shared, index);
+    absl::Status status = status::NoThrow("running a rank", [&] { return body(communicator); });
     if (status.ok()) {
       shared.rendezvous.Leave(index);
     } else {
@@ -71,11 +72,10 @@ std::vector<absl::Status> LocalWorld::RunEach(absl::FunctionRef<absl::Status(Com
 
 absl::Status LocalWorld::Run(absl::FunctionRef<absl::Status(Communicator&)> body) {
   Outcome outcome;
-  const absl::Status ran = NoThrow("starting the ranks", [&]() -> absl::Status {
+  RETURN_IF_ERROR(status::NoThrow("starting the ranks", [&]() -> absl::Status {
     outcome = RunThreads(body);
     return absl::OkStatus();
-  });
-  if (!ran.ok()) return ran;
+  }));
   size_t culprit = static_cast<size_t>(std::max<int64_t>(outcome.first_failure, 0));
   if (outcome.first_failure < 0 || outcome.statuses[culprit].ok()) {
     // Nobody failed by itself, or it hid its error: the first that reports one.

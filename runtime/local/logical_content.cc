@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/core/half.h"
+#include "runtime/host/half.h"
 
-namespace reshard {
+namespace reshard::local {
 namespace {
 
 uint64_t Hash(uint64_t x, uint64_t salt) {
@@ -25,7 +25,7 @@ template <typename Visit>
 void ForEachStretch(const Layout& layout, int64_t position, Visit visit) {
   const size_t rank = static_cast<size_t>(layout.rank());
   std::vector<std::vector<Interval>> intervals(rank);
-  std::vector<int64_t> pitch(rank, 1);  // global linear distance of neighbours along the dimension
+  std::vector<int64_t> pitch(rank, 1);  // global linear distance of neighbors along the dimension
   for (size_t d = rank; d-- > 0;) {
     if (d + 1 < rank) pitch[d] = pitch[d + 1] * layout.dim(static_cast<int>(d + 1)).size;
     intervals[d] = layout.Intervals(position, static_cast<int>(d));
@@ -258,9 +258,9 @@ void LogicalContent::Encode(Number value, char* element) const {
     case DType::kU64:
       return Put(element, re);
     case DType::kF16:
-      return Put(element, FloatToHalf(static_cast<float>(re)));
+      return Put(element, host::FloatToHalf(static_cast<float>(re)));
     case DType::kBF16:
-      return Put(element, FloatToBFloat16(static_cast<float>(re)));
+      return Put(element, host::FloatToBFloat16(static_cast<float>(re)));
     case DType::kF32:
       return Put(element, static_cast<float>(re));
     case DType::kF64:
@@ -325,4 +325,4 @@ int64_t LogicalContent::CountMismatches(const Layout& layout, int64_t position, 
   return mismatches;
 }
 
-}  // namespace reshard
+}  // namespace reshard::local

@@ -12,7 +12,7 @@
 #include "reshard/layout/layout.h"
 #include "reshard/planner/plan.h"
 
-namespace reshard {
+namespace reshard::local {
 
 // The content of a plan's tensor for one salt.
 //
@@ -60,6 +60,6 @@ class LogicalContent {
   int64_t contributions_ = 1;    // product of the digits
 };
 
-}  // namespace reshard
+}  // namespace reshard::local
 
 #endif  // RESHARD_RUNTIME_LOCAL_LOGICAL_CONTENT_H_

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace reshard {
+namespace reshard::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -151,4 +151,4 @@ void AccessGate::CloseAndWait() {
   }
 }
 
-}  // namespace reshard
+}  // namespace reshard::local

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace reshard {
+namespace reshard::local {
 
 // A barrier for a fixed set of ranks, used again and again. It is lost for good when a rank fails, leaves while others
 // wait for it, or does not arrive in time; then every wait, present and future, ends with the same error.
@@ -93,6 +93,6 @@ class AccessGate {
   std::atomic<bool> closed_{false};
 };
 
-}  // namespace reshard
+}  // namespace reshard::local
 
 #endif  // RESHARD_RUNTIME_LOCAL_RENDEZVOUS_H_

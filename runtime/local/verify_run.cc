@@ -15,13 +15,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/layout/no_throw.h"
 #include "reshard/layout/checked.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/local_world.h"
-#include "runtime/core/host_pool.h"
+#include "runtime/host/host_pool.h"
 #include "runtime/local/available_memory.h"
 #include "runtime/local/logical_content.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard {
 namespace {
@@ -133,7 +134,7 @@ class LocalRun {
   const RunOptions& options_;
   std::vector<int64_t> devices_;
   std::vector<std::shared_ptr<const Program>> programs_;  // as devices_
-  std::vector<LogicalContent> contents_;                  // one a fill
+  std::vector<local::LogicalContent> contents_;           // one a fill
   int64_t memory_limit_ = 0;
   size_t memcpy_threads_ = 1;
   int64_t memcpy_share_ = 0;   // bytes that each of the threads copies
@@ -164,7 +165,7 @@ absl::Status LocalRun::Prepare() {
     return absl::ResourceExhaustedError(
         absl::StrCat("a plan over more than ", kMaxLocalRanks, " devices does not run on threads of one process"));
   }
-  const int64_t available = AvailableMemoryBytes();
+  const int64_t available = local::AvailableMemoryBytes();
   memory_limit_ = available / 4 * 3;
   int64_t needed = 0;
   const auto need = [&](int64_t bytes) {
@@ -185,18 +186,16 @@ absl::Status LocalRun::Prepare() {
   // The first check costs nothing; what programs and the comparison with memcpy take is known after compiling.
   absl::Status enough = CheckMemory(needed);
   if (!enough.ok()) return enough;
-  absl::StatusOr<ProgramCompiler> compiler = ProgramCompiler::Create(plan_);
-  if (!compiler.ok()) return compiler.status();
+  ASSIGN_OR_RETURN(ProgramCompiler compiler, ProgramCompiler::Create(plan_));
   for (int64_t device : devices_) {
-    absl::StatusOr<Program> program = compiler->Compile(device, {CopyFor::kPull, /*sends=*/false});
-    if (!program.ok()) return program.status();
-    need(program->MemoryBytes());
+    ASSIGN_OR_RETURN(Program program, compiler.Compile(device, {CopyFor::kPull, /*sends=*/false}));
+    need(program.MemoryBytes());
     enough = CheckMemory(needed);
     if (!enough.ok()) return enough;
-    for (const StepProgram& step : program->steps) {
-      report_.bytes_moved += program->buffers[static_cast<size_t>(step.tensors[0].output)].bytes;
+    for (const StepProgram& step : program.steps) {
+      report_.bytes_moved += program.buffers[static_cast<size_t>(step.tensors[0].output)].bytes;
     }
-    programs_.push_back(std::make_shared<const Program>(*std::move(program)));
+    programs_.push_back(std::make_shared<const Program>(std::move(program)));
   }
   if (options_.repeat > 0) {
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -212,9 +211,8 @@ absl::Status LocalRun::Prepare() {
   if (options_.verify) {
     const uint64_t fills = SizeOf(plan_.dtype) <= 2 || plan_.source.pending() ? 2 : 1;
     for (uint64_t salt = 1; salt <= fills; ++salt) {
-      absl::StatusOr<LogicalContent> content = LogicalContent::Create(plan_, salt);
-      if (!content.ok()) return content.status();
-      contents_.push_back(*std::move(content));
+      ASSIGN_OR_RETURN(local::LogicalContent content, local::LogicalContent::Create(plan_, salt));
+      contents_.push_back(std::move(content));
     }
   }
   report_.ranks = ranks;
@@ -245,12 +243,11 @@ absl::Status LocalRun::Verify(Executor& executor, Painted& source, Painted& targ
     const char* name;
   };
   const Side sides[] = {{plan_.source, source, "source (it must not change)"}, {plan_.target, target, "target"}};
-  for (const LogicalContent& content : contents_) {
+  for (const local::LogicalContent& content : contents_) {
     const std::optional<int64_t> position = plan_.source.mesh().Position(device);
     if (position) content.Fill(plan_.source, *position, source.data());
     target.Paint();
-    const absl::Status executed = Execute(executor, source.data(), target.data()).status();
-    if (!executed.ok()) return executed;
+    RETURN_IF_ERROR(Execute(executor, source.data(), target.data()).status());
     for (const Side& side : sides) {
       const std::optional<int64_t> held = side.layout.mesh().Position(device);
       if (held) {
@@ -278,17 +275,15 @@ absl::Status LocalRun::Time(Communicator& comm, Executor& executor, Painted& sou
   Painted to;
   if (copies) {
     for (Painted* memory : {&from, &to}) {
-      const absl::Status allocated = memory->Allocate(memcpy_buffer_);
-      if (!allocated.ok()) return allocated;
+      RETURN_IF_ERROR(memory->Allocate(memcpy_buffer_));
     }
   }
   // The first repetition warms up. Plan and memcpy take turns, so that what else the machine does meets both.
   for (int64_t repetition = -1; repetition < options_.repeat; ++repetition) {
     absl::Status met = comm.Barrier();
     if (!met.ok()) return met;
-    const absl::StatusOr<ExecuteResult> executed = Execute(executor, source.data(), target.data());
-    if (!executed.ok()) return executed.status();
-    if (repetition >= 0) times.plan.push_back(executed->seconds);
+    ASSIGN_OR_RETURN(const ExecuteResult executed, Execute(executor, source.data(), target.data()));
+    if (repetition >= 0) times.plan.push_back(executed.seconds);
     met = comm.Barrier();
     if (!met.ok()) return met;
     if (!copies) continue;
@@ -306,18 +301,16 @@ absl::Status LocalRun::TimeFresh(Communicator& comm, Executor& executor, Painted
   const int64_t bytes = executor.program().buffers[1].bytes;
   Painted from;
   if (Copies(index)) {
-    const absl::Status allocated = from.Allocate(memcpy_buffer_);
-    if (!allocated.ok()) return allocated;
+    RETURN_IF_ERROR(from.Allocate(memcpy_buffer_));
   }
   for (int64_t repetition = -1; repetition < options_.repeat; ++repetition) {
     absl::Status met = comm.Barrier();
     if (!met.ok()) return met;
     {
       const auto start = Clock::now();
-      const HostBlock target(bytes);
+      const host::HostBlock target(bytes);
       if (!target) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-      const absl::Status executed = Execute(executor, source.data(), target.data()).status();
-      if (!executed.ok()) return executed;
+      RETURN_IF_ERROR(Execute(executor, source.data(), target.data()).status());
       if (repetition >= 0) times.plan.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     }
     met = comm.Barrier();
@@ -342,23 +335,20 @@ absl::Status LocalRun::RunRank(Communicator& comm) {
   const auto index =
       static_cast<size_t>(std::lower_bound(devices_.begin(), devices_.end(), comm.rank()) - devices_.begin());
   // All programs come from one plan, so there is nothing to agree on.
-  absl::StatusOr<Executor> executor = Executor::Create(programs_[index], &comm, Agreement::kOff);
-  if (!executor.ok()) return executor.status();
+  ASSIGN_OR_RETURN(Executor executor, Executor::Create(programs_[index], &comm, Agreement::kOff));
   Painted source;
   Painted target;
-  absl::Status allocated = source.Allocate(executor->program().buffers[0].bytes);
-  if (allocated.ok()) allocated = target.Allocate(executor->program().buffers[1].bytes);
+  absl::Status allocated = source.Allocate(executor.program().buffers[0].bytes);
+  if (allocated.ok()) allocated = target.Allocate(executor.program().buffers[1].bytes);
   if (!allocated.ok()) return allocated;
-  absl::StatusOr<ExecuteResult> first = Execute(*executor, source.data(), target.data());
-  if (!first.ok()) return first.status();
-  results_[index].moved = first->moved;
+  ASSIGN_OR_RETURN(ExecuteResult first, Execute(executor, source.data(), target.data()));
+  results_[index].moved = first.moved;
   if (options_.verify) {
-    const absl::Status verified = Verify(*executor, source, target);
-    if (!verified.ok()) return verified;
+    RETURN_IF_ERROR(Verify(executor, source, target));
   }
   if (options_.repeat == 0) return absl::OkStatus();
-  const absl::Status timed = Time(comm, *executor, source, target, index);
-  return timed.ok() && options_.fresh ? TimeFresh(comm, *executor, source, index) : timed;
+  const absl::Status timed = Time(comm, executor, source, target, index);
+  return timed.ok() && options_.fresh ? TimeFresh(comm, executor, source, index) : timed;
 }
 
 LocalRun::Medians LocalRun::MediansOf(Times RankResult::*times) const {
@@ -384,11 +374,9 @@ LocalRun::Medians LocalRun::MediansOf(Times RankResult::*times) const {
 }
 
 absl::StatusOr<RunReport> LocalRun::Run() {
-  const absl::Status prepared = Prepare();
-  if (!prepared.ok()) return prepared;
+  RETURN_IF_ERROR(Prepare());
   LocalWorld world(devices_, {options_.timeout});
-  const absl::Status ran = world.Run([this](Communicator& comm) { return RunRank(comm); });
-  if (!ran.ok()) return ran;
+  RETURN_IF_ERROR(world.Run([this](Communicator& comm) { return RunRank(comm); }));
 
   int64_t written = 0;
   for (const RankResult& result : results_) {
@@ -418,7 +406,7 @@ absl::StatusOr<RunReport> LocalRun::Run() {
 }  // namespace
 
 absl::StatusOr<RunReport> RunPlanLocally(const Plan& plan, const RunOptions& options) {
-  return NoThrow("running a plan", [&] { return LocalRun(plan, options).Run(); });
+  return status::NoThrow("running a plan", [&] { return LocalRun(plan, options).Run(); });
 }
 
 }  // namespace reshard

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "reshard/nccl/nccl_api.h"
 
-namespace reshard {
+namespace reshard::nccl {
 
 // Where LoadNcclApi looks, in this order. Each may be empty: then it is left out.
 struct NcclPlaces {
@@ -19,6 +19,6 @@ struct NcclPlaces {
 // The errors are those of LoadNcclApi. What was opened is never closed.
 absl::StatusOr<NcclApi> OpenNccl(const NcclPlaces& places);
 
-}  // namespace reshard
+}  // namespace reshard::nccl
 
 #endif  // RESHARD_RUNTIME_NCCL_LOAD_NCCL_H_

@@ -37,7 +37,7 @@ bool Find(void* library, const char* name, F** function) {
 
 }  // namespace
 
-absl::StatusOr<NcclApi> OpenNccl(const NcclPlaces& places) {
+absl::StatusOr<NcclApi> nccl::OpenNccl(const nccl::NcclPlaces& places) {
   NcclApi api;
   void* library = nullptr;
   if (!places.in_process.empty()) {
@@ -106,9 +106,9 @@ absl::StatusOr<NcclApi> OpenNccl(const NcclPlaces& places) {
 absl::StatusOr<const NcclApi*> LoadNcclApi() {
   // Never destroyed: other threads may still use it when main() has returned.
   static const auto* const loaded = [] {
-    NcclPlaces places;
+    nccl::NcclPlaces places;
     if (const char* path = std::getenv("RESHARD_NCCL_LIBRARY"); path != nullptr) places.path = path;
-    return new absl::StatusOr<NcclApi>(OpenNccl(places));
+    return new absl::StatusOr<NcclApi>(nccl::OpenNccl(places));
   }();
   if (!loaded->ok()) return loaded->status();
   return &**loaded;

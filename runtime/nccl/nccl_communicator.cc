@@ -6,21 +6,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
 #include "reshard/planner/traffic.h"
-#include "runtime/core/agreement.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_step.h"
 #include "runtime/cuda/stream_agreement.h"
+#include "runtime/execute/agreement.h"
 #include "runtime/nccl/nccl_transport.h"
 #include "runtime/nccl/watch.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
 
 constexpr char kIdKey[] = "reshard/nccl/id";
-
-absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::StatusOr<NcclUniqueId> MeetOn(const NcclApi& api, int64_t rank, RendezvousStore* store, absl::Duration timeout) {
   NcclUniqueId id;
@@ -29,8 +29,7 @@ absl::StatusOr<NcclUniqueId> MeetOn(const NcclApi& api, int64_t rank, Rendezvous
     if (made != kNcclSuccess) {
       return absl::InternalError(absl::StrCat("making an id: NCCL says: ", api.GetErrorString(made)));
     }
-    const absl::Status set = store->Set(kIdKey, std::string(id.internal, sizeof(id.internal)));
-    if (!set.ok()) return set;
+    RETURN_IF_ERROR(store->Set(kIdKey, std::string(id.internal, sizeof(id.internal))));
     return id;
   }
   const absl::StatusOr<std::string> text = store->Get(kIdKey, timeout);
@@ -52,15 +51,15 @@ absl::Status NameMissing(const absl::Status& late, int64_t size, RendezvousStore
     if (came.ok() && !came->has_value()) missing.push_back(r);
   }
   if (missing.empty()) return late;
-  return absl::DeadlineExceededError(absl::StrCat(ListRanks(missing), " did not arrive within ",
+  return absl::DeadlineExceededError(absl::StrCat(execute::ListRanks(missing), " did not arrive within ",
                                                   absl::ToInt64Milliseconds(timeout), " ms to make a communicator"));
 }
 
 }  // namespace
 
 struct NcclCommunicator::Impl {
-  Impl(const NcclApi& api, std::unique_ptr<CudaDevice> gpu, int64_t own_rank, int64_t ranks, RendezvousStore* store,
-       const NcclOptions& options)
+  Impl(const NcclApi& api, std::unique_ptr<cuda::CudaDevice> gpu, int64_t own_rank, int64_t ranks,
+       RendezvousStore* store, const NcclOptions& options)
       : device(std::move(gpu)),
         rank(own_rank),
         size(ranks),
@@ -74,17 +73,17 @@ struct NcclCommunicator::Impl {
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<absl::Status()> enqueue,
                        std::function<absl::Status()> check = nullptr) {
     return watch.Operate(
-        name, bytes, [this] { return stream; }, [&](CudaStream, bool) { return enqueue(); }, std::move(check));
+        name, bytes, [this] { return stream; }, [&](cuda::CudaStream, bool) { return enqueue(); }, std::move(check));
   }
 
-  const std::unique_ptr<CudaDevice> device;
+  const std::unique_ptr<cuda::CudaDevice> device;
   const int64_t rank;
   const int64_t size;
-  CudaStream stream = nullptr;
+  cuda::CudaStream stream = nullptr;
   int64_t agreements = 0;
-  NcclTransport transport;
-  StreamAgreement agreement;
-  Watch watch;  // last: its thread uses the others
+  nccl::NcclTransport transport;
+  cuda::StreamAgreement agreement;
+  nccl::Watch watch;  // last: its thread uses the others
 };
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -93,17 +92,16 @@ NcclCommunicator::~NcclCommunicator() = default;
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(int64_t rank, int64_t size,
                                                                            RendezvousStore* store,
                                                                            const NcclOptions& options) {
-  const absl::StatusOr<const NcclApi*> nccl = LoadNcclApi();
-  if (!nccl.ok()) return nccl.status();
-  const absl::StatusOr<const CudaApi*> cuda = LoadCudaApi();
+  ASSIGN_OR_RETURN(const NcclApi* const nccl, LoadNcclApi());
+  const absl::StatusOr<const cuda::CudaApi*> cuda = cuda::LoadCudaApi();
   if (!cuda.ok()) return cuda.status();
-  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(**cuda, options.device);
+  absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::Open(**cuda, options.device);
   if (!device.ok()) return device.status();
-  return CreateOn(**nccl, *std::move(device), rank, size, store, options);
+  return CreateOn(*nccl, *std::move(device), rank, size, store, options);
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(const NcclApi& api,
-                                                                             std::unique_ptr<CudaDevice> device,
+                                                                             std::unique_ptr<cuda::CudaDevice> device,
                                                                              int64_t rank, int64_t size,
                                                                              RendezvousStore* store,
                                                                              const NcclOptions& options) {
@@ -111,7 +109,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(con
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", size, " ranks"));
   }
   if (store == nullptr) return absl::InvalidArgumentError("ranks need a store to meet");
-  return NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<NcclCommunicator>> {
+  return status::NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<NcclCommunicator>> {
     auto impl = std::make_unique<Impl>(api, std::move(device), rank, size, store, options);
     absl::Status joined = store->Set(CameKey(rank), "");
     if (!joined.ok()) return impl->watch.Lose(joined);
@@ -127,8 +125,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(con
 void NcclCommunicator::UseStream(void* stream) { impl_->stream = stream; }
 int64_t NcclCommunicator::rank() const { return impl_->rank; }
 int64_t NcclCommunicator::world_size() const { return impl_->size; }
-CudaDevice& NcclCommunicator::device() const { return *impl_->device; }
-const RecentOperations& NcclCommunicator::recent_operations() const { return impl_->watch.recent(); }
+cuda::CudaDevice& NcclCommunicator::device() const { return *impl_->device; }
+std::optional<int> NcclCommunicator::gpu() const { return impl_->device->ordinal(); }
+const RecentOperations* NcclCommunicator::recent_operations() const { return &impl_->watch.recent(); }
 int64_t NcclCommunicator::groups() const { return impl_->transport.splits(); }
 absl::Status NcclCommunicator::Wait() { return impl_->watch.WaitForAll(); }
 
@@ -143,16 +142,15 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
   const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.stream);
   if (!captured.ok()) return impl.watch.Lose(captured.status());
   if (*captured) return own;
-  const absl::StatusOr<StreamAgreement::Room*> room = impl.agreement.Take();
+  const absl::StatusOr<cuda::StreamAgreement::Room*> room = impl.agreement.Take();
   if (!room.ok()) return impl.watch.Lose(room.status());
   const auto enqueue = [&] {
-    return impl.agreement.Enqueue(*room, MakeAgreementMessage(own, problem, sequence), impl.transport.world(),
+    return impl.agreement.Enqueue(*room, execute::MakeAgreementMessage(own, problem, sequence), impl.transport.world(),
                                   impl.stream);
   };
   // Judged by the watching thread when the messages are there.
-  const absl::Status enqueued = impl.Operate("agreement", impl.size * static_cast<int64_t>(sizeof(AgreementMessage)),
-                                             enqueue, [&impl, judged = *room] { return impl.agreement.Judge(judged); });
-  if (!enqueued.ok()) return enqueued;
+  RETURN_IF_ERROR(impl.Operate("agreement", impl.size * static_cast<int64_t>(sizeof(execute::AgreementMessage)),
+                               enqueue, [&impl, judged = *room] { return impl.agreement.Judge(judged); }));
   if (own.ok()) return own;
   // The others must hear of it before this rank goes on to something else.
   impl.watch.WaitForAll().IgnoreError();
@@ -171,13 +169,12 @@ absl::StatusOr<MoveStats> NcclCommunicator::ExecuteStep(const StepProgram& step,
     return absl::InvalidArgumentError("NCCL moves tensors in memory of a GPU; a fragment is in host memory");
   }
   MoveStats moved;
-  const absl::Status status = impl.Operate(View(Name(step.op)), step.recv_bytes, [&]() -> absl::Status {
+  RETURN_IF_ERROR(impl.Operate(status::View(Name(step.op)), step.recv_bytes, [&]() -> absl::Status {
     absl::StatusOr<MoveStats> done =
-        ExecuteDeviceStep(step, impl.rank, inputs, outputs, *impl.device, impl.stream, impl.transport, memo);
+        cuda::ExecuteDeviceStep(step, impl.rank, inputs, outputs, *impl.device, impl.stream, impl.transport, memo);
     if (done.ok()) moved = *done;
     return done.status();
-  });
-  if (!status.ok()) return status;
+  }));
   return moved;
 }
 
@@ -186,20 +183,19 @@ absl::Status NcclCommunicator::WarmUp() {
   if (impl.size == 1) return absl::OkStatus();
   const int64_t bytes = 16;
   const auto enqueue = [&]() -> absl::Status {
-    absl::StatusOr<DeviceBlock> block = impl.device->Allocate(2 * impl.size * bytes, impl.stream);
-    if (!block.ok()) return block.status();
-    char* const out = block->data();
+    ASSIGN_OR_RETURN(cuda::DeviceBlock block, impl.device->Allocate(2 * impl.size * bytes, impl.stream));
+    char* const out = block.data();
     char* const in = out + impl.size * bytes;
-    std::vector<DeviceSend> sends;
-    std::vector<DeviceReceive> receives;
+    std::vector<cuda::DeviceSend> sends;
+    std::vector<cuda::DeviceReceive> receives;
     for (int64_t r = 0; r < impl.size; ++r) {
       if (r == impl.rank) continue;
       sends.push_back({r, out + r * bytes, bytes});
       receives.push_back({r, in + r * bytes, bytes});
     }
     absl::Status status = impl.transport.Exchange(sends, receives, impl.stream);
-    const DeviceCollective gather{out, in, bytes};
-    const DeviceCollective reduce{out, in, bytes};
+    const cuda::DeviceCollective gather{out, in, bytes};
+    const cuda::DeviceCollective reduce{out, in, bytes};
     void* const world = impl.transport.world();
     if (status.ok()) status = impl.transport.Collect(Op::kAllGather, world, {&gather, 1}, impl.stream);
     if (status.ok()) status = impl.transport.Collect(Op::kReduceScatter, world, {&reduce, 1}, impl.stream);
@@ -214,9 +210,8 @@ absl::Status NcclCommunicator::Barrier() {
   Impl& impl = *impl_;
   if (impl.size == 1) return Wait();
   const auto enqueue = [&]() -> absl::Status {
-    absl::StatusOr<DeviceBlock> block = impl.device->Allocate(impl.size + 1, impl.stream);
-    if (!block.ok()) return block.status();
-    const DeviceCollective gather{block->data(), block->data() + 1, 1};
+    ASSIGN_OR_RETURN(cuda::DeviceBlock block, impl.device->Allocate(impl.size + 1, impl.stream));
+    const cuda::DeviceCollective gather{block.data(), block.data() + 1, 1};
     return impl.transport.Collect(Op::kAllGather, impl.transport.world(), {&gather, 1}, impl.stream);
   };
   const absl::Status enqueued = impl.Operate("barrier", impl.size, enqueue);

@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "status/macros.h"
 
-namespace reshard {
+namespace reshard::nccl {
 namespace {
 
 std::optional<NcclDataType> TypeOf(DType dtype) {
@@ -115,12 +116,10 @@ absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (aborted_) return absl::AbortedError(absl::StrCat(what, ": the communicator was aborted"));
-      const absl::Status asked = Check(api_.CommGetAsyncError(comm, &state), comm, what);
-      if (!asked.ok()) return asked;
+      RETURN_IF_ERROR(Check(api_.CommGetAsyncError(comm, &state), comm, what));
     }
     if (state != kNcclInProgress) return Check(state, comm, what);
-    const absl::Status other = interrupted();
-    if (!other.ok()) return other;
+    RETURN_IF_ERROR(interrupted());
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": ", what, " did not end within ",
                                                       absl::ToInt64Milliseconds(options_.timeout), " ms"));
@@ -138,12 +137,10 @@ absl::Status NcclTransport::Join(const NcclUniqueId& id, absl::FunctionRef<absl:
   NcclComm comm = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const CudaDevice::Current current(device_);
+    const cuda::CudaDevice::Current current(device_);
     NcclConfig config = Config();
-    const absl::Status made =
-        Check(api_.CommInitRankConfig(&comm, static_cast<int>(size_), id, static_cast<int>(rank_), &config), comm,
-              "making a communicator");
-    if (!made.ok()) return made;
+    RETURN_IF_ERROR(Check(api_.CommInitRankConfig(&comm, static_cast<int>(size_), id, static_cast<int>(rank_), &config),
+                          comm, "making a communicator"));
     world_ = comm;
   }
   return Settle(comm, "making a communicator", interrupted);
@@ -152,7 +149,7 @@ absl::Status NcclTransport::Join(const NcclUniqueId& id, absl::FunctionRef<absl:
 NcclTransport::~NcclTransport() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (aborted_ || world_ == nullptr) return;
-  const CudaDevice::Current current(device_);
+  const cuda::CudaDevice::Current current(device_);
   // Those that were split off before the one they came from.
   std::vector<NcclComm> comms;
   for (const auto& [scope, comm] : groups_) {
@@ -171,12 +168,12 @@ NcclTransport::~NcclTransport() {
   }
 }
 
-absl::Status NcclTransport::Exchange(absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives,
-                                     CudaStream stream) {
+absl::Status NcclTransport::Exchange(absl::Span<const cuda::DeviceSend> sends,
+                                     absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
-    const CudaDevice::Current current(device_);
+    const cuda::CudaDevice::Current current(device_);
     Group group(*this);
     absl::Status status = Check(group.started(), world_, "an exchange");
     for (size_t i = 0; i < receives.size() && status.ok(); ++i) {
@@ -210,14 +207,13 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
       groups_[step.scope] = world_;
       return world_;
     }
-    const CudaDevice::Current current(device_);
+    const cuda::CudaDevice::Current current(device_);
     const int color = step.group.empty() ? kNcclSplitNoColor
                                          : static_cast<int>(*std::min_element(step.group.begin(), step.group.end()));
     NcclConfig config = Config();
     part = &split_off_.emplace_back(nullptr);
-    const absl::Status made = Check(api_.CommSplit(world_, color, static_cast<int>(step.group_index), part, &config),
-                                    world_, absl::StrCat("splitting off ", step.scope));
-    if (!made.ok()) return made;
+    RETURN_IF_ERROR(Check(api_.CommSplit(world_, color, static_cast<int>(step.group_index), part, &config), world_,
+                          absl::StrCat("splitting off ", step.scope)));
   }
   const std::string what = absl::StrCat("splitting off ", step.scope);
   absl::Status settled = Settle(world_, what, interrupted_);
@@ -237,7 +233,8 @@ bool NcclTransport::Reduces(ReduceOp op, DType dtype) const {
   return options_.native_reductions && TypeOf(dtype).has_value() && OperationFor(op, dtype).has_value();
 }
 
-absl::Status NcclTransport::Call(Op op, NcclComm comm, const DeviceCollective& call, CudaStream stream) const {
+absl::Status NcclTransport::Call(Op op, NcclComm comm, const cuda::DeviceCollective& call,
+                                 cuda::CudaStream stream) const {
   const auto count = static_cast<size_t>(call.count);
   if (op == Op::kAllGather) {
     return Check(api_.AllGather(call.send, call.receive, count, kNcclInt8, comm, stream), comm, "an all-gather");
@@ -256,13 +253,13 @@ absl::Status NcclTransport::Call(Op op, NcclComm comm, const DeviceCollective& c
   return Check(api_.AllReduce(call.send, call.receive, numbers, type, reduce, comm, stream), comm, "an all-reduce");
 }
 
-absl::Status NcclTransport::Collect(Op op, void* group_comm, absl::Span<const DeviceCollective> calls,
-                                    CudaStream stream) {
+absl::Status NcclTransport::Collect(Op op, void* group_comm, absl::Span<const cuda::DeviceCollective> calls,
+                                    cuda::CudaStream stream) {
   NcclComm comm = group_comm;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
-    const CudaDevice::Current current(device_);
+    const cuda::CudaDevice::Current current(device_);
     Group group(*this);
     absl::Status status = Check(group.started(), comm, "a collective");
     for (size_t i = 0; i < calls.size() && status.ok(); ++i) status = Call(op, comm, calls[i], stream);
@@ -292,7 +289,7 @@ void NcclTransport::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (aborted_) return;
   aborted_ = true;
-  const CudaDevice::Current current(device_);
+  const cuda::CudaDevice::Current current(device_);
   for (const auto& [scope, comm] : groups_) {
     if (comm != nullptr && comm != world_) api_.CommAbort(comm);
   }
@@ -304,4 +301,4 @@ int64_t NcclTransport::splits() const {
   return std::count_if(groups_.begin(), groups_.end(), [this](const auto& entry) { return entry.second != world_; });
 }
 
-}  // namespace reshard
+}  // namespace reshard::nccl

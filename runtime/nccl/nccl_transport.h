@@ -18,7 +18,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
 
-namespace reshard {
+namespace reshard::nccl {
 
 struct NcclTransportOptions {
   absl::Duration timeout;
@@ -26,9 +26,10 @@ struct NcclTransportOptions {
   bool native_reductions = true;
 };
 
-class NcclTransport final : public DeviceTransport {
+class NcclTransport final : public cuda::DeviceTransport {
  public:
-  NcclTransport(const NcclApi& api, const CudaDevice& device, int64_t rank, int64_t size, NcclTransportOptions options)
+  NcclTransport(const NcclApi& api, const cuda::CudaDevice& device, int64_t rank, int64_t size,
+                NcclTransportOptions options)
       : api_(api), device_(device), rank_(rank), size_(size), options_(options) {}
   // Finalizes what is left; after Abort there is nothing.
   ~NcclTransport() override;
@@ -37,11 +38,12 @@ class NcclTransport final : public DeviceTransport {
   // the wait.
   absl::Status Join(const NcclUniqueId& id, absl::FunctionRef<absl::Status()> interrupted);
 
-  absl::Status Exchange(absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives,
-                        CudaStream stream) override;
+  absl::Status Exchange(absl::Span<const cuda::DeviceSend> sends, absl::Span<const cuda::DeviceReceive> receives,
+                        cuda::CudaStream stream) override;
   absl::StatusOr<void*> GroupFor(const StepProgram& step) override;
   bool Reduces(ReduceOp op, DType dtype) const override;
-  absl::Status Collect(Op op, void* group, absl::Span<const DeviceCollective> calls, CudaStream stream) override;
+  absl::Status Collect(Op op, void* group, absl::Span<const cuda::DeviceCollective> calls,
+                       cuda::CudaStream stream) override;
 
   // The communicator of all ranks, as a group of Collect.
   void* world() const { return world_; }
@@ -58,11 +60,11 @@ class NcclTransport final : public DeviceTransport {
   class Group;
   absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
   absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
-  absl::Status Call(Op op, NcclComm comm, const DeviceCollective& call, CudaStream stream) const;
+  absl::Status Call(Op op, NcclComm comm, const cuda::DeviceCollective& call, cuda::CudaStream stream) const;
   NcclConfig Config() const;
 
   const NcclApi& api_;
-  const CudaDevice& device_;
+  const cuda::CudaDevice& device_;
   const int64_t rank_;
   const int64_t size_;
   const NcclTransportOptions options_;
@@ -78,6 +80,6 @@ class NcclTransport final : public DeviceTransport {
   std::deque<NcclComm> split_off_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::nccl
 
 #endif  // RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_

@@ -6,10 +6,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "planner/layout/no_throw.h"
-#include "runtime/core/agreement.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
 
-namespace reshard {
+namespace reshard::nccl {
 namespace {
 
 // How often the device is looked at while something is under way.
@@ -21,26 +21,14 @@ absl::Duration StorePeriod(absl::Duration timeout) {
   return std::clamp(timeout / 8, absl::Milliseconds(10), absl::Seconds(2));
 }
 
-// What is told is a code and a message. A disagreement is one for everybody; any other error is another rank's.
-std::string ToTell(const absl::Status& error, int64_t rank) {
-  const bool names_rank = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) || absl::IsAborted(error) ||
-                          absl::IsFailedPrecondition(error);
-  return absl::StrCat(absl::IsFailedPrecondition(error) ? "=" : "!",
-                      names_rank ? "" : absl::StrCat("rank ", rank, " failed: "), error.message());
-}
-
-absl::Status FromTold(absl::string_view text) {
-  const absl::string_view message = text.substr(std::min<size_t>(1, text.size()));
-  return text.substr(0, 1) == "=" ? absl::FailedPreconditionError(message) : absl::AbortedError(message);
-}
-
 absl::Duration AnswerTime(absl::Duration timeout) {
   return std::clamp(timeout / 2, absl::Milliseconds(50), absl::Seconds(5));
 }
 
 }  // namespace
 
-Watch::Watch(const CudaDevice& device, WatchOptions options) : device_(device), options_(std::move(options)) {
+Watch::Watch(const cuda::CudaDevice& device, WatchOptions options)
+    : device_(device), options_(std::move(options)), verdict_(options_.store, Key("failed"), options_.rank) {
   thread_ = std::thread([this] { Serve(); });
 }
 
@@ -52,24 +40,23 @@ Watch::~Watch() {
   }
   changed_.notify_all();
   thread_.join();
-  const CudaDevice::Current current(device_);
-  for (CudaEvent event : free_events_) device_.api().EventDestroy(event);
+  const cuda::CudaDevice::Current current(device_);
+  for (cuda::CudaEvent event : free_events_) device_.api().EventDestroy(event);
   for (const Operation& operation : dropped_) device_.api().EventDestroy(operation.event);
 }
 
-std::string Watch::Key(absl::string_view name) const { return absl::StrCat("reshard/nccl/", name); }
+std::string Watch::Key(absl::string_view name) { return absl::StrCat("reshard/nccl/", name); }
 
-absl::Status Watch::Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<CudaStream()> stream,
-                            absl::FunctionRef<absl::Status(CudaStream, bool)> enqueue,
+absl::Status Watch::Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<cuda::CudaStream()> stream,
+                            absl::FunctionRef<absl::Status(cuda::CudaStream, bool)> enqueue,
                             std::function<absl::Status()> check) {
   absl::Status status = Begin(name, bytes);
   if (!status.ok()) return status;
   bool captured = false;
-  status = NoThrow("enqueueing", [&]() -> absl::Status {
-    const CudaStream its_stream = stream();
-    const absl::StatusOr<bool> capturing = device_.IsCapturing(its_stream);
-    if (!capturing.ok()) return capturing.status();
-    captured = *capturing;
+  status = status::NoThrow("enqueueing", [&]() -> absl::Status {
+    const cuda::CudaStream its_stream = stream();
+    ASSIGN_OR_RETURN(const bool capturing, device_.IsCapturing(its_stream));
+    captured = capturing;
     const absl::Status enqueued = enqueue(its_stream, captured);
     // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
     return enqueued.ok() && !captured ? Enqueued(its_stream, std::move(check)) : enqueued;
@@ -89,20 +76,19 @@ absl::Status Watch::Begin(absl::string_view name, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Watch::Enqueued(CudaStream stream, std::function<absl::Status()> check) {
+absl::Status Watch::Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!lost_.ok()) return lost_;
-  const CudaDevice::Current current(device_);
-  const CudaApi& api = device_.api();
-  CudaEvent event = nullptr;
+  const cuda::CudaDevice::Current current(device_);
+  const cuda::CudaApi& api = device_.api();
+  cuda::CudaEvent event = nullptr;
   if (free_events_.empty()) {
-    const absl::Status made = CudaStatus(api, api.EventCreate(&event, kCudaEventDisableTiming), "making an event");
-    if (!made.ok()) return made;
+    RETURN_IF_ERROR(cuda::CudaStatus(api, api.EventCreate(&event, cuda::kCudaEventDisableTiming), "making an event"));
   } else {
     event = free_events_.back();
     free_events_.pop_back();
   }
-  const absl::Status recorded = CudaStatus(api, api.EventRecord(event, stream), "recording an event");
+  const absl::Status recorded = cuda::CudaStatus(api, api.EventRecord(event, stream), "recording an event");
   if (!recorded.ok()) {
     free_events_.push_back(event);
     return recorded;
@@ -130,9 +116,9 @@ absl::Status Watch::WaitForAll() {
 
 absl::Status Watch::Lose(const absl::Status& found) {
   // What another rank told came first: this error follows from it, perhaps.
-  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+  const absl::StatusOr<std::optional<absl::Status>> failed = verdict_.Read();
   const bool told = failed.ok() && failed->has_value();
-  const absl::Status error = told ? FromTold(**failed) : found;
+  const absl::Status error = told ? **failed : found;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!lost_.ok()) return lost_;
@@ -143,7 +129,7 @@ absl::Status Watch::Lose(const absl::Status& found) {
     for (const Operation& operation : dropped_) recent_.End(operation.number, error);
   }
   changed_.notify_all();
-  if (!told) options_.store->Set(Key("failed"), ToTell(error, options_.rank)).IgnoreError();
+  if (!told) verdict_.Tell(error);
   options_.abort();
   return error;
 }
@@ -151,8 +137,8 @@ absl::Status Watch::Lose(const absl::Status& found) {
 void Watch::Serve() {
   {
     // So that looking at events does not disturb a thread that captures a graph.
-    const CudaDevice::Current current(device_);
-    int relaxed = kCudaCaptureRelaxed;
+    const cuda::CudaDevice::Current current(device_);
+    int relaxed = cuda::kCudaCaptureRelaxed;
     device_.api().ThreadExchangeStreamCaptureMode(&relaxed);
   }
   for (;;) {
@@ -168,10 +154,9 @@ void Watch::Serve() {
 
 absl::Duration Watch::Look() {
   const absl::Time now = absl::Now();
-  const absl::Status outcome = NoThrow("watching operations", [&] {
+  const absl::Status outcome = status::NoThrow("watching operations", [&] {
     for (bool ended = true; ended;) {
-      const absl::Status first = LookAtFirst(&ended);
-      if (!first.ok()) return first;
+      RETURN_IF_ERROR(LookAtFirst(&ended));
     }
     return LookAtStore(now);
   });
@@ -190,12 +175,12 @@ absl::Status Watch::LookAtFirst(bool* ended) {
     first = under_way_.front();
   }
   const absl::Time now = absl::Now();
-  CudaResult happened = kCudaNotReady;
+  cuda::CudaResult happened = cuda::kCudaNotReady;
   {
-    const CudaDevice::Current current(device_);
+    const cuda::CudaDevice::Current current(device_);
     happened = device_.api().EventQuery(first.event);
   }
-  if (happened == kCudaSuccess) {
+  if (happened == cuda::kCudaSuccess) {
     const absl::Status checked = first.check == nullptr ? absl::OkStatus() : first.check();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -210,11 +195,10 @@ absl::Status Watch::LookAtFirst(bool* ended) {
     *ended = checked.ok();
     return checked;
   }
-  if (happened != kCudaNotReady) return CudaStatus(device_.api(), happened, first.name);
+  if (happened != cuda::kCudaNotReady) return cuda::CudaStatus(device_.api(), happened, first.name);
   if (now - looked_at_nccl_ >= absl::Milliseconds(5)) {
     looked_at_nccl_ = now;
-    const absl::Status error = options_.async_error();
-    if (!error.ok()) return error;
+    RETURN_IF_ERROR(options_.async_error());
   }
   return now < first.deadline ? absl::OkStatus() : BlameFor(first);
 }
@@ -223,10 +207,10 @@ absl::Status Watch::LookAtFirst(bool* ended) {
 absl::Status Watch::LookAtStore(absl::Time now) {
   if (now - looked_at_store_ < StorePeriod(options_.timeout) || !lost().ok()) return absl::OkStatus();
   looked_at_store_ = now;
-  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
+  const absl::StatusOr<std::optional<absl::Status>> failed = verdict_.Read();
   // A store that cannot be reached went with the rank that kept it, perhaps; the deadlines still hold.
   if (!failed.ok()) return absl::OkStatus();
-  if (failed->has_value()) return FromTold(**failed);
+  if (failed->has_value()) return **failed;
   if (!answered_) {
     const absl::StatusOr<std::optional<std::string>> asked = options_.store->TryGet(Key("asked"));
     if (asked.ok() && asked->has_value()) Answer();
@@ -245,48 +229,31 @@ void Watch::Answer() {
 }
 
 absl::Status Watch::BlameFor(const Operation& late) {
-  const absl::StatusOr<std::optional<std::string>> failed = options_.store->TryGet(Key("failed"));
-  if (failed.ok() && failed->has_value()) return FromTold(**failed);
+  const absl::StatusOr<std::optional<absl::Status>> failed = verdict_.Read();
+  if (failed.ok() && failed->has_value()) return **failed;
   options_.store->Set(Key("asked"), absl::StrCat(options_.rank)).IgnoreError();
   if (!answered_) Answer();
-  std::vector<std::optional<int64_t>> answers(static_cast<size_t>(options_.size));
+  std::vector<execute::PeerAnswer> answers(static_cast<size_t>(options_.size));
   const absl::Time until = absl::Now() + AnswerTime(options_.timeout);
   const absl::Duration pause = StorePeriod(options_.timeout) / 2;
   for (bool all = false; !all && absl::Now() < until;) {
     all = true;
     for (int64_t r = 0; r < options_.size; ++r) {
-      std::optional<int64_t>& answer = answers[static_cast<size_t>(r)];
-      if (answer) continue;
+      execute::PeerAnswer& answer = answers[static_cast<size_t>(r)];
+      if (answer.kind == execute::PeerAnswer::Kind::kState) continue;
       const absl::StatusOr<std::optional<std::string>> text = options_.store->TryGet(Key(absl::StrCat("begun/", r)));
-      int64_t value = 0;
-      if (text.ok() && text->has_value() && absl::SimpleAtoi(**text, &value)) answer = value;
-      all &= answer.has_value();
+      if (text.ok() && text->has_value() && absl::SimpleAtoi(**text, &answer.state.operations)) {
+        answer.kind = execute::PeerAnswer::Kind::kState;
+        answer.state.phase = execute::PeerState::Phase::kRunning;
+      }
+      all &= answer.kind == execute::PeerAnswer::Kind::kState;
     }
     if (!all) absl::SleepFor(pause);
   }
   // Another rank may have come to a verdict meanwhile.
-  const absl::StatusOr<std::optional<std::string>> verdict = options_.store->TryGet(Key("failed"));
-  if (verdict.ok() && verdict->has_value()) return FromTold(**verdict);
-  std::vector<int64_t> silent;
-  std::vector<int64_t> behind;
-  for (int64_t r = 0; r < options_.size; ++r) {
-    const std::optional<int64_t>& answer = answers[static_cast<size_t>(r)];
-    if (!answer) {
-      silent.push_back(r);
-    } else if (*answer < late.sequence) {
-      behind.push_back(r);
-    }
-  }
-  const std::string waited =
-      absl::StrCat(" within ", absl::ToInt64Milliseconds(options_.timeout), " ms at ", late.name);
-  if (!silent.empty()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(ListRanks(silent), " did not arrive", waited, ", nor answer: hanging or gone"));
-  }
-  if (!behind.empty()) return absl::DeadlineExceededError(absl::StrCat(ListRanks(behind), " did not arrive", waited));
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank ", options_.rank, ": ", late.name, " did not end", waited,
-                   ", although all ranks have begun it: the device or the network hangs"));
+  const absl::StatusOr<std::optional<absl::Status>> verdict = verdict_.Read();
+  if (verdict.ok() && verdict->has_value()) return **verdict;
+  return execute::Blame({options_.rank, late.sequence, late.name, options_.timeout, ""}, answers);
 }
 
-}  // namespace reshard
+}  // namespace reshard::nccl

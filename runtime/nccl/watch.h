@@ -6,7 +6,7 @@
 // other ranks through the store unless they told it, calls `abort`, and forgets what was under way.
 //
 // Who is to blame for an operation that is late: the thread asks, through the store, how many operations every rank has
-// begun. A rank that does not answer, or has begun fewer than this one, did not arrive.
+// begun, and judges the answers as all backends do (runtime/execute/blame.h).
 #ifndef RESHARD_RUNTIME_NCCL_WATCH_H_
 #define RESHARD_RUNTIME_NCCL_WATCH_H_
 
@@ -23,11 +23,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "reshard/nccl/nccl_communicator.h"
 #include "reshard/runtime/recent_operations.h"
+#include "reshard/runtime/rendezvous_store.h"
 #include "runtime/cuda/device.h"
+#include "runtime/execute/blame.h"
 
-namespace reshard {
+namespace reshard::nccl {
 
 struct WatchOptions {
   int64_t rank = 0;
@@ -43,7 +44,7 @@ struct WatchOptions {
 class Watch {
  public:
   // `device` must outlive it.
-  Watch(const CudaDevice& device, WatchOptions options);
+  Watch(const cuda::CudaDevice& device, WatchOptions options);
   // Waits for what is under way, at most until its deadline.
   ~Watch();
 
@@ -51,8 +52,8 @@ class Watch {
   // `check` is run. An error on the way ends the communicator and is returned, as is the one that ended it before.
   // What a captured stream records is not watched, and an error then leaves the communicator as it is; `enqueue` is
   // told which it is.
-  absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<CudaStream()> stream,
-                       absl::FunctionRef<absl::Status(CudaStream, bool captured)> enqueue,
+  absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<cuda::CudaStream()> stream,
+                       absl::FunctionRef<absl::Status(cuda::CudaStream, bool captured)> enqueue,
                        std::function<absl::Status()> check = nullptr);
 
   // Ends the communicator with an error of this rank. Returns the error that it ended with: an earlier one wins.
@@ -69,14 +70,14 @@ class Watch {
     int64_t number = 0;    // in recent_
     int64_t sequence = 0;  // how many had begun with it
     std::string name;
-    CudaEvent event = nullptr;
+    cuda::CudaEvent event = nullptr;
     absl::Time deadline;
     std::function<absl::Status()> check;
   };
 
   absl::Status Begin(absl::string_view name, int64_t bytes);
   // It ends with what is on the stream now.
-  absl::Status Enqueued(CudaStream stream, std::function<absl::Status()> check);
+  absl::Status Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check);
   // It left nothing to watch.
   void Left(const absl::Status& status);
   void Serve();
@@ -86,10 +87,11 @@ class Watch {
   absl::Status LookAtStore(absl::Time now);
   absl::Status BlameFor(const Operation& late);
   void Answer();
-  std::string Key(absl::string_view name) const;
+  static std::string Key(absl::string_view name);
 
-  const CudaDevice& device_;
+  const cuda::CudaDevice& device_;
   const WatchOptions options_;
+  const execute::SharedVerdict verdict_;
   RecentOperations recent_;
 
   mutable std::mutex mutex_;
@@ -97,7 +99,7 @@ class Watch {
   // Guarded by mutex_.
   std::deque<Operation> under_way_;
   std::deque<Operation> dropped_;  // under way when the communicator was lost
-  std::vector<CudaEvent> free_events_;
+  std::vector<cuda::CudaEvent> free_events_;
   std::string current_;  // the operation that has begun and is not enqueued yet
   int64_t current_number_ = 0;
   int64_t begun_ = 0;
@@ -112,6 +114,6 @@ class Watch {
   std::thread thread_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::nccl
 
 #endif  // RESHARD_RUNTIME_NCCL_WATCH_H_

@@ -10,24 +10,15 @@
 #include "reshard/planner/report.h"
 #include "reshard/planner/traffic.h"
 #include "tests/catch.h"
+#include "tests/layouts.h"
 
 namespace reshard {
 namespace {
 
+using testing::LayoutOf;
+using testing::MeshOf;
+
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-
-std::shared_ptr<const Mesh> MeshOf(const std::string& text) {
-  auto mesh = ParseMesh(text);
-  REQUIRE(mesh.ok());
-  return std::make_shared<const Mesh>(*std::move(mesh));
-}
-
-Layout LayoutOf(const std::string& text, const std::string& mesh) {
-  auto layout = ParseLayout(text, MeshOf(mesh));
-  INFO(text << " " << layout.status());
-  REQUIRE(layout.ok());
-  return *std::move(layout);
-}
 
 void Refused(const absl::Status& status, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   INFO(status);
@@ -116,7 +107,6 @@ TEST_CASE("layouts that cannot be are refused") {
   refused({{4, {SizesFactor(0, 4, {1, 1, 1, 2})}}});
   refused({{4, {SizesFactor(0, 4, {-1, 3, 1, 1})}}});
   refused({{4, {SizesFactor(0, 4, {kHuge, kHuge, 3, 3})}}});
-  Refused(Layout::Create(nullptr, {{4, {}}}).status());
   const auto nothing_pending = Layout::Create(mesh, {{4, {}}}, Pending{ReduceOp::kSum, {}});
   REQUIRE(nothing_pending.ok());
   CHECK(ToString(*nothing_pending) == "[4]");
@@ -128,31 +118,34 @@ TEST_CASE("the largest legal sizes are no trouble") {
   CHECK(layout.num_elements() == kHuge);
   CHECK(layout.LocalShape(0) == std::vector<int64_t>{int64_t{1} << 61});
   CHECK(layout.LocalShape(7) == std::vector<int64_t>{(int64_t{1} << 61) - 1});
-  CHECK(ParseLayout(ToString(layout), layout.mesh_ptr()).ok());
-  Refused(MakePlan(layout, LayoutOf("[9223372036854775807]", "{X:4,Y:2}"), DType::kC128).status());
-  Refused(MakePlan(layout, LayoutOf("[9223372036854775807]", "{X:4,Y:2}"), DType::kI8).status());
+  CHECK(ParseLayout(ToString(layout), layout.mesh()).ok());
+  Refused(MakePlan({layout, LayoutOf("[9223372036854775807]", "{X:4,Y:2}"), DType::kC128}).status());
+  Refused(MakePlan({layout, LayoutOf("[9223372036854775807]", "{X:4,Y:2}"), DType::kI8}).status());
 }
 
 TEST_CASE("problems that cannot be are refused") {
   const Layout one = LayoutOf("[<X>4]", "{X:2}");
-  Refused(MakePlan(one, LayoutOf("[5]", "{X:2}"), DType::kI8).status());
-  Refused(MakePlan(one, LayoutOf("[4, 1]", "{X:2}"), DType::kI8).status());
-  Refused(MakePlan(one, LayoutOf("[]", "{X:2}"), DType::kI8).status());
-  Refused(MakePlan(one, LayoutOf("[4] sum<X>", "{X:2}"), DType::kI8).status(), absl::StatusCode::kUnimplemented);
+  Refused(MakePlan({one, LayoutOf("[5]", "{X:2}"), DType::kI8}).status());
+  Refused(MakePlan({one, LayoutOf("[4, 1]", "{X:2}"), DType::kI8}).status());
+  Refused(MakePlan({one, LayoutOf("[]", "{X:2}"), DType::kI8}).status());
+  Refused(MakePlan({one, LayoutOf("[4] sum<X>", "{X:2}"), DType::kI8}).status(), absl::StatusCode::kUnimplemented);
   PlanOptions options;
   options.memory_limit_bytes = 1;
-  Refused(MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).status(), absl::StatusCode::kResourceExhausted);
+  Refused(MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).status(),
+          absl::StatusCode::kResourceExhausted);
   options.memory_limit_bytes = -1;
-  CHECK(!MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).ok());
+  CHECK(!MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).ok());
   options = {};
   options.ops = OpSet::None();
-  Refused(MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).status(), absl::StatusCode::kFailedPrecondition);
+  Refused(MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).status(),
+          absl::StatusCode::kFailedPrecondition);
   options = {};
   options.topology.levels.clear();
-  CHECK(!MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).ok());
+  CHECK(!MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).ok());
   for (const int64_t nics : {int64_t{-1}, int64_t{3}}) {  // of islands of 2
     options.topology.levels = {{2, 1'000'000'000, 1000, 0}, {0, 1'000'000'000, 1000, nics}};
-    Refused(MakePlan(one, LayoutOf("[4]", "{X:2}"), DType::kI8, options).status(), absl::StatusCode::kInvalidArgument);
+    Refused(MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).status(),
+            absl::StatusCode::kInvalidArgument);
   }
   for (const Op op : {Op::kReduceScatter, Op::kAllReduce}) {
     Refused(Traffic::Create(op, one, LayoutOf("[4]", "{X:2}@2")).status());

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/attacks/refuses.h"
-#include "tests/checkpoint/dcp_bytes.h"
-#include "tests/checkpoint/safetensors_file.h"
+#include "tests/checkpoint/formats/dcp_bytes.h"
+#include "tests/checkpoint/formats/safetensors_file.h"
 
 namespace reshard::testing {
 

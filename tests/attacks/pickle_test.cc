@@ -4,8 +4,8 @@
 
 #include "tests/attacks/refuses.h"
 #include "tests/catch.h"
-#include "tests/checkpoint/dcp_bytes.h"
-#include "tests/checkpoint/safetensors_file.h"
+#include "tests/checkpoint/formats/dcp_bytes.h"
+#include "tests/checkpoint/formats/safetensors_file.h"
 
 namespace reshard::testing {
 namespace {

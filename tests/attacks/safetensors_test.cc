@@ -9,7 +9,7 @@
 #include "tests/attacks/command.h"
 #include "tests/attacks/refuses.h"
 #include "tests/catch.h"
-#include "tests/checkpoint/safetensors_file.h"
+#include "tests/checkpoint/formats/safetensors_file.h"
 
 namespace reshard::testing {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "checkpoint/job/hash.h"
+#include "checkpoint/hash/hash.h"
 #include "tests/attacks/dcp_checkpoint.h"
 #include "tests/catch.h"
 
@@ -39,7 +39,7 @@ class Written {
 
   void WriteText(const std::string& text) const { std::ofstream(c_ + "/reshard.json", std::ios::binary) << text; }
   void WriteContent(const std::string& content) const {
-    WriteText(absl::StrCat("{\"content\":", content, ",\"hash\":\"", ContentHash::Of(content).ToText(), "\"}\n"));
+    WriteText(absl::StrCat("{\"content\":", content, ",\"hash\":\"", hash::ContentHash::Of(content).ToText(), "\"}\n"));
   }
 
   void RefusesText(const std::string& text, const std::string& part) const {

@@ -12,10 +12,10 @@ constexpr int kUnit = 70;  // pixels
 constexpr int kBar = 13;
 constexpr int kStep = 17;
 constexpr int kGap = 12;
-constexpr SvgFont kTitle = {.size = 17, .bold = true, .mono = false};
-constexpr SvgFont kNote = {.size = 12, .mono = false, .fill = "#555555"};
-constexpr SvgFont kName = {.size = 12, .bold = true, .mono = false, .anchor = "end"};
-constexpr SvgFont kText = {.size = 11, .mono = false, .fill = "#333333"};
+constexpr report::SvgFont kTitle = {.size = 17, .bold = true, .mono = false};
+constexpr report::SvgFont kNote = {.size = 12, .mono = false, .fill = "#555555"};
+constexpr report::SvgFont kName = {.size = 12, .bold = true, .mono = false, .anchor = "end"};
+constexpr report::SvgFont kText = {.size = 11, .mono = false, .fill = "#333333"};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::string BarChart(const std::string& title, const std::string& subtitle, cons
   }
   const int left = kMargin + kName.Width(name);
   const int right = left + 8 + static_cast<int>(most) * kUnit + 12;
-  Svg svg;
+  report::Svg svg;
   svg.Text(kMargin, kMargin + 8, title, kTitle);
   svg.Text(kMargin, kMargin + 32, subtitle, kNote);
   const int top = kMargin + 74;

@@ -13,16 +13,15 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/relabel.h"
+#include "tests/layouts.h"
 
 namespace {
 
-using reshard::BatchProblem;
+using reshard::testing::MeshOf;
+
 using reshard::DType;
 using reshard::Mesh;
-
-std::shared_ptr<const Mesh> MeshOf(const std::string& text) {
-  return std::make_shared<const Mesh>(*reshard::ParseMesh(text));
-}
+using reshard::Problem;
 
 // Column-parallel and row-parallel matrices and norms;
 enum class Kind { kColumn, kRow, kNorm };
@@ -48,7 +47,7 @@ class State {
       Add(Kind::kColumn, 128256, 16384, dtype);
     }
   }
-  const std::vector<BatchProblem>& problems() const { return problems_; }
+  const std::vector<Problem>& problems() const { return problems_; }
 
  private:
   void Add(Kind kind, int64_t n, int64_t m, DType dtype) {
@@ -61,17 +60,15 @@ class State {
       from = absl::StrCat("[<dp>", n, "]");
       to = absl::StrCat("[", n, "]");
     }
-    problems_.push_back({absl::StrCat("tensor ", problems_.size()), *reshard::ParseLayout(from, source_),
-                         *reshard::ParseLayout(to, target_), dtype});
+    problems_.push_back({*reshard::ParseLayout(from, source_), *reshard::ParseLayout(to, target_), dtype});
   }
 
-  std::shared_ptr<const Mesh> source_, target_;
+  Mesh source_, target_;
   bool fsdp_by_rows_;
-  std::vector<BatchProblem> problems_;
+  std::vector<Problem> problems_;
 };
 
-void Plan(benchmark::State& state, const std::vector<BatchProblem>& problems,
-          const reshard::BatchOptions& options = {}) {
+void Plan(benchmark::State& state, const std::vector<Problem>& problems, const reshard::BatchOptions& options = {}) {
   absl::StatusOr<reshard::BatchPlan> batch;
   for (auto _ : state) batch = reshard::PlanBatch(problems, options);
   if (!batch.ok()) {
@@ -100,10 +97,10 @@ void PlanState(benchmark::State& state, const std::string& target, bool fsdp_by_
 
 void Fifty(benchmark::State& state) {
   const auto mesh = MeshOf("{dp:64,tp:8}"), target = MeshOf("{tp:16}@512");
-  std::vector<BatchProblem> problems;
+  std::vector<Problem> problems;
   for (int64_t i = 0; i < 10000; ++i) {
     const int64_t n = 512 * (1 + i * 7 % 50);
-    problems.push_back({"", *reshard::ParseLayout(absl::StrCat("[<dp>", n, ", <tp>4096]"), mesh),
+    problems.push_back({*reshard::ParseLayout(absl::StrCat("[<dp>", n, ", <tp>4096]"), mesh),
                         *reshard::ParseLayout(absl::StrCat("[<tp>", n, ", 4096]"), target), DType::kBF16});
   }
   Plan(state, problems);
@@ -114,7 +111,7 @@ void OrderDevices(benchmark::State& state, const std::string& mesh, const std::s
                   const std::string& target_mesh) {
   const auto source = reshard::ParseLayout(from, MeshOf(mesh)), target = reshard::ParseLayout(to, MeshOf(target_mesh));
   absl::StatusOr<reshard::Relabeling> found;
-  for (auto _ : state) found = reshard::Relabel(*source, *target, DType::kBF16);
+  for (auto _ : state) found = reshard::Relabel({*source, *target, DType::kBF16});
   state.counters["GB_before"] = static_cast<double>(found->bytes_before) / 1e9;
   state.counters["GB"] = static_cast<double>(found->bytes) / 1e9;
 }

@@ -7,17 +7,16 @@ namespace reshard::bench {
 namespace {
 
 // Puts axis `axis` and those after it everywhere they can go.
-void Place(const std::shared_ptr<const Mesh>& mesh, int axis, const std::vector<std::vector<int>>& dims,
-           std::vector<BoxLayout>& out) {
-  if (axis == mesh->num_axes()) {
+void Place(const Mesh& mesh, int axis, const std::vector<std::vector<int>>& dims, std::vector<BoxLayout>& out) {
+  if (axis == mesh.num_axes()) {
     BoxLayout box;
     std::vector<DimLayout> cut;
     for (const std::vector<int>& axes : dims) {
       box.default_order = box.default_order && std::is_sorted(axes.begin(), axes.end());
-      cut.push_back({mesh->size(), {}});
+      cut.push_back({mesh.size(), {}});
       for (const int a : axes) {
         Factor factor;
-        factor.axis = {a, 1, mesh->axis(a).size};
+        factor.axis = {a, 1, mesh.axis(a).size};
         cut.back().factors.push_back(factor);
       }
     }
@@ -37,7 +36,7 @@ void Place(const std::shared_ptr<const Mesh>& mesh, int axis, const std::vector<
 
 }  // namespace
 
-std::vector<BoxLayout> BoxLayouts(const std::shared_ptr<const Mesh>& mesh, int rank) {
+std::vector<BoxLayout> BoxLayouts(const Mesh& mesh, int rank) {
   std::vector<BoxLayout> out;
   Place(mesh, 0, std::vector<std::vector<int>>(static_cast<size_t>(rank)), out);
   return out;

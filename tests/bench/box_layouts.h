@@ -2,7 +2,6 @@
 #ifndef RESHARD_TESTS_BENCH_BOX_LAYOUTS_H_
 #define RESHARD_TESTS_BENCH_BOX_LAYOUTS_H_
 
-#include <memory>
 #include <vector>
 
 #include "reshard/layout/layout.h"
@@ -17,7 +16,7 @@ struct BoxLayout {
 
 // Some of the axes, in any order, into the dimensions of a tensor of `rank` dimensions, each as long as the mesh is
 // large so that everything divides. 2^3 devices and rank 3: 106 layouts.
-std::vector<BoxLayout> BoxLayouts(const std::shared_ptr<const Mesh>& mesh, int rank);
+std::vector<BoxLayout> BoxLayouts(const Mesh& mesh, int rank);
 
 }  // namespace reshard::bench
 

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/job/catalog_builder.h"
-#include "checkpoint/job/chunk_index.h"
-#include "checkpoint/job/cover.h"
-#include "checkpoint/job/output_plan.h"
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/catalog/cover.h"
+#include "checkpoint/output/output_plan.h"
+#include "checkpoint/source/chunk_index.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/rules.h"
 
@@ -115,14 +115,14 @@ void BenchCover(const char* name, int64_t rows, int64_t columns, const std::vect
     for (int64_t c = 0; c < columns; ++c) boxes.insert(boxes.end(), {r * height, c * width, height, width});
   }
   bool covered = false;
-  const double seconds = Seconds([&] { covered = !FindCoverFault(shape, boxes, rows * columns).has_value(); });
+  const double seconds = Seconds([&] { covered = !catalog::FindCoverFault(shape, boxes, rows * columns).has_value(); });
   std::printf("%s: %.4f s%s\n", name, seconds, covered ? "" : " NOT COVERED");
 }
 
 // `tensors` tensors of that shape, each stored in rows x columns chunks of (nearly) the same size.
 Catalog GridCatalog(int64_t tensors, const std::vector<int64_t>& shape, int64_t rows, int64_t columns) {
   const Folder folder;
-  CatalogBuilder builder(CheckpointFormat::kDcp, folder.path());
+  catalog::CatalogBuilder builder(CheckpointFormat::kDcp, folder.path());
   const int32_t file = *builder.AddFile("__0_0.distcp");
   std::ofstream(folder.path() + "/__0_0.distcp") << "0";
   for (int64_t t = 0; t < tensors; ++t) {
@@ -145,7 +145,7 @@ struct Found {
   int64_t pieces = 0;
   int64_t elements = 0;
 
-  void Add(const Catalog& catalog, const Catalog::Tensor& tensor, const ChunkIndex& index,
+  void Add(const Catalog& catalog, const Catalog::Tensor& tensor, const source::ChunkIndex& index,
            absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
     for (const int64_t number : index.Overlapping(offset, size)) {
       const Catalog::Chunk chunk = catalog.chunk(tensor, number);
@@ -167,12 +167,13 @@ void BenchPlan(const char* name, int64_t tensors, const std::vector<int64_t>& sh
   Found found;
   size_t boxes = 0;
   const double seconds = Seconds([&] {
-    const absl::StatusOr<OutputPlan> plan = OutputPlan::Make(catalog, CheckpointFormat::kDcp, *rules, 0);
+    const absl::StatusOr<output::OutputPlan> plan =
+        output::OutputPlan::Make(catalog, CheckpointFormat::kDcp, *rules, 0);
     if (!plan.ok()) std::abort();
     boxes = plan->pieces().size();
-    std::optional<ChunkIndex> index;
+    std::optional<source::ChunkIndex> index;
     int64_t indexed = -1;
-    for (const OutputPlan::Piece& piece : plan->pieces()) {
+    for (const output::OutputPlan::Piece& piece : plan->pieces()) {
       const Catalog::Tensor& tensor = catalog.tensors()[static_cast<size_t>(piece.tensor)];
       if (piece.tensor != indexed) index.emplace(catalog, tensor);
       indexed = piece.tensor;
@@ -191,7 +192,7 @@ void BenchColumns(int64_t saved, int64_t wanted) {
   const Catalog::Tensor& tensor = catalog.tensors()[0];
   Found found;
   const double seconds = Seconds([&] {
-    const ChunkIndex index(catalog, tensor);
+    const source::ChunkIndex index(catalog, tensor);
     for (int64_t i = 0; i < wanted; ++i) {
       const int64_t left = shape[1] * i / wanted;
       found.Add(catalog, tensor, index, {0, left}, {shape[0], shape[1] * (i + 1) / wanted - left});

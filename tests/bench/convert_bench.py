@@ -19,7 +19,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/torch"))
+sys.path.append(str(ROOT / "tests/runtime/pytorch"))
 
 import torch
 import torch.distributed as dist

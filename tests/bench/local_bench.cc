@@ -64,7 +64,7 @@ const Case kCases[] = {
     {"P->R, 4 ranks, bf16", "{X:4}", "[$, 8192] sum<X>", "[$, 8192]", "", DType::kBF16},
 };
 
-absl::StatusOr<Layout> LayoutOf(const char* text, int64_t rows, const std::shared_ptr<const Mesh>& mesh) {
+absl::StatusOr<Layout> LayoutOf(const char* text, int64_t rows, const Mesh& mesh) {
   return ParseLayout(absl::StrReplaceAll(text, {{"$", absl::StrCat(rows)}}), mesh);
 }
 
@@ -106,16 +106,15 @@ int PrintTable(int64_t mebibytes, int64_t repeat) {
         absl::StrReplaceAll(from_text.substr(from_text.find(',') + 1), {{"<X>", ""}, {"<Y>", ""}});
     const int64_t columns = std::strtoll(columns_text.c_str(), nullptr, 10);
     const int64_t rows = (mebibytes << 20) / SizeOf(c.dtype) / (columns > 0 ? columns : kRowElements);
-    const auto mesh = std::make_shared<const Mesh>(ParseMesh(c.mesh).value());
-    const auto target_mesh =
-        *c.target_mesh == 0 ? mesh : std::make_shared<const Mesh>(ParseMesh(c.target_mesh).value());
+    const auto mesh = ParseMesh(c.mesh).value();
+    const auto target_mesh = *c.target_mesh == 0 ? mesh : ParseMesh(c.target_mesh).value();
     const absl::StatusOr<Layout> from = LayoutOf(c.from, rows, mesh);
     const absl::StatusOr<Layout> to = LayoutOf(c.to, rows, target_mesh);
     if (!from.ok() || !to.ok()) {
       std::fprintf(stderr, "%s: %s %s\n", c.name, from.status().ToString().c_str(), to.status().ToString().c_str());
       return 1;
     }
-    const absl::StatusOr<Plan> plan = MakePlan(*from, *to, c.dtype);
+    const absl::StatusOr<Plan> plan = MakePlan({*from, *to, c.dtype});
     if (!plan.ok()) {
       std::fprintf(stderr, "%s: %s\n", c.name, plan.status().ToString().c_str());
       return 1;

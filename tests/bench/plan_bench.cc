@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/digit_model.h"
+#include "planner/digits/digit_model.h"
 #include "reshard/layout/layout.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
@@ -29,16 +29,15 @@ struct Problem {
 };
 
 // Every axis goes to a random dimension, at a random place in its order, or nowhere.
-Layout RandomLayout(const std::shared_ptr<const Mesh>& mesh, const std::vector<int64_t>& shape,
-                    std::mt19937_64& random) {
+Layout RandomLayout(const Mesh& mesh, const std::vector<int64_t>& shape, std::mt19937_64& random) {
   std::vector<reshard::DimLayout> dims;
   for (int64_t size : shape) dims.push_back({size, {}});
-  for (int axis = 0; axis < mesh->num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const size_t d = random() % (shape.size() + 1);
     if (d == shape.size()) continue;
     auto& factors = dims[d].factors;
     Factor factor;
-    factor.axis = {axis, 1, mesh->axis(axis).size};
+    factor.axis = {axis, 1, mesh.axis(axis).size};
     factors.insert(factors.begin() + static_cast<ptrdiff_t>(random() % (factors.size() + 1)), factor);
   }
   return *Layout::Create(mesh, dims);
@@ -49,7 +48,7 @@ std::vector<Problem> RandomProblems(const std::vector<std::string>& meshes,
   std::mt19937_64 random(20260101);
   std::vector<Problem> out;
   for (size_t i = 0; i < count; ++i) {
-    const auto mesh = std::make_shared<const Mesh>(*reshard::ParseMesh(meshes[random() % meshes.size()]));
+    const auto mesh = *reshard::ParseMesh(meshes[random() % meshes.size()]);
     const auto& shape = shapes[random() % shapes.size()];
     out.push_back({RandomLayout(mesh, shape, random), RandomLayout(mesh, shape, random)});
   }
@@ -69,7 +68,7 @@ void PlanAll(benchmark::State& state, const std::vector<Problem>& problems, cons
   for (auto _ : state) {
     const Problem& problem = problems[next++ % problems.size()];
     const double start = Micros();
-    auto plan = reshard::MakePlan(problem.source, problem.target, reshard::DType::kBF16, options);
+    auto plan = reshard::MakePlan({problem.source, problem.target, reshard::DType::kBF16}, options);
     micros.push_back(Micros() - start);
     benchmark::DoNotOptimize(plan);
     if (!plan.ok()) state.SkipWithError(std::string(plan.status().message()).c_str());
@@ -103,7 +102,7 @@ BENCHMARK_CAPTURE(Random, devices512_uneven_time, kLarge, kUneven, reshard::Obje
 // Random pairs in which exactly `digits` digits move. `pending`: one axis in five holds partial sums in the source.
 std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bool pending, bool boxes, size_t count) {
   std::mt19937_64 random(20260102);
-  const auto mesh = std::make_shared<const Mesh>(*reshard::ParseMesh(mesh_text));
+  const auto mesh = *reshard::ParseMesh(mesh_text);
   std::vector<Problem> out;
   while (out.size() < count) {
     const auto& shape = kEven[random() % kEven.size()];
@@ -111,15 +110,15 @@ std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bo
     if (pending) {
       auto dims = problem.source.dims();
       reshard::Pending sums{reshard::ReduceOp::kSum, {}};
-      for (int axis = 0; axis < mesh->num_axes(); ++axis) {
+      for (int axis = 0; axis < mesh.num_axes(); ++axis) {
         if (random() % 5 != 0) continue;
-        sums.axes.push_back({axis, 1, mesh->axis(axis).size});
+        sums.axes.push_back({axis, 1, mesh.axis(axis).size});
         for (auto& dim : dims) std::erase_if(dim.factors, [&](const Factor& f) { return f.axis.axis == axis; });
       }
       if (sums.axes.empty()) continue;
       problem.source = *Layout::Create(mesh, std::move(dims), std::move(sums));
     }
-    const auto model = reshard::search::DigitModel::Create(problem.source, problem.target, boxes);
+    const auto model = reshard::digits::DigitModel::Create(problem.source, problem.target, boxes);
     if (!model) continue;
     if (model->num_moving() == digits) out.push_back(std::move(problem));
   }
@@ -137,7 +136,7 @@ void Sequences(benchmark::State& state, const std::string& mesh, int digits, boo
   PlanAll(state, problems, options);
   int64_t proved = 0;
   for (const Problem& problem : problems) {
-    const auto plan = reshard::MakePlan(problem.source, problem.target, reshard::DType::kBF16, options);
+    const auto plan = reshard::MakePlan({problem.source, problem.target, reshard::DType::kBF16}, options);
     proved += plan.ok() && plan->certificate.kind != reshard::Certificate::Kind::kBestFound ? 1 : 0;
   }
   state.counters["exhaustive"] = static_cast<double>(proved) / static_cast<double>(problems.size());
@@ -165,7 +164,7 @@ SEQUENCES(d4_boxes_bytes, kMesh4, 4, false, true, reshard::Objective::kBytes, "f
 SEQUENCES(d6_boxes_bytes, kMesh6, 6, false, true, reshard::Objective::kBytes, "flat");
 
 void Devices65536(benchmark::State& state) {
-  const auto mesh = std::make_shared<const Mesh>(*reshard::ParseMesh("{dp:256,pp:16,tp:16}"));
+  const auto mesh = *reshard::ParseMesh("{dp:256,pp:16,tp:16}");
   const char* const pairs[][2] = {
       {"[<dp>65536, 8192]", "[65536, 8192]"},
       {"[<dp>65536, <tp>8192]", "[65536, <tp>8192]"},
@@ -190,7 +189,7 @@ BENCHMARK(Devices65536)->Iterations(12)->Unit(benchmark::kMillisecond);
 
 // Llama 3 8B from FSDP over dp and tensor parallelism over tp to serving over tp alone, nothing cached.
 void Llama3_8B(benchmark::State& state) {
-  const auto mesh = std::make_shared<const Mesh>(*reshard::ParseMesh("{dp:16,tp:8}"));
+  const auto mesh = *reshard::ParseMesh("{dp:16,tp:8}");
   std::vector<Problem> problems;
   auto add = [&](const std::vector<int64_t>& shape, const char* from, const char* to) {
     problems.push_back({*reshard::ParseLayoutRule(from, mesh, shape), *reshard::ParseLayoutRule(to, mesh, shape)});
@@ -212,7 +211,7 @@ void Llama3_8B(benchmark::State& state) {
   add({128256, 4096}, column, "[<tp>, *]");
   for (auto _ : state) {
     for (const Problem& problem : problems) {
-      auto plan = reshard::MakePlan(problem.source, problem.target, reshard::DType::kBF16);
+      auto plan = reshard::MakePlan({problem.source, problem.target, reshard::DType::kBF16});
       benchmark::DoNotOptimize(plan);
       if (!plan.ok()) state.SkipWithError(std::string(plan.status().message()).c_str());
     }

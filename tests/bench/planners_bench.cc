@@ -105,11 +105,11 @@ void PrintHardCases() {
       "|---|---|---|---|---|---|---|---|---|---|\n");
   for (const HardCase& hard : kHardCases) {
     const auto found = std::find_if(cases.begin(), cases.end(), [&](const auto& c) { return c["name"] == hard.name; });
-    const auto mesh = std::make_shared<const Mesh>(*ParseMesh((*found)["mesh"].get<std::string>()));
+    const auto mesh = *ParseMesh((*found)["mesh"].get<std::string>());
     const Layout from = *ParseLayout((*found)["from"].get<std::string>(), mesh);
     const Layout to = *ParseLayout((*found)["to"].get<std::string>(), mesh);
-    const auto plan = MakePlan(from, to, DType::kBF16, Bytes());
-    const auto named = MakePlan(from, to, DType::kBF16, Named());
+    const auto plan = MakePlan({from, to, DType::kBF16}, Bytes());
+    const auto named = MakePlan({from, to, DType::kBF16}, Named());
     const int64_t bound = plan->bounds.recv_bytes_max;
     std::printf("| %s | %s | %s | **%s** = %s | %s | %s = %s | %s | %s | %s | %s |\n", hard.name, hard.text,
                 MiB(bound).c_str(), MiB(plan->totals.recv_bytes_max).c_str(),
@@ -171,9 +171,9 @@ struct SweepColumn {
 
 SweepColumn Measure(const Sweep& sweep, size_t stride) {
   SweepColumn out;
-  const auto mesh = std::make_shared<const Mesh>(*ParseMesh(sweep.mesh));
+  const auto mesh = *ParseMesh(sweep.mesh);
   EveryPair(BoxLayouts(mesh, sweep.rank), stride, [&](const BoxLayout& from, const BoxLayout& to) {
-    const auto plan = MakePlan(from.layout, to.layout, DType::kI8, Bytes());
+    const auto plan = MakePlan({from.layout, to.layout, DType::kI8}, Bytes());
     const int64_t bound = plan->bounds.recv_bytes_max;
     if (bound == 0) return;
     const bool default_order = from.default_order && to.default_order;
@@ -191,8 +191,8 @@ SweepColumn Measure(const Sweep& sweep, size_t stride) {
     };
     add(plan, out.any);
     if (default_order) add(plan, out.any_default);
-    add(MakePlan(from.layout, to.layout, DType::kI8, Named()), out.named);
-    add(MakePlan(from.layout, to.layout, DType::kI8, Boxes()), out.boxes);
+    add(MakePlan({from.layout, to.layout, DType::kI8}, Named()), out.named);
+    add(MakePlan({from.layout, to.layout, DType::kI8}, Boxes()), out.boxes);
   });
   return out;
 }
@@ -252,14 +252,14 @@ struct NetworkColumn {
 
 NetworkColumn Measure(const Network& network, size_t stride) {
   NetworkColumn out;
-  const auto mesh = std::make_shared<const Mesh>(*ParseMesh(network.mesh));
+  const auto mesh = *ParseMesh(network.mesh);
   PlanOptions options = Bytes();
   options.topology = {"two-level", {{network.node, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
   PlanOptions one_step = options;
   one_step.objective = Objective::kSteps;
   EveryPair(BoxLayouts(mesh, 2), stride, [&](const BoxLayout& from, const BoxLayout& to) {
-    const auto plan = MakePlan(from.layout, to.layout, DType::kI8, options);
-    const auto direct = MakePlan(from.layout, to.layout, DType::kI8, one_step);
+    const auto plan = MakePlan({from.layout, to.layout, DType::kI8}, options);
+    const auto direct = MakePlan({from.layout, to.layout, DType::kI8}, one_step);
     if (!plan.ok() || !direct.ok()) {
       ++out.bytes.failed;
       return;

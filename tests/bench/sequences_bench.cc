@@ -61,7 +61,7 @@ Row Measure(const std::string& name, const PlanOptions& options, const std::vect
   const auto start = std::chrono::steady_clock::now();
   for (const Layout& from : layouts) {
     for (const Layout& to : layouts) {
-      const auto plan = MakePlan(from, to, DType::kI8, options);
+      const auto plan = MakePlan({from, to, DType::kI8}, options);
       if (!plan.ok()) {
         ++row.failed;
         continue;
@@ -91,7 +91,7 @@ void Print(Row row) {
 }
 
 int Run() {
-  const auto mesh = std::make_shared<const Mesh>(*ParseMesh("{A:2,B:2,C:2}"));
+  const auto mesh = *ParseMesh("{A:2,B:2,C:2}");
   std::vector<Layout> layouts;
   for (const std::string& text : BoxLayouts()) layouts.push_back(*ParseLayout(text, mesh));
   std::printf(

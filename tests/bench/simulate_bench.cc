@@ -10,7 +10,7 @@
 
 #include "reshard/planner/units.h"
 #include "tests/bench/bar_chart.h"
-#include "tests/planner/network_cases.h"
+#include "tests/planner/simulate/network_cases.h"
 
 namespace reshard::bench {
 namespace {

@@ -1,11 +1,14 @@
 // A valid plan is edited in one place, every place in turn, and the judge has to notice. What it cannot notice is
 // listed here, and nothing else is forgiven.
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/catch.h"
 #include "tests/check/plans.h"
 
@@ -20,9 +23,9 @@ std::string WrongWith(const json& plan) { return testing::WrongWith(plan.dump())
 // Figures that layouts and pieces do not decide.
 const std::vector<std::string>& Undecided() {
   static const auto* paths = new std::vector<std::string>{
-      "/alternatives/.*",             // of other plans, of which only the ops are printed
+      "/alternatives/**",             // of other plans, of which only the ops are printed
       "/options/memory_limit_bytes",  // a byte more or less is kept too
-      "/steps/.*/first_holder",       // whom the planner began with
+      "/steps/*/first_holder",        // whom the planner began with
   };
   return *paths;
 }
@@ -30,16 +33,35 @@ const std::vector<std::string>& Undecided() {
 // Without the pieces the holders, and what has to be packed, are open: these are held against ranges.
 const std::vector<std::string>& Ranges() {
   static const auto* paths = new std::vector<std::string>{
-      "/steps/[0-9]+/send_bytes_max", "/steps/[0-9]+/peers_max", "/totals/peak_bytes",
-      "/steps/[0-9]+/group_size",  // across meshes
-      "/steps/[0-9]+/levels/.*",      "/totals/levels/.*",
+      "/steps/*/send_bytes_max", "/steps/*/peers_max", "/totals/peak_bytes", "/steps/*/levels/**", "/totals/levels/**",
+      "/steps/*/group_size",  // across meshes
   };
   return *paths;
 }
 
+const std::vector<std::string>& Layouts() {
+  static const auto* paths = new std::vector<std::string>{"/source", "/target", "/steps/*/from", "/steps/*/to"};
+  return *paths;
+}
+
+const std::vector<std::string>& Meshes() {
+  static const auto* paths =
+      new std::vector<std::string>{"/mesh", "/target_mesh", "/steps/*/from_mesh", "/steps/*/to_mesh"};
+  return *paths;
+}
+
+// A * stands for one part of a path, a ** at the end for all that follow. (std::regex takes GCC a minute under the
+// sanitizers.)
 bool Matches(const std::string& path, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return std::regex_match(path, std::regex(pattern)); });
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    std::vector<std::string> wanted = absl::StrSplit(pattern, '/');
+    const bool open = wanted.back() == "**";
+    if (open) wanted.pop_back();
+    if (open ? parts.size() <= wanted.size() : parts.size() != wanted.size()) return false;
+    return std::equal(wanted.begin(), wanted.end(), parts.begin(),
+                      [](const std::string& want, const std::string& part) { return want == "*" || want == part; });
+  });
 }
 
 }  // namespace
@@ -148,17 +170,16 @@ TEST_CASE("every layout and mesh that is another one is found") {
     std::set<std::string> layouts, meshes;
     for (const auto& [path, value] : flat.items()) {
       if (!value.is_string()) continue;
-      if (std::regex_match(path, std::regex("/source|/target|/steps/.*/(from|to)"))) layouts.insert(value);
-      if (std::regex_match(path, std::regex("/mesh|/target_mesh|/steps/.*_mesh"))) meshes.insert(value);
+      if (Matches(path, Layouts())) layouts.insert(value);
+      if (Matches(path, Meshes())) meshes.insert(value);
     }
     std::string whole = "[" + absl::StrJoin(plan["shape"].get<std::vector<int64_t>>(), ", ") + "]";
     layouts.insert(whole);
     for (const char* broken : {"", "[", "[<Q>4]", "nonsense"}) layouts.insert(broken);
     for (const char* broken : {"", "{", "{X:0}", "{X:4}@5", "{Z:2}"}) meshes.insert(broken);
     for (const auto& [path, value] : flat.items()) {
-      const bool layout = std::regex_match(path, std::regex("/source|/target|/steps/.*/(from|to)"));
-      const bool mesh = std::regex_match(path, std::regex("/mesh|/target_mesh|/steps/.*_mesh"));
-      if (!layout && !mesh) continue;
+      const bool layout = Matches(path, Layouts());
+      if (!layout && !Matches(path, Meshes())) continue;
       for (const std::string& other : layout ? layouts : meshes) {
         if (value == other) continue;
         json edited = plan;

@@ -62,7 +62,7 @@ TEST_CASE("figures that another tool does print are held against what is derived
   CHECK(WrongWith(plan) == "");
   plan["totals"]["recv_bytes_total"] = 191;
   CHECK(WrongWith(plan) ==
-        "totals.recv_bytes_total: says 191, is 192\n" + WrongWith(plan).substr(WrongWith(plan).find('\n') + 1));
+        "totals.recv_bytes_total: claimed 191, actual 192\n" + WrongWith(plan).substr(WrongWith(plan).find('\n') + 1));
 }
 
 TEST_CASE("steps that are not what they are called are found") {
@@ -168,7 +168,7 @@ TEST_CASE("batches and lines of plans are judged plan by plan") {
   CHECK_FALSE(lines->plans[1].agrees());
   CHECK(lines->plans[2].status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(lines->plans[3].status.code() == absl::StatusCode::kInvalidArgument);
-  CHECK(CheckToText(*lines).find("plans[1]: totals.recv_bytes_max: says 1") != std::string::npos);
+  CHECK(CheckToText(*lines).find("plans[1]: totals.recv_bytes_max: claimed 1") != std::string::npos);
 }
 
 TEST_CASE("what holds no plan is refused") {

@@ -7,6 +7,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
 #include "tests/catch.h"
+#include "tests/layouts.h"
 
 namespace reshard::testing {
 
@@ -29,13 +30,13 @@ const std::vector<Case>& Cases() {
 }
 
 std::string PlanText(const Case& c, bool with_pieces) {
-  const auto mesh = std::make_shared<const Mesh>(*ParseMesh(c.mesh));
-  const auto to_mesh = c.to_mesh == nullptr ? mesh : std::make_shared<const Mesh>(*ParseMesh(c.to_mesh));
+  const auto mesh = MeshOf(c.mesh);
+  const auto to_mesh = c.to_mesh == nullptr ? mesh : MeshOf(c.to_mesh);
   PlanOptions options;
   if (c.sequences) options.ops = options.ops.without(Op::kExchange);
   if (c.memory_limit > 0) options.memory_limit_bytes = c.memory_limit;
   options.topology = *Topology::Preset(c.topology);
-  const auto plan = MakePlan(*ParseLayout(c.from, mesh), *ParseLayout(c.to, to_mesh), DType::kBF16, options);
+  const auto plan = MakePlan({*ParseLayout(c.from, mesh), *ParseLayout(c.to, to_mesh), DType::kBF16}, options);
   INFO(c.name << " " << plan.status());
   REQUIRE(plan.ok());
   REQUIRE_FALSE(plan->steps.empty());

@@ -12,8 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t line = std::min(text.find('\n'), text.size());
   const absl::StatusOr<Mesh> parsed = ParseMesh(text.substr(0, line));
   if (!parsed.ok()) return 0;
-  const auto mesh = std::make_shared<const Mesh>(*parsed);
-  const std::string mesh_text = ToString(*mesh);
+  const Mesh mesh = *parsed;
+  const std::string mesh_text = ToString(mesh);
   const absl::StatusOr<Mesh> mesh_again = ParseMesh(mesh_text);
   testing::Promised(mesh_again.ok() && ToString(*mesh_again) == mesh_text, "a mesh is what it is written as");
   const std::string_view rest = line < text.size() ? text.substr(line + 1) : std::string_view();

@@ -3,10 +3,10 @@
 #include <fstream>
 #include <string>
 
-#include "checkpoint/dcp/read_metadata.h"
-#include "checkpoint/job/catalog_builder.h"
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/read_metadata.h"
 #include "reshard/checkpoint/describe.h"
-#include "tests/checkpoint/temp_directory.h"
+#include "tests/checkpoint/io/temp_directory.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return true;
   }();
   testing::Promised(made, "a data file");
-  CatalogBuilder builder(CheckpointFormat::kDcp, dir.path());
-  if (!ReadMetadata(testing::Text(data, size), {}, &builder).ok()) return 0;
+  catalog::CatalogBuilder builder(CheckpointFormat::kDcp, dir.path());
+  if (!dcp::ReadMetadata(testing::Text(data, size), {}, &builder).ok()) return 0;
   const absl::StatusOr<Catalog> catalog = std::move(builder).Build();
   if (!catalog.ok()) return 0;
   for (const Catalog::Tensor& tensor : catalog->tensors()) {

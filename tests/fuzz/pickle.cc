@@ -1,21 +1,21 @@
 // Any bytes as a pickle: the whole graph can be looked at.
 #include <vector>
 
-#include "checkpoint/pickle/machine.h"
+#include "checkpoint/formats/pickle/machine.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace reshard::testing {
 namespace {
 
-using Kind = Pickle::Kind;
+using Kind = pickle::Pickle::Kind;
 
 // Looks at values until a number of them was seen; graphs may be cyclic.
-void Walk(const Pickle& pickle) {
-  std::vector<Pickle::Value> open = {pickle.root()};
+void Walk(const pickle::Pickle& pickle) {
+  std::vector<pickle::Pickle::Value> open = {pickle.root()};
   for (int seen = 0; !open.empty() && seen < 10'000; ++seen) {
-    const Pickle::Value v = open.back();
+    const pickle::Pickle::Value v = open.back();
     open.pop_back();
-    const auto push = [&](Pickle::Value one) {
+    const auto push = [&](pickle::Pickle::Value one) {
       open.push_back(one);
       return open.size() < 100'000;
     };
@@ -34,7 +34,8 @@ void Walk(const Pickle& pickle) {
         pickle.ForEach(v, push);
         break;
       case Kind::kDict:
-        pickle.ForEachItem(v, [&](Pickle::Value key, Pickle::Value value) { return push(key) && push(value); });
+        pickle.ForEachItem(
+            v, [&](pickle::Pickle::Value key, pickle::Pickle::Value value) { return push(key) && push(value); });
         break;
       case Kind::kName:
         Promised(pickle.Module(v).size() + pickle.Name(v).size() < size_t{1} << 31, "the length of a name");
@@ -59,7 +60,7 @@ void Walk(const Pickle& pickle) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reshard;
   for (const bool persistent_ids : {false, true}) {
-    const auto pickle = Pickle::Read(testing::Text(data, size), {}, persistent_ids);
+    const auto pickle = pickle::Pickle::Read(testing::Text(data, size), {}, persistent_ids);
     if (pickle.ok()) testing::Walk(*pickle);
     if (!pickle.ok()) testing::Promised(!pickle.status().message().empty(), "a reason");
   }

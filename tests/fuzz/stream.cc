@@ -2,8 +2,8 @@
 #include <array>
 #include <string>
 
-#include "checkpoint/dcp/tensor_stream.h"
-#include "tests/checkpoint/zip_bytes.h"
+#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "tests/checkpoint/formats/zip_bytes.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -12,16 +12,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes =
       testing::ZipBytes({{.name = "a/data.pkl", .content = std::string(testing::Text(data, size))},
                          {.name = "a/data/0", .content = elements}});
-  const std::unique_ptr<ReadFile> file = testing::MemoryFile(bytes);
+  const std::unique_ptr<io::ReadFile> file = testing::MemoryFile(bytes);
   const std::array<int64_t, 2> shape = {2, 3};
   const std::array<int64_t, 2> zero = {0, 0};
   std::array<char, 96> out;
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kU16}) {
-    const absl::StatusOr<TensorStream> stream =
-        FindTensorStream(*file, {0, 0, static_cast<int64_t>(bytes.size())}, dtype, shape);
+    const absl::StatusOr<dcp::TensorStream> stream =
+        dcp::FindTensorStream(*file, {0, 0, static_cast<int64_t>(bytes.size())}, dtype, shape);
     if (!stream.ok()) continue;
     const auto wanted = static_cast<size_t>(6 * SizeOf(dtype));
-    testing::Promised(ReadBox(*file, *stream, zero, shape, {out.data(), wanted}).ok(),
+    testing::Promised(dcp::ReadBox(*file, *stream, zero, shape, {out.data(), wanted}).ok(),
                       "every element lies in its record");
   }
   return 0;

@@ -3,17 +3,17 @@
 #include <array>
 #include <vector>
 
-#include "checkpoint/dcp/tensor_stream.h"
-#include "checkpoint/zip/reader.h"
+#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "checkpoint/formats/zip/reader.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reshard;
-  const std::unique_ptr<ReadFile> file = testing::MemoryFile(testing::Text(data, size));
+  const std::unique_ptr<io::ReadFile> file = testing::MemoryFile(testing::Text(data, size));
   const auto bytes = static_cast<int64_t>(size);
-  const absl::StatusOr<ZipArchive> archive = ZipArchive::Open(*file, 0, bytes);
+  const absl::StatusOr<zip::ZipArchive> archive = zip::ZipArchive::Open(*file, 0, bytes);
   if (archive.ok()) {
-    for (const ZipArchive::Record& record : archive->records()) {
+    for (const zip::ZipArchive::Record& record : archive->records()) {
       testing::Promised(archive->Find(record.name) == &record, "a record is found by its name");
       const absl::StatusOr<int64_t> at = archive->PayloadAt(record);
       if (at.ok()) testing::Promised(*at >= 0 && *at <= bytes - record.length, "a payload in the archive");
@@ -22,10 +22,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)archive->CheckPayloads().ok();
   }
   const std::array<int64_t, 2> shape = {2, 3};
-  const absl::StatusOr<TensorStream> stream = FindTensorStream(*file, {0, 0, bytes}, DType::kF32, shape);
+  const absl::StatusOr<dcp::TensorStream> stream = dcp::FindTensorStream(*file, {0, 0, bytes}, DType::kF32, shape);
   if (!stream.ok()) return 0;
   std::array<char, 24> out;
   const std::array<int64_t, 2> zero = {0, 0};
-  testing::Promised(ReadBox(*file, *stream, zero, shape, absl::MakeSpan(out)).ok(), "every element lies in its record");
+  testing::Promised(dcp::ReadBox(*file, *stream, zero, shape, absl::MakeSpan(out)).ok(),
+                    "every element lies in its record");
   return 0;
 }

@@ -51,17 +51,17 @@ reshard::PlanOptions OptionsOf(const json& args) {
 }
 
 json PlanByApi(const json& c) {
-  const auto mesh = std::make_shared<const reshard::Mesh>(*reshard::ParseMesh(c["mesh"].get<std::string>()));
+  const auto mesh = *reshard::ParseMesh(c["mesh"].get<std::string>());
   auto to_mesh = mesh;
   if (c.contains("to_mesh")) {
-    to_mesh = std::make_shared<const reshard::Mesh>(*reshard::ParseMesh(c["to_mesh"].get<std::string>()));
+    to_mesh = *reshard::ParseMesh(c["to_mesh"].get<std::string>());
   }
   const auto source = reshard::ParseLayout(c["from"].get<std::string>(), mesh);
   const auto target = reshard::ParseLayout(c["to"].get<std::string>(), to_mesh);
   INFO(source.status() << target.status());
   REQUIRE((source.ok() && target.ok()));
   const auto plan =
-      reshard::MakePlan(*source, *target, reshard::DType::kBF16, OptionsOf(c.value("args", json::array())));
+      reshard::MakePlan({*source, *target, reshard::DType::kBF16}, OptionsOf(c.value("args", json::array())));
   INFO(plan.status());
   REQUIRE(plan.ok());
   return json::parse(*reshard::PlanToJson(*plan));
@@ -101,7 +101,7 @@ TEST_CASE("golden cases have their exact numbers", "[golden]") {
 }
 
 TEST_CASE("nested uneven cuts are ceil by ceil", "[golden]") {
-  const auto mesh = std::make_shared<const reshard::Mesh>(*reshard::ParseMesh("{X:2}"));
+  const auto mesh = *reshard::ParseMesh("{X:2}");
   const auto layout = reshard::ParseLayout("[<2,X>5]", mesh);
   REQUIRE(layout.ok());
   using Intervals = std::vector<reshard::Interval>;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- check;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner;   state -> checkpoint, runtime;
-    torch -> state;   tools -> everything public
+    layout <- json <- check, planner, checkpoint;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner;   live -> checkpoint, runtime;
+    torch -> live;   tools -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
 
@@ -17,7 +17,9 @@ import tempfile
 # Module -> the modules it may include. A file belongs to the module with the longest matching folder.
 FOLDERS = {
     "include/reshard/layout": "layout",
-    "planner/layout": "layout",
+    "layout": "layout",
+    "status": "layout",
+    "json": "json",
     "include/reshard/check": "check",
     "check": "check",
     "include/reshard/planner": "planner",
@@ -28,37 +30,42 @@ FOLDERS = {
     "include/reshard/nccl": "nccl",
     "runtime/nccl": "nccl",
     "include/reshard/torch": "torch",
-    "runtime/torch": "torch",
+    "runtime/groups": "torch",
+    "runtime/pytorch": "torch",
+    "checkpoint/pytorch": "torch",
     "include/reshard/checkpoint": "checkpoint",
     "checkpoint": "checkpoint",
-    "include/reshard/state": "state",
-    "checkpoint/state": "state",
+    "include/reshard/live": "live",
+    "checkpoint/live": "live",
     "tools": "tools",
     "tests": "tests",
     "examples": "examples",
 }
 ALLOWED = {
     "layout": {"layout"},
-    "check": {"check", "layout"},
-    "planner": {"planner", "layout"},
+    "json": {"json", "layout"},
+    "check": {"check", "json", "layout"},
+    "planner": {"planner", "json", "layout"},
     "runtime": {"runtime", "planner", "layout"},
     "cuda": {"cuda", "runtime", "planner", "layout"},
     "nccl": {"nccl", "cuda", "runtime", "planner", "layout"},
-    "torch": {"torch", "nccl", "cuda", "state", "checkpoint", "runtime", "planner", "layout"},
-    "checkpoint": {"checkpoint", "planner", "layout"},
-    "state": {"state", "checkpoint", "runtime", "planner", "layout"},
-    "tools": {"tools", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "state"},
+    "torch": {"torch", "nccl", "cuda", "live", "checkpoint", "runtime", "planner", "json", "layout"},
+    "checkpoint": {"checkpoint", "planner", "json", "layout"},
+    "live": {"live", "checkpoint", "runtime", "planner", "layout"},
+    "tools": {"tools", "json", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "live"},
 }
 LINKS = {
     "reshard_layout": set(),
-    "reshard_check": {"reshard_layout"},
-    "reshard_planner": {"reshard_layout"},
+    "reshard_json": {"reshard_layout"},
+    "reshard_check": {"reshard_layout", "reshard_json"},
+    "reshard_planner": {"reshard_layout", "reshard_json"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
     "reshard_cuda": {"reshard_layout", "reshard_planner", "reshard_runtime"},
     "reshard_nccl": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_cuda"},
-    "reshard_torch": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_state", "reshard_cuda", "reshard_nccl"},
-    "reshard_checkpoint": {"reshard_layout", "reshard_planner"},
-    "reshard_state": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
+    "reshard_torch": {"reshard_layout", "reshard_json", "reshard_planner", "reshard_runtime", "reshard_live", "reshard_cuda", "reshard_nccl"},
+    "reshard_checkpoint": {"reshard_layout", "reshard_planner", "reshard_json"},
+    "reshard_live": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
+    "reshard_precompiled": set(),
     "test_oracle": set(),
 }
 HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
@@ -110,7 +117,7 @@ def judge(root, path, text):
             yield where + f"{module} must not include {other} ({name})"
         elif public and target and not target.startswith("include/"):
             yield where + f"a public header includes a private one ({name})"
-        elif module == "tools" and target and not target.startswith(("include/", "tools/")):
+        elif module == "tools" and target and not target.startswith(("include/", "tools/", "json/")):
             yield where + f"a tool includes a private header ({name})"
         elif oracle and not (target or name).startswith("tests/oracle/") and (target or "/" in name or "." in name):
             yield where + f"the oracle includes more than itself and the standard library ({name})"
@@ -145,28 +152,27 @@ def judge_tree(root):
 
 def judge_links(target, libraries):
     """Reasons for every library of ours that `target` links and may not."""
-    reasons = []
-    for library in libraries:
-        ours = re.search(r"reshard(?:::|_)(layout|check|planner|runtime|checkpoint|state|torch|nccl)\b", library)
-        if ours and f"reshard_{ours.group(1)}" not in LINKS[target]:
-            reasons.append(f"target {target} must not link {library}")
-    return reasons
+    if target not in LINKS:
+        return [f"no rule says what target {target} may link"]
+    allowed = LINKS[target] | {"reshard_build_flags", "reshard_precompiled"}
+    names = [(library, name) for library in libraries for name in re.findall(r"\breshard(?:::|_)(\w+)", library)]
+    return [f"target {target} must not link {library}" for library, name in names if f"reshard_{name}" not in allowed]
 
 
 GOOD = {
     "include/reshard/layout/a.h": '#include <vector>\n#include "absl/status/status.h"\n',
     "include/reshard/planner/b.h": '#include "reshard/layout/a.h"\n',
     "include/reshard/torch/t.h": '#include <ATen/core/Tensor.h>\n#include "reshard/runtime/c.h"\n',
-    "runtime/torch/t.h": '#include "reshard/torch/t.h"\n#include <torch/library.h>\n',
+    "runtime/pytorch/t.h": '#include "reshard/torch/t.h"\n#include <torch/library.h>\n',
     "include/reshard/runtime/c.h": '#include "reshard/planner/b.h"\n',
     "include/reshard/check/c.h": '#include "reshard/layout/a.h"\n',
     "check/c.cc": '#include <nlohmann/json.hpp>\n#include "reshard/check/c.h"\n',
     "include/reshard/checkpoint/d.h": '#include "reshard/planner/b.h"\n',
-    "planner/layout/a.cc": '#include "reshard/layout/a.h"\n// #include "planner/search/s.h"\n#include "part.h"\n',
-    "planner/layout/part.h": "",
-    "planner/search/s.h": '#include "planner/layout/part.h"\n',
-    "planner/report/r.cc": '#include <nlohmann/json.hpp>\n#include "planner/search/s.h"\n',
-    "runtime/core/c.cc": '#include "reshard/runtime/c.h"\n#include "reshard/layout/a.h"\n',
+    "layout/a.cc": '#include "reshard/layout/a.h"\n// #include "planner/traffic/s.h"\n#include "part.h"\n',
+    "layout/part.h": "",
+    "planner/traffic/s.h": '#include "layout/part.h"\n',
+    "planner/report/r.cc": '#include <nlohmann/json.hpp>\n#include "planner/traffic/s.h"\n',
+    "runtime/execute/c.cc": '#include "reshard/runtime/c.h"\n#include "reshard/layout/a.h"\n',
     "checkpoint/io/d.cc": '#include "reshard/checkpoint/d.h"\n',
     "tools/reshard/main.cc": '#include <CLI/CLI.hpp>\n#include "reshard/runtime/c.h"\n#include "tools/reshard/m.h"\n',
     "tools/reshard/m.h": "#pragma once\n",
@@ -174,54 +180,54 @@ GOOD = {
     "tests/oracle/o.cc": '#include <map>\n#include "tests/oracle/o.h"\n#include "o.h"\n',
     "tests/oracle/o.h": "",
     "tests/oracle/o_test.cc": '#include "tests/catch.h"\n#include "tests/oracle/o.h"\n',
-    "tests/planner/p_test.cc": '#include "planner/search/s.h"\n#include "tests/catch.h"\n',
-    "build/core/x.h": '#include "runtime/core/c.h"\n',
+    "tests/planner/p_test.cc": '#include "planner/traffic/s.h"\n#include "tests/catch.h"\n',
+    "build/core/x.h": '#include "runtime/execute/c.h"\n',
 }
 # (file, include, part of the reason). `?` in the file name keeps it from colliding with the good ones.
 BAD = [
     ("include/reshard/layout/x.h", '"reshard/planner/b.h"', "layout must not include planner"),
-    ("planner/layout/x.cc", '"planner/search/s.h"', "layout must not include planner"),
-    ("planner/layout/x.cc", '"../search/s.h"', "layout must not include planner"),
-    ("planner/layout/x.cc", '"planner/cost/missing.h"', "layout must not include planner"),
-    ("planner/layout/x.cc", '"planner/report/missing.h"', "layout must not include planner"),
-    ("planner/layout/x.cc", "<reshard/runtime/c.h>", "layout must not include runtime"),
-    ("planner/layout/x.cc", '"reshard/checkpoint/d.h"', "layout must not include checkpoint"),
-    ("planner/layout/x.cc", '"tools/reshard/m.h"', "layout must not include tools"),
+    ("layout/x.cc", '"planner/traffic/s.h"', "layout must not include planner"),
+    ("layout/x.cc", '"../planner/traffic/s.h"', "layout must not include planner"),
+    ("layout/x.cc", '"planner/cost/missing.h"', "layout must not include planner"),
+    ("layout/x.cc", '"planner/report/missing.h"', "layout must not include planner"),
+    ("layout/x.cc", "<reshard/runtime/c.h>", "layout must not include runtime"),
+    ("layout/x.cc", '"reshard/checkpoint/d.h"', "layout must not include checkpoint"),
+    ("layout/x.cc", '"tools/reshard/m.h"', "layout must not include tools"),
     ("check/x.cc", '"reshard/planner/b.h"', "check must not include planner"),
-    ("check/x.cc", '"planner/search/s.h"', "check must not include planner"),
-    ("planner/search/x.cc", '"reshard/check/c.h"', "planner must not include check"),
+    ("check/x.cc", '"planner/traffic/s.h"', "check must not include planner"),
+    ("planner/traffic/x.cc", '"reshard/check/c.h"', "planner must not include check"),
     ("include/reshard/planner/x.h", '"reshard/runtime/c.h"', "planner must not include runtime"),
-    ("planner/search/x.cc", '"runtime/core/missing.h"', "planner must not include runtime"),
+    ("planner/traffic/x.cc", '"runtime/execute/missing.h"', "planner must not include runtime"),
     ("planner/cost/x.cc", '"checkpoint/io/missing.h"', "planner must not include checkpoint"),
     ("planner/report/x.cc", '"tools/reshard/m.h"', "planner must not include tools"),
     ("planner/report/x.cc", '"tests/oracle/o.h"', "planner must not include tests"),
-    ("runtime/core/x.cc", '"tools/reshard/m.h"', "runtime must not include tools"),
+    ("runtime/execute/x.cc", '"tools/reshard/m.h"', "runtime must not include tools"),
     ("runtime/local/x.cc", '"reshard/checkpoint/d.h"', "runtime must not include checkpoint"),
     ("checkpoint/io/x.cc", '"reshard/runtime/c.h"', "checkpoint must not include runtime"),
-    ("checkpoint/job/x.cc", '"reshard/state/s.h"', "checkpoint must not include state"),
-    ("runtime/core/x.cc", '"reshard/state/s.h"', "runtime must not include state"),
-    ("checkpoint/state/x.cc", '"reshard/torch/t.h"', "state must not include torch"),
-    ("include/reshard/planner/x.h", '"planner/search/s.h"', "a public header includes a private one"),
+    ("checkpoint/convert/x.cc", '"reshard/live/s.h"', "checkpoint must not include live"),
+    ("runtime/execute/x.cc", '"reshard/live/s.h"', "runtime must not include live"),
+    ("checkpoint/live/x.cc", '"reshard/torch/t.h"', "live must not include torch"),
+    ("include/reshard/planner/x.h", '"planner/traffic/s.h"', "a public header includes a private one"),
     ("include/reshard/planner/x.h", "<nlohmann/json_fwd.hpp>", "a public header includes nlohmann"),
     ("include/reshard/runtime/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
     ("include/reshard/runtime/x.h", '"nccl.h"', "a public header includes nccl"),
     ("include/reshard/runtime/x.h", "<torch/torch.h>", "LibTorch outside the module torch"),
-    ("runtime/core/x.cc", "<ATen/core/Tensor.h>", "LibTorch outside the module torch"),
-    ("runtime/core/x.cc", '"runtime/torch/t.h"', "runtime must not include torch"),
-    ("include/reshard/torch/x.h", '"runtime/torch/t.h"', "a public header includes a private one"),
+    ("runtime/execute/x.cc", "<ATen/core/Tensor.h>", "LibTorch outside the module torch"),
+    ("runtime/execute/x.cc", '"runtime/pytorch/t.h"', "runtime must not include torch"),
+    ("include/reshard/torch/x.h", '"runtime/pytorch/t.h"', "a public header includes a private one"),
     ("include/reshard/torch/x.h", "<cuda_runtime.h>", "a public header includes cuda"),
     ("checkpoint/io/x.cc", '"reshard/torch/t.h"', "checkpoint must not include torch"),
     ("include/reshard/runtime/x.h", "<CLI/CLI.hpp>", "a public header includes CLI"),
     ("planner/report/x.h", "<nlohmann/json.hpp>", "nlohmann outside a .cc file"),
     ("planner/report/x.cc", "<CLI/CLI.hpp>", "CLI11 outside tools/"),
     ("tests/planner/x_test.cc", "<catch2/catch.hpp>", "Catch2 outside tests/catch.h"),
-    ("tools/reshard/x.cc", '"planner/search/s.h"', "a tool includes a private header"),
+    ("tools/reshard/x.cc", '"planner/traffic/s.h"', "a tool includes a private header"),
     ("tests/oracle/x.cc", '"reshard/planner/b.h"', "the oracle includes more"),
     ("tests/oracle/x.h", '"reshard/layout/a.h"', "the oracle includes more"),
     ("tests/oracle/x.cc", '"../catch.h"', "the oracle includes more"),
-    ("tests/oracle/x.cc", '"planner/layout/part.h"', "the oracle includes more"),
+    ("tests/oracle/x.cc", '"layout/part.h"', "the oracle includes more"),
     ("tests/oracle/x.cc", '"absl/strings/str_cat.h"', "the oracle includes more"),
-    ("planner/search/x.cc", "SOME_MACRO", "cannot be checked"),
+    ("planner/traffic/x.cc", "SOME_MACRO", "cannot be checked"),
 ]
 BAD_LINKS = [
     ("reshard_layout", "reshard_planner"),
@@ -232,11 +238,15 @@ BAD_LINKS = [
     ("reshard_planner", "reshard::checkpoint"),
     ("reshard_runtime", "reshard_checkpoint"),
     ("reshard_runtime", "reshard::torch"),
-    ("reshard_runtime", "reshard_state"),
-    ("reshard_checkpoint", "reshard_state"),
-    ("reshard_state", "reshard::torch"),
+    ("reshard_runtime", "reshard_live"),
+    ("reshard_checkpoint", "reshard_live"),
+    ("reshard_live", "reshard::torch"),
     ("reshard_checkpoint", "reshard::runtime"),
     ("test_oracle", "reshard_layout"),
+    ("reshard_runtime", "reshard_cuda"),
+    ("reshard_planner", "reshard::cuda"),
+    ("reshard_planner", "reshard_new"),
+    ("reshard_new", "reshard_layout"),
 ]
 
 
@@ -262,6 +272,7 @@ def self_test():
     for target, library in BAD_LINKS:
         assert judge_links(target, ["absl::status", library]), (target, library)
     assert not judge_links("reshard_planner", ["reshard_layout", "(BUILD_INTERFACE:reshard_build_flags>", "absl::status"])
+    assert not judge_links("reshard_nccl", ["reshard::cuda", "dl"])
     return len(BAD) + len(BAD_LINKS)
 
 

@@ -56,7 +56,7 @@ int64_t Draw(int64_t low, int64_t high) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<int64_t>(low, high + 1));
 }
 
-std::shared_ptr<const Mesh> AnyMesh(const MeshGen& gen) {
+Mesh AnyMesh(const MeshGen& gen) {
   std::vector<Mesh::Axis> axes;
   const int64_t num_axes = Draw(0, gen.max_axes);
   int64_t devices = 1;
@@ -66,19 +66,19 @@ std::shared_ptr<const Mesh> AnyMesh(const MeshGen& gen) {
     devices *= size;
   }
   const int64_t ids = gen.other_ids ? Draw(0, 2) : 0;
-  if (ids < 2) return std::make_shared<const Mesh>(*Mesh::Create(std::move(axes), ids == 0 ? 0 : Draw(0, 50)));
+  if (ids < 2) return *Mesh::Create(std::move(axes), ids == 0 ? 0 : Draw(0, 50));
   std::vector<int64_t> list;
   for (int64_t i = 0; i < devices; ++i) list.push_back(3 * i + 1);
   for (size_t i = list.size(); i > 1; --i)
     std::swap(list[i - 1], list[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
-  return std::make_shared<const Mesh>(*Mesh::Create(std::move(axes), std::move(list)));
+  return *Mesh::Create(std::move(axes), std::move(list));
 }
 
-Layout AnyLayout(std::shared_ptr<const Mesh> mesh, const LayoutGen& gen) {
+Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
   std::vector<DimLayout> dims(static_cast<size_t>(Draw(0, gen.max_rank)));
   Pending pending;
   pending.op = static_cast<ReduceOp>(Draw(0, 4));
-  for (const AxisRef& ref : AnyRefs(*mesh, gen)) {
+  for (const AxisRef& ref : AnyRefs(mesh, gen)) {
     // Mostly a dimension, else the pending list or nowhere.
     if (dims.empty() || Draw(0, 3) == 0) {
       if (gen.pending && Draw(0, 1) == 0) pending.axes.push_back(ref);
@@ -86,7 +86,7 @@ Layout AnyLayout(std::shared_ptr<const Mesh> mesh, const LayoutGen& gen) {
     }
     std::vector<Factor>& factors = dims[static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1))].factors;
     if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 4), {}});
-    const bool whole = ref.size == mesh->axis(ref.axis).size;
+    const bool whole = ref.size == mesh.axis(ref.axis).size;
     const bool reflected = gen.reflected && whole && Draw(0, 4) == 0;
     factors.push_back({reflected ? Factor::Kind::kReflected : Factor::Kind::kAxis, ref, Draw(0, 4) == 0, 1, {}});
   }
@@ -96,30 +96,16 @@ Layout AnyLayout(std::shared_ptr<const Mesh> mesh, const LayoutGen& gen) {
     dim.size = gen.even ? product * Draw(0, 3) : Draw(0, gen.max_size);
     // Explicit sizes stand first, where what they cut has one length.
     if (gen.sizes && !dim.factors.empty() && dim.factors[0].has_axis() &&
-        dim.factors[0].axis.size == mesh->axis(dim.factors[0].axis.axis).size && Draw(0, 3) == 0) {
+        dim.factors[0].axis.size == mesh.axis(dim.factors[0].axis.axis).size && Draw(0, 3) == 0) {
       dim.factors[0].kind = Factor::Kind::kSizes;
       dim.factors[0].sizes = AnySplit(dim.size, dim.factors[0].axis.size);
     }
   }
-  absl::StatusOr<Layout> layout = Layout::Create(std::move(mesh), std::move(dims),
-                                                 pending.axes.empty() ? std::nullopt : std::optional<Pending>(pending));
+  absl::StatusOr<Layout> layout =
+      Layout::Create(mesh, std::move(dims), pending.axes.empty() ? std::nullopt : std::optional<Pending>(pending));
   if (!layout.ok()) throw std::runtime_error("the generator made a bad layout: " + Message(layout.status()));
   return *std::move(layout);
 }
-
-std::shared_ptr<const Mesh> MeshOf(std::string_view text) {
-  absl::StatusOr<Mesh> mesh = ParseMesh(text);
-  if (!mesh.ok()) throw std::runtime_error(Message(mesh.status()));
-  return std::make_shared<const Mesh>(*std::move(mesh));
-}
-
-Layout LayoutOf(std::string_view text, std::shared_ptr<const Mesh> mesh) {
-  absl::StatusOr<Layout> layout = ParseLayout(text, std::move(mesh));
-  if (!layout.ok()) throw std::runtime_error(Message(layout.status()));
-  return *std::move(layout);
-}
-
-Layout LayoutOf(std::string_view text, std::string_view mesh) { return LayoutOf(text, MeshOf(mesh)); }
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 

@@ -3,12 +3,12 @@
 #define RESHARD_TESTS_LAYOUT_GEN_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "reshard/layout/layout.h"
 #include "reshard/layout/mesh.h"
+#include "tests/layouts.h"
 
 namespace reshard::testing {
 
@@ -20,7 +20,7 @@ struct MeshGen {
   std::vector<int64_t> sizes = {1, 2, 3, 4, 6};
   bool other_ids = true;  // also a first device, and explicit ids
 };
-std::shared_ptr<const Mesh> AnyMesh(const MeshGen& gen = {});
+Mesh AnyMesh(const MeshGen& gen = {});
 
 struct LayoutGen {
   int max_rank = 3;
@@ -33,12 +33,7 @@ struct LayoutGen {
   bool pending = true;
 };
 // Never fails: what would break a rule is left out.
-Layout AnyLayout(std::shared_ptr<const Mesh> mesh, const LayoutGen& gen = {});
-
-// Shorthands that throw on bad text.
-std::shared_ptr<const Mesh> MeshOf(std::string_view text);
-Layout LayoutOf(std::string_view text, std::shared_ptr<const Mesh> mesh);
-Layout LayoutOf(std::string_view text, std::string_view mesh);
+Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen = {});
 
 // A std::string of a Status' message.
 std::string Message(const absl::Status& status);

@@ -1,7 +1,9 @@
 #include "reshard/layout/layout.h"
 
+#include "absl/hash/hash.h"
 #include "reshard/layout/text.h"
 #include "tests/layout/gen.h"
+#include "tests/layouts.h"
 #include "tests/property.h"
 
 namespace reshard {
@@ -109,18 +111,18 @@ TEST_CASE("the largest shard with digits, reflections and odd sizes") {
   rc::prop("one dimension, many factors", [&] {
     std::vector<Mesh::Axis> axes;
     for (const int64_t size : sizes[Draw(0, 4)]) axes.push_back({"A" + std::to_string(axes.size()), size});
-    const auto mesh = std::make_shared<const Mesh>(*Mesh::Create(axes));
+    const auto mesh = *Mesh::Create(axes);
     DimLayout dim;
     dim.size = Draw(0, 200);
-    for (int a = 0; a < mesh->num_axes(); ++a) {
+    for (int a = 0; a < mesh.num_axes(); ++a) {
       if (Draw(0, 3) > 0) dim.factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 5), {}});
       dim.factors.push_back(
-          {Draw(0, 1) == 1 ? Factor::Kind::kReflected : Factor::Kind::kAxis, {a, 1, mesh->axis(a).size}, false, 1, {}});
+          {Draw(0, 1) == 1 ? Factor::Kind::kReflected : Factor::Kind::kAxis, {a, 1, mesh.axis(a).size}, false, 1, {}});
     }
     const auto layout = Layout::Create(mesh, {dim});
     RC_ASSERT(layout.ok());
     int64_t largest = 0;
-    for (int64_t p = 0; p < mesh->size(); ++p) largest = std::max(largest, layout->LocalShape(p)[0]);
+    for (int64_t p = 0; p < mesh.size(); ++p) largest = std::max(largest, layout->LocalShape(p)[0]);
     RC_ASSERT(layout->MaxLocalShape()[0] == largest);
   });
 }
@@ -172,7 +174,6 @@ TEST_CASE("rules of the algebra") {
   CHECK(reason({{8, std::vector<Factor>(1025, digit(1))}}) == "the layout has more than 1024 factors");
   CHECK(reason(std::vector<DimLayout>(64)) == "ok");
   CHECK(reason(std::vector<DimLayout>(65)) == "the layout has more than 64 dimensions");
-  CHECK_FALSE(Layout::Create(nullptr, {}).ok());
 }
 
 TEST_CASE("explicit sizes must add up to every interval they cut") {
@@ -206,6 +207,31 @@ TEST_CASE("Create brings factors to normal form, so that equal texts are equal l
   REQUIRE(layout.ok());
   CHECK(*layout == LayoutOf("[<X:(1)2>8]", mesh));
   CHECK_FALSE(layout->pending().has_value());
+}
+
+TEST_CASE("layouts are equal as they are written, and equal ones hash equally") {
+  const std::vector<std::string> texts = {"[8, 4]",           "[<X>8, 4]",        "[<Y>8, 4]",       "[8, <X>4]",
+                                          "[<X,Y>8, 4]",      "[<Y,X>8, 4]",      "[<2,X>8, 4]",     "[<~X>8, 4]",
+                                          "[<X>8, 4] sum<Y>", "[<X>8, 4] max<Y>", "[<X=[3,5]>8, 4]", "[<X=[5,3]>8, 4]",
+                                          "[8, 4] sum<X,Y>"};
+  std::vector<Layout> layouts;
+  for (const char* mesh : {"{X:2,Y:2}", "{X:2,Y:2}@4", "{X:2,Z:2,Y:2}"}) {
+    for (const std::string& text : texts) layouts.push_back(testing::LayoutOf(text, mesh));
+  }
+  for (size_t a = 0; a < layouts.size(); ++a) {
+    for (size_t b = 0; b < layouts.size(); ++b) {
+      CAPTURE(ToString(layouts[a]), ToString(layouts[b]));
+      CHECK((layouts[a] == layouts[b]) == (a == b));
+    }
+    const Layout again = *Layout::Create(layouts[a].mesh(), layouts[a].dims(), layouts[a].pending());
+    CHECK(again == layouts[a]);
+    CHECK(absl::HashOf(again) == absl::HashOf(layouts[a]));
+  }
+  CHECK(*Layout::Create(Mesh(), {}) == Layout());
+  CHECK(absl::HashOf(*Layout::Create(Mesh(), {})) == absl::HashOf(Layout()));
+  Layout from = layouts[3];
+  const Layout to = std::move(from);
+  CHECK(from == to);  // NOLINT(bugprone-use-after-move)
 }
 
 }  // namespace

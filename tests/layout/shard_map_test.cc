@@ -191,7 +191,7 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
       }
       if (Draw(0, 2) == 0) std::reverse(dim.factors.begin(), dim.factors.end());
     }
-    const absl::StatusOr<Layout> b = Layout::Create(a.mesh_ptr(), dims);
+    const absl::StatusOr<Layout> b = Layout::Create(a.mesh(), dims);
     if (b.ok()) RC_ASSERT(*Equivalent(a, *b) == SameElements(a, *b));
   });
   rc::prop("layouts over different meshes", [&] {
@@ -199,9 +199,9 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
     const auto mesh = AnyMesh();
     std::vector<DimLayout> dims;
     for (const int64_t size : a.shape()) dims.push_back({size, {}});
-    for (int i = 0; i < mesh->num_axes() && !dims.empty(); ++i) {
+    for (int i = 0; i < mesh.num_axes() && !dims.empty(); ++i) {
       const auto d = static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1));
-      dims[d].factors.push_back({Factor::Kind::kAxis, {i, 1, mesh->axis(i).size}, false, 1, {}});
+      dims[d].factors.push_back({Factor::Kind::kAxis, {i, 1, mesh.axis(i).size}, false, 1, {}});
     }
     const Layout b = *Layout::Create(mesh, dims);
     RC_ASSERT(*Equivalent(a, b) == SameElements(a, b));

@@ -40,12 +40,12 @@ TEST_CASE("layouts round-trip through text") {
   rc::prop("any layout", [] {
     const Layout layout = AnyLayout(AnyMesh());
     const std::string text = ToString(layout);
-    const absl::StatusOr<Layout> back = ParseLayout(text, layout.mesh_ptr());
+    const absl::StatusOr<Layout> back = ParseLayout(text, layout.mesh());
     RC_ASSERT(back.ok());
     RC_ASSERT(*back == layout);
     RC_ASSERT(ToString(*back) == text);
     // A layout is also a rule for its own shape.
-    const absl::StatusOr<Layout> rule = ParseLayoutRule(text, layout.mesh_ptr(), layout.shape());
+    const absl::StatusOr<Layout> rule = ParseLayoutRule(text, layout.mesh(), layout.shape());
     RC_ASSERT(rule.ok());
     RC_ASSERT(*rule == layout);
   });
@@ -170,9 +170,9 @@ TEST_CASE("any text gets a layout or a reason") {
     std::string text = ToString(layout);
     text[static_cast<size_t>(Draw(0, static_cast<int64_t>(text.size()) - 1))] =
         alphabet[static_cast<size_t>(Draw(0, static_cast<int64_t>(alphabet.size()) - 1))];
-    const absl::StatusOr<Layout> back = ParseLayout(text, layout.mesh_ptr());
+    const absl::StatusOr<Layout> back = ParseLayout(text, layout.mesh());
     if (back.ok()) {
-      RC_ASSERT(*ParseLayout(ToString(*back), layout.mesh_ptr()) == *back);
+      RC_ASSERT(*ParseLayout(ToString(*back), layout.mesh()) == *back);
     } else {
       RC_ASSERT(FirstLine(back.status()).find(" at column ") != std::string::npos);
     }

@@ -1,4 +1,4 @@
-// The operations of DESIGN section 3 as conditions on sets of elements.
+// What the operations are (the list at enum Op in include/reshard/planner/plan.h), as conditions on sets of elements.
 #include <algorithm>
 #include <map>
 #include <set>

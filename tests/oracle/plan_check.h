@@ -78,7 +78,8 @@ struct Movement {
   }
 };
 
-// Why the movement is not what the op's name says (DESIGN section 3), or empty.
+// Why the movement is not what the name of the op says (the list at enum Op in include/reshard/planner/plan.h), or
+// empty.
 std::string BreaksDefinition(const std::string& op, const Movement& movement);
 
 }  // namespace oracle

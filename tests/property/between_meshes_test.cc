@@ -5,6 +5,7 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
+#include "tests/layouts.h"
 #include "tests/oracle/plan_check.h"
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
@@ -38,29 +39,25 @@ const std::vector<Case>& Cases() {
   return *cases;
 }
 
-Layout Parse(const std::string& mesh_text, const std::string& layout_text) {
-  return *ParseLayout(layout_text, std::make_shared<const Mesh>(*ParseMesh(mesh_text)));
-}
-
 // The same layout of a tensor `factor` times as large along its last dimension.
 Layout Larger(const Layout& layout, int64_t factor) {
   auto dims = layout.dims();
   dims.back().size *= factor;
-  return *Layout::Create(layout.mesh_ptr(), std::move(dims));
+  return *Layout::Create(layout.mesh(), std::move(dims));
 }
 
 }  // namespace
 
 TEST_CASE("between meshes every element arrives, and no device receives more than it lacks") {
   for (const Case& c : Cases()) {
-    const Layout from = Parse(c.mesh, c.from), to = Parse(c.target_mesh, c.to);
+    const Layout from = LayoutOf(c.from, c.mesh), to = LayoutOf(c.to, c.target_mesh);
     for (const Objective objective : {Objective::kTime, Objective::kBytes}) {
       for (const char* network : {"flat", "dgx-h100"}) {
         INFO(c.what << ", by " << Name(objective) << ", " << network);
         PlanOptions options;
         options.objective = objective;
         options.topology = *Topology::Preset(network);
-        const auto plan = MakePlan(from, to, DType::kBF16, options);
+        const auto plan = MakePlan({from, to, DType::kBF16}, options);
         REQUIRE(plan.ok());
         const auto facts = FactsOf(*plan);
         REQUIRE(facts.ok());
@@ -79,8 +76,8 @@ TEST_CASE("a large tensor crosses between meshes once, and its holders share the
   for (const Case& c : Cases()) {
     if (!c.disjoint) continue;
     INFO(c.what);
-    const Layout from = Larger(Parse(c.mesh, c.from), 1 << 14), to = Larger(Parse(c.target_mesh, c.to), 1 << 14);
-    const auto plan = MakePlan(from, to, DType::kBF16);
+    const Layout from = Larger(LayoutOf(c.from, c.mesh), 1 << 14), to = Larger(LayoutOf(c.to, c.target_mesh), 1 << 14);
+    const auto plan = MakePlan({from, to, DType::kBF16});
     REQUIRE(plan.ok());
     int64_t crossing = 0;
     for (const Step& step : plan->steps) {

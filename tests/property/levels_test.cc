@@ -7,6 +7,7 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/traffic.h"
+#include "tests/layouts.h"
 #include "tests/property.h"
 #include "tests/property/checked.h"
 #include "tests/property/problems.h"
@@ -20,15 +21,6 @@ Topology OfSizes(const std::vector<int64_t>& islands) {
   for (int64_t size : islands) out.levels.push_back({size, 100'000'000'000, 1000, 0});
   out.levels.push_back({0, 10'000'000'000, 5000, 0});
   return out;
-}
-
-Layout Parse(const std::string& mesh_text, const std::string& layout_text) {
-  auto mesh = ParseMesh(mesh_text);
-  REQUIRE(mesh.ok());
-  auto layout = ParseLayout(layout_text, std::make_shared<const Mesh>(*std::move(mesh)));
-  INFO(layout_text);
-  REQUIRE(layout.ok());
-  return *std::move(layout);
 }
 
 // Loads from messages; reductions, whose messages mean something else, only by their sums.
@@ -82,12 +74,12 @@ TEST_CASE("what crosses a level is what its messages say") {
     flavour.options = false;
     flavour.two_meshes = round % 4 == 0;
     flavour.large = round % 8 == 0;
-    const Problem problem = MakeProblem(choices, flavour);
+    const RandomProblem problem = MakeProblem(choices, flavour);
     const Topology topology = OfSizes(topologies[static_cast<size_t>(round) % topologies.size()]);
-    const Layout from = Parse(problem.mesh, problem.from), to = Parse(problem.target_mesh, problem.to);
+    const Layout from = LayoutOf(problem.from, problem.mesh), to = LayoutOf(problem.to, problem.target_mesh);
     PlanOptions options;
     options.topology = topology;
-    const auto plan = MakePlan(from, to, problem.dtype, options);
+    const auto plan = MakePlan({from, to, problem.dtype}, options);
     if (!plan.ok()) continue;
     INFO(problem.Text() << " islands of " << topology.levels[0].devices);
     CHECK(Disagreement(*plan) == "");
@@ -120,7 +112,7 @@ TEST_CASE("one device of a class stands for all, on a topology with levels too")
        }) {
     for (const std::vector<int64_t>& islands : std::vector<std::vector<int64_t>>{{4}, {8}, {2, 8}}) {
       const Topology topology = OfSizes(islands);
-      const auto traffic = Traffic::Create(Op::kExchange, Parse(c.mesh, c.from), Parse(c.mesh, c.to), topology);
+      const auto traffic = Traffic::Create(Op::kExchange, LayoutOf(c.from, c.mesh), LayoutOf(c.to, c.mesh), topology);
       REQUIRE(traffic.ok());
       INFO(c.mesh << " " << c.from << " -> " << c.to << ", islands of " << islands[0]);
       CHECK((*traffic)->Links() != nullptr);

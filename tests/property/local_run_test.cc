@@ -8,6 +8,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/runtime/verify_run.h"
 #include "tests/catch.h"
+#include "tests/layouts.h"
 #include "tests/property/problems.h"
 
 namespace reshard::testing {
@@ -16,17 +17,14 @@ namespace {
 constexpr DType kTypes[] = {DType::kI8,  DType::kBF16, DType::kF32, DType::kF16, DType::kU8,       DType::kBool,
                             DType::kI16, DType::kC64,  DType::kI64, DType::kF64, DType::kF8E4M3FN, DType::kC128};
 
-Verdict Execute(Problem problem, DType dtype, const Topology& topology) {
+Verdict Execute(RandomProblem problem, DType dtype, const Topology& topology) {
   problem.options.topology = topology;
   // By bytes the slow links decide, so that tensors this small go in phases too.
   if (topology.num_levels() > 1) problem.options.objective = Objective::kBytes;
-  const auto layout = [](const std::string& mesh, const std::string& text) {
-    return ParseLayout(text, std::make_shared<const Mesh>(ParseMesh(mesh).value()));
-  };
-  const auto from = layout(problem.mesh, problem.from);
-  const auto to = layout(problem.target_mesh, problem.to);
+  const auto from = ParseLayout(problem.from, problem.mesh);
+  const auto to = ParseLayout(problem.to, problem.target_mesh);
   if (!from.ok() || !to.ok()) return {Outcome::kWrong, "a layout is refused"};
-  const auto plan = MakePlan(*from, *to, dtype, problem.options);
+  const auto plan = MakePlan({*from, *to, dtype}, problem.options);
   if (!plan.ok()) return {Outcome::kRefused, plan.status().ToString()};
   RunOptions options;
   options.repeat = 0;
@@ -63,7 +61,7 @@ void Sample(const Flavour& flavour, uint64_t stream, int count, int executed,
       return Execute(MakeProblem(again, flavour), dtype, topology).outcome == Outcome::kWrong;
     };
     Choices simplest(Shrink(choices.taken(), fails));
-    const Problem problem = MakeProblem(simplest, flavour);
+    const RandomProblem problem = MakeProblem(simplest, flavour);
     FAIL("seed " << Seed() << ", problem " << i << ", shrunk:\n"
                  << problem.Text() << " as " << Name(dtype) << "\n"
                  << Execute(problem, dtype, topology).text);

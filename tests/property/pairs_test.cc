@@ -25,7 +25,7 @@ void Sample(const Flavour& flavour, uint64_t stream, int count, int planned) {
       return Judge(MakeProblem(again, flavour)).outcome == Outcome::kWrong;
     };
     Choices simplest(Shrink(choices.taken(), fails));
-    const Problem problem = MakeProblem(simplest, flavour);
+    const RandomProblem problem = MakeProblem(simplest, flavour);
     FAIL("seed " << Seed() << ", problem " << i << ", shrunk:\n" << problem.Text() << "\n" << Judge(problem).text);
   }
   INFO(plans << " of " << count << " problems have a plan");
@@ -102,7 +102,7 @@ void Sweep(const std::vector<int64_t>& sizes, const std::vector<int64_t>& shape)
   static const std::vector<std::string> names = {"X", "Y", "Z"};
   std::vector<std::string> mesh;
   for (size_t a = 0; a < sizes.size(); ++a) mesh.push_back(absl::StrCat(names[a], ":", sizes[a]));
-  Problem problem;
+  RandomProblem problem;
   problem.mesh = problem.target_mesh = absl::StrCat("{", absl::StrJoin(mesh, ","), "}");
   problem.dtype = DType::kBF16;
   const auto layouts = PlainLayouts({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(sizes.size())}, shape);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
+#include "tests/layouts.h"
 #include "tests/oracle/holdings.h"
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
@@ -177,7 +178,7 @@ std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vect
   return text;
 }
 
-void PickOptions(Choices& choices, Problem& problem) {
+void PickOptions(Choices& choices, RandomProblem& problem) {
   static const std::vector<Objective> objectives = {Objective::kTime, Objective::kBytes, Objective::kSteps};
   problem.options.objective = choices.From(objectives);
   if (choices.Chance(30)) {
@@ -217,7 +218,7 @@ std::string Explained(absl::StatusCode allowed, const absl::Status& status, cons
 }
 
 // A refusal for want of memory says how much would do.
-std::string NeedsMore(const Layout& from, const Layout& to, const Problem& problem, const PlanOptions& options,
+std::string NeedsMore(const Layout& from, const Layout& to, const RandomProblem& problem, const PlanOptions& options,
                       const absl::Status& status) {
   const std::string message(status.message());
   const size_t at = message.find("at least ");
@@ -225,15 +226,15 @@ std::string NeedsMore(const Layout& from, const Layout& to, const Problem& probl
   PlanOptions enough = options;
   enough.memory_limit_bytes = std::stoll(message.substr(at + 9));
   if (*enough.memory_limit_bytes <= *options.memory_limit_bytes) return absl::StrCat("it asks for no more: ", message);
-  const auto plan = MakePlan(from, to, problem.dtype, enough);
+  const auto plan = MakePlan({from, to, problem.dtype}, enough);
   if (!plan.ok()) return absl::StrCat("with what it asks for: ", plan.status().ToString());
   --*enough.memory_limit_bytes;
-  if (MakePlan(from, to, problem.dtype, enough).ok()) return absl::StrCat("it would do with less: ", message);
+  if (MakePlan({from, to, problem.dtype}, enough).ok()) return absl::StrCat("it would do with less: ", message);
   return "";
 }
 
-Verdict JudgePlan(const Layout& from, const Layout& to, const Problem& problem, const PlanOptions& options) {
-  const auto plan = MakePlan(from, to, problem.dtype, options);
+Verdict JudgePlan(const Layout& from, const Layout& to, const RandomProblem& problem, const PlanOptions& options) {
+  const auto plan = MakePlan({from, to, problem.dtype}, options);
   const bool new_pending = HasNewPending(oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh)),
                                          oracle::ParseLayout(problem.to, oracle::ParseMesh(problem.target_mesh)));
   if (!plan.ok()) {
@@ -274,7 +275,7 @@ int Choices::Pick(int n) {
   return byte % n;
 }
 
-std::string Problem::Text() const {
+std::string RandomProblem::Text() const {
   std::string text =
       absl::StrCat("reshard plan '", mesh, "' '", from, "' '", to, "' --dtype ", std::string(Name(dtype)));
   if (target_mesh != mesh) absl::StrAppend(&text, " --to-mesh '", target_mesh, "'");
@@ -291,10 +292,10 @@ std::string Problem::Text() const {
   return text;
 }
 
-Problem MakeProblem(Choices& choices, const Flavour& flavour) {
+RandomProblem MakeProblem(Choices& choices, const Flavour& flavour) {
   static const std::vector<DType> dtypes = {DType::kI8, DType::kF32, DType::kBF16, DType::kC128};
   static const std::vector<std::string> reductions = {"sum", "avg", "min", "max", "prod"};
-  Problem problem;
+  RandomProblem problem;
   const std::vector<int64_t> shape = PickShape(choices, flavour);
   const std::vector<Axis> axes = PickAxes(choices, flavour);
   std::vector<int64_t> ids;
@@ -318,14 +319,9 @@ Problem MakeProblem(Choices& choices, const Flavour& flavour) {
   return problem;
 }
 
-Verdict Judge(const Problem& problem) {
-  const auto parse = [](const std::string& mesh_text, const std::string& layout_text) -> absl::StatusOr<Layout> {
-    auto mesh = ParseMesh(mesh_text);
-    if (!mesh.ok()) return mesh.status();
-    return ParseLayout(layout_text, std::make_shared<const Mesh>(*std::move(mesh)));
-  };
-  const auto from = parse(problem.mesh, problem.from);
-  const auto to = parse(problem.target_mesh, problem.to);
+Verdict Judge(const RandomProblem& problem) {
+  const auto from = ParseLayout(problem.from, problem.mesh);
+  const auto to = ParseLayout(problem.to, problem.target_mesh);
   if (!from.ok()) return {Outcome::kWrong, absl::StrCat("the source is refused: ", from.status().ToString())};
   if (!to.ok()) return {Outcome::kWrong, absl::StrCat("the target is refused: ", to.status().ToString())};
   Verdict verdict = JudgePlan(*from, *to, problem, problem.options);

@@ -51,7 +51,7 @@ struct Flavour {
   static Flavour Everything() { return {true, true, true, true, true, true, true}; }
 };
 
-struct Problem {
+struct RandomProblem {
   std::string mesh;
   std::string from;
   std::string target_mesh;
@@ -64,7 +64,7 @@ struct Problem {
   std::string Text() const;
 };
 
-Problem MakeProblem(Choices& choices, const Flavour& flavour);
+RandomProblem MakeProblem(Choices& choices, const Flavour& flavour);
 
 enum class Outcome { kPlanned, kRefused, kWrong };
 struct Verdict {
@@ -73,7 +73,7 @@ struct Verdict {
 };
 
 // Plans the problem, holds the plan against the oracle, and a refusal against the rules for refusing.
-Verdict Judge(const Problem& problem);
+Verdict Judge(const RandomProblem& problem);
 
 // The simplest choices that still fail, found by dropping and lowering bytes while `fails` holds.
 std::vector<uint8_t> Shrink(std::vector<uint8_t> choices,

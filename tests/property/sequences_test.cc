@@ -6,6 +6,7 @@
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
+#include "tests/layouts.h"
 #include "tests/oracle/exhaustive.h"
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
@@ -41,14 +42,13 @@ PlanOptions Boxes() {
 }
 
 // The sum over steps of the elements that the worst device receives; the plan must stand before the oracle.
-int64_t Planned(const std::shared_ptr<const Mesh>& mesh, const std::string& from, const std::string& to,
-                const PlanOptions& options) {
+int64_t Planned(const Mesh& mesh, const std::string& from, const std::string& to, const PlanOptions& options) {
   const auto source = ParseLayout(from, mesh);
   const auto target = ParseLayout(to, mesh);
   INFO(from << " -> " << to);
   REQUIRE(source.ok());
   REQUIRE(target.ok());
-  const auto plan = MakePlan(*source, *target, DType::kI8, options);
+  const auto plan = MakePlan({*source, *target, DType::kI8}, options);
   INFO(plan.status());
   REQUIRE(plan.ok());
   const auto facts = FactsOf(*plan);
@@ -63,8 +63,6 @@ int64_t Planned(const std::shared_ptr<const Mesh>& mesh, const std::string& from
   for (const Step& step : plan->steps) sum += step.recv_bytes_max;
   return sum;
 }
-
-std::shared_ptr<const Mesh> MeshOf(const std::string& text) { return std::make_shared<const Mesh>(*ParseMesh(text)); }
 
 }  // namespace
 
@@ -148,7 +146,7 @@ void Sample(const oracle::Exhaustive& all, Objective objective, int count, uint6
     const auto target = ParseLayout(all.states()[t].layout, mesh);
     INFO(all.states()[s].layout << " -> " << all.states()[t].layout << " by " << std::string(Name(objective)));
     REQUIRE((source.ok() && target.ok()));
-    const auto plan = MakePlan(*source, *target, DType::kI8, options);
+    const auto plan = MakePlan({*source, *target, DType::kI8}, options);
     REQUIRE(plan.ok());
     int64_t value = 0;
     for (const Step& step : plan->steps) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
+#include "tests/layouts.h"
 #include "tests/oracle/plan_check.h"
 #include "tests/property.h"
 #include "tests/property/checked.h"
@@ -45,7 +46,7 @@ std::vector<Layout> LayoutsOf(const std::string& mesh_text, const std::vector<st
   std::vector<std::vector<std::string>> dims(rank);
   std::vector<std::string> texts;
   AllLayouts(axes, 0, dims, size, texts);
-  const auto mesh = std::make_shared<const Mesh>(*ParseMesh(mesh_text));
+  const auto mesh = MeshOf(mesh_text);
   std::vector<Layout> out;
   for (const std::string& text : texts) out.push_back(*ParseLayout(text, mesh));
   return out;
@@ -85,7 +86,7 @@ std::vector<Layout> WithPendingAxes(const Layout& layout) {
     for (size_t i = 0; i < free.size(); ++i) {
       if ((subset >> i & 1u) != 0) pending.axes.push_back(free[i]);
     }
-    out.push_back(*Layout::Create(layout.mesh_ptr(), layout.dims(), pending));
+    out.push_back(*Layout::Create(layout.mesh(), layout.dims(), pending));
   }
   return out;
 }
@@ -95,7 +96,7 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   PlanOptions options;
   options.topology = Nodes(gpus);
   options.objective = Objective::kBytes;
-  const auto plan = MakePlan(from, to, DType::kI8, options);
+  const auto plan = MakePlan({from, to, DType::kI8}, options);
   REQUIRE(plan.ok());
   CHECK(Disagreement(*plan) == "");
   if (plan->steps.empty()) return;
@@ -176,7 +177,7 @@ TEST_CASE("with three levels the outermost links carry their share of the cut") 
   int checked = 0;
   for (size_t i = 0; i < layouts.size(); ++i) {
     for (size_t j = 0; j < layouts.size(); ++j) {
-      const auto plan = MakePlan(layouts[i], layouts[j], DType::kI8, options);
+      const auto plan = MakePlan({layouts[i], layouts[j], DType::kI8}, options);
       REQUIRE(plan.ok());
       if (plan->steps.empty()) continue;
       INFO(ToString(layouts[i]) << " -> " << ToString(layouts[j]));

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
+#include "tests/layouts.h"
 
 namespace reshard::testing {
 
@@ -23,10 +24,6 @@ struct Case {
   std::string target_mesh = "";  // empty: the same
 };
 
-inline std::shared_ptr<const Mesh> MeshOf(const std::string& text) {
-  return std::make_shared<const Mesh>(ParseMesh(text).value());
-}
-
 inline absl::StatusOr<Plan> PlanOf(const Case& c, DType dtype = DType::kF32, const PlanOptions& options = {}) {
   const auto mesh = MeshOf(c.mesh);
   const auto target_mesh = c.target_mesh.empty() ? mesh : MeshOf(c.target_mesh);
@@ -34,7 +31,7 @@ inline absl::StatusOr<Plan> PlanOf(const Case& c, DType dtype = DType::kF32, con
   if (!from.ok()) return from.status();
   absl::StatusOr<Layout> to = ParseLayout(c.to, target_mesh);
   if (!to.ok()) return to.status();
-  return MakePlan(*from, *to, dtype, options);
+  return MakePlan({*from, *to, dtype}, options);
 }
 
 inline const Case kMoves[] = {

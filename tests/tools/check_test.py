@@ -52,7 +52,8 @@ def main():
     finding = {"where": "steps[0].recv_bytes_max", "said": str(right + 1), "is": str(right)}
     assert finding in report["plans"][0]["findings"], report
     text = reshard("check", "-", stdin=json.dumps(wrong), code=1)
-    assert f"steps[0].recv_bytes_max: says {right + 1}, is {right}\n" in text and "x the lower bound" in text, text
+    assert f"steps[0].recv_bytes_max: claimed {right + 1}, actual {right}\n" in text, text
+    assert "x the lower bound" in text, text
     # The figures that were derived are those that were printed before the edit.
     derived = check(json.dumps(plan))["plans"][0]["derived"]
     assert derived["totals"]["recv_bytes_max"] == plan["totals"]["recv_bytes_max"]

@@ -27,7 +27,7 @@ class Command:
         lines = "".join(json.dumps(plan) + "\n" for plan in plans)
         done = subprocess.run([self.path, "check", "-"], input=lines, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
-            wrong = [line for line in done.stdout.splitlines() if "agrees" not in line and "not judged" not in line]
+            wrong = [line for line in done.stdout.splitlines() if "agrees" not in line and "unchecked" not in line]
             sys.exit(f"reshard check ends with {done.returncode}: {done.stderr[:2000]}\n" + "\n".join(wrong[:40]))
 
     def batch(self, problems, *arguments):

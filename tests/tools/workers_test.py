@@ -185,7 +185,7 @@ class WorkersTest(unittest.TestCase):
         self.assertEqual([6, 6], [code for _, code, _, _ in ended], ended)
         for _, _, summary, err in ended:
             self.assertIsNone(summary)
-            self.assertIn("worker 1 of 3 did not come to an end", err)
+            self.assertIn("worker 1 of 3 did not finish", err)
         self.assertGreater(seconds, 1.4)
         self.assertFalse(self.target.exists())
         # The missing one alone ends it: the others have done their share, and write nothing when started again.

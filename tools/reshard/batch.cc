@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What one line is answered with: the plan object without its opening brace, or the status.
+// The answer to one line: the plan object without its opening brace, or the status.
 struct Answer {
   absl::Status status;
   Stage stage = Stage::kInput;
@@ -31,12 +31,12 @@ struct Answer {
 
 Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, bool with_pieces) {
   Answer out;
-  auto problem = ReadProblem(text);
+  auto problem = ReadProblem(text, dtype);
   if (!problem.ok()) {
     out.status = problem.status();
     return out;
   }
-  auto plan = MakePlan(problem->source, problem->target, dtype, options);
+  auto plan = MakePlan(*problem, options);
   if (!plan.ok()) {
     out.status = plan.status();
     const bool over_input_limit = absl::IsResourceExhausted(plan.status()) && !options.memory_limit_bytes;
@@ -109,7 +109,7 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
   std::fprintf(
       stderr,
-      "%lld plans, %lld errors; in all a device receives at most %s (%lld bytes), lower bound %s (%lld bytes)\n",
+      "%lld plans, %lld errors; one device receives at most %s (%lld bytes) in total, lower bound %s (%lld bytes)\n",
       static_cast<long long>(plans), static_cast<long long>(errors), HumanBytes(received).c_str(),
       static_cast<long long>(received), HumanBytes(bound).c_str(), static_cast<long long>(bound));
   return first_error;

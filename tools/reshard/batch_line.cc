@@ -1,24 +1,23 @@
 #include "tools/reshard/batch_line.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "reshard/layout/json_depth.h"
+#include "json/document.h"
 
 namespace reshard::tool {
 namespace {
 
-using Json = nlohmann::json;
-
-// One line's problem, or why it is none.
-absl::StatusOr<ProblemText> ReadProblemText(const Json& line, const ProblemText& defaults, DType& dtype) {
+// The problem of one line, or why there is none.
+absl::StatusOr<ProblemText> ReadProblemText(const json::Value& line, const ProblemText& defaults, DType& dtype) {
   static const auto* keys =
       new std::vector<std::string>{"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"};
   ProblemText out = defaults;
   auto bad = [](const std::string& reason) { return absl::InvalidArgumentError(reason); };
-  for (const auto& [key, value] : line.items()) {
+  for (const std::string& key : line.Keys()) {
+    const json::Value value = *line.Find(key);
     if (std::find(keys->begin(), keys->end(), key) == keys->end()) {
       const auto near = Nearest(key, *keys);
       return bad(
@@ -28,15 +27,15 @@ absl::StatusOr<ProblemText> ReadProblemText(const Json& line, const ProblemText&
     if (key == "shape") {
       if (!value.is_array()) return bad("\"shape\" is a list of sizes");
       out.shape.emplace();
-      for (const Json& size : value) {
-        const bool fits = size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
-        if (!fits) return bad("\"shape\" is a list of sizes, whole numbers of at least 0");
-        out.shape->push_back(size.get<int64_t>());
+      for (size_t i = 0; i < value.size(); ++i) {
+        const std::optional<int64_t> size = value.at(i).Count();
+        if (!size) return bad("\"shape\" is a list of sizes, whole numbers of at least 0");
+        out.shape->push_back(*size);
       }
       continue;
     }
     if (!value.is_string()) return bad(absl::StrCat("\"", key, "\" is a string"));
-    const auto text = value.get<std::string>();
+    const std::string text = *value.Text();
     if (key == "mesh") out.mesh = text;
     if (key == "from") out.from = text;
     if (key == "to") out.to = text;
@@ -48,12 +47,13 @@ absl::StatusOr<ProblemText> ReadProblemText(const Json& line, const ProblemText&
     }
     if (key == "from_format" || key == "to_format") {
       const auto notation = ParseNotation(text);
-      if (!notation) return bad(absl::StrCat("\"", text, "\" is no notation (reshard, dtensor, jax, shardy, hlo)"));
+      if (!notation) return bad(absl::StrCat("\"", text, "\" is no notation (", KnownNotations(), ")"));
       (key == "from_format" ? out.from_format : out.to_format) = *notation;
     }
   }
   for (const char* key : {"mesh", "from", "to"}) {
-    if (!line.contains(key) || line[key].is_null()) return bad(absl::StrCat("\"", key, "\" is missing"));
+    const std::optional<json::Value> value = line.Find(key);
+    if (!value || value->is_null()) return bad(absl::StrCat("\"", key, "\" is missing"));
   }
   return out;
 }
@@ -76,19 +76,16 @@ std::string BatchLine::Key() const {
 BatchLine ReadBatchLine(const std::string& line, const ProblemText& defaults, DType dtype) {
   BatchLine out;
   out.dtype = dtype;
-  // A problem is a flat object; an id may be anything short of a tower of brackets.
-  if (NestsTooDeep(line)) {
-    out.status = absl::InvalidArgumentError("the line is not JSON that a problem can be: it nests too deep");
-    return out;
-  }
-  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) {
-    out.status = absl::InvalidArgumentError("the line is not JSON");
-  } else if (!parsed.is_object()) {
+  const absl::StatusOr<json::Document> parsed = json::Document::Parse(line);
+  if (!parsed.ok()) {
+    out.status = absl::InvalidArgumentError(parsed.status().message());
+  } else if (!parsed->root().is_object()) {
     out.status = absl::InvalidArgumentError("the line is not a JSON object");
   } else {
-    if (parsed.contains("id")) out.id = parsed["id"].dump(-1, ' ', false, Json::error_handler_t::replace);
-    auto text = ReadProblemText(parsed, defaults, out.dtype);
+    const std::optional<json::Value> id = parsed->root().Find("id");
+    if (id) out.id = id->Written();
+    if (id && id->is_string()) out.name = *id->Text();
+    auto text = ReadProblemText(parsed->root(), defaults, out.dtype);
     out.status = text.status();
     if (text.ok()) out.text = *std::move(text);
   }

@@ -11,12 +11,13 @@
 namespace reshard::tool {
 
 struct BatchLine {
-  std::string id = "null";  // as JSON text; "null" also where the line has none, or is no JSON
-  absl::Status status;      // why the line is no problem
+  std::string id = "null";  // as JSON text; "null" also if the line has none or is not JSON
+  std::string name;         // the id if it is a string, else empty
+  absl::Status status;      // why the line does not have a valid problem
   ProblemText text;
   DType dtype = DType::kBF16;
 
-  // Everything that decides the answer but the options, which are the same for all lines.
+  // Everything that decides the answer, except for the options, which are the same for all lines.
   std::string Key() const;
 };
 

@@ -1,4 +1,4 @@
-// reshard check PLAN.json: whether a plan is legal, its figures right, and how far from the bound it is.
+// reshard check PLAN.json: whether a plan is legal, whether its figures are right, and how far it is from the bound.
 #include "reshard/check/check.h"
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace reshard::tool {
 namespace {
 
-// The whole text, or so much of it that it is refused.
+// Reads the whole text, or enough of it for it to be refused.
 int ReadAll(const std::string& path, std::string& text) {
   std::ifstream file;
   if (path != "-") {
@@ -40,7 +40,7 @@ int RunCheck(const std::string& path, bool json) {
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
   }
-  // Of several plans some may be judged and others unreadable; the worse of both is the answer.
+  // Some plans may be fine and others unreadable; an unreadable one decides the exit code.
   if (const absl::Status status = report->status(); !status.ok()) return Fail(status, Stage::kInput);
   return report->agrees() ? kOk : kDifferences;
 }
@@ -48,13 +48,13 @@ int RunCheck(const std::string& path, bool json) {
 }  // namespace
 
 Action AddCheck(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("check", "Judges a plan, ours or anyone's, from its layouts alone");
+  CLI::App& app = *parent.add_subcommand("check", "Check a plan, of this or any other tool, against its layouts alone");
   struct Flags {
     std::string path;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  app.add_option("PLAN", flags->path, "a JSON file with a plan, a batch, or one plan a line; - is standard input")
+  app.add_option("PLAN", flags->path, "a JSON file with a plan, a batch, or one plan per line; - is standard input")
       ->required();
   app.add_flag("--json", flags->json, "print one JSON object (reshard.check/1)");
   return [flags] { return RunCheck(flags->path, flags->json); };

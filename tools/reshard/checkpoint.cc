@@ -26,7 +26,7 @@ struct CheckpointFlags {
   bool dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false, json = false;
 };
 
-// The rules of the flags, or none; an exit code where they are wrong.
+// Reads the rules that the flags give, if any. Returns an exit code, kOk if all is well.
 int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   if (!flags.rules.empty()) {
     std::ifstream file(flags.rules, std::ios::binary);
@@ -44,7 +44,7 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   return kOk;
 }
 
-std::string Json(const ConvertSummary& summary, const CheckpointFlags& flags) {
+std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& flags) {
   const bool dry_run = flags.dry_run;
   nlohmann::ordered_json json = {
       {"schema", "reshard.checkpoint/1"}, {"dry_run", dry_run},
@@ -67,26 +67,27 @@ std::string Json(const ConvertSummary& summary, const CheckpointFlags& flags) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string Text(const ConvertSummary& summary, const CheckpointFlags& flags) {
+std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags) {
   const bool dry_run = flags.dry_run;
   std::string text = absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors,
                                      summary.byte_items, HumanBytes(summary.bytes), summary.pieces);
-  absl::StrAppendFormat(&text, "%d files, %s on disk, of %s free\n", summary.files, HumanBytes(summary.disk_bytes),
+  absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
   if (flags.workers > 1) {
     absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", flags.worker_id, flags.workers,
                           HumanBytes(summary.own_bytes), summary.own_pieces);
   }
   absl::StrAppendFormat(&text, "memory: %s planned", HumanBytes(summary.memory_bytes));
-  if (!dry_run) absl::StrAppendFormat(&text, ", %s at the peak of the process", HumanBytes(PeakResidentBytes()));
+  if (!dry_run) absl::StrAppendFormat(&text, ", peak of the process %s", HumanBytes(PeakResidentBytes()));
   text += "\n";
-  if (summary.was_complete) return text + "complete already: nothing was left to do\n";
+  if (summary.was_complete) return text + "already complete: nothing to do\n";
   if (dry_run) return text;
-  if (summary.kept_bytes > 0) absl::StrAppendFormat(&text, "%s kept from before\n", HumanBytes(summary.kept_bytes));
-  // Of several workers, the time includes waiting for the others, who wrote meanwhile.
+  if (summary.kept_bytes > 0)
+    absl::StrAppendFormat(&text, "%s kept from the interrupted run\n", HumanBytes(summary.kept_bytes));
+  // With several workers the time includes the wait for the others, which wrote meanwhile.
   absl::StrAppendFormat(&text, "written in %.2f s, %s/s", summary.seconds,
                         HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
-  if (flags.workers > 1) text += summary.committed ? ", put in its place by this worker" : ", by all workers";
+  if (flags.workers > 1) text += summary.committed ? ", moved to the destination by this worker" : ", by all workers";
   text += "\n";
   return text;
 }
@@ -96,14 +97,14 @@ int RunCheckpoint(const CheckpointFlags& flags) {
   if (flags.format == "safetensors") {
     options.format = CheckpointFormat::kSafetensors;
   } else if (flags.format != "dcp") {
-    return Fail(kUsage, absl::StrCat("--format is dcp or safetensors, not ", Clipped(flags.format)));
+    return Fail(kUsage, absl::StrCat("--format must be dcp or safetensors, not ", Clipped(flags.format)));
   }
   if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
-    return Fail(kUsage, "--rules and --mesh with --layout exclude each other");
+    return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
-  if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout go together");
+  if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
   if (flags.rules.empty() && flags.mesh.empty() && options.format == CheckpointFormat::kDcp) {
-    return Fail(kUsage, "say how tensors shall be cut: --rules FILE, or --mesh MESH --layout LAYOUT");
+    return Fail(kUsage, "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE");
   }
   for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},
                                          std::tuple{&flags.file_size, &options.file_bytes, "--file-size"}}) {
@@ -112,12 +113,12 @@ int RunCheckpoint(const CheckpointFlags& flags) {
     if (!bytes.ok()) return Fail(kUsage, absl::StrCat(name, ": ", bytes.status().message()));
     *into = *bytes;
   }
-  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads is between 1 and 1024");
+  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads must be between 1 and 1024");
   options.threads = flags.threads;
-  if (flags.workers < 1 || flags.workers > 4096) return Fail(kUsage, "--workers is between 1 and 4096");
+  if (flags.workers < 1 || flags.workers > 4096) return Fail(kUsage, "--workers must be between 1 and 4096");
   if (flags.worker_id < 0 || flags.worker_id >= flags.workers) {
-    return Fail(kUsage,
-                absl::StrCat("--worker-id is between 0 and ", flags.workers - 1, ", for --workers ", flags.workers));
+    return Fail(kUsage, absl::StrCat("--worker-id must be between 0 and ", flags.workers - 1, ", for --workers ",
+                                     flags.workers));
   }
   options.workers = flags.workers;
   options.worker = flags.worker_id;
@@ -137,11 +138,11 @@ int RunCheckpoint(const CheckpointFlags& flags) {
                                                      : Convert(flags.source, flags.destination, rules, options);
   line.End();
   if (!summary.ok()) return FailCheckpoint(summary.status());
-  const std::string text = flags.json ? Json(*summary, flags) : Text(*summary, flags);
+  const std::string text = flags.json ? ReportJson(*summary, flags) : ReportText(*summary, flags);
   std::fwrite(text.data(), 1, text.size(), stdout);
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
   if (flags.dry_run && summary->disk_bytes > summary->free_bytes) {
-    return Fail(kIo, absl::StrCat("the disk is too small: ", summary->disk_bytes, " bytes are needed, ",
+    return Fail(kIo, absl::StrCat("not enough disk space: ", summary->disk_bytes, " bytes are needed, ",
                                   summary->free_bytes, " are free"));
   }
   return summary->left_out.empty() ? kOk : kDifferences;
@@ -150,24 +151,25 @@ int RunCheckpoint(const CheckpointFlags& flags) {
 }  // namespace
 
 Action AddCheckpoint(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrites a checkpoint in another layout or format");
+  CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrite a checkpoint in another layout or format");
   auto flags = std::make_shared<CheckpointFlags>();
   app.add_option("SRC", flags->source, "a DCP directory, a safetensors file, or a directory of them")->required();
-  app.add_option("DST", flags->destination, "the directory to make")->required();
-  app.add_option("--rules", flags->rules, "JSON file: which tensor gets which layout");
-  app.add_option("--mesh", flags->mesh, "the mesh of --layout");
+  app.add_option("DST", flags->destination, "the directory to create")->required();
+  app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout");
+  app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}");
   app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]");
   app.add_option("--format", flags->format, "dcp or safetensors")->default_str("dcp")->default_val("dcp");
-  app.add_option("--memory-limit", flags->memory_limit, "of this process, 1GiB by default");
-  app.add_option("--threads", flags->threads, "at most so many; one a core by default");
-  app.add_option("--file-size", flags->file_size, "safetensors: most bytes a file, 5GiB by default");
-  app.add_option("--workers", flags->workers, "so many processes do this together, each started with the same flags");
+  app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)");
+  app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
+  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)");
+  app.add_option("--workers", flags->workers,
+                 "number of processes that share the job, each started with the same flags");
   app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0");
-  app.add_flag("--dry-run", flags->dry_run, "say what would be written, and whether there is room; write nothing");
-  app.add_flag("--overwrite", flags->overwrite, "replace what is at DST, at one instant");
-  app.add_flag("--resume", flags->resume, "go on where an interrupted run stopped");
-  app.add_flag("--verify", flags->verify, "read the result and compare it before it is put in its place");
-  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not look at the source's reshard.json");
+  app.add_flag("--dry-run", flags->dry_run, "write nothing; print what would be written, and whether there is room");
+  app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
+  app.add_flag("--resume", flags->resume, "continue an interrupted run");
+  app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
+  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");
   return [flags] { return RunCheckpoint(*flags); };
 }

@@ -1,9 +1,8 @@
-// reshard plan --batch FILE --coalesce: all tensors of the file as one schedule, or an error that names the line.
+// reshard plan --batch FILE --coalesce: plans all tensors of the file as one schedule, or names the line that is wrong.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
@@ -17,10 +16,9 @@ namespace reshard::tool {
 namespace {
 
 // What errors call a line: "line 3 (model.norm.weight)".
-std::string NameOf(int64_t number, const std::string& id) {
-  if (id == "null") return absl::StrCat("line ", number);
-  const auto parsed = nlohmann::json::parse(id, nullptr, /*allow_exceptions=*/false);
-  return absl::StrCat("line ", number, " (", Clipped(parsed.is_string() ? parsed.get<std::string>() : id), ")");
+std::string NameOf(int64_t number, const BatchLine& line) {
+  if (line.id == "null") return absl::StrCat("line ", number);
+  return absl::StrCat("line ", number, " (", Clipped(line.name.empty() ? line.id : line.name), ")");
 }
 
 }  // namespace
@@ -32,7 +30,8 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     if (!file || std::filesystem::is_directory(path)) return Fail(kIo, absl::StrCat("cannot read ", path));
   }
   std::istream& in = path == "-" ? std::cin : file;
-  std::vector<BatchProblem> problems;
+  std::vector<Problem> problems;
+  std::vector<std::string> names;
   std::vector<std::string> ids;
   // Equal lines (a model has few distinct shapes) are read once, and share their meshes.
   std::unordered_map<std::string, size_t> first_of;
@@ -40,36 +39,36 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
   for (int64_t number = 1; std::getline(in, line); ++number) {
     if (IsBlank(line)) continue;
     BatchLine read = ReadBatchLine(line, defaults, dtype);
-    const std::string name = NameOf(number, read.id);
+    const std::string name = NameOf(number, read);
     const auto refused = [&](const absl::Status& status) {
       return Fail(ExitCodeOf(status, Stage::kInput), absl::StrCat(name, ": ", status.message()));
     };
     if (!read.status.ok()) return refused(read.status);
     const auto [known, added] = first_of.emplace(read.Key(), problems.size());
     if (added) {
-      auto problem = ReadProblem(read.text);
+      auto problem = ReadProblem(read.text, read.dtype);
       if (!problem.ok()) return refused(problem.status());
-      problems.push_back({name, std::move(problem->source), std::move(problem->target), read.dtype});
+      problems.push_back(*problem);
     } else {
-      const BatchProblem& same = problems[known->second];
-      problems.push_back({name, same.source, same.target, same.dtype});
+      problems.push_back(problems[known->second]);
     }
+    names.push_back(name);
     ids.push_back(std::move(read.id));
   }
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
 
   std::string devices;
   if (flags.relabel && !problems.empty()) {
-    const auto relabelled = Relabel(problems);
+    const auto relabelled = Relabel(problems, names);
     if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
-    for (BatchProblem& problem : problems) {
+    for (Problem& problem : problems) {
       auto target = OnMesh(problem.target, relabelled->target_mesh);
       if (!target.ok()) return Fail(target.status(), Stage::kPlan);
       problem.target = *std::move(target);
     }
     devices = RelabelText(*relabelled);
   }
-  auto batch = PlanBatch(problems, flags.options);
+  auto batch = PlanBatch(problems, flags.options, names);
   if (!batch.ok()) {
     const bool over_input_limit = absl::IsResourceExhausted(batch.status()) && !flags.options.plan.memory_limit_bytes;
     return Fail(batch.status(), over_input_limit ? Stage::kInput : Stage::kPlan);

@@ -1,5 +1,5 @@
-// One function a subcommand. Each declares its flags on `app` and returns what to do when the subcommand was given; the
-// result of that is the exit code.
+// One function per subcommand. Each declares its flags on `app` and returns the action to run if the subcommand is
+// given. The result of the action is the exit code.
 #ifndef RESHARD_TOOLS_RESHARD_COMMANDS_H_
 #define RESHARD_TOOLS_RESHARD_COMMANDS_H_
 
@@ -25,22 +25,24 @@ Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
 Action AddCheck(CLI::App& app);
 
-// Flags that plan and run share, and what they mean.
+// The flags that plan and run share.
 struct PlanFlags {
   std::string mesh, from, to;
   std::string dtype, to_mesh, shape, from_format = "reshard", to_format = "reshard";
   std::string topology = "flat", memory_limit, objective = "time", ops = "all";
 
   const CLI::Option* last_positional = nullptr;
-  // MESH FROM TO were given (an empty text is given, too, and then judged as text).
+  // Whether MESH FROM TO were given. An empty argument counts as given; it is then refused when it is parsed.
   bool has_problem() const { return last_positional->count() > 0; }
 
   void Declare(CLI::App& app, const char* default_dtype);
-  // Fills the parsed forms; returns an exit code, 0 when all is well. Flags first (2), then files (5).
+  // Fills the parsed forms and returns an exit code, kOk if all is well. Flags are checked first (exit code 2), then
+  // files (5).
   int Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const;
 };
 
-// `reshard plan --batch`: one problem a line in, one answer a line out. Returns the exit code of the first error.
+// `reshard plan --batch`: reads one problem per line and prints one answer per line. Returns the exit code of the first
+// error.
 int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
                  bool with_pieces);
 
@@ -49,7 +51,8 @@ struct CoalesceFlags {
   bool json = false;
   bool relabel = false;  // one order of devices for all targets
 };
-// `reshard plan --batch --coalesce`: one problem a line in, one schedule of all out; nothing when any line is bad.
+// `reshard plan --batch --coalesce`: reads one problem per line and prints one schedule for all of them, or nothing if
+// any line is bad.
 int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
 
 // What --relabel prints before a plan: the devices in the order to use, and what that saves.

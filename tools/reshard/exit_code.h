@@ -1,5 +1,5 @@
-// What the command's exit status means, and how an error reaches the user: one line of reason (and, for text formats,
-// the text with a caret) on stderr; stdout stays empty.
+// The command's exit codes, and how an error reaches the user: as one line with the reason (and, for text formats, the
+// text with a caret) on stderr, while stdout stays empty.
 #ifndef RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
 #define RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
 
@@ -20,11 +20,12 @@ enum ExitCode {
   kInternal = 70,
 };
 
-// Where a status arose decides what it means: a refused notation is bad input, a plan that cannot exist is infeasible.
+// Where a status comes from decides what it means: a refused notation is bad input, a plan that cannot exist is
+// infeasible.
 enum class Stage { kInput, kPlan, kRun };
 ExitCode ExitCodeOf(const absl::Status& status, Stage stage);
 
-// The same for what the checkpoint library reports, which says itself what kind of error it is.
+// The same for statuses of the checkpoint library, which carry their own kind.
 ExitCode ExitCodeOfCheckpoint(const absl::Status& status);
 
 // Prints "reshard: <message>" to stderr and returns the code.

@@ -9,7 +9,7 @@
 namespace reshard::tool {
 namespace {
 
-// Each tensor's bytes fit; those of many that a damaged file makes up may not.
+// The bytes of each tensor fit in 64 bits, but the sum over tensors that a damaged file makes up may not.
 int64_t Sum(int64_t a, int64_t b) { return CheckedAdd(a, b).value_or(std::numeric_limits<int64_t>::max()); }
 
 }  // namespace

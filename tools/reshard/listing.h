@@ -1,4 +1,4 @@
-// What `reshard inspect` tells about a checkpoint, before it is put into words.
+// What `reshard inspect` shows of a checkpoint, before it becomes text or JSON.
 #ifndef RESHARD_TOOLS_RESHARD_LISTING_H_
 #define RESHARD_TOOLS_RESHARD_LISTING_H_
 
@@ -18,9 +18,9 @@ struct Listing {
   struct Totals {
     int64_t tensors = 0;
     int64_t chunks = 0;
-    int64_t bytes = 0;       // of the elements of the tensors; 2^63 - 1 when they do not fit
+    int64_t bytes = 0;       // of the elements of the tensors; 2^63 - 1 if the sum does not fit
     int64_t item_bytes = 0;  // of the byte items
-    int64_t files = 0;       // of the checkpoint; with a pattern: those that the listed parts are in
+    int64_t files = 0;       // of the checkpoint; with a pattern, those that the listed parts are in
   };
   const Catalog* catalog = nullptr;
   std::vector<const Catalog::Tensor*> tensors;
@@ -29,18 +29,18 @@ struct Listing {
   std::map<std::string, RecordedLayout> layouts;  // by the name of the tensor
 };
 
-// `pattern` as of layout rules; empty for everything.
+// `pattern` is as in layout rules; empty matches everything.
 Listing List(const Catalog& catalog, std::string_view pattern);
 
-// Of all elements; where the dtype is not known, the bytes that they take in safetensors files, else 0.
+// Bytes of all elements. If the dtype is not known, the bytes that they take in safetensors files, and 0 for DCP.
 int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor);
-// "bf16", or what the file says where this library has no such dtype.
+// "bf16"; if this library has no such dtype, what the file calls it.
 std::string_view DTypeText(const Catalog::Tensor& tensor);
 
-// Null where none is recorded.
+// The layout recorded for the tensor, or null if there is none.
 const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& tensor);
 
-// A tree of the names, a line a tensor, and the totals.
+// The names as a tree, with one line per tensor, and the totals.
 std::string ListingText(const Listing& listing, bool with_chunks);
 // One object, schema reshard.inspect/1.
 std::string ListingJson(const Listing& listing, bool with_chunks);

@@ -6,30 +6,30 @@
 namespace reshard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-// A name that is no UTF-8, which JSON cannot hold, has U+FFFD in the place of the bytes that are wrong.
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+// JSON cannot represent names that are not UTF-8: invalid bytes become U+FFFD.
+std::string Dump(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
-Json Numbers(absl::Span<const int64_t> numbers) {
-  Json list = Json::array();
+OrderedJson Numbers(absl::Span<const int64_t> numbers) {
+  OrderedJson list = OrderedJson::array();
   for (const int64_t number : numbers) list.push_back(number);
   return list;
 }
 
-Json Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool with_chunks) {
+OrderedJson Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool with_chunks) {
   const Catalog& catalog = *listing.catalog;
   const RecordedLayout* const recorded = LayoutOf(listing, tensor);
-  Json out;
+  OrderedJson out;
   out["name"] = tensor.name;
   out["shape"] = Numbers(tensor.shape);
   out["dtype"] = DTypeText(tensor);
   out["bytes"] = BytesOf(catalog, tensor);
   out["num_chunks"] = tensor.num_chunks;
-  out["mesh"] = recorded == nullptr ? Json(nullptr) : Json(recorded->mesh);
-  out["layout"] = recorded == nullptr ? Json(nullptr) : Json(recorded->layout);
+  out["mesh"] = recorded == nullptr ? OrderedJson(nullptr) : OrderedJson(recorded->mesh);
+  out["layout"] = recorded == nullptr ? OrderedJson(nullptr) : OrderedJson(recorded->layout);
   if (!with_chunks) return out;
-  out["chunks"] = Json::array();
+  out["chunks"] = OrderedJson::array();
   for (int64_t i = 0; i < tensor.num_chunks; ++i) {
     const Catalog::Chunk chunk = catalog.chunk(tensor, i);
     out["chunks"].push_back({{"offset", Numbers(chunk.offset)},

@@ -1,10 +1,10 @@
-// The text of `reshard inspect`: the names as a tree, each tensor a line, columns side by side.
+// The text of `reshard inspect`: the names as a tree, with one line per tensor, in columns.
 //
 //   model
 //     embed.weight  bf16  [21, 8]  2 chunks  row blocks of 11  336 B  2 files
 //     proj.weight   f32   [8, 14]  2 chunks  column blocks of 7  448 B  2 files
 //
-// Where a layout is recorded it stands for the blocks: "[<dp>21, 8] over {dp:2}".
+// A layout that is recorded takes the place of the blocks: "[<dp>21, 8] over {dp:2}".
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -27,7 +27,7 @@ struct Step {
   bool is_text = false;
   int64_t number = 0;
   std::string text;
-  auto operator<=>(const Step&) const = default;
+  auto operator<=>(const Step&) const = default;  // NOLINT(modernize-use-nullptr): taken for a 0
 };
 
 Step StepOf(std::string_view text) {
@@ -40,7 +40,7 @@ Step StepOf(std::string_view text) {
   return step;
 }
 
-// What a name has beyond is one step, so that a name of dots costs what it is long.
+// The rest of a name with more steps is one step, so that the cost of a name made of dots is linear in its length.
 constexpr size_t kMostSteps = 64;
 
 std::vector<Step> StepsOf(const Catalog& catalog, std::string_view name) {
@@ -78,7 +78,7 @@ std::string Counted(int64_t count, absl::string_view one) {
   return absl::StrCat(count, " ", one, count == 1 ? "" : "s");
 }
 
-// Characters, as far as they are as wide as each other.
+// Number of UTF-8 characters, which is the width if all are equally wide.
 size_t Width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
@@ -104,7 +104,7 @@ class Tree {
     std::stable_sort(leaves_.begin(), leaves_.end(), [](const Leaf& a, const Leaf& b) { return a.steps < b.steps; });
   }
 
-  // Steps that have no branch share a line.
+  // A depth-first walk. Steps without a branch between them share a line.
   std::vector<Line> Lines() const {
     std::vector<Line> lines;
     std::vector<Branch> open;
@@ -119,7 +119,7 @@ class Tree {
       if (common > branch.depth || branch.end - branch.begin == 1) {
         const std::string label = LabelOf(first, branch.depth, common);
         if (first.size() > common) lines.push_back(Group(label, branch.indent));
-        // Those that end here; the others go on below them.
+        // Leaves that end here; the others continue below them.
         while (branch.begin < branch.end && leaves_[branch.begin].steps.size() == common) {
           lines.push_back(Row(label, branch.indent, leaves_[branch.begin++]));
         }
@@ -191,7 +191,7 @@ class Tree {
 }  // namespace
 
 std::string ListingText(const Listing& listing, bool with_chunks) {
-  constexpr size_t kWidest = 60;  // what is longer pushes its own line only
+  constexpr size_t kWidest = 60;  // a longer cell only moves the rest of its own line
   const std::vector<Line> lines = Tree(listing, with_chunks).Lines();
   std::array<size_t, Line::kColumns> widths{};
   for (const Line& line : lines) {

@@ -1,4 +1,5 @@
-// The reshard command. Every subcommand is in a file of its own; this one parses the line and reports usage errors.
+// The reshard command. Each subcommand is in a file of its own; this one parses the command line and reports usage
+// errors.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -15,7 +16,7 @@
 namespace reshard::tool {
 namespace {
 
-// The flags of the subcommand that was given, for the nearest match of an unknown one.
+// The flags of a subcommand, among which to look for the nearest match of an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options()) {
@@ -68,9 +69,11 @@ int Main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     if (named_one) return UnknownArguments(app, argc, argv);
-    return Fail(kUsage, app.get_subcommands().empty()
-                            ? "a subcommand is required: plan, show, run or inspect (see reshard --help)"
-                            : error.what());
+    return Fail(
+        kUsage,
+        app.get_subcommands().empty()
+            ? "a subcommand is required: plan, show, run, check, inspect, checkpoint or verify (see reshard --help)"
+            : error.what());
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

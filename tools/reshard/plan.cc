@@ -1,4 +1,4 @@
-// reshard plan MESH FROM TO: what it takes to get from one layout to another.
+// reshard plan MESH FROM TO: prints the cheapest plan from one layout to another.
 #include <cstdio>
 #include <memory>
 
@@ -25,7 +25,7 @@ std::string RelabelText(const Relabeling& relabeling) {
   const int64_t before = relabeling.bytes_before, now = relabeling.bytes;
   const double saved = before == 0 ? 0.0 : 100.0 * static_cast<double>(before - now) / static_cast<double>(before);
   return absl::StrCat("devices: [", absl::StrJoin(relabeling.devices(), ","), "]\n",
-                      absl::StrFormat("%.1f %% saved: all devices together lack %s instead of %s\n", saved,
+                      absl::StrFormat("%.1f %% saved: all devices together receive %s instead of %s\n", saved,
                                       HumanBytes(now), HumanBytes(before)));
 }
 
@@ -35,15 +35,16 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.add_option("FROM", from, "the source layout, like [<X>512, 128]");
   last_positional = app.add_option("TO", to, "the target layout");
   app.add_option("--dtype", dtype, "element type")->capture_default_str();
-  app.add_option("--to-mesh", to_mesh, "the target's mesh, when it is another one");
-  app.add_option("--shape", shape, "sizes, like 512,128; FROM and TO may then be layout rules");
-  app.add_option("--from-format", from_format, "notation of FROM: reshard, dtensor, jax, shardy, hlo")
+  app.add_option("--to-mesh", to_mesh, "mesh of the target, if it is a different one");
+  app.add_option("--shape", shape, "global sizes, like 512,128; FROM and TO may then be layout rules");
+  app.add_option("--from-format", from_format, absl::StrCat("notation of FROM: ", KnownNotations()))
       ->capture_default_str();
   app.add_option("--to-format", to_format, "notation of TO")->capture_default_str();
   app.add_option("--topology", topology, "flat, dgx-h100, dgx-a100, pcie, cpu, or a JSON file")->capture_default_str();
-  app.add_option("--memory-limit", memory_limit, "bytes a device may need at once, like 2GiB");
-  app.add_option("--objective", objective, "time, bytes or steps")->capture_default_str();
-  app.add_option("--ops", ops, "all, boxes, or a list like Slice,AllGather,AllToAll")->capture_default_str();
+  app.add_option("--memory-limit", memory_limit, "most bytes that a device may need at once, like 2GiB");
+  app.add_option("--objective", objective, "what to minimize: time, bytes or steps")->capture_default_str();
+  app.add_option("--ops", ops, "all, boxes (contiguous intermediates, no Exchange), or a list like Slice,AllGather")
+      ->capture_default_str();
 }
 
 int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const {
@@ -54,7 +55,7 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   const auto type = ParseDType(dtype);
   if (!type)
     return BadFlag("--dtype",
-                   absl::StrCat("\"", Clipped(dtype), "\" is no element type (bf16, f32, i8, f8e4m3fn, ...)"));
+                   absl::StrCat("\"", Clipped(dtype), "\" is not an element type (bf16, f32, i8, f8e4m3fn, ...)"));
   parsed_dtype = *type;
   if (!shape.empty()) {
     auto parsed = ParseShape(shape);
@@ -63,13 +64,12 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   }
   const auto from_notation = ParseNotation(from_format);
   const auto to_notation = ParseNotation(to_format);
-  constexpr const char* kNotations = "the notations are reshard, dtensor, jax, shardy, hlo";
-  if (!from_notation) return BadFlag("--from-format", kNotations);
-  if (!to_notation) return BadFlag("--to-format", kNotations);
+  if (!from_notation) return BadFlag("--from-format", absl::StrCat("must be one of ", KnownNotations()));
+  if (!to_notation) return BadFlag("--to-format", absl::StrCat("must be one of ", KnownNotations()));
   text.from_format = *from_notation;
   text.to_format = *to_notation;
   const auto goal = ParseObjective(objective);
-  if (!goal) return BadFlag("--objective", absl::StrCat("\"", Clipped(objective), "\" is none of time, bytes, steps"));
+  if (!goal) return BadFlag("--objective", absl::StrCat("\"", Clipped(objective), "\" is not time, bytes or steps"));
   options.objective = *goal;
   if (absl::Status s = ParseOps(ops, options); !s.ok()) return BadFlag("--ops", std::string(s.message()));
   if (!memory_limit.empty()) {
@@ -87,7 +87,7 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
     const bool names_a_file = topology.find_first_of("/.") != std::string::npos;
     if (!names_a_file) {
       return BadFlag("--topology", absl::StrCat("\"", Clipped(topology),
-                                                "\" is none of flat, dgx-h100, dgx-a100, pcie, cpu, and no file"));
+                                                "\" is neither flat, dgx-h100, dgx-a100, pcie or cpu nor a file"));
     }
     return Fail(content.status(), Stage::kInput);
   }
@@ -99,24 +99,24 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
 
 namespace {
 
-struct State {
+struct PlanCommand {
   PlanFlags flags;
   bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
   std::string svg, batch, bucket;
 };
 
-int RunBatch(const State& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
+int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
   if (state.explain || state.simulate || !state.svg.empty()) {
-    return Fail(kUsage, "--explain, --simulate and --svg do not go with --batch");
+    return Fail(kUsage, "--explain, --simulate and --svg cannot be used with --batch");
   }
   if (!state.coalesce) {
-    if (!state.bucket.empty()) return Fail(kUsage, "--bucket goes with --coalesce");
+    if (!state.bucket.empty()) return Fail(kUsage, "--bucket requires --coalesce");
     if (state.relabel) {
-      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it needs --coalesce");
+      return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it requires --coalesce");
     }
     return PlanEachLine(state.batch, text, dtype, options, state.pieces);
   }
-  if (state.pieces) return Fail(kUsage, "--pieces does not go with --coalesce");
+  if (state.pieces) return Fail(kUsage, "--pieces cannot be used with --coalesce");
   CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
   if (!state.bucket.empty()) {
     const auto bytes = ParseBytes(state.bucket);
@@ -126,34 +126,35 @@ int RunBatch(const State& state, const ProblemText& text, DType dtype, const Pla
   return PlanCoalesced(state.batch, text, dtype, flags);
 }
 
-int Run(const State& state) {
+int RunPlan(const PlanCommand& state) {
   ProblemText text;
   DType dtype = DType::kBF16;
   PlanOptions options;
   if (int code = state.flags.Parse(text, dtype, options); code != kOk) return code;
   if (!state.batch.empty()) {
     if (state.flags.has_problem())
-      return Fail(kUsage, "--batch takes its problems from the file; leave out MESH FROM TO");
+      return Fail(kUsage, "--batch reads its problems from the file; leave out MESH FROM TO");
     return RunBatch(state, text, dtype, options);
   }
-  if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket need --batch FILE");
-  if (state.simulate && (state.json || state.pieces)) return Fail(kUsage, "--simulate does not go with --json");
-  if (!state.flags.has_problem()) return Fail(kUsage, "plan needs MESH FROM TO (or --batch FILE)");
+  if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket require --batch FILE");
+  if (state.simulate && (state.json || state.pieces))
+    return Fail(kUsage, "--simulate cannot be used with --json or --pieces");
+  if (!state.flags.has_problem()) return Fail(kUsage, "plan requires MESH FROM TO (or --batch FILE)");
 
-  auto problem = ReadProblem(text);
+  auto problem = ReadProblem(text, dtype);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);
   std::string devices;
   if (state.relabel) {
-    auto relabelled = Relabel(problem->source, problem->target, dtype);
+    auto relabelled = Relabel(*problem);
     if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
     auto target = OnMesh(problem->target, relabelled->target_mesh);
     if (!target.ok()) return Fail(target.status(), Stage::kPlan);
     problem->target = *std::move(target);
     devices = RelabelText(*relabelled);
   }
-  auto plan = MakePlan(problem->source, problem->target, dtype, options);
+  auto plan = MakePlan(*problem, options);
   if (!plan.ok()) {
-    // Without a memory limit, a limit that was met is one on the input's size.
+    // Without --memory-limit the only limits are those on the size of the input, so the input is to blame.
     const bool over_input_limit = absl::IsResourceExhausted(plan.status()) && !options.memory_limit_bytes;
     return Fail(plan.status(), over_input_limit ? Stage::kInput : Stage::kPlan);
   }
@@ -184,20 +185,22 @@ int Run(const State& state) {
 }  // namespace
 
 Action AddPlan(CLI::App& app) {
-  auto state = std::make_shared<State>();
-  CLI::App& plan = *app.add_subcommand("plan", "Plan the cheapest way from one layout to another");
+  auto state = std::make_shared<PlanCommand>();
+  CLI::App& plan = *app.add_subcommand("plan", "Find the cheapest plan from one layout to another");
   state->flags.Declare(plan, "bf16");
-  plan.add_flag("--explain", state->explain, "every step, the bound, and what else was tried");
-  plan.add_flag("--json", state->json, "one object, schema reshard.plan/1");
-  plan.add_flag("--pieces", state->pieces, "JSON with every box that travels");
-  plan.add_flag("--simulate", state->simulate, "in text: how long it takes when every message is followed");
+  plan.add_flag("--explain", state->explain, "print every step, the lower bound, and what else was tried");
+  plan.add_flag("--json", state->json, "print one JSON object (reshard.plan/1)");
+  plan.add_flag("--pieces", state->pieces, "print the JSON with every box that travels");
+  plan.add_flag("--simulate", state->simulate,
+                "also follow every message over the network, and print when each step ends");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
-  plan.add_option("--batch", state->batch, "plan one problem a line of this file (- is standard input)");
-  plan.add_flag("--coalesce", state->coalesce, "plan the batch as one schedule: shared exchanges, balanced senders");
-  plan.add_option("--bucket", state->bucket, "bytes a device that one exchange of the batch may touch, like 1GiB");
+  plan.add_option("--batch", state->batch, "plan one problem per line of this file (- is standard input)");
+  plan.add_flag("--coalesce", state->coalesce,
+                "plan the batch as one schedule, with shared exchanges and balanced senders");
+  plan.add_option("--bucket", state->bucket, "most bytes per device in one exchange of the batch, like 1GiB");
   plan.add_flag("--relabel", state->relabel,
-                "any device of the target may take any shard: use the order that moves least");
-  return [state] { return Run(*state); };
+                "let any device of the target take any shard, and find the order that moves the fewest bytes");
+  return [state] { return RunPlan(*state); };
 }
 
 }  // namespace reshard::tool

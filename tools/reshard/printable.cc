@@ -10,10 +10,10 @@ namespace {
 
 struct Decoded {
   uint32_t character = 0;
-  size_t bytes = 0;  // 0: no UTF-8
+  size_t bytes = 0;  // 0: not UTF-8
 };
 
-// The character that `text`, not empty, begins with.
+// The first character of `text`, which is not empty.
 Decoded Decode(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {byte(0), 1};

@@ -1,4 +1,4 @@
-// Text out of a file, made safe for a terminal.
+// Makes text from a file safe to print on a terminal.
 #ifndef RESHARD_TOOLS_RESHARD_PRINTABLE_H_
 #define RESHARD_TOOLS_RESHARD_PRINTABLE_H_
 
@@ -7,8 +7,8 @@
 
 namespace reshard::tool {
 
-// Valid UTF-8 stays; control characters, characters that change the direction of writing or have no width, a backslash,
-// and bytes that are no UTF-8 become \n, \t, \\, \xNN or \u{NNNN}. After 200 characters: "... (N bytes)".
+// Keeps valid UTF-8. Control characters, characters that change the writing direction or have no width, backslashes,
+// and bytes that are not UTF-8 become \n, \t, \\, \xNN or \u{NNNN}. Text beyond 200 characters becomes "... (N bytes)".
 std::string Printable(std::string_view text);
 
 }  // namespace reshard::tool

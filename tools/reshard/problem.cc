@@ -23,24 +23,24 @@ absl::Status Named(std::string_view name, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Mesh>> ReadMesh(const std::string& text) {
+absl::StatusOr<Mesh> ReadMesh(const std::string& text) {
   auto mesh = ParseMesh(text);
   if (!mesh.ok()) return Named("mesh", mesh.status());
-  return std::make_shared<const Mesh>(*std::move(mesh));
+  return *std::move(mesh);
 }
 
-absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, std::shared_ptr<const Mesh> mesh,
-                                  Notation format, const std::optional<std::vector<int64_t>>& shape) {
+absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, const Mesh& mesh, Notation format,
+                                  const std::optional<std::vector<int64_t>>& shape) {
   if (format != Notation::kReshard && !shape) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": the ", Name(format),
                                                    " notation has no sizes; give the shape (--shape 512,128)"));
   }
-  auto layout = shape ? ImportLayout(format, text, std::move(mesh), *shape) : ParseLayout(text, std::move(mesh));
+  auto layout = shape ? ImportLayout(format, text, mesh, *shape) : ParseLayout(text, mesh);
   if (!layout.ok()) return Named(name, layout.status());
   return layout;
 }
 
-absl::StatusOr<Problem> ReadProblem(const ProblemText& text) {
+absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype) {
   auto mesh = ReadMesh(text.mesh);
   if (!mesh.ok()) return mesh.status();
   auto to_mesh = mesh;
@@ -53,7 +53,7 @@ absl::StatusOr<Problem> ReadProblem(const ProblemText& text) {
   // The target may be a rule without sizes when the source has them.
   auto target = ReadLayout("target", text.to, *to_mesh, text.to_format, text.shape);
   if (!target.ok()) return target.status();
-  return Problem{*std::move(source), *std::move(target)};
+  return Problem{*source, *target, dtype};
 }
 
 absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {

@@ -1,4 +1,4 @@
-// What the subcommands have in common: a problem given as text, and files.
+// What the subcommands share: problems given as text, and reading and writing files.
 #ifndef RESHARD_TOOLS_RESHARD_PROBLEM_H_
 #define RESHARD_TOOLS_RESHARD_PROBLEM_H_
 
@@ -15,6 +15,7 @@
 #include "reshard/layout/notation.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/problem.h"
 
 namespace reshard::tool {
 
@@ -28,21 +29,16 @@ struct ProblemText {
   Notation to_format = Notation::kReshard;
 };
 
-struct Problem {
-  Layout source;
-  Layout target;
-};
+// Each error names the argument that it is about.
+absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype);
+absl::StatusOr<Mesh> ReadMesh(const std::string& text);
+absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, const Mesh& mesh, Notation format,
+                                  const std::optional<std::vector<int64_t>>& shape);
 
-// Errors name the argument they are about.
-absl::StatusOr<Problem> ReadProblem(const ProblemText& text);
-absl::StatusOr<std::shared_ptr<const Mesh>> ReadMesh(const std::string& text);
-absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, std::shared_ptr<const Mesh> mesh,
-                                  Notation format, const std::optional<std::vector<int64_t>>& shape);
-
-// Flag values. InvalidArgument says what is allowed.
+// "512,128". InvalidArgument says what is allowed.
 absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text);
 
-// NotFound when it cannot be read, or written whole.
+// NotFound if the file cannot be read, or not written completely.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, std::string_view content);
 

@@ -16,13 +16,13 @@
 namespace reshard::tool {
 namespace {
 
-struct State {
+struct RunCommand {
   PlanFlags flags;
   bool verify = true, json = false;
   int64_t repeat = 10;
 };
 
-std::string Json(const Plan& plan, const RunReport& report, const State& state) {
+std::string ReportJson(const Plan& plan, const RunReport& report, const RunCommand& state) {
   nlohmann::ordered_json out;
   out["schema"] = "reshard.run/1";
   out["reshard_version"] = Version();
@@ -52,16 +52,17 @@ std::string Json(const Plan& plan, const RunReport& report, const State& state) 
   return out.dump() + "\n";
 }
 
-std::string Text(const Plan& plan, const RunReport& report, const State& state) {
+std::string ReportText(const Plan& plan, const RunReport& report, const RunCommand& state) {
   std::string out = PlanToText(plan);
-  absl::StrAppendFormat(
-      &out, "ran on %d ranks: median %.3g ms of %d, %s moved, %.2f GB/s, %.2fx memcpy of as many bytes\n", report.ranks,
-      report.seconds_median * 1e3, state.repeat, HumanBytes(report.bytes_moved), report.gb_per_s, report.memcpy_ratio);
+  absl::StrAppendFormat(&out,
+                        "ran on %d ranks: median %.3g ms of %d, %s moved, %.2f GB/s, %.2fx memcpy of the same bytes\n",
+                        report.ranks, report.seconds_median * 1e3, state.repeat, HumanBytes(report.bytes_moved),
+                        report.gb_per_s, report.memcpy_ratio);
   absl::StrAppend(&out, "the busiest rank received ", HumanBytes(report.received_bytes_max), ", as planned\n");
   if (!state.verify) {
     absl::StrAppend(&out, "not verified\n");
   } else if (report.verified) {
-    absl::StrAppend(&out, "verified: ", report.elements_checked, " elements checked, all right\n");
+    absl::StrAppend(&out, "verified: ", report.elements_checked, " elements checked, all correct\n");
   } else {
     absl::StrAppend(&out, "WRONG: ", report.mismatches, " of ", report.elements_checked,
                     " elements; first: ", report.first_mismatch, "\n");
@@ -69,23 +70,23 @@ std::string Text(const Plan& plan, const RunReport& report, const State& state) 
   return out;
 }
 
-int Run(const State& state) {
+int MoveAndReport(const RunCommand& state) {
   ProblemText text;
   DType dtype = DType::kF32;
   PlanOptions options;
   if (int code = state.flags.Parse(text, dtype, options); code != kOk) return code;
-  if (!state.flags.has_problem()) return Fail(kUsage, "run needs MESH FROM TO");
-  if (state.repeat < 1 || state.repeat > 1'000'000) return Fail(kUsage, "--repeat: from 1 to 1000000");
-  auto problem = ReadProblem(text);
+  if (!state.flags.has_problem()) return Fail(kUsage, "run requires MESH FROM TO");
+  if (state.repeat < 1 || state.repeat > 1'000'000) return Fail(kUsage, "--repeat must be between 1 and 1000000");
+  auto problem = ReadProblem(text, dtype);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);
-  auto plan = MakePlan(problem->source, problem->target, dtype, options);
+  auto plan = MakePlan(*problem, options);
   if (!plan.ok()) return Fail(plan.status(), Stage::kPlan);
   RunOptions run;
   run.repeat = state.repeat;
   run.verify = state.verify;
   auto report = RunPlanLocally(*plan, run);
   if (!report.ok()) return Fail(report.status(), Stage::kRun);
-  const std::string out = state.json ? Json(*plan, *report, state) : Text(*plan, *report, state);
+  const std::string out = state.json ? ReportJson(*plan, *report, state) : ReportText(*plan, *report, state);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
   }
@@ -95,13 +96,14 @@ int Run(const State& state) {
 }  // namespace
 
 Action AddRun(CLI::App& app) {
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<RunCommand>();
   CLI::App& run = *app.add_subcommand("run", "Execute a plan on in-process ranks with real data and check it");
   state->flags.Declare(run, "f32");
   run.add_flag("--verify,!--no-verify", state->verify, "check every element on every device (the default)");
-  run.add_option("--repeat", state->repeat, "timed executions; the median is printed")->capture_default_str();
-  run.add_flag("--json", state->json, "one object, schema reshard.run/1");
-  return [state] { return Run(*state); };
+  run.add_option("--repeat", state->repeat, "number of timed executions, of which the median is printed")
+      ->capture_default_str();
+  run.add_flag("--json", state->json, "print one JSON object (reshard.run/1)");
+  return [state] { return MoveAndReport(*state); };
 }
 
 }  // namespace reshard::tool

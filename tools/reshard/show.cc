@@ -1,4 +1,4 @@
-// reshard show MESH LAYOUT: a picture of who holds what.
+// reshard show MESH LAYOUT: draws which device holds what.
 #include <cstdio>
 #include <memory>
 
@@ -9,21 +9,21 @@
 namespace reshard::tool {
 namespace {
 
-struct State {
+struct ShowCommand {
   std::string mesh, layout, shape, format = "reshard", svg;
   std::optional<int64_t> device;
 };
 
-int Run(const State& state) {
+int RunShow(const ShowCommand& state) {
   const auto notation = ParseNotation(state.format);
-  if (!notation) return Fail(kUsage, "--format: the notations are reshard, dtensor, jax, shardy, hlo");
+  if (!notation) return Fail(kUsage, absl::StrCat("--format: must be one of ", KnownNotations()));
   std::optional<std::vector<int64_t>> shape;
   if (!state.shape.empty()) {
     auto parsed = ParseShape(state.shape);
     if (!parsed.ok()) return Fail(kUsage, "--shape: " + std::string(parsed.status().message()));
     shape = *std::move(parsed);
   }
-  if (state.device && *state.device < 0) return Fail(kUsage, "--device: a device id is not negative");
+  if (state.device && *state.device < 0) return Fail(kUsage, "--device: a device id cannot be negative");
   auto mesh = ReadMesh(state.mesh);
   if (!mesh.ok()) return Fail(mesh.status(), Stage::kInput);
   auto layout = ReadLayout("layout", state.layout, *mesh, *notation, shape);
@@ -43,15 +43,15 @@ int Run(const State& state) {
 }  // namespace
 
 Action AddShow(CLI::App& app) {
-  auto state = std::make_shared<State>();
-  CLI::App& show = *app.add_subcommand("show", "Draw who holds what");
+  auto state = std::make_shared<ShowCommand>();
+  CLI::App& show = *app.add_subcommand("show", "Draw which device holds what");
   show.add_option("MESH", state->mesh, "the mesh, like {X:4,Y:2}")->required();
   show.add_option("LAYOUT", state->layout, "the layout, like [<X>512, 128]")->required();
-  show.add_option("--device", state->device, "only what this device holds");
-  show.add_option("--shape", state->shape, "sizes, like 512,128; LAYOUT may then be a layout rule");
-  show.add_option("--format", state->format, "notation of LAYOUT: reshard, dtensor, jax, shardy, hlo");
-  show.add_option("--svg", state->svg, "write the picture to this file too");
-  return [state] { return Run(*state); };
+  show.add_option("--device", state->device, "draw only what this device holds");
+  show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule");
+  show.add_option("--format", state->format, absl::StrCat("notation of LAYOUT: ", KnownNotations()));
+  show.add_option("--svg", state->svg, "also write the picture to this file");
+  return [state] { return RunShow(*state); };
 }
 
 }  // namespace reshard::tool

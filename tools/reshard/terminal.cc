@@ -24,7 +24,8 @@ void ProgressLine::Show(const ConvertProgress& progress) {
   if (progress.waiting_for > 0) {
     if (open_) std::fputc('\n', stderr);
     open_ = false;
-    std::fprintf(stderr, "this worker is done; %lld others are not\n", static_cast<long long>(progress.waiting_for));
+    std::fprintf(stderr, "this worker is done; waiting for %lld others\n",
+                 static_cast<long long>(progress.waiting_for));
     return;
   }
   const bool last = progress.done >= progress.total;
@@ -54,7 +55,7 @@ void ProgressLine::End() {
 }
 
 int64_t PeakResidentBytes() {
-  // Not getrusage: that counts what the program before exec had.
+  // Not getrusage, whose maximum includes that of the program that exec replaced.
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
     int64_t kibibytes = 0;

@@ -1,4 +1,4 @@
-// What the commands on checkpoints show while they work and when they are done.
+// Progress and memory use, as the checkpoint commands show them.
 #ifndef RESHARD_TOOLS_RESHARD_TERMINAL_H_
 #define RESHARD_TOOLS_RESHARD_TERMINAL_H_
 
@@ -9,12 +9,13 @@
 
 namespace reshard::tool {
 
-// Progress on stderr: bytes, rate and time left. A line that is written over on a terminal; elsewhere a line now and
-// then. From any thread.
+// Progress on stderr: bytes, rate and time left. On a terminal this is one line that is overwritten; elsewhere a line
+// is added every few seconds. Thread-safe.
 class ProgressLine {
  public:
+  // Shows how far the work is.
   void Show(const ConvertProgress& progress);
-  // Ends the line that is written over.
+  // Ends the line that is being overwritten, if any.
   void End();
 
  private:
@@ -23,7 +24,7 @@ class ProgressLine {
   bool open_ = false;
 };
 
-// The most memory that this process has had, in bytes.
+// The peak resident memory of this process, in bytes; 0 if it is not known.
 int64_t PeakResidentBytes();
 
 }  // namespace reshard::tool

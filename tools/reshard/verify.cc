@@ -1,4 +1,4 @@
-// reshard verify A B: whether two checkpoints have the same contents.
+// reshard verify A B: compares the contents of two checkpoints.
 #include "reshard/checkpoint/verify.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct VerifyFlags {
   bool json = false, ignore_sidecar = false;
 };
 
-std::string Json(const VerifyReport& report) {
+std::string ReportJson(const VerifyReport& report) {
   nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},
                                  {"equal", report.differences.empty()},
                                  {"tensors", report.tensors},
@@ -35,7 +35,7 @@ std::string Json(const VerifyReport& report) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string Text(const VerifyReport& report) {
+std::string ReportText(const VerifyReport& report) {
   std::string text;
   for (const VerifyReport::Difference& difference : report.differences) {
     absl::StrAppend(&text, Printable(difference.name), ": ", Printable(difference.what), "\n");
@@ -48,7 +48,7 @@ std::string Text(const VerifyReport& report) {
 }
 
 int RunVerify(const VerifyFlags& flags) {
-  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads is between 1 and 1024");
+  if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads must be between 1 and 1024");
   VerifyOptions options;
   options.threads = flags.threads;
   options.ignore_sidecar = flags.ignore_sidecar;
@@ -57,7 +57,7 @@ int RunVerify(const VerifyFlags& flags) {
   const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(flags.a, flags.b, options);
   line.End();
   if (!report.ok()) return FailCheckpoint(report.status());
-  const std::string text = flags.json ? Json(*report) : Text(*report);
+  const std::string text = flags.json ? ReportJson(*report) : ReportText(*report);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return report->differences.empty() ? kOk : kDifferences;
 }
@@ -65,12 +65,12 @@ int RunVerify(const VerifyFlags& flags) {
 }  // namespace
 
 Action AddVerify(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("verify", "Compares the contents of two checkpoints");
+  CLI::App& app = *parent.add_subcommand("verify", "Compare the contents of two checkpoints");
   auto flags = std::make_shared<VerifyFlags>();
   app.add_option("A", flags->a, "a checkpoint")->required();
   app.add_option("B", flags->b, "another, in any layout and format")->required();
-  app.add_option("--threads", flags->threads, "at most so many; one a core by default");
-  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not look at reshard.json");
+  app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
+  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.verify/1)");
   return [flags] { return RunVerify(*flags); };
 }

@@ -1,7 +1,7 @@
-// Judges plans from what is printed of them: ours, edited by hand, or written by another tool. Legality, bytes, peaks
-// and bounds are derived again from the layouts alone, by code that the planner does not use.
+// Checks plans in their printed form, whether written by this library, edited by hand, or written by another tool.
+// Legality, bytes, peaks and bounds are derived from the layouts alone, by code that the planner does not use.
 //
-// What is judged, what is only held against a range and what cannot be judged: docs/design/check.md.
+// What is checked exactly, what only against a range, and what is left unchecked: docs/design/check.md.
 #ifndef RESHARD_CHECK_CHECK_H_
 #define RESHARD_CHECK_CHECK_H_
 
@@ -14,93 +14,93 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reshard/check/finding.h"
 
 namespace reshard {
 
-// Something wrong.
-struct Finding {
-  std::string where;  // "steps[1].recv_bytes_max", "pieces[17]", ...
-  std::string said;   // what the plan says there, as text; empty where it says nothing
-  std::string is;     // what is right, as text; empty where `why` says it all
-  std::string why;    // a sentence
-};
-
-// Something that could not be judged, and why. It does not make a plan wrong.
+// Something left unchecked. It does not make a plan wrong.
 struct Unjudged {
-  std::string where;
-  std::string why;
+  std::string where;  // as in Finding
+  std::string why;    // why it cannot be checked; one sentence
 };
 
-// A figure that was derived: exact where low == high; otherwise it depends on who sends, or on the packing, and only
-// the pieces of a plan tell.
+// A derived figure. It is exact if low == high; otherwise it depends on which holder sends, or on what is packed, which
+// only the pieces of a plan tell, and lies between the two.
 struct Derived {
-  int64_t low = 0;
-  int64_t high = 0;
-  bool exact() const { return low == high; }
+  int64_t low = 0;                            // smallest possible value
+  int64_t high = 0;                           // largest possible value
+  bool exact() const { return low == high; }  // whether the figure is known
 };
 
-// All sizes in bytes.
+// The figures of one step; see Step in reshard/planner/plan.h for their exact meaning. All sizes in bytes; maxima are
+// over devices, totals are sums over devices.
 struct DerivedStep {
-  std::string op;
-  std::string from;
-  std::string to;
-  Derived group_size;
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  Derived send_bytes_max;
-  int64_t local_bytes_before_max = 0;
-  int64_t local_bytes_after_max = 0;
-  Derived peers_max;
+  std::string op;                      // "AllGather", ..., as written in the plan
+  std::string from;                    // layout before the step, as text
+  std::string to;                      // layout after the step, as text
+  Derived group_size;                  // devices that take part together
+  int64_t recv_bytes_max = 0;          // received by one device
+  int64_t recv_bytes_total = 0;        // received by all devices together
+  Derived send_bytes_max;              // sent by one device
+  int64_t local_bytes_before_max = 0;  // of one device's fragment under `from`
+  int64_t local_bytes_after_max = 0;   // of one device's fragment under `to`
+  Derived peers_max;                   // devices that one device sends to or receives from
 };
 
+// The figures of a plan. All sizes in bytes.
 struct DerivedPlan {
-  std::vector<DerivedStep> steps;
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  int64_t intermediate_bytes_max = 0;
-  Derived peak_bytes;
-  int64_t bound_recv_bytes_max = 0;
-  int64_t bound_recv_bytes_total = 0;
-  int64_t bound_intermediate_bytes_max = 0;
+  std::vector<DerivedStep> steps;            // in the order of the plan
+  int64_t recv_bytes_max = 0;                // largest over devices of the sum over steps
+  int64_t recv_bytes_total = 0;              // over devices and steps
+  int64_t intermediate_bytes_max = 0;        // of the largest fragment of any layout of the plan, both ends included
+  Derived peak_bytes;                        // most memory that a device needs at once
+  int64_t bound_recv_bytes_max = 0;          // what the worst device must receive, whatever the algorithm
+  int64_t bound_recv_bytes_total = 0;        // what all devices together must receive
+  int64_t bound_intermediate_bytes_max = 0;  // of the largest fragment of source and target
 };
 
+// The result for one plan.
 struct PlanVerdict {
   std::string name;     // the id of a plan in a batch, else empty
-  absl::Status status;  // InvalidArgument or ResourceExhausted: there is no plan to judge; all below is empty
-  std::vector<Finding> findings;
-  std::vector<Unjudged> unjudged;
-  // Absent where a step is not legal, so that its figures mean nothing.
+  absl::Status status;  // InvalidArgument or ResourceExhausted: the plan cannot be checked; all below is empty
+  std::vector<Finding> findings;   // everything that is wrong
+  std::vector<Unjudged> unjudged;  // everything left unchecked
+  // Absent if some step is not legal: its figures would mean nothing.
   std::optional<DerivedPlan> derived;
 
+  // True if the plan could be checked and nothing is wrong.
   bool agrees() const { return status.ok() && findings.empty(); }
 };
 
+// The result for one text.
 struct CheckReport {
-  bool batch = false;  // from a batch, or from a file with one plan a line
-  std::vector<PlanVerdict> plans;
+  bool batch = false;              // the text was a batch, or had one plan per line
+  std::vector<PlanVerdict> plans;  // in the order of the text
 
+  // True if every plan agrees.
   bool agrees() const;
-  // The first status that is not OK, with the number of its plan; OK when every plan could be judged.
+  // The first status that is not OK, with the number of its plan; OK if every plan could be checked.
   absl::Status status() const;
 };
 
-// More bytes of JSON than this are refused.
+// Most bytes of JSON; longer texts are refused.
 inline constexpr size_t kMaxPlanText = size_t{256} << 20;
 
-// Reads one plan object (schema reshard.plan/1, or without "schema" another tool's), a batch object (reshard.batch/1,
-// its "plans"), or lines that each hold a plan, and judges every plan.
+// Reads one plan object (schema reshard.plan/1, or that of another tool if there is no "schema"), a batch object
+// (reshard.batch/1, whose "plans" are checked), or lines with one plan each, and checks every plan.
 //
-// Of a plan with the schema every key that the schema requires is expected; of another tool's only mesh, dtype, shape,
-// source, target and the steps with op, from and to. Figures that are absent there are derived, and are no findings.
+// A plan with the schema must have every key that the schema requires. One of another tool needs only mesh, dtype,
+// shape, source, target and the steps with op, from and to; figures that it leaves out are derived and are not
+// findings.
 //
-// InvalidArgument: the text is not JSON, nests too deep, holds no plan, names an unknown schema, or the one plan in it
-// lacks what is required or has text of a mesh or layout that cannot be read. ResourceExhausted: over a limit. A plan
-// among several that cannot be read has its own status.
+// InvalidArgument: the text is not JSON, nests too deep, holds no plan or names an unknown schema; or its only plan
+// lacks something required or has a mesh or layout that does not parse. ResourceExhausted: over a limit. Where there
+// are several plans, one that cannot be read has a status of its own.
 absl::StatusOr<CheckReport> CheckPlans(std::string_view text);
 
-// One line a finding, then what was derived and how far from the bound the plan is.
+// One line per finding, then the derived figures and how far the plan is from its bound. Ends with a newline.
 std::string CheckToText(const CheckReport& report);
-// One object, schema reshard.check/1 (docs/check.schema.json), on one line.
+// One JSON object, schema reshard.check/1 (docs/check.schema.json), on one line, without a newline.
 std::string CheckToJson(const CheckReport& report);
 
 }  // namespace reshard

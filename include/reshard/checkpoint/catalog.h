@@ -1,12 +1,14 @@
-// What a checkpoint contains: tensors, the chunks they are stored in, and items that are plain bytes. One form for both
-// formats, PyTorch's distributed checkpoints (a directory with `.metadata` and `.distcp` files) and safetensors (one
-// file, or several with an index, or the shards that PyTorch's Hugging Face storage writes).
+// What a checkpoint contains: tensors, the chunks they are stored in, and items that are plain bytes. The form is the
+// same for both formats, PyTorch's distributed checkpoints (DCP: a directory with `.metadata` and `.distcp` files) and
+// safetensors (one file, or several with an index, or the shards that PyTorch's Hugging Face storage writes).
 //
 //   absl::StatusOr<Catalog> catalog = ReadCatalog("step-1000", {});
-//   for (const Catalog::Tensor& tensor : catalog->tensors()) ... catalog->chunks(tensor) ...
+//   for (const Catalog::Tensor& tensor : catalog->tensors()) {
+//     for (int64_t i = 0; i < tensor.num_chunks; ++i) ... catalog->chunk(tensor, i) ...
+//   }
 //
-// Reading a catalog reads headers only, never runs anything from a file, and takes memory in proportion to the bytes it
-// has read, never to a number it has read.
+// Reading a catalog reads headers only, never runs anything from a file, and takes memory in proportion to the bytes
+// that it has read, never to a number that it has read.
 #ifndef RESHARD_CHECKPOINT_CATALOG_H_
 #define RESHARD_CHECKPOINT_CATALOG_H_
 
@@ -26,91 +28,103 @@
 
 namespace reshard {
 
+// PyTorch's distributed checkpoints, or safetensors.
 enum class CheckpointFormat { kDcp, kSafetensors };
 
 // "dcp", "safetensors".
 std::string_view Name(CheckpointFormat format);
 
-struct CatalogLookup;  // finds by name; private
+namespace catalog {
+class CatalogBuilder;
+struct CatalogLookup;  // finds by name
+}  // namespace catalog
 
-// Bounds on input that nobody vouches for. What exceeds them is refused with ResourceExhausted that names both numbers.
+// Limits on untrusted input. Whatever exceeds one is refused with ResourceExhausted, which has both numbers.
 struct CatalogLimits {
-  int64_t metadata_bytes = int64_t{1} << 30;  // of one `.metadata`, index or header
-  int64_t string_bytes = int64_t{64} << 20;   // of one name
-  int64_t depth = 64;                         // of nested containers
-  int64_t objects = int64_t{64} << 20;        // in one pickle, and remembered by it
+  int64_t metadata_bytes = int64_t{1} << 30;  // size of one `.metadata`, index or header
+  int64_t string_bytes = int64_t{64} << 20;   // size of one name
+  int64_t depth = 64;                         // levels of nested containers
+  int64_t objects = int64_t{64} << 20;        // objects in one pickle, and entries in its memo
 };
 
+// The contents of one checkpoint. Views that it returns are valid while it, or a copy of it, exists.
 class Catalog {
  public:
-  // Where a run of bytes lies: `file` is an index into files().
+  // Where a run of bytes is.
   struct Place {
-    int32_t file = 0;
+    int32_t file = 0;    // index into files()
     int64_t at = 0;      // bytes from the start of the file
     int64_t length = 0;  // bytes
   };
 
-  // A box of one tensor. For safetensors `place` is the elements themselves, dense and row-major; for DCP it is a
-  // stream, an archive with the elements inside (checkpoint/dcp/tensor_stream.h finds them).
+  // A box of one tensor. For safetensors `place` has the elements themselves, dense and row-major; for DCP it has a
+  // stream, which is an archive that contains the elements.
   struct Chunk {
-    absl::Span<const int64_t> offset;  // of its first element, one a dimension
-    absl::Span<const int64_t> size;    // one a dimension; any may be 0
-    Place place;
+    absl::Span<const int64_t> offset;  // index of its first element, one per dimension
+    absl::Span<const int64_t> size;    // in elements, one per dimension; any may be 0
+    Place place;                       // where its bytes are
   };
 
+  // One tensor.
   struct Tensor {
-    std::string_view name;          // the flat key exactly as stored
-    std::string_view stored_dtype;  // as the file says it: "torch.float32", "F32"
-    std::optional<DType> dtype;     // none: a dtype that this library does not have (torch.complex32, quantized)
-    absl::Span<const int64_t> shape;
-    int64_t first_chunk = 0;  // among the chunks of all tensors
-    int64_t first_box = 0;    // where the boxes of its chunks begin, for the catalog's own use
-    int64_t num_chunks = 0;
-    int64_t bytes = 0;           // of all elements; 0 where the dtype is unknown
-    bool requires_grad = false;  // DCP
+    std::string_view name;            // the flat key exactly as stored
+    std::string_view stored_dtype;    // as the file has it: "torch.float32", "F32"
+    std::optional<DType> dtype;       // nullopt: one that this library does not have (torch.complex32, quantized types)
+    absl::Span<const int64_t> shape;  // in elements
+    int64_t first_chunk = 0;          // index of its first chunk among the chunks of all tensors
+    int64_t first_box = 0;            // where the boxes of its chunks begin; for the catalog's own use
+    int64_t num_chunks = 0;           // number of chunks
+    int64_t bytes = 0;                // of all elements; 0 if the dtype is unknown
+    bool requires_grad = false;       // DCP: as recorded
   };
 
+  // A value that is stored as plain bytes. In DCP these are pickles, which are never run.
   struct ByteItem {
-    std::string_view name;
-    Place place;
+    std::string_view name;  // the flat key exactly as stored
+    Place place;            // where its bytes are
   };
 
-  // One step on the way to a value in nested containers: a key, or an index of a list.
+  // One step of the path to a value in nested containers: a key, or an index into a list.
   using PathStep = std::variant<std::string, int64_t>;
 
+  // One file of the checkpoint.
   struct File {
-    std::string path;  // relative to root(), '/' between its parts
-    int64_t bytes = 0;
-    int64_t modified = 0;  // when it was last written, in nanoseconds since 1970
+    std::string path;      // relative to root(), with '/' between its parts
+    int64_t bytes = 0;     // its size
+    int64_t modified = 0;  // time of the last modification, in nanoseconds since 1970
   };
 
+  // What was read.
   CheckpointFormat format() const { return format_; }
-  // The directory; for a single safetensors file the directory that it is in.
+  // The directory; for a single safetensors file, the directory that it is in.
   const std::string& root() const { return root_; }
+  // What Place::file refers to.
   const std::vector<File>& files() const { return files_; }
 
   // In the order in which the checkpoint lists them. Names are unique over tensors and byte items together.
   absl::Span<const Tensor> tensors() const { return tensors_; }
+  // In the order in which the checkpoint lists them.
   absl::Span<const ByteItem> byte_items() const { return byte_items_; }
-  // Null when there is none of that name.
+  // The tensor with that name, or null if there is none.
   const Tensor* FindTensor(std::string_view name) const;
+  // The byte item with that name, or null if there is none.
   const ByteItem* FindByteItem(std::string_view name) const;
 
-  // The index-th chunk of a tensor, 0 <= index < num_chunks.
+  // The index-th chunk of a tensor of this catalog. Requires 0 <= index < tensor.num_chunks.
   Chunk chunk(const Tensor& tensor, int64_t index) const;
 
-  // DCP: the nested path of a flat key, where the checkpoint records one.
+  // DCP: the path of a flat key in nested containers, or null if the checkpoint does not record one.
   const std::vector<PathStep>* PathOf(std::string_view name) const;
-  // safetensors: the pairs of `__metadata__`, of all files, without those that describe sharding.
+  // safetensors: the key-value pairs of `__metadata__` of all files, without those that describe sharding.
   const std::vector<std::pair<std::string, std::string>>& notes() const { return notes_; }
 
-  // Where the chunks of a tensor leave elements out or cover them twice: OK when they cover each exactly once, DataLoss
-  // that names the tensor and an index otherwise. O(chunks log chunks) for the chunks of any grid, rows, columns or
-  // nested boxes.
+  // OK if the chunks of a tensor cover each of its elements exactly once; otherwise DataLoss, with the name of the
+  // tensor and the index of an element that is missing or covered twice. O(chunks log chunks) for chunks that form a
+  // grid, rows, columns or nested boxes.
   absl::Status CheckCover(const Tensor& tensor) const;
 
  private:
-  friend class CatalogBuilder;
+  friend class catalog::CatalogBuilder;
 
   CheckpointFormat format_ = CheckpointFormat::kDcp;
   std::string root_;
@@ -121,16 +135,16 @@ class Catalog {
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
   std::shared_ptr<const void> names_;  // what the views point into
   std::vector<std::pair<std::string, std::string>> notes_;
-  std::shared_ptr<const CatalogLookup> lookup_;
+  std::shared_ptr<const catalog::CatalogLookup> lookup_;
 };
 
-// Reads what is at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with
+// Reads the checkpoint at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with
 // safetensors files, or one safetensors file.
-// NotFound: nothing there that is a checkpoint. DataLoss: not what the format says (what, and at which byte).
-// InvalidArgument: a pickle that wants code to run (the name of it), a path that leaves the directory. Unimplemented:
-// encoded streams, by the name of the encoding. ResourceExhausted: beyond a limit. Unavailable: the system refused to
-// read (its reason).
-// Whether chunks cover their tensors is not asked here: see CheckCover.
+// NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
+// byte. InvalidArgument: a pickle that asks for code to be run (with its name), or a path that leaves the directory.
+// Unimplemented: encoded streams, with the name of the encoding. ResourceExhausted: over a limit. Unavailable: the
+// system could not read a file, with its reason.
+// Whether the chunks cover their tensors is not checked here: see CheckCover.
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits = {});
 
 }  // namespace reshard

@@ -1,8 +1,8 @@
-// Rewrites a checkpoint in another layout or format, without loading it: pieces of every tensor are read, put together
-// and written, a few at a time.
+// Rewrites a checkpoint in another layout or format without loading it: pieces of every tensor are read, assembled and
+// written, a few at a time.
 //
-// The source is only read. The result appears at once and complete, or not at all (checkpoint/io/staged_directory.h
-// says how); what exists is not touched unless it may be replaced.
+// The source is only read. The result appears atomically and complete, or not at all (docs/design/checkpoints.md says
+// how). What is at the destination is not touched unless `overwrite` allows it to be replaced.
 #ifndef RESHARD_CHECKPOINT_CONVERT_H_
 #define RESHARD_CHECKPOINT_CONVERT_H_
 
@@ -18,85 +18,74 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/error.h"
+#include "reshard/checkpoint/progress.h"
 #include "reshard/checkpoint/rules.h"
 
 namespace reshard {
 
-struct ConvertProgress {
-  int64_t done = 0;   // bytes of contents written by this worker
-  int64_t total = 0;  // that it has to write
-  double seconds = 0.0;
-  int64_t waiting_for = 0;  // workers that are not done, where this one is
-};
-
+// How to convert.
 struct ConvertOptions {
-  CheckpointFormat format = CheckpointFormat::kDcp;
-  // Of buffers, the catalog and the new metadata together.
+  CheckpointFormat format = CheckpointFormat::kDcp;  // of the result
+  // In bytes, for buffers, the catalog and the new metadata together.
   int64_t memory_limit = int64_t{1} << 30;
-  int threads = 0;  // 0: one a core
-  bool overwrite = false;
-  // Goes on where an interrupted run of the same job stopped. What it had written is read and compared first.
+  int threads = 0;         // 0: one per core
+  bool overwrite = false;  // whether something at the destination may be replaced
+  // Continues an interrupted run of the same job. What it had written is read and compared first.
   bool resume = false;
-  // Reads the result and compares it with the source before it is put in its place.
+  // Reads the result and compares it with the source before it is moved to the destination.
   bool verify = false;
-  bool ignore_sidecar = false;
-  // Several processes, on one machine or on many that share the filesystems of source and destination (with locks,
-  // flock, that they all see), may do one job together. Each is called with the same arguments but for `worker`, 0 to
-  // workers - 1, in any order and at any time; each writes its share of the bytes; who is done last puts the result in
-  // its place, and the others wait for that. They always go on from what is there, as with `resume`, which one of them
-  // may have begun a moment ago; also from what another number of workers left, when none of them lives.
+  bool ignore_sidecar = false;  // does not read the source's reshard.json
+  // Several processes may share one job, on one machine or on many that share the filesystems of source and destination
+  // (with flock locks that all of them see). Each calls Convert with the same arguments except `worker`, in any order
+  // and at any time. Each writes its share of the bytes; the last one to finish moves the result to the destination,
+  // and the others wait for that. Workers always continue from what exists, as with `resume`, because another one may
+  // have just begun; also from what a different number of workers left behind, once none of those is alive.
   int64_t workers = 1;
-  int64_t worker = 0;
-  // How long a worker that is done waits while none of the others gets on.
+  int64_t worker = 0;  // which of them this one is, 0 .. workers-1
+  // Stall timeout: how long a worker that is done waits while none of the others makes progress.
   absl::Duration patience = absl::Minutes(10);
-  // safetensors: the most bytes of tensors in one file, unless one tensor alone has more.
+  // safetensors: most bytes of tensors in one file, unless a single tensor has more.
   int64_t file_bytes = int64_t{5} << 30;
-  CatalogLimits limits;
-  // Called about five times a second by one of the threads at work.
+  CatalogLimits limits;  // on the source's metadata
+  // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
 };
 
+// What a conversion did, or would do; for all workers together unless it says otherwise.
 struct ConvertSummary {
-  int64_t tensors = 0;
-  int64_t byte_items = 0;
-  int64_t pieces = 0;
-  int64_t bytes = 0;       // of contents
-  int64_t own_pieces = 0;  // of these, the share of this worker
-  int64_t own_bytes = 0;
-  int64_t files = 0;
-  int64_t disk_bytes = 0;    // of all files
-  int64_t free_bytes = 0;    // on the filesystem of the destination, before
-  int64_t memory_bytes = 0;  // planned: at most the limit
-  int64_t read_bytes = 0;    // from the source's files of contents, all that was read
-  int64_t kept_bytes = 0;    // of contents, from an interrupted run
-  double seconds = 0.0;
-  bool was_complete = false;  // resumed, and there was nothing left to do
-  bool committed = false;     // this worker has put the result in its place
-  // What the target format cannot hold: "name: reason". The rest was written.
+  int64_t tensors = 0;        // number of tensors written
+  int64_t byte_items = 0;     // number of byte items written
+  int64_t pieces = 0;         // number of boxes and items that they are written in
+  int64_t bytes = 0;          // of contents
+  int64_t own_pieces = 0;     // this worker's share of `pieces`
+  int64_t own_bytes = 0;      // this worker's share of `bytes`
+  int64_t files = 0;          // number of files of the result
+  int64_t disk_bytes = 0;     // size of all these files
+  int64_t free_bytes = 0;     // free on the destination's filesystem, before
+  int64_t memory_bytes = 0;   // planned for this process; at most the limit
+  int64_t read_bytes = 0;     // that this worker read from the source's files of contents
+  int64_t kept_bytes = 0;     // of this worker's share, kept from an interrupted run
+  double seconds = 0.0;       // wall-clock time of this worker, waiting included
+  bool was_complete = false;  // it was resumed and there was nothing left to do
+  bool committed = false;     // this worker moved the result to the destination
+  // What the target format cannot represent, as "name: reason". Everything else was written.
   std::vector<std::string> left_out;
 };
 
-// Why a conversion was refused or failed; decides the exit code of the command.
-enum class CheckpointError {
-  kInput,        // the source, the rules, or what they ask for
-  kMemoryLimit,  // does not fit in memory_limit
-  kSystem,       // the operating system: files, disk space, something at the destination
-  kPeer,         // other workers did not come to their end
-  kInternal,
-};
-CheckpointError KindOf(const absl::Status& status);
-
-// What Convert would do, and whether it could: reads the source's metadata, writes nothing.
+// What Convert would do with these arguments, and whether it could: reads the source's metadata and writes nothing.
+// Errors as Convert, except those of writing.
 absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
                                               const std::optional<LayoutRules>& rules, const ConvertOptions& options);
 
-// Rewrites. `rules` say how tensors are cut; safetensors holds each tensor whole, and needs none.
-// AlreadyExists: something at the destination. ResourceExhausted: the memory limit (bytes needed and allowed), or the
-// disk. DataLoss: the source is damaged. Otherwise as ReadCatalog and LayoutRules::LayoutFor.
-// FailedPrecondition: a living process does the same; the source was written to meanwhile. DeadlineExceeded: `patience`
-// is over (which workers are missing); what is written stays.
-// After an error the destination is as it was; what was written so far is kept beside it for `resume` where the error
-// was one of the system, and removed otherwise.
+// Converts the checkpoint at `source`. `rules` say how tensors are sharded; safetensors stores each tensor whole, and
+// needs none.
+// AlreadyExists: there is something at the destination. ResourceExhausted: the memory limit (with the bytes needed and
+// allowed), or the disk is full. DataLoss: the source is damaged. FailedPrecondition: another live process does the
+// same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `patience`; the message says which
+// workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor.
+// After an error the destination is as it was. What was written so far is kept beside it for `resume` if the error is
+// of kind kSystem or kPeer, and removed otherwise.
 absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
                                        const std::optional<LayoutRules>& rules, const ConvertOptions& options);
 

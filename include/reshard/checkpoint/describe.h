@@ -1,4 +1,4 @@
-// What the chunks of a tensor look like, in a few words.
+// Describes the chunks of a tensor in a few words.
 #ifndef RESHARD_CHECKPOINT_DESCRIBE_H_
 #define RESHARD_CHECKPOINT_DESCRIBE_H_
 
@@ -8,14 +8,14 @@
 
 namespace reshard {
 
-// From the boxes alone, empty ones left out:
-//   "whole"                    one chunk, or nothing to store
-//   "row blocks of 512"        cut along the first dimension only; the size of the largest
-//   "column blocks of 7"       along the last one only
-//   "blocks of 4"              a tensor of one dimension
-//   "2x1x3 boxes"              a grid: as many as that along each dimension
-//   "5 boxes, no grid"         anything else, overlaps and gaps too
-// O(chunks log chunks) a dimension.
+// Judged by the boxes alone, without empty ones:
+//   "whole"                    one chunk, or no elements
+//   "row blocks of 512"        split along the first dimension only; the size of the largest block
+//   "column blocks of 7"       split along the last dimension only
+//   "blocks of 4"              split, and the tensor has one dimension
+//   "2x1x3 boxes"              a grid, with this many boxes along each dimension
+//   "5 boxes, no grid"         anything else, overlaps and gaps included
+// O(chunks log chunks) per dimension.
 std::string DescribeChunks(const Catalog& catalog, const Catalog::Tensor& tensor);
 
 }  // namespace reshard

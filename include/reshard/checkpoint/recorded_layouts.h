@@ -1,4 +1,4 @@
-// The layouts that a checkpoint's sidecar, reshard.json, records: what neither format can say of itself.
+// The layouts recorded in a checkpoint's sidecar, reshard.json, since neither format can express them.
 #ifndef RESHARD_CHECKPOINT_RECORDED_LAYOUTS_H_
 #define RESHARD_CHECKPOINT_RECORDED_LAYOUTS_H_
 
@@ -10,14 +10,14 @@
 
 namespace reshard {
 
+// How one tensor was sharded when it was saved, as text.
 struct RecordedLayout {
   std::string mesh;    // "{dp:2,tp:4}"
   std::string layout;  // "[<tp,dp>512, 128]"
 };
 
-// By the name of the tensor; tensors that were stored whole, without a layout, are left out. Empty when there is no
-// sidecar.
-// DataLoss: a sidecar that is damaged, or that does not belong to the checkpoint: something else has written over it.
+// By tensor name, without tensors that were stored whole, without a layout. Empty if there is no sidecar.
+// DataLoss: the sidecar is damaged or does not belong to the checkpoint, which something else has overwritten.
 absl::StatusOr<std::map<std::string, RecordedLayout>> ReadRecordedLayouts(const Catalog& catalog,
                                                                           const CatalogLimits& limits = {});
 

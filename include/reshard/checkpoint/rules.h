@@ -5,7 +5,6 @@
 #define RESHARD_CHECKPOINT_RULES_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,35 +15,39 @@
 
 namespace reshard {
 
-// True when the pattern fits the whole name: `*` is any text, also none, `?` one character (of UTF-8), all else itself.
-// At most pattern x name steps.
+// True if the pattern matches the whole name: `*` matches any text, even none, `?` one UTF-8 character, and everything
+// else itself. Takes time O(pattern length * name length) at most.
 bool MatchesPattern(std::string_view pattern, std::string_view name);
 
+// A mesh, and a list of rules over it.
 class LayoutRules {
  public:
+  // The layout of the tensors whose names match a pattern.
   struct Rule {
-    std::string pattern;
-    std::string layout;  // a layout rule, see ParseLayoutRule
+    std::string pattern;  // see MatchesPattern
+    std::string layout;   // a layout rule, see ParseLayoutRule
   };
 
-  // InvalidArgument: not JSON of the form above (what is wrong, and where), or a bad mesh.
+  // InvalidArgument: not JSON of the form above (the message says what is wrong, and where), or a malformed mesh.
   static absl::StatusOr<LayoutRules> Parse(std::string_view json);
-  // One rule for all tensors.
+  // The same rule for all tensors. InvalidArgument: a malformed mesh.
   static absl::StatusOr<LayoutRules> ForAll(std::string_view mesh, std::string_view layout);
 
-  const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
+  // Never null; what the layouts are over.
+  const Mesh& mesh() const { return mesh_; }
+  // In the order in which they are tried.
   const std::vector<Rule>& rules() const { return rules_; }
 
-  // The first rule that matches, or null.
+  // The first rule whose pattern matches, or null if none does.
   const Rule* Match(std::string_view name) const;
 
-  // The layout that the first matching rule gives a tensor. `[...]` fits every rank, 0 too.
-  // InvalidArgument names the tensor: no rule matches; the rule does not fit the shape or is no layout of the mesh (the
-  // rule, the shape, and why).
+  // The layout that the first matching rule gives a tensor. `[...]` fits every rank, 0 included.
+  // InvalidArgument, with the name of the tensor: no rule matches; or the rule does not fit the shape or is not a
+  // layout over the mesh (with the rule, the shape, and why).
   absl::StatusOr<Layout> LayoutFor(std::string_view name, const std::vector<int64_t>& shape) const;
 
  private:
-  std::shared_ptr<const Mesh> mesh_;
+  Mesh mesh_;
   std::vector<Rule> rules_;
 };
 

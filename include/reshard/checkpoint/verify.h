@@ -1,4 +1,4 @@
-// Whether two checkpoints have the same contents, whatever their layouts and formats.
+// Compares the contents of two checkpoints, whatever their layouts and formats.
 #ifndef RESHARD_CHECKPOINT_VERIFY_H_
 #define RESHARD_CHECKPOINT_VERIFY_H_
 
@@ -10,33 +10,37 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reshard/checkpoint/catalog.h"
-#include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/progress.h"
 
 namespace reshard {
 
+// How to compare.
 struct VerifyOptions {
-  int threads = 0;  // 0: one a core
-  bool ignore_sidecar = false;
-  CatalogLimits limits;
+  int threads = 0;              // 0: one per core
+  bool ignore_sidecar = false;  // does not read either's reshard.json
+  CatalogLimits limits;         // on the metadata of each
+  // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
 };
 
+// The result of a comparison.
 struct VerifyReport {
+  // One tensor or byte item that is not the same in both.
   struct Difference {
-    std::string name;
+    std::string name;  // the flat key
     // "only in A", "dtype f32 in A, bf16 in B", "elements [3, 0] to [3, 7] differ (8 of 64)", ..
     std::string what;
   };
 
-  int64_t tensors = 0;     // compared
-  int64_t byte_items = 0;  // compared
+  int64_t tensors = 0;     // number of tensors compared
+  int64_t byte_items = 0;  // number of byte items compared
   int64_t bytes = 0;       // of contents, compared
-  // In the order of A, then what only B has. One a tensor, with the first ranges of row-major indices that differ.
+  // In the order of A, then what only B has. One per tensor, with the first ranges of row-major indices that differ.
   std::vector<Difference> differences;
 };
 
-// Compares names, dtypes, shapes and every byte of the contents. Errors as ReadCatalog; DataLoss where a checksum shows
-// damage in either.
+// Compares names, dtypes, shapes and every byte of the contents. Differences are not errors. Errors as ReadCatalog, and
+// DataLoss if a checksum shows that either is damaged.
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options = {});
 

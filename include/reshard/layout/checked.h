@@ -1,5 +1,5 @@
-// Checked 64-bit arithmetic: every size, offset and byte count of the library goes through it, so that no input can
-// wrap.
+// Checked 64-bit arithmetic. Every size, offset and byte count in the library goes through it, so that no input can
+// make one wrap around.
 #ifndef RESHARD_LAYOUT_CHECKED_H_
 #define RESHARD_LAYOUT_CHECKED_H_
 
@@ -8,21 +8,21 @@
 
 namespace reshard {
 
-// a + b, or nothing when it does not fit an int64.
+// a + b, or nullopt if the sum does not fit in an int64.
 inline std::optional<int64_t> CheckedAdd(int64_t a, int64_t b) {
   int64_t out = 0;
   if (__builtin_add_overflow(a, b, &out)) return std::nullopt;
   return out;
 }
 
-// a * b, or nothing when it does not fit an int64.
+// a * b, or nullopt if the product does not fit in an int64.
 inline std::optional<int64_t> CheckedMul(int64_t a, int64_t b) {
   int64_t out = 0;
   if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
   return out;
 }
 
-// Smallest q with q * b >= a. Requires a >= 0 and b > 0; never overflows.
+// a / b rounded up: the smallest q with q * b >= a. Requires a >= 0 and b > 0; never overflows.
 inline int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 }  // namespace reshard

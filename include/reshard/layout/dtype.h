@@ -1,4 +1,4 @@
-// Element types. A redistribution moves bytes, so most of the library only needs the size; reductions need the type.
+// Element types. A redistribution moves bytes, so most of the library needs only their size; reductions need the type.
 #ifndef RESHARD_LAYOUT_DTYPE_H_
 #define RESHARD_LAYOUT_DTYPE_H_
 
@@ -8,9 +8,11 @@
 
 namespace reshard {
 
+// k<kind><bits>: I signed integers, U unsigned integers, F IEEE floating point, BF bfloat16, C complex. The 8-bit
+// floats are named after their exponent and mantissa bits; FN has no infinities, UZ no negative zero.
 enum class DType {
-  kBool,
-  kI8,
+  kBool,  // one byte, 0 or 1
+  kI8,    // two's complement
   kI16,
   kI32,
   kI64,
@@ -18,26 +20,26 @@ enum class DType {
   kU16,
   kU32,
   kU64,
-  kF16,
-  kBF16,
+  kF16,   // IEEE binary16
+  kBF16,  // bfloat16: the upper half of an f32
   kF32,
   kF64,
-  kF8E4M3FN,
-  kF8E5M2,
-  kF8E4M3FNUZ,
-  kF8E5M2FNUZ,
-  kC64,   // complex of two f32
-  kC128,  // complex of two f64
+  kF8E4M3FN,    // torch.float8_e4m3fn; largest value 448
+  kF8E5M2,      // torch.float8_e5m2; with infinities
+  kF8E4M3FNUZ,  // torch.float8_e4m3fnuz; largest value 240
+  kF8E5M2FNUZ,  // torch.float8_e5m2fnuz; no infinities
+  kC64,         // complex of two f32
+  kC128,        // complex of two f64
 };
 
 // Size of one element in bytes: 1, 2, 4, 8 or 16.
 int64_t SizeOf(DType dtype);
 
-// The name used in text, JSON and on the command line: "bool", "i8", ..., "bf16", "f8e4m3fn", "c128".
+// The name used in text, in JSON and on the command line: "bool", "i8", ..., "bf16", "f8e4m3fn", "c128".
 // Post-condition: ParseDType(Name(t)) == t for every t.
 std::string_view Name(DType dtype);
 
-// The dtype of that name, or nothing. Names are matched exactly.
+// The dtype with that name, or nullopt if there is none. Names are case-sensitive.
 std::optional<DType> ParseDType(std::string_view name);
 
 }  // namespace reshard

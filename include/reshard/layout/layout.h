@@ -1,15 +1,15 @@
-// A layout says who holds what: a tensor's global shape, for each dimension a list of factors (major first), and the
-// axes over which the held values are still partial, all over a mesh.
+// A layout says which device holds which elements of a tensor: over a mesh, the tensor's global shape, for each
+// dimension a list of factors (major first), and the axes over which the values are still partial.
 //
 // Meaning. A dimension of n elements with factors f1..fk starts as the interval [0,n). A factor of size s cuts every
 // current interval of length m into s chunks of c = ceil(m/s): chunk j = [min(m,j*c), min(m,(j+1)*c)).
-//   axis X        keeps chunk j where j is the device's coordinate along X
+//   axis X        keeps chunk j, where j is the device's coordinate along X
 //   sub-axis      the same with the middle digit of X split into (pre, size, rest)
 //   ~X            keeps chunk j in even-numbered and chunk s-1-j in odd-numbered intervals (ascending, empty included)
-//   integer digit keeps all s chunks as separate intervals
-//   X=[a,b,..]    cuts into chunks of exactly these sizes; they add up to the length of every interval they cut
-// An axis that appears nowhere replicates. Partial values over an axis: every device along it holds one contribution to
-// the same elements.
+//   block s       (a plain integer) keeps all s chunks as separate intervals
+//   X=[a,b,..]    cuts into chunks of exactly these sizes, which add up to the length of every interval they cut
+// An axis that appears nowhere replicates the tensor. Where values are partial over an axis, every device along it
+// holds one contribution to the same elements.
 #ifndef RESHARD_LAYOUT_LAYOUT_H_
 #define RESHARD_LAYOUT_LAYOUT_H_
 
@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,99 +25,144 @@
 
 namespace reshard {
 
-inline constexpr int kMaxRank = 64;
-// More intervals than this in one dimension of one device are refused.
+inline constexpr int kMaxRank = 64;  // most dimensions of a tensor
+// Most intervals that one device may hold along one dimension; layouts with more are refused.
 inline constexpr int64_t kMaxIntervals = int64_t{1} << 20;
 
 // Half-open interval of global indices along one dimension.
 struct Interval {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t length() const { return end - begin; }
+  int64_t begin = 0;                              // first index, in elements
+  int64_t end = 0;                                // one past the last index
+  int64_t length() const { return end - begin; }  // in elements
   bool operator==(const Interval&) const = default;
 };
 
-// A mesh axis or a part of it. The axis of size n is read as three digits (pre, size, rest), rest = n/(pre*size); the
-// reference means the middle one: coordinate / rest % size. The whole axis is pre = 1, size = n.
+// A mesh axis or a part of one. An axis of size n is read as three digits (pre, size, rest) with rest = n/(pre*size);
+// the reference denotes the middle one, coordinate / rest % size. The whole axis is pre = 1, size = n.
 struct AxisRef {
-  int axis = 0;
-  int64_t pre = 1;
-  int64_t size = 1;
+  int axis = 0;      // index into Mesh::axes()
+  int64_t pre = 1;   // size of the digit in front, the more significant one
+  int64_t size = 1;  // number of values of the digit referred to
   bool operator==(const AxisRef&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const AxisRef& ref) {
+    return H::combine(std::move(h), ref.axis, ref.pre, ref.size);
+  }
 };
 
+// One cut of a dimension, as described at the top of this file.
 struct Factor {
+  // X or a sub-axis of it; ~X; a block, written as an integer; X=[a,b,..].
   enum class Kind { kAxis, kReflected, kDigit, kSizes };
-  Kind kind = Kind::kAxis;
+  Kind kind = Kind::kAxis;      // which of these this is, and which of the fields below count
   AxisRef axis;                 // all kinds but kDigit; whole axes for kReflected and kSizes
-  bool written_as_sub = false;  // kAxis: printed as X:(pre)size even when it is the whole axis
+  bool written_as_sub = false;  // kAxis: printed as X:(pre)size even if it is the whole axis
   int64_t digit = 1;            // kDigit: the number of blocks
-  std::vector<int64_t> sizes;   // kSizes: one a coordinate
+  std::vector<int64_t> sizes;   // kSizes: chunk sizes in elements, one per coordinate
 
-  // Chunks it cuts an interval into.
+  // Number of chunks into which it cuts an interval.
   int64_t parts() const { return kind == Kind::kDigit ? digit : axis.size; }
+  // False for a block, which does not depend on the device.
   bool has_axis() const { return kind != Kind::kDigit; }
   bool operator==(const Factor&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Factor& factor) {
+    return H::combine(std::move(h), factor.kind, factor.axis, factor.written_as_sub, factor.digit, factor.sizes);
+  }
 };
 
+// One dimension of a layout.
 struct DimLayout {
-  int64_t size = 0;  // global elements
-  std::vector<Factor> factors;
+  int64_t size = 0;             // of the whole tensor, in elements
+  std::vector<Factor> factors;  // major first; none: every device holds the whole dimension
   bool operator==(const DimLayout&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const DimLayout& dim) {
+    return H::combine(std::move(h), dim.size, dim.factors);
+  }
 };
 
+// How partial values combine.
 enum class ReduceOp { kSum, kAvg, kMin, kMax, kProd };
+// "sum", "avg", "min", "max", "prod".
 const char* Name(ReduceOp op);
 
-// Values not yet reduced: the real value is op over the devices along `axes`.
+// A reduction that is still to be done: the values held are partial, and the tensor's value is their reduction by `op`
+// over the devices along `axes`.
 struct Pending {
-  ReduceOp op = ReduceOp::kSum;
-  std::vector<AxisRef> axes;
+  ReduceOp op = ReduceOp::kSum;  // combines the contributions
+  std::vector<AxisRef> axes;     // each device along these holds one contribution
   bool operator==(const Pending&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Pending& pending) {
+    return H::combine(std::move(h), pending.op, pending.axes);
+  }
 };
 
+// An immutable layout that obeys every rule of the algebra. A value type: copies share what is behind them, so a copy
+// costs a reference count, and a moved-from layout is still the layout that it was.
 class Layout {
  public:
-  // A replicated 0-d tensor on one device.
+  // A 0-d tensor on one device.
   Layout();
+  Layout(const Layout&) = default;
+  Layout& operator=(const Layout&) = default;
 
-  // Checks every rule of the algebra. InvalidArgument with the rule broken: rank above kMaxRank, negative sizes, an
-  // element count that does not fit int64, an unknown axis, an axis (or overlapping sub-axes of it) used twice, a
-  // sub-axis that does not divide, explicit sizes that do not add up, a digit below 1, more than kMaxIntervals
-  // intervals.
-  static absl::StatusOr<Layout> Create(std::shared_ptr<const Mesh> mesh, std::vector<DimLayout> dims,
+  // Checks every rule of the algebra. InvalidArgument names the rule that is broken: rank above kMaxRank, negative
+  // sizes, an element count that does not fit in an int64, an unknown axis, an axis (or overlapping sub-axes of it)
+  // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
+  // more than kMaxIntervals intervals.
+  static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
                                        std::optional<Pending> pending = std::nullopt);
 
-  const Mesh& mesh() const { return *mesh_; }
-  const std::shared_ptr<const Mesh>& mesh_ptr() const { return mesh_; }
-  int rank() const { return static_cast<int>(dims_.size()); }
-  const std::vector<DimLayout>& dims() const { return dims_; }
-  const DimLayout& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
-  const std::optional<Pending>& pending() const { return pending_; }
+  // The devices, and the axes that the factors refer to.
+  const Mesh& mesh() const { return state_->mesh; }
+  // Number of tensor dimensions.
+  int rank() const { return static_cast<int>(dims().size()); }
+  // One per tensor dimension.
+  const std::vector<DimLayout>& dims() const { return state_->dims; }
+  // Requires 0 <= d < rank().
+  const DimLayout& dim(int d) const { return dims()[static_cast<size_t>(d)]; }
+  // The reduction still to be done; nullopt if the values are complete.
+  const std::optional<Pending>& pending() const { return state_->pending; }
+  // Global sizes in elements, one per dimension.
   std::vector<int64_t> shape() const;
-  // Elements of the whole tensor.
-  int64_t num_elements() const { return num_elements_; }
+  // Number of elements of the whole tensor.
+  int64_t num_elements() const { return state_->num_elements; }
 
   // The sorted, disjoint, non-touching, non-empty intervals that the device at `position` holds along dimension d.
   std::vector<Interval> Intervals(int64_t position, int d) const;
-  // Elements the device at `position` holds along each dimension.
+  // Number of elements that the device at `position` holds along each dimension.
   std::vector<int64_t> LocalShape(int64_t position) const;
-  // Per dimension, the largest over devices (what text prints as the local size).
+  // For each dimension, the largest of these over all devices: what text prints as the local size.
   std::vector<int64_t> MaxLocalShape() const;
-  // Elements of the largest fragment.
+  // Number of elements of the largest fragment of any device.
   int64_t MaxLocalElements() const;
 
-  // The coordinate of a device position along an axis reference.
+  // The value, 0 .. ref.size-1, of the digit `ref` at a device position.
   int64_t Coordinate(int64_t position, const AxisRef& ref) const;
 
-  // Same mesh, same factors as written, same pending. See Equivalent() for equality of meaning.
+  // Same mesh, same factors as written, partial in the same way. See Equivalent() for equality of meaning.
   bool operator==(const Layout& other) const;
+  // Constant time.
+  template <typename H>
+  friend H AbslHashValue(H h, const Layout& layout) {
+    return H::combine(std::move(h), layout.state_->hash);
+  }
 
  private:
-  std::shared_ptr<const Mesh> mesh_;
-  std::vector<DimLayout> dims_;
-  std::optional<Pending> pending_;
-  int64_t num_elements_ = 1;
+  struct State {
+    State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Pending> of_pending, int64_t elements);
+    Mesh mesh;
+    std::vector<DimLayout> dims;
+    std::optional<Pending> pending;
+    int64_t num_elements;
+    size_t hash;  // of mesh, dims and pending
+  };
+
+  explicit Layout(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<const State> state_;  // never null
 };
 
 }  // namespace reshard

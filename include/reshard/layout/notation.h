@@ -1,21 +1,24 @@
-// Other notations for the same thing, imported and exported exactly, or refused with the reason; never guessed.
+// Sharding notations of other frameworks. They are imported and exported exactly, or refused with the reason; nothing
+// is guessed.
 //
-//   DTensor     S(0)[1]S(0)[0]R      one placement a mesh dimension; [k] is the shard order: the k-th split of that
-//                                    tensor dimension (0 is the first, the major one). Also Shard(0), Replicate(),
-//                                    Partial(), Partial(avg), P, P(max), _StridedShard(dim=0, sf=2) / _S(0, 2).
-//   JAX         PartitionSpec('y', None, ('x','y'))   or P(...); unreduced= is read where JAX prints it
-//   Shardy      #sdy.sharding<@mesh, [{"x"}, {"y":(1)2}], replicated={"w"}, unreduced={"z"}>  (also <["x"=2],
-//   device_ids=[..]>) HLO         {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}, {replicated}, {maximal
-//   device=3}
+//   DTensor     S(0)[1]S(0)[0]R
+//                 one placement per mesh dimension; [k] is the shard order: the k-th split of that tensor dimension
+//                 (0 is the first, the major one). Also Shard(0), Replicate(), Partial(), Partial(avg), P, P(max),
+//                 _StridedShard(dim=0, sf=2) / _S(0, 2)
+//   JAX         PartitionSpec('y', None, ('x','y'))
+//                 or P(...); unreduced= is read where JAX prints it
+//   Shardy      #sdy.sharding<@mesh, [{"x"}, {"y":(1)2}], replicated={"w"}, unreduced={"z"}>
+//                 also <["x"=2], device_ids=[..]>
+//   HLO         {devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}
+//                 also {replicated}, {maximal device=3}
 //
-// Refused, with the reason: an uneven Shardy or JAX or HLO tiling over several axes of one dimension where their
-// ceil-of-the-product cut and our nested cut differ; an uneven _StridedShard nest; HLO lists that are no product of
-// mesh factors; anything with an open or unknown mesh.
+// Refused: an uneven Shardy, JAX or HLO tiling over several axes of one dimension, where their cut by the ceiling of
+// the product differs from the nested cut here; uneven nests of _StridedShard; HLO device lists that are not a product
+// of mesh factors; anything with an open or unknown mesh.
 #ifndef RESHARD_LAYOUT_NOTATION_H_
 #define RESHARD_LAYOUT_NOTATION_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,20 +29,24 @@
 
 namespace reshard {
 
+// The notations above; kReshard is the text of reshard/layout/text.h.
 enum class Notation { kReshard, kDTensor, kJax, kShardy, kHlo };
 
 // "reshard", "dtensor", "jax", "shardy", "hlo".
 const char* Name(Notation notation);
+// The notation with that name, or nullopt if there is none.
 std::optional<Notation> ParseNotation(std::string_view name);
+// All names, for messages: "reshard, dtensor, jax, shardy, hlo".
+std::string KnownNotations();
 
-// The layout that `text` means over `mesh` for a tensor of this shape. For kReshard, a layout or a layout rule.
-// InvalidArgument: the text is malformed, does not fit mesh or shape. Unimplemented: well formed, but it has no exact
-// equivalent in the algebra; the message says why.
-absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, std::shared_ptr<const Mesh> mesh,
+// The layout that `text` denotes over `mesh` for a tensor of this shape. For kReshard, a layout or a layout rule.
+// InvalidArgument: the text is malformed or does not fit the mesh or the shape. Unimplemented: well formed, but without
+// an exact equivalent in the algebra; the message says why.
+absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, const Mesh& mesh,
                                     const std::vector<int64_t>& shape);
 
-// The text in that notation. Post-condition: importing it over the same mesh gives an equivalent layout.
-// Unimplemented when the notation cannot say it exactly; the message says why.
+// The layout in that notation. Post-condition: importing the text over the same mesh gives an equivalent layout.
+// Unimplemented if the notation cannot express it exactly; the message says why.
 absl::StatusOr<std::string> ExportLayout(Notation notation, const Layout& layout);
 
 }  // namespace reshard

@@ -2,10 +2,10 @@
 //
 //   {X:4,Y:4,Z:16}@32              a mesh
 //   [32<X,Y>512, 128]              a layout: local size, factors major first, global size
-//   [32<X>128, 64] sum<Y>          with a pending reduction
-//   [<tp>, *]                      a layout rule: sizes come from the tensor
+//   [32<X>128, 64] sum<Y>          partial over Y: the devices along it hold the terms of a sum
+//   [<tp>, *]                      a layout rule: the sizes come from the tensor
 //
-// Errors are InvalidArgument with one line of reason, followed by the text and a caret under the column:
+// Errors are InvalidArgument: one line with the reason and the column (from 1), then the text with a caret under it:
 //   unknown axis "Q"; the mesh has X, Y at column 5
 //     [32<Q>64]
 //         ^
@@ -13,7 +13,6 @@
 #define RESHARD_LAYOUT_TEXT_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,25 +24,29 @@
 
 namespace reshard {
 
+// A mesh, like `{X:4,Y:2}` or `{X:2}@[7,3]`. Refuses what Mesh::Create refuses.
 absl::StatusOr<Mesh> ParseMesh(std::string_view text);
 
-// A layout with sizes over the given mesh. A local size that is given is checked against the largest over devices.
-absl::StatusOr<Layout> ParseLayout(std::string_view text, std::shared_ptr<const Mesh> mesh);
+// A layout with sizes over the given mesh. A local size, where the text has one, is checked against the largest local
+// size over all devices.
+absl::StatusOr<Layout> ParseLayout(std::string_view text, const Mesh& mesh);
+// The same over a mesh that is text, too.
+absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh);
 
-// A layout rule: like a layout but sizes may be left out; `*` is any unsharded dimension, `...` the rest, and a bare
-// `[...]` fits every rank including 0. Sizes that are given must agree with `shape`.
-// InvalidArgument when the rule has another rank than the shape.
-absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, std::shared_ptr<const Mesh> mesh,
-                                       const std::vector<int64_t>& shape);
+// A layout rule: like a layout, but sizes may be left out; `*` is any one unsharded dimension, `...` all remaining
+// ones, and a bare `[...]` fits every rank, 0 included. Sizes that are present must agree with `shape`.
+// InvalidArgument also if the rule and the shape differ in rank.
+absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape);
 
-// Canonical text. Post-conditions: ParseMesh(ToString(m)) == m; ParseLayout(ToString(l), l.mesh_ptr()) == l.
+// Canonical text. Post-conditions: ParseMesh(ToString(m)) == m; ParseLayout(ToString(l), l.mesh()) == l.
 std::string ToString(const Mesh& mesh);
+// A dimension that is cut has its local size, the largest over all devices, in front.
 std::string ToString(const Layout& layout);
-// `X`, or `X:(pre)size` when only a part of the axis is meant.
+// `X`, or `X:(pre)size` if the reference is to a part of the axis.
 std::string ToString(const Mesh& mesh, const AxisRef& ref);
 
-// An InvalidArgument status whose message shows `text` with a caret under byte `column` (0-based). Long or multi-line
-// text is shortened around the column; bytes that are not printable ASCII are shown as '?'.
+// An InvalidArgument status in the form above, with the caret under byte `column` of `text`, counted from 0. Text that
+// is long or has several lines is shortened around the column; bytes that are not printable ASCII are shown as '?'.
 absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason);
 
 }  // namespace reshard

@@ -1,9 +1,9 @@
-// The functions of NCCL that this library calls, as a table that is filled when the program runs: so everything builds
-// and starts on machines without NCCL, a copy that is in the process already (PyTorch's) is used again, and a test can
-// put another implementation below.
+// The functions of NCCL that this library calls, as a table that is filled at run time. So everything builds and starts
+// on machines without NCCL, a copy that is already in the process (PyTorch's) is reused, and tests can substitute
+// another implementation.
 //
-// The types are those of <nccl.h>, declared here because no public header includes that one. A test holds them against
-// it where it is there.
+// The types and constants are those of <nccl.h>, declared here because no public header includes that one. Where it is
+// installed, a test compares them with it.
 #ifndef RESHARD_NCCL_NCCL_API_H_
 #define RESHARD_NCCL_NCCL_API_H_
 
@@ -16,11 +16,13 @@
 namespace reshard {
 
 using NcclComm = void*;  // ncclComm_t
+// ncclUniqueId: what the ranks of a communicator must have in common to meet.
 struct NcclUniqueId {
-  char internal[128] = {};
+  char internal[128] = {};  // opaque
 };
 
-using NcclResult = int;  // ncclResult_t
+// ncclResult_t, and its values.
+using NcclResult = int;
 inline constexpr NcclResult kNcclSuccess = 0;
 inline constexpr NcclResult kNcclUnhandledCudaError = 1;
 inline constexpr NcclResult kNcclSystemError = 2;
@@ -30,7 +32,8 @@ inline constexpr NcclResult kNcclInvalidUsage = 5;
 inline constexpr NcclResult kNcclRemoteError = 6;
 inline constexpr NcclResult kNcclInProgress = 7;
 
-using NcclDataType = int;  // ncclDataType_t
+// ncclDataType_t, and its values.
+using NcclDataType = int;
 inline constexpr NcclDataType kNcclInt8 = 0;
 inline constexpr NcclDataType kNcclUint8 = 1;
 inline constexpr NcclDataType kNcclInt32 = 2;
@@ -42,42 +45,48 @@ inline constexpr NcclDataType kNcclFloat32 = 7;
 inline constexpr NcclDataType kNcclFloat64 = 8;
 inline constexpr NcclDataType kNcclBfloat16 = 9;
 
-using NcclRedOp = int;  // ncclRedOp_t
+// ncclRedOp_t, and its values.
+using NcclRedOp = int;
 inline constexpr NcclRedOp kNcclSum = 0;
 inline constexpr NcclRedOp kNcclProd = 1;
 inline constexpr NcclRedOp kNcclMax = 2;
 inline constexpr NcclRedOp kNcclMin = 3;
 inline constexpr NcclRedOp kNcclAvg = 4;
 
-inline constexpr int kNcclSplitNoColor = -1;
+inline constexpr int kNcclSplitNoColor = -1;  // NCCL_SPLIT_NOCOLOR: a rank that is in no part
 
-// ncclConfig_t as of 2.18, which later versions read as what it is by its first three fields.
+// ncclConfig_t as of 2.18. Later versions recognize it by its first three fields. INT_MIN and null: left to NCCL.
 struct NcclConfig {
-  size_t size = sizeof(NcclConfig);
-  unsigned magic = 0xcafebeef;
-  unsigned version = 21800;
-  int blocking = INT_MIN;  // INT_MIN: undefined
-  int cga_cluster_size = INT_MIN;
-  int min_ctas = INT_MIN;
-  int max_ctas = INT_MIN;
-  const char* net_name = nullptr;
-  int split_share = INT_MIN;
+  size_t size = sizeof(NcclConfig);  // of this struct in bytes
+  unsigned magic = 0xcafebeef;       // marks an initialized config
+  unsigned version = 21800;          // of NCCL, whose fields this has
+  int blocking = INT_MIN;            // 0: calls may return kNcclInProgress
+  int cga_cluster_size = INT_MIN;    // thread blocks per cluster
+  int min_ctas = INT_MIN;            // fewest thread blocks per collective
+  int max_ctas = INT_MIN;            // most thread blocks per collective
+  const char* net_name = nullptr;    // network plugin
+  int split_share = INT_MIN;         // 1: parts made by CommSplit share resources with their parent
 };
 
-// One entry a function, named as in <nccl.h> without its prefix. `stream` is a cudaStream_t.
+// One entry per function, named as in <nccl.h> without the prefix "nccl"; see NCCL's documentation for what they do.
+// `stream` is a cudaStream_t; counts are in elements of `type`.
 struct NcclApi {
+  // Process-wide.
   NcclResult (*GetVersion)(int* version) = nullptr;
   NcclResult (*GetUniqueId)(NcclUniqueId* id) = nullptr;
   const char* (*GetErrorString)(NcclResult result) = nullptr;
   const char* (*GetLastError)(NcclComm comm) = nullptr;
+  // Making and ending communicators.
   NcclResult (*CommInitRankConfig)(NcclComm* comm, int ranks, NcclUniqueId id, int rank, NcclConfig* config) = nullptr;
   NcclResult (*CommSplit)(NcclComm comm, int color, int key, NcclComm* part, NcclConfig* config) = nullptr;
   NcclResult (*CommFinalize)(NcclComm comm) = nullptr;
   NcclResult (*CommDestroy)(NcclComm comm) = nullptr;
   NcclResult (*CommAbort)(NcclComm comm) = nullptr;
   NcclResult (*CommGetAsyncError)(NcclComm comm, NcclResult* error) = nullptr;
+  // What is enqueued between these two is one operation.
   NcclResult (*GroupStart)() = nullptr;
   NcclResult (*GroupEnd)() = nullptr;
+  // Point-to-point and collective operations, enqueued on `stream`.
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclComm comm,
                      void* stream) = nullptr;
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclComm comm, void* stream) = nullptr;
@@ -88,18 +97,18 @@ struct NcclApi {
   NcclResult (*AllReduce)(const void* send, void* receive, size_t count, NcclDataType type, NcclRedOp op, NcclComm comm,
                           void* stream) = nullptr;
 
-  // Optional: null where the library is too old. `count` is what goes to one peer. Since 2.28.3.
+  // Optional, since 2.28.3: null if the library is older. `count` is what goes to one peer.
   NcclResult (*AlltoAll)(const void* send, void* receive, size_t count, NcclDataType type, NcclComm comm,
                          void* stream) = nullptr;
 
   int version = 0;     // 22809 is 2.28.9
-  std::string origin;  // where it came from: "already in the process", or the path of the library
+  std::string origin;  // where the functions are from: "already in the process", or the path of the library
 };
 
-// The NCCL of this process: the copy that is loaded already, else the library at RESHARD_NCCL_LIBRARY, else
-// libnccl.so.2 where the loader finds it. Loaded once, never unloaded.
-// Unavailable, saying what was looked for and what to do: no library; FailedPrecondition: older than 2.18, or without a
-// function that it should have.
+// The NCCL of this process: the copy that is already loaded, else the library at RESHARD_NCCL_LIBRARY, else the
+// libnccl.so.2 that the loader finds. Loaded once and never unloaded.
+// Unavailable: there is no library; the message says where it was looked for and what to do. FailedPrecondition: the
+// library is older than 2.18, or lacks a required function.
 absl::StatusOr<const NcclApi*> LoadNcclApi();
 
 // "2.28.9" for 22809, "2.8.4" for 2804.

@@ -1,8 +1,8 @@
-// Many tensors as one schedule: a model's state from one set of layouts to another.
+// Plans many tensors as one schedule, such as the state of a model from one set of layouts to another.
 //
-// Equal problems are planned once. Tensors go into buckets in the order given; in a bucket the first steps of all
-// tensors are one exchange, then the second steps, and so on. Between meshes a shard may have many holders: who starts
-// to send is chosen over the whole batch, so that what devices send is as even as the layouts allow.
+// Equal problems are planned once. Tensors go into buckets in the order given; within a bucket the first steps of all
+// tensors form one exchange, then the second steps, and so on. Between meshes a shard may have many holders: which of
+// them begins to send is chosen over the whole batch, so that the load on senders is as even as the layouts allow.
 #ifndef RESHARD_PLANNER_BATCH_H_
 #define RESHARD_PLANNER_BATCH_H_
 
@@ -13,125 +13,119 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "reshard/layout/dtype.h"
-#include "reshard/layout/layout.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/problem.h"
 
 namespace reshard {
 
-struct BatchProblem {
-  std::string name;  // what errors and reports call it; empty: its number
-  Layout source;
-  Layout target;
-  DType dtype = DType::kBF16;
-};
-
+// How to plan a batch.
 struct BatchOptions {
-  // Of the plan of every tensor. The memory limit bounds BatchBucket::peak_bytes, too.
+  // For the plan of every tensor. The memory limit also bounds BatchBucket::peak_bytes.
   PlanOptions plan;
-  // Bounds BatchBucket::bytes, but for a tensor that alone has more: it gets a bucket of its own.
+  // Upper limit on BatchBucket::bytes. A tensor that exceeds it alone gets a bucket of its own.
   std::optional<int64_t> bucket_bytes;
 };
 
+// What was decided for one tensor.
 struct BatchTensor {
   int64_t plan = 0;          // index into BatchPlan::plans
-  int64_t first_holder = 0;  // of the plan's steps between meshes, see Step::first_holder
+  int64_t first_holder = 0;  // for the plan's steps between meshes, see Step::first_holder
   int64_t bucket = 0;        // index into BatchPlan::buckets
 };
 
 // The steps of many tensors that are one exchange, or one reduction over the same groups. Sizes in bytes; maxima are
 // over devices, of the sum over tensors.
 struct BatchStep {
-  Op op = Op::kExchange;  // that of all its tensors when they agree, else Exchange
-  int64_t stage = 0;      // the number of the step in its tensors' plans
-  int64_t tensors = 0;
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  int64_t send_bytes_max = 0;
-  int64_t peers_max = 0;  // of any one of its tensors
-  int64_t time_ns = 0;
-  std::vector<LevelFigures> levels;  // one a level of the topology, innermost first
+  Op op = Op::kExchange;             // that of its tensors if they all agree, else Exchange
+  int64_t stage = 0;                 // index of the step in its tensors' plans
+  int64_t tensors = 0;               // number of tensors that take part
+  int64_t recv_bytes_max = 0;        // received by one device
+  int64_t recv_bytes_total = 0;      // received by all devices together
+  int64_t send_bytes_max = 0;        // sent by one device
+  int64_t peers_max = 0;             // the largest Step::peers_max of its tensors
+  int64_t time_ns = 0;               // estimate, as in topology.h
+  std::vector<LevelFigures> levels;  // one per level of the topology, innermost first
 };
 
-// Tensors first .. first + count - 1.
+// The tensors that are moved together: first .. first + count - 1.
 struct BatchBucket {
-  int64_t first = 0;
-  int64_t count = 0;
-  int64_t bytes = 0;       // sum over tensors of what their largest step reads and writes on a device
-  int64_t peak_bytes = 0;  // sum over tensors of Totals::peak_bytes
-  int64_t time_ns = 0;     // sum over steps
-  std::vector<BatchStep> steps;
+  int64_t first = 0;             // index into BatchPlan::tensors
+  int64_t count = 0;             // number of tensors
+  int64_t bytes = 0;             // sum over tensors of what their largest step reads and writes on a device
+  int64_t peak_bytes = 0;        // sum over tensors of Totals::peak_bytes
+  int64_t time_ns = 0;           // sum over steps
+  std::vector<BatchStep> steps;  // in the order in which they run
 };
 
 // What one device does in the whole batch, in bytes.
 struct BatchDevice {
-  int64_t device = 0;
-  int64_t recv = 0;
-  int64_t send = 0;
+  int64_t device = 0;               // its id
+  int64_t recv = 0;                 // received from others
+  int64_t send = 0;                 // sent to others
   int64_t send_between_meshes = 0;  // the part of `send` for which there may be a choice of holders
-  int64_t recv_bound = 0;           // what it must receive whatever the algorithm: the sum of what it lacks
+  int64_t recv_bound = 0;           // least it can receive: the sum over tensors of what it lacks
 };
 
-// Sizes in bytes; maxima and means are over devices, of the sum over tensors and steps.
+// The figures of the whole batch. Sizes in bytes; maxima and means are over devices, of the sum over tensors and steps.
 struct BatchTotals {
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  int64_t send_bytes_max = 0;
-  double send_bytes_mean = 0;  // over the devices of all meshes
-  int64_t send_between_meshes_max = 0;
-  double send_between_meshes_mean = 0;  // over the devices of the meshes that such steps leave
-  // Largest / mean of what devices send between meshes; in a batch that stays within its meshes of what they send in
-  // all. 1 when nothing is sent.
+  int64_t recv_bytes_max = 0;           // received by one device
+  int64_t recv_bytes_total = 0;         // received by all devices together
+  int64_t send_bytes_max = 0;           // sent by one device
+  double send_bytes_mean = 0;           // over the devices of all meshes
+  int64_t send_between_meshes_max = 0;  // sent by one device in steps between meshes
+  double send_between_meshes_mean = 0;  // over the devices of the source meshes of such steps
+  // The largest over the mean of what devices send between meshes, or of everything they send if nothing is sent
+  // between meshes. 1 if nothing is sent at all.
   double send_imbalance = 1;
-  int64_t peak_bytes = 0;  // of the largest bucket
-  int64_t time_ns = 0;     // sum over buckets
-  std::vector<LevelFigures> levels;
+  int64_t peak_bytes = 0;            // of the largest bucket
+  int64_t time_ns = 0;               // sum over buckets
+  std::vector<LevelFigures> levels;  // one per level of the topology, innermost first
 };
 
+// Lower bounds that hold for every algorithm, in bytes.
 struct BatchBounds {
-  // The worst device: of the sum over tensors of what it lacks, which is more than any tensor's and at most the sum of
-  // the tensors' bounds. With pending reductions the even share of all transmissions, where that is more.
+  // For the worst device: the largest over devices of BatchDevice::recv_bound. That is at least every tensor's own
+  // bound and at most their sum. With partial values, the even share of all transmissions where that is more.
   int64_t recv_bytes_max = 0;
+  // For all devices together.
   int64_t recv_bytes_total = 0;
 };
 
+// The schedule of a batch.
 struct BatchPlan {
-  BatchOptions options;
-  std::vector<std::string> names;  // one a tensor
-  std::vector<Plan> plans;         // distinct problems in order of appearance: as many as were planned
-  std::vector<BatchTensor> tensors;
-  std::vector<BatchBucket> buckets;
-  std::vector<BatchDevice> devices;  // ascending; those of all meshes
-  BatchTotals totals;
-  BatchBounds bounds;
+  BatchOptions options;              // that it was made with
+  std::vector<std::string> names;    // one per tensor, or none
+  std::vector<Plan> plans;           // one per distinct problem, in order of first appearance
+  std::vector<BatchTensor> tensors;  // in the order given
+  std::vector<BatchBucket> buckets;  // in the order in which they run
+  std::vector<BatchDevice> devices;  // of all meshes, by ascending id
+  BatchTotals totals;                // over all tensors
+  BatchBounds bounds;                // for all tensors together
 
-  // The plan of one tensor with its first holders: what a program is compiled from. Its figures are those of plans[],
-  // which on a topology with levels may differ per level.
+  // The plan of one tensor with its first holder filled in: what a program is compiled from. Its figures are those of
+  // plans[]; on a topology with levels the figures per level may really be others.
   Plan PlanOf(int64_t tensor) const;
 };
 
-// Post-conditions:
-//  - every tensor's plan is MakePlan's, see there; an equal problem (meshes, layouts as text, dtype) is planned once.
-//    With objective time a batch so large that latencies hardly count takes the plan for bytes where that receives
-//    fewer and its transfers take no longer: latencies are paid once a bucket;
-//  - buckets are runs of neighbouring tensors and keep to the limits of `options`;
-//  - without pending reductions totals.recv_bytes_max == bounds.recv_bytes_max where every plan meets its bound on
-//  every
+// Plans a batch. Post-conditions:
+//  - every tensor's plan is MakePlan's, see there; equal problems are planned once.
+//    Latencies are paid once per bucket. So with objective kTime, a batch so large that latencies hardly count takes
+//    the plan for kBytes wherever that plan receives fewer bytes and its transfers take no longer;
+//  - buckets are runs of consecutive tensors and keep to the limits in `options`;
+//  - without partial values, totals.recv_bytes_max == bounds.recv_bytes_max if every plan meets its bound on every
 //    device;
 //  - deterministic: equal input gives an equal batch on every machine.
-// Errors: what MakePlan reports, with the tensor's name before it (ResourceExhausted: the tensor alone does not fit the
-// memory limit; the message has the bytes needed); InvalidArgument: a negative limit of a bucket, sums over tensors
-// that do not fit 64 bits.
-absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, const BatchOptions& options = {});
-// The same for tensor t being problems[which[t]], for callers that know which are equal; `names` may be empty, else one
-// a tensor. InvalidArgument also: an index out of range, another number of names.
-absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const BatchProblem> problems, absl::Span<const int64_t> which,
-                                    std::vector<std::string> names, const BatchOptions& options);
+// Errors: those of MakePlan, after the name of the tensor (ResourceExhausted: the tensor alone does not fit the memory
+// limit; the message has the bytes needed). InvalidArgument: a negative bucket limit, or sums over tensors that do not
+// fit in 64 bits, or another number of names than of tensors.
+// `names`, if not empty, are what errors and reports call the tensors; an empty one is called by its index.
+absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const Problem> problems, const BatchOptions& options = {},
+                                    std::vector<std::string> names = {});
 
-// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), no trailing newline. `ids`, when not empty, are
-// JSON texts, one a tensor, that stand for the names. InvalidArgument: another number of them.
+// One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), without a newline. `ids`, if not empty, are JSON
+// values as text, one per tensor, that replace the names. InvalidArgument for another number of them.
 absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const std::string> ids = {});
-// A few lines for people: tensors, plans, buckets, bytes against the bound, how even the senders are.
+// A few lines: tensors, plans, buckets, bytes against the bound, how even senders are loaded. Ends with a newline.
 std::string BatchToText(const BatchPlan& batch);
 
 }  // namespace reshard

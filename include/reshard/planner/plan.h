@@ -1,4 +1,4 @@
-// A plan: the steps from a source layout to a target layout, what they cost, the bounds, and why this plan.
+// A plan: the steps from a source layout to a target layout, their costs, the lower bounds, and why it was chosen.
 // A plan is symbolic: its size does not grow with the number of devices. See traffic.h for who sends what to whom.
 #ifndef RESHARD_PLANNER_PLAN_H_
 #define RESHARD_PLANNER_PLAN_H_
@@ -15,29 +15,36 @@
 
 namespace reshard {
 
-// One collective operation (V = local bytes before, n = group size; bytes received by a device):
+// One collective operation. On the right, the bytes that a device receives: V is the size of its fragment before the
+// step and n the size of its group.
 enum class Op {
-  kSlice,          // keep a part of what is there                                   0
-  kAllGather,      // groups pool their shards, which do not overlap                  V(n-1)
-  kAllToAll,       // every member gets exactly V/n from every member                 V(n-1)/n
-  kAllPermute,     // whole shards change hands, shapes stay                          V where it changes
-  kReduceScatter,  // reduce over pending axes, each member keeps a part              (n-1)|to|
-  kAllReduce,      // reduce over pending axes, every member keeps all                2V(n-1)/n
-  kExchange,       // every device gets exactly what it lacks                         |to minus from|
+  kSlice,          // each device keeps a part of its fragment                0
+  kAllGather,      // a group pools its shards, which do not overlap          V(n-1)
+  kAllToAll,       // every member gets exactly V/n from every member         V(n-1)/n
+  kAllPermute,     // whole shards change places, and keep their shapes       V where the shard is another one
+  kReduceScatter,  // reduces over partial axes; each member keeps a part     (n-1)|to|
+  kAllReduce,      // reduces over partial axes; every member keeps it all    2V(n-1)/n
+  kExchange,       // every device gets exactly what it lacks                 |to minus from|
 };
-inline constexpr int kNumOps = 7;
+inline constexpr int kNumOps = 7;                  // number of enumerators of Op
 std::string_view Name(Op op);                      // "Slice", "AllGather", ...
-std::optional<Op> ParseOp(std::string_view name);  // exact names
+std::optional<Op> ParseOp(std::string_view name);  // the op with exactly that name, or nullopt
 
-// A set of operations, one bit an Op.
+// A set of operations; a value type.
 class OpSet {
  public:
+  // Every operation.
   static OpSet All() { return OpSet((1u << kNumOps) - 1); }
+  // The empty set.
   static OpSet None() { return OpSet(0); }
+  // Whether `op` is in the set.
   bool contains(Op op) const { return (bits_ >> static_cast<int>(op)) & 1u; }
+  // The set with `op` added.
   OpSet with(Op op) const { return OpSet(bits_ | (1u << static_cast<int>(op))); }
+  // The set with `op` removed.
   OpSet without(Op op) const { return OpSet(bits_ & ~(1u << static_cast<int>(op))); }
   bool operator==(const OpSet&) const = default;
+  // Bit i is set if the set contains Op(i).
   unsigned bits() const { return bits_; }
 
  private:
@@ -45,111 +52,123 @@ class OpSet {
   unsigned bits_;
 };
 
+// What a plan minimizes first: the estimated time; bytes, that is those over the slowest links where the topology has
+// several levels and then those that the worst device receives; or the number of steps.
 enum class Objective { kTime, kBytes, kSteps };
 std::string_view Name(Objective objective);  // "time", "bytes", "steps"
+// The objective with that name, or nullopt if there is none.
 std::optional<Objective> ParseObjective(std::string_view name);
 
+// What a plan may use, and what it is chosen for.
 struct PlanOptions {
-  Objective objective = Objective::kTime;
-  OpSet ops = OpSet::All();
-  // Intermediate layouts must be contiguous boxes (what Shardy and the paper do), and Exchange is not used.
+  Objective objective = Objective::kTime;  // what to minimize
+  OpSet ops = OpSet::All();                // the operations that the steps may be
+  // If true, intermediate layouts must be contiguous boxes, as in Shardy's resharding pass, and Exchange is not used.
   bool boxes_only = false;
-  // Bounds Totals::peak_bytes.
+  // Upper limit on Totals::peak_bytes, in bytes per device.
   std::optional<int64_t> memory_limit_bytes;
+  // Bandwidths and latencies that the time estimates use.
   Topology topology = Topology::Flat();
 };
 
 // What crosses the links of one level of the topology (see topology.h), in bytes.
 struct LevelFigures {
-  int64_t recv_bytes_max = 0;  // of one device
-  int64_t send_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  // Through the busiest link, the larger of both directions. Where devices share a link it counts as if all of them
-  // were as busy as the busiest.
+  int64_t recv_bytes_max = 0;    // received by one device
+  int64_t send_bytes_max = 0;    // sent by one device
+  int64_t recv_bytes_total = 0;  // received by all devices together
+  // Through the busiest link, in the busier direction. A link that devices share counts as if all of them were as busy
+  // as the busiest one.
   int64_t nic_bytes_max = 0;
-  int64_t peers_max = 0;  // of a step: most devices across this level that one device sends to or receives from
+  int64_t peers_max = 0;  // in one step: most devices across this level that one device sends to or receives from
   bool operator==(const LevelFigures&) const = default;
 };
 
-// One step, legal by itself: from, to, op and axes can be checked without the planner. All sizes in bytes.
+// One step. It is legal by itself: from, to, op and axes can be checked without the planner. All sizes in bytes.
 struct Step {
-  Op op = Op::kExchange;
-  Layout from;
-  Layout to;
-  std::vector<AxisRef> axes;  // of from's mesh: the fewest axes outside which nothing travels; empty across meshes
-  int64_t group_size = 1;     // product of the axes' sizes; across meshes the devices that take part
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  int64_t send_bytes_max = 0;
-  int64_t local_bytes_before_max = 0;
-  int64_t local_bytes_after_max = 0;
-  int64_t peers_max = 0;  // most distinct devices that one device sends to or receives from
-  int64_t rounds = 1;     // > 1: cut so that the staging of one round keeps to the memory limit
-  int64_t time_ns = 0;
-  // Between meshes: the holders of a shard take its receivers in turn, from the holder of this number on. A batch uses
-  // it to spread the sending of many small tensors.
+  Op op = Op::kExchange;         // how the data moves
+  Layout from;                   // before the step
+  Layout to;                     // after the step
+  std::vector<AxisRef> axes;     // of from's mesh: the fewest axes along which all data moves; empty across meshes
+  int64_t group_size = 1;        // product of the sizes of `axes`; across meshes, the number of devices that take part
+  int64_t recv_bytes_max = 0;    // received by one device, from others
+  int64_t recv_bytes_total = 0;  // received by all devices together
+  int64_t send_bytes_max = 0;    // sent by one device, to others
+  int64_t local_bytes_before_max = 0;  // of the largest fragment under `from`
+  int64_t local_bytes_after_max = 0;   // of the largest fragment under `to`
+  int64_t peers_max = 0;               // most distinct devices that one device sends to or receives from
+  int64_t rounds = 1;                  // > 1: split so that the staging of one round fits the memory limit
+  int64_t time_ns = 0;                 // estimate, as in topology.h
+  // Between meshes the holders of a shard serve its receivers in turn; this is the holder that begins. A batch uses it
+  // to spread the sending of many small tensors.
   int64_t first_holder = 0;
-  std::vector<LevelFigures> levels;  // one a level of the topology, innermost first
+  std::vector<LevelFigures> levels;  // one per level of the topology, innermost first
 
+  // True if source and target meshes differ.
   bool crosses_meshes() const { return !(from.mesh() == to.mesh()); }
 };
 
+// The figures of a whole plan. All sizes in bytes.
 struct Totals {
-  int64_t recv_bytes_max = 0;          // over devices, of the sum over steps
+  int64_t recv_bytes_max = 0;          // largest over devices of the sum over steps
   int64_t recv_bytes_total = 0;        // over devices and steps
-  int64_t intermediate_bytes_max = 0;  // largest local bytes of any layout of the plan, ends included
-  int64_t peak_bytes = 0;  // over devices and steps: source + input (when not the source) + output + staging
-  int64_t time_ns = 0;
-  // One a level: over devices, of the sum over steps; peers_max is that of the worst step.
+  int64_t intermediate_bytes_max = 0;  // of the largest fragment of any layout of the plan, both ends included
+  // Largest over devices and steps: the source + the step's input (unless that is the source) + its output + staging.
+  int64_t peak_bytes = 0;
+  int64_t time_ns = 0;  // estimate: the sum over steps
+  // One per level of the topology: largest over devices of the sum over steps; peers_max is that of the worst step.
   std::vector<LevelFigures> levels;
 };
 
-// What has to cross a level whatever the algorithm, in bytes: an island of the level inside must receive what its
-// devices need and none of them holds (with pending reductions: its share of the transmissions between islands).
+// What has to cross a level whatever the algorithm, in bytes: an island of the next level in must receive everything
+// that its devices need and none of them holds (with partial values, its share of the transmissions between islands).
 struct LevelBound {
-  int64_t island_recv_bytes_max = 0;  // of one island of the level inside (innermost level: of one device)
-  int64_t nic_recv_bytes_max = 0;     // its share of an island's links
-  int64_t recv_bytes_total = 0;       // over islands
+  int64_t island_recv_bytes_max = 0;  // by one island of the next level in (on the innermost level, by one device)
+  int64_t nic_recv_bytes_max = 0;     // by one link, if the links of an island share that evenly
+  int64_t recv_bytes_total = 0;       // by all islands together
   bool operator==(const LevelBound&) const = default;
 };
 
-// What no plan can beat, whatever its algorithm.
+// Lower bounds that hold for every algorithm. All sizes in bytes.
 struct Bounds {
-  int64_t recv_bytes_max = 0;
-  int64_t recv_bytes_total = 0;
-  int64_t intermediate_bytes_max = 0;  // max(source, target) local bytes
-  // One a level, counting what crosses this level or one outside it. Empty where the topology has one level, or where
-  // its islands are not sub-meshes of the meshes.
+  int64_t recv_bytes_max = 0;          // received by the worst device
+  int64_t recv_bytes_total = 0;        // received by all devices together
+  int64_t intermediate_bytes_max = 0;  // of the largest fragment of source and target
+  // One per level, counting what crosses this level or one further out. Empty if the topology has one level, or if its
+  // islands are not sub-meshes of the meshes.
   std::vector<LevelBound> levels;
 };
 
+// How good a plan is known to be.
 struct Certificate {
+  // The plan meets the lower bound; an exhaustive search of its kind of plan found nothing cheaper; neither.
   enum class Kind { kLowerBound, kExhaustive, kBestFound };
-  Kind kind = Kind::kBestFound;
-  std::string detail;
+  Kind kind = Kind::kBestFound;  // the strongest of these that holds
+  std::string detail;            // what was compared with what; a sentence
 };
 std::string_view Name(Certificate::Kind kind);  // "lower_bound", "exhaustive", "best_found"
 
+// A plan that competed and lost.
 struct Alternative {
-  std::vector<Op> ops;
-  int64_t recv_bytes_max = 0;
-  int64_t intermediate_bytes_max = 0;
-  int64_t time_ns = 0;
-  std::string rejected_because;
+  std::vector<Op> ops;                 // of its steps
+  int64_t recv_bytes_max = 0;          // as in Totals
+  int64_t intermediate_bytes_max = 0;  // as in Totals
+  int64_t time_ns = 0;                 // as in Totals
+  std::string rejected_because;        // why it lost; a sentence
 };
 
+// A plan and everything that is known about it.
 struct Plan {
-  Layout source;
-  Layout target;
-  DType dtype = DType::kBF16;
-  PlanOptions options;
-  std::vector<Step> steps;  // empty when source and target are equivalent
-  Totals totals;
-  Bounds bounds;
-  Certificate certificate;
-  std::vector<Alternative> alternatives;
+  Layout source;                          // before the first step
+  Layout target;                          // after the last step
+  DType dtype = DType::kBF16;             // of the elements
+  PlanOptions options;                    // that it was made with
+  std::vector<Step> steps;                // in order; empty if source and target are equivalent
+  Totals totals;                          // over all steps
+  Bounds bounds;                          // that no plan between these layouts can beat
+  Certificate certificate;                // how near the plan is known to be to the best one
+  std::vector<Alternative> alternatives;  // other plans, and why they lost
 
-  // The highest device id in either mesh + 1.
+  // The highest device id in either mesh plus one.
   int64_t world() const { return std::max(source.mesh().world(), target.mesh().world()); }
 };
 

@@ -1,41 +1,42 @@
-// Which device gets which shard, where the caller does not care: the assignment that moves the fewest bytes.
+// Chooses which device gets which shard, for callers to whom that does not matter, so that the fewest bytes move.
 #ifndef RESHARD_PLANNER_RELABEL_H_
 #define RESHARD_PLANNER_RELABEL_H_
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
-#include "reshard/planner/batch.h"
+#include "reshard/layout/mesh.h"
+#include "reshard/planner/problem.h"
 
 namespace reshard {
 
+// An order of the target's devices, and what it saves.
 struct Relabeling {
-  // The target's axes over the same devices in the order to use; equal to the target's mesh when no order is better.
-  std::shared_ptr<const Mesh> target_mesh;
-  // What devices lack under the target's own mesh and under this one, all together: what has to be received.
-  int64_t bytes_before = 0;
-  int64_t bytes = 0;
+  // The target's axes over the same devices, reordered; equal to the target's mesh if no order is better.
+  Mesh target_mesh;
+  int64_t bytes_before = 0;  // that all devices together have to receive under the target's own mesh
+  int64_t bytes = 0;         // and under target_mesh
 
-  // The devices in row-major order of the mesh.
+  // Device ids in row-major order of target_mesh.
   std::vector<int64_t> devices() const;
 };
 
-// Among all orders of the target mesh's devices one under which the devices hold most of what they need already, which
-// is found exactly (linear assignment). Post-conditions: no order moves fewer bytes; of those that move as few, none
-// leaves more devices where they were; deterministic.
-// Errors: InvalidArgument (shapes differ, bytes that do not fit 64 bits), Unimplemented (values that are still partial:
-// reduce them first), ResourceExhausted (more than 4096 devices that all hold and need different shards).
-absl::StatusOr<Relabeling> Relabel(const Layout& source, const Layout& target, DType dtype);
-// One order for all tensors of a batch, whose targets must be over one mesh (InvalidArgument). Errors name the tensor.
-absl::StatusOr<Relabeling> Relabel(absl::Span<const BatchProblem> problems);
+// Finds, exactly (by linear assignment), an order of the target mesh's devices under which they already hold as much of
+// what they need as possible. Post-conditions: no order moves fewer bytes; of those that move as few, none leaves more
+// devices where they were; deterministic.
+// Errors: InvalidArgument (shapes differ, byte counts do not fit in 64 bits), Unimplemented (partial values: reduce
+// them first), ResourceExhausted (more than 4096 devices that all hold and need different shards).
+absl::StatusOr<Relabeling> Relabel(const Problem& problem);
+// One order for all tensors of a batch, whose targets must be over one mesh (else InvalidArgument). Errors name the
+// tensor they are about, as those of PlanBatch do.
+absl::StatusOr<Relabeling> Relabel(absl::Span<const Problem> problems, absl::Span<const std::string> names = {});
 
-// The same layout over another mesh with the same axes; InvalidArgument when they are not the same.
-absl::StatusOr<Layout> OnMesh(const Layout& layout, std::shared_ptr<const Mesh> mesh);
+// The same layout over another mesh, which must have the same axes (else InvalidArgument).
+absl::StatusOr<Layout> OnMesh(const Layout& layout, const Mesh& mesh);
 
 }  // namespace reshard
 

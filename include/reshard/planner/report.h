@@ -1,4 +1,4 @@
-// Plans for people and programs.
+// Plans as text, JSON and pictures.
 #ifndef RESHARD_PLANNER_REPORT_H_
 #define RESHARD_PLANNER_REPORT_H_
 
@@ -12,23 +12,23 @@
 
 namespace reshard {
 
-// One line of JSON, schema reshard.plan/1 (docs/plan.schema.json), no trailing newline. `with_pieces` adds
-// [step, sender, receiver, [offset...], [size...]] for every box that travels. ResourceExhausted above 10 million
-// pieces.
+// One line of JSON, schema reshard.plan/1 (docs/plan.schema.json), without a newline. `with_pieces` adds
+// [step, sender, receiver, [offset...], [size...]] for every box that travels, in elements of the tensor.
+// ResourceExhausted above 10 million pieces.
 absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces = false);
 
-// A few lines: the steps, bytes, bound. Ends with a newline.
+// A few lines: the steps, their bytes, and the bound. Ends with a newline.
 std::string PlanToText(const Plan& plan);
 
-// An engineer's answer: every step with groups, bytes a device, peak memory, the lower bound and how near, what else
-// was tried and why it lost.
+// The whole story: every step with its groups and bytes per device, the peak memory, the lower bound and how close the
+// plan is to it, and what else was tried and why it lost. Ends with a newline.
 std::string ExplainPlan(const Plan& plan);
 
-// Pictures of who holds what. Terminal text for one layout; with `device` only what that device holds.
+// A picture of who holds what, as text for a terminal; with `device`, only of what that device id holds.
 std::string DrawLayout(const Layout& layout, std::optional<int64_t> device = std::nullopt);
-// The same as a stand-alone SVG document.
+// The same as a standalone SVG document.
 std::string LayoutToSvg(const Layout& layout, std::optional<int64_t> device = std::nullopt);
-// One panel a layout of the plan, source to target, with the step between them.
+// A standalone SVG document with one panel per layout of the plan, from source to target, and the steps between them.
 std::string PlanToSvg(const Plan& plan);
 
 }  // namespace reshard

@@ -1,17 +1,18 @@
-// How long a plan takes on a network, by following every message: a check of the formula that chooses plans
+// Simulates a plan on a network by following every message. This checks the formula by which plans are chosen
 // (topology.h), which only looks at the busiest device of each step.
 //
-// Model. Each device has one full-duplex port a level of the topology (or shares the level's NICs, see
-// Topology::Level); inside a level nothing but the ports is ever short. A message between devices that meet at level L
-// occupies the sender's out-port and the receiver's in-port of L. Messages that flow at the same time share ports
+// Model. Each device has one full-duplex port per level of the topology (or shares the level's NICs, see
+// Topology::Level); ports are the only resource that messages compete for. A message between devices that meet at level
+// L occupies the sender's out-port and the receiver's in-port of L. Messages that flow at the same time share ports
 // max-min fairly.
-//  - A device enters a step when it has sent and received all of the steps before: there is no global barrier.
-//  - At each level it posts its messages one after another, to the islands after its own in turn, and in each to the
-//    devices from its own place on: the k-th (from 1) flows from latency * (1 + k) after the sender entered the step,
-//    and not before the receiver entered the step too.
-//  - An AllReduce is a ReduceScatter and an AllGather of ceil chunks; a step of several rounds is that many steps.
+//  - A device enters a step once it has sent and received everything of the steps before: there is no global barrier.
+//  - At each level it posts its messages one after another, to the islands after its own in turn and within each to the
+//    devices from its own place on. The k-th message (from 1) starts to flow latency * (1 + k) after the sender entered
+//    the step, and not before the receiver has entered it too.
+//  - An AllReduce is a ReduceScatter and an AllGather of chunks of ceil(elements/n); a step of several rounds is that
+//    many steps.
 //  - Slices, packing and the arithmetic of reductions cost nothing.
-// Times are whole nanoseconds and come from integers alone: every machine prints the same.
+// Times are whole nanoseconds, computed in integers, so that every machine prints the same.
 #ifndef RESHARD_PLANNER_SIMULATE_H_
 #define RESHARD_PLANNER_SIMULATE_H_
 
@@ -25,36 +26,39 @@
 
 namespace reshard {
 
+// What to simulate.
 struct SimulateOptions {
-  std::optional<Topology> topology;  // instead of the plan's own
+  std::optional<Topology> topology;  // used instead of the plan's own
 };
 
+// The result of a simulation. Times count from the start of the plan.
 struct Simulation {
+  // When one step ran.
   struct StepTime {
-    int64_t begin_ns = 0;  // the first device enters the step
-    int64_t end_ns = 0;    // the last device has all of it; that of the step before where nothing moves
+    int64_t begin_ns = 0;  // when the first device enters the step
+    int64_t end_ns = 0;    // when the last device has received everything; the end of the step before if nothing moves
   };
-  // The link of a level and direction that carries the most bytes; the lowest device of several.
+  // The link that carries the most bytes in one direction of one level; of several, that of the lowest device.
   struct Link {
-    int level = 0;
-    bool out = false;    // from the device into the network
-    int64_t device = 0;  // the first one that uses the link
-    int64_t bytes = 0;
-    int64_t busy_ns = 0;        // something flows
-    int64_t used_permille = 0;  // bytes against what the link could carry in time_ns, rounded down
+    int level = 0;              // index into Topology::levels
+    bool out = false;           // true: from the device into the network; false: into the device
+    int64_t device = 0;         // lowest id of the devices that use the link
+    int64_t bytes = 0;          // carried in that direction over the whole plan
+    int64_t busy_ns = 0;        // for how long something flows
+    int64_t used_permille = 0;  // bytes as a share of what the link could carry in time_ns, rounded down
   };
-  int64_t time_ns = 0;
-  std::vector<StepTime> steps;  // one a step of the plan
-  std::vector<Link> busiest;    // by level, in before out; levels that nothing crosses left out
-  int64_t messages = 0;
-  int64_t message_classes = 0;  // messages that cannot be told apart are followed once
+  int64_t time_ns = 0;          // when the last device is done
+  std::vector<StepTime> steps;  // one per step of the plan
+  std::vector<Link> busiest;    // by level, in before out; without levels that nothing crosses
+  int64_t messages = 0;         // that the plan sends
+  int64_t message_classes = 0;  // messages that cannot be told apart are followed as one of these
 };
 
-// ResourceExhausted above 4 million messages, or where too many of them differ to be followed in reasonable time.
-// InvalidArgument where the topology's levels make no sense.
+// ResourceExhausted: more than 4 million messages, or too many different ones to follow in reasonable time.
+// InvalidArgument: the topology is not valid, see Topology::Validate.
 absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& options = {});
 
-// A few lines: time, steps, links. Ends with a newline.
+// A few lines: the time, the steps and the busiest links. Ends with a newline.
 std::string SimulationToText(const Plan& plan, const Simulation& simulation);
 
 }  // namespace reshard

@@ -1,10 +1,11 @@
 // What communication costs: levels of links from the fastest island outwards, each with a bandwidth and a latency.
 //
-// Two devices meet at the innermost level whose islands hold both; what they send each other crosses the links of that
-// level. The time of one step, in integer nanoseconds (no floating point, so that every machine prints the same):
+// Two devices meet at the innermost level that has both in one island; what they send each other crosses the links of
+// that level. The time of one step, in integer nanoseconds (no floating point: all machines agree):
 //   time = max over levels of  latency * (1 + peers_max) + ceil(nic_bytes_max / bandwidth)
-// where peers and bytes are those that cross the level: levels work side by side and the slowest decides. A level that
-// nothing crosses costs nothing, and neither does a Slice; any other step costs the innermost latency at least.
+// where peers and bytes are those that cross the level: the levels work in parallel and the slowest one decides. A
+// level that nothing crosses costs nothing, and neither does a Slice; any other step costs at least the innermost
+// latency.
 #ifndef RESHARD_PLANNER_TOPOLOGY_H_
 #define RESHARD_PLANNER_TOPOLOGY_H_
 
@@ -18,39 +19,45 @@
 
 namespace reshard {
 
+// A network of devices. A value type; see Validate() for what makes sense.
 struct Topology {
+  // One level of links.
   struct Level {
-    // Devices k*devices .. (k+1)*devices-1 are one island; 0 on the outermost level: all devices.
+    // Devices k*devices .. (k+1)*devices-1 form one island. 0 on the outermost level: all devices are one island.
     int64_t devices = 0;
+    // Bandwidth of one link, in each direction.
     int64_t bytes_per_second = 0;
+    // Latency of one message, in nanoseconds.
     int64_t latency_ns = 0;
-    // How many links of this level an island of the level inside it has (on the innermost level: a device). 0: one a
-    // device. Fewer are shared by neighbouring devices, evenly; bytes_per_second is that of one link.
+    // Number of links to this level that an island of the next level in has (on the innermost level, a device). 0: one
+    // per device. If there are fewer, neighboring devices share them evenly.
     int64_t nics = 0;
     bool operator==(const Level&) const = default;
   };
   std::string name;           // "flat", a preset, or the file it came from
   std::vector<Level> levels;  // innermost first, at least one; the last has devices = 0
 
-  // 50 GB/s, 5 us, everyone equally far.
+  // One level of 50 GB/s and 5 us: all devices are equally far from each other.
   static Topology Flat();
-  // "flat", "dgx-h100", "dgx-a100", "pcie", "cpu". NotFound lists the names.
+  // The topology called "flat", "dgx-h100", "dgx-a100", "pcie" or "cpu". NotFound, with these names, for any other.
   static absl::StatusOr<Topology> Preset(std::string_view name);
   // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12,"nics":4}]}
-  // InvalidArgument with the reason: not JSON, no levels, sizes that do not nest, figures out of range.
+  // `name` becomes Topology::name. InvalidArgument with the reason: not JSON, no levels, island sizes that do not nest,
+  // figures out of range.
   static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
 
-  // InvalidArgument where a topology put together by hand makes no sense: no levels, no positive bandwidth, a negative
-  // latency, islands without devices, more links than devices.
+  // InvalidArgument if a topology put together by hand makes no sense: no levels, a bandwidth that is not positive, a
+  // negative latency, islands without devices, more links than devices.
   absl::Status Validate() const;
 
   // The level at which two device ids meet: the innermost level whose islands hold both.
   int LevelOf(int64_t device_a, int64_t device_b) const;
+  // At least 1 in a valid topology.
   int num_levels() const { return static_cast<int>(levels.size()); }
-  // How many devices share one link of `level`; at least 1.
+  // Number of devices that share one link of `level`; at least 1.
   int64_t DevicesPerNic(int level) const;
-  // One level's term of the step time, for `nic_bytes_max` bytes through the busiest link. `rounds` > 1 pays the
-  // latency once a round. A step's time is the largest term of the levels that something crosses.
+  // One level's term of the formula above, in nanoseconds, for `nic_bytes_max` bytes through the busiest link. A step
+  // of several rounds pays the latency once per round. A step's time is the largest term of the levels that it crosses.
   int64_t StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds = 1) const;
 
   bool operator==(const Topology&) const = default;

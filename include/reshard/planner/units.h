@@ -1,4 +1,4 @@
-// Bytes and times for people.
+// Byte counts and times in a form for people to read.
 #ifndef RESHARD_PLANNER_UNITS_H_
 #define RESHARD_PLANNER_UNITS_H_
 
@@ -9,7 +9,7 @@ namespace reshard {
 
 // "1.5 MiB", "512 B": binary units, three significant digits.
 std::string HumanBytes(int64_t bytes);
-// "5 us", "2.56 ms".
+// "5 us", "2.56 ms": three significant digits.
 std::string HumanTime(int64_t nanoseconds);
 
 }  // namespace reshard

@@ -1,4 +1,4 @@
-// The version of the library, as printed by the command and in every JSON object.
+// The version of the library, as the command prints it and every JSON object carries it.
 #ifndef RESHARD_PLANNER_VERSION_H_
 #define RESHARD_PLANNER_VERSION_H_
 

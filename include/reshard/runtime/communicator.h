@@ -1,14 +1,14 @@
-// How bytes travel between the ranks of one world. A backend executes whole steps, so that it can use one grouped
-// exchange or a native collective for all messages of all tensors of a step.
+// The interface of a backend, which moves bytes between the ranks of one world. A backend executes whole steps, so that
+// it can use one grouped exchange or a native collective for all messages of all tensors of a step.
 //
-// Failure. A call that fails on one rank fails on every rank that waits for it, within the timeout, with an error that
-// names the culprit:
+// Failure. A call that fails on one rank fails within the timeout on every rank that waits for it, with an error that
+// names the rank to blame:
 //   Aborted           "rank 3 failed: <its message>": another rank reported an error
 //   Unavailable       "rank 3 left ...": another rank is gone
 //   DeadlineExceeded  "rank 3 did not arrive within 500 ms ..."
-// After any of these the communicator is lost: every later call returns the same error at once. Errors of agreement
-// (see Agree) leave it usable. When a call has returned, with success or not, no other rank touches the views that were
-// passed to it. After an error outputs hold anything; inputs are never written to.
+// After any of these the communicator is unusable: every later call returns the same error immediately. Errors of Agree
+// leave it usable. Once a call has returned, with success or not, no other rank touches the views that were passed to
+// it. After an error the contents of outputs are unspecified; inputs are never written.
 //
 // Calls are collective: all ranks make the same calls in the same order, each rank from one thread at a time.
 #ifndef RESHARD_RUNTIME_COMMUNICATOR_H_
@@ -17,28 +17,36 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "reshard/layout/mesh.h"
 #include "reshard/runtime/program.h"
+#include "reshard/runtime/recent_operations.h"
 #include "reshard/runtime/tensor_view.h"
 
 namespace reshard {
 
-// RESHARD_TIMEOUT_MS where it is a positive integer, else 10 minutes.
+// The environment variable RESHARD_TIMEOUT_MS if it is a positive integer, else 10 minutes.
 absl::Duration DefaultTimeout();
 
-// What one rank moved, and where its time went. Seconds are of this rank's clock and do not overlap.
-struct MoveStats {
-  int64_t received = 0;              // bytes from other ranks, each once
-  int64_t copied_local = 0;          // bytes kept: written to the output from the rank's own input
-  int64_t written = 0;               // bytes written into outputs, own parts included
-  double pack_seconds = 0.0;         // copying into messages, own parts where that suits
-  double communicate_seconds = 0.0;  // handing messages over and waiting for them
-  double unpack_seconds = 0.0;       // copying or reducing out of messages, own parts otherwise
+// Whether an error is about ranks that it names - one that failed, is gone or late, or ranks that disagree - and not
+// about what this rank passed. Known from the code or a payload of the status, never from its text.
+bool NamesRanks(const absl::Status& status);
 
+// What one rank moved, and where its time went. Seconds are wall-clock time on this rank; the three do not overlap.
+struct MoveStats {
+  int64_t received = 0;              // bytes from other ranks, each counted once
+  int64_t copied_local = 0;          // bytes copied from the rank's own input to its output
+  int64_t written = 0;               // bytes written into outputs, local copies included
+  double pack_seconds = 0.0;         // copying into messages; may include local copies
+  double communicate_seconds = 0.0;  // posting messages and waiting for them
+  double unpack_seconds = 0.0;       // copying or reducing out of messages; includes the other local copies
+
+  // Adds every field.
   MoveStats& operator+=(const MoveStats& other) {
     received += other.received;
     copied_local += other.copied_local;
@@ -50,53 +58,69 @@ struct MoveStats {
   }
 };
 
-// What a backend keeps of a step from one execution to the next: prepared copies, tables on a device.
+// What a backend keeps for a step from one execution to the next, such as prepared copies or tables on a device.
 class StepMemo {
  public:
   virtual ~StepMemo() = default;
 };
 
-// Memory that gives itself back.
+// Owns a block of memory and returns it to its pool or allocator.
 using Memory = std::unique_ptr<void, std::function<void(void*)>>;
 
+// One rank's end of a backend. See the top of this file for failure and threading.
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   // The device id of this rank.
   virtual int64_t rank() const = 0;
-  // Number of ranks that take part. Their device ids need not be consecutive.
+  // Number of ranks. Their device ids need not be consecutive.
   virtual int64_t world_size() const = 0;
-  // Whether a rank with this device id takes part.
+  // Whether the world has a rank with this device id.
   virtual bool has_rank(int64_t device_id) const { return device_id >= 0 && device_id < world_size(); }
 
-  // Which copies its steps need: what to compile programs for.
+  // OK if all devices of the mesh are ranks of this world, else InvalidArgument with the first one that is not.
+  absl::Status CheckRanksOf(const Mesh& mesh) const;
+
+  // Which copies its steps need; programs for it are compiled with this.
   virtual CopyFor copies() const = 0;
 
-  // Where the fragments lie that its steps move. With kCuda a call only enqueues what it does on the stream of the
-  // communicator: errors of the peers and the device show at a later call, and times are those of the host.
+  // The memory that its steps move fragments in. With kCuda a call only enqueues its work on the communicator's stream:
+  // errors of peers and of the device are reported by a later call, and times are those of the host.
   virtual MemoryKind memory() const { return MemoryKind::kHost; }
-  // Memory of that kind for intermediates, aligned to 64 bytes. ResourceExhausted.
+  // Memory of that kind for intermediates, aligned to 64 bytes. ResourceExhausted if there is too little.
   virtual absl::StatusOr<Memory> Allocate(int64_t bytes);
 
-  // Compares what every rank is about to do: one record {own status, fingerprint} a rank, and only if something is
-  // wrong the details. OK when all ranks are OK and brought the same fingerprint. Otherwise, and the communicator stays
-  // usable:
-  //   own                when this rank brought an error
-  //   Aborted            "rank 3 failed: ...", the first rank that brought one
+  // Compares what the ranks are about to do. Each rank contributes its own status and a fingerprint; details are
+  // exchanged only if something is wrong. OK if all ranks are OK and have the same fingerprint. Otherwise one of the
+  // following, and the communicator stays usable:
+  //   own                if this rank contributed an error
+  //   Aborted            "rank 3 failed: ...", the first rank that contributed one
   //   FailedPrecondition "ranks disagree on target: ranks 0, 2, 3 have [8, <X>8]; rank 1 has another target: [<X>8, 8]"
   virtual absl::Status Agree(const absl::Status& own, const Signature& problem) = 0;
 
-  // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i], with the
-  // shapes of their buffers; whether they are dense is free. See StepProgram for what the outputs hold afterwards.
-  // The backend decides whether to pack. `memo`, when not null, is the same at every execution of this step, and empty
-  // at the first. Never throws.
+  // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i]: they have
+  // the shapes of its buffers and any strides. See StepProgram for what the outputs hold afterwards. The backend
+  // decides whether to pack. `memo`, if not null, is the same at every execution of this step, and empty at the first.
+  // Never throws.
   virtual absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                                 absl::Span<const TensorView> outputs,
                                                 std::unique_ptr<StepMemo>* memo = nullptr) = 0;
 
-  // Returns when all ranks have called it.
+  // Returns once all ranks have called it.
   virtual absl::Status Barrier() = 0;
+
+  // Index of the GPU whose memory its steps move, as CUDA counts them; nullopt where memory() is kHost.
+  virtual std::optional<int> gpu() const { return std::nullopt; }
+  // Later calls enqueue their work on this cudaStream_t of that GPU. Does nothing on the host, and for backends that
+  // ask for the caller's stream themselves.
+  virtual void UseStream(void* stream) { static_cast<void>(stream); }
+  // The last operations of this rank; null for backends that do not record them.
+  virtual const RecentOperations* recent_operations() const { return nullptr; }
+  // For when what it runs over is destroyed before it is: ends the threads and closes the sockets that it keeps. From
+  // then on every call of a backend that has any returns Unavailable. From any thread, and without a lock that a call
+  // in progress may hold.
+  virtual void Close() {}
 };
 
 }  // namespace reshard

@@ -1,5 +1,5 @@
-// Runs a compiled program again and again: the program, and the checks of each call. Intermediates and staging come
-// from a pool, so that an executor that rests holds no data.
+// Runs one compiled program any number of times, and checks the arguments of each call. Intermediates and staging come
+// from a pool, so that an idle executor holds no data.
 #ifndef RESHARD_RUNTIME_EXECUTOR_H_
 #define RESHARD_RUNTIME_EXECUTOR_H_
 
@@ -19,41 +19,46 @@ namespace reshard {
 // Whether the ranks compare what they are about to do before any data moves.
 enum class Agreement { kEveryCall, kOff };
 
-// kOff where RESHARD_AGREEMENT is "off", else kEveryCall.
+// kOff if the environment variable RESHARD_AGREEMENT is "off", else kEveryCall.
 Agreement DefaultAgreement();
 
+// What one call did.
 struct ExecuteResult {
   MoveStats moved;       // over all steps; moved.received is what the plan counts for this rank
-  double seconds = 0.0;  // of this call on this rank, waiting included
+  double seconds = 0.0;  // wall-clock time of this call on this rank, waiting included
 };
 
+// A program and the communicator that it runs on. Move-only; one thread at a time.
 class Executor {
  public:
   // `communicator` must outlive the executor.
-  // InvalidArgument: no program, or the program is another rank's.
+  // InvalidArgument: a null argument, or the program is for another rank.
   static absl::StatusOr<Executor> Create(std::shared_ptr<const Program> program, Communicator* communicator,
                                          Agreement agreement = Agreement::kEveryCall);
 
+  // What it runs; its buffers say which shapes and dtypes the views must have.
   const Program& program() const { return *program_; }
 
   // Redistributes this rank's fragment `source` into `target`. Collective: every rank of the communicator calls it.
-  // Post-condition: target holds this rank's fragment of the plan's target layout; source is unchanged. Both may be
+  // Post-condition: `target` holds this rank's fragment of the plan's target layout; `source` is unchanged. Both may be
   // strided. A rank outside the source (target) mesh passes a default-constructed view, or any view without elements.
-  // InvalidArgument: a view has another dtype or shape than the program, is null, not in the memory that the
-  // communicator moves, or the target overlaps itself or the source. With Agreement::kEveryCall that error reaches
-  // every rank and all stay usable; with kOff the others find out by waiting. ResourceExhausted: no memory for the
-  // intermediates. Any error of the communicator. After an error during the steps the executor is lost: later calls
-  // return FailedPrecondition at once.
+  // InvalidArgument: a view whose dtype or shape is not the program's, or that is null or not in the memory that the
+  // communicator moves; a target that overlaps itself or the source. With Agreement::kEveryCall every rank returns that
+  // error and all stay usable; with kOff the others find out by waiting. ResourceExhausted: no memory for the
+  // intermediates. Otherwise the errors of the communicator. After an error during the steps the executor is unusable:
+  // later calls return FailedPrecondition immediately.
   absl::StatusOr<ExecuteResult> Execute(const ConstTensorView& source, const TensorView& target);
-  // The same for a program of many tensors, one source and one target each. No target may overlap any other view.
+  // The same for a program of many tensors, with one source and one target per tensor. No target may overlap any other
+  // view.
   absl::StatusOr<ExecuteResult> ExecuteBatch(absl::Span<const ConstTensorView> sources,
                                              absl::Span<const TensorView> targets);
 
-  // The two halves of Execute, for callers that agree on several executors at once. Check is local: what Execute says
-  // of the views; whether targets overlap anything is not asked where they are known to be fresh memory. ExecuteChecked
-  // runs the steps for views that Check has passed, without any agreement.
+  // The two halves of ExecuteBatch, for callers that agree on several executors at once.
+  // Check is local: it returns what ExecuteBatch would return for these views. `targets_are_fresh` says that the
+  // targets are new memory, so that overlaps need not be looked for.
   absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
                      bool targets_are_fresh = false) const;
+  // Runs the steps for views that Check has accepted, without agreement. Collective.
   absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
                                                absl::Span<const TensorView> targets);
 
@@ -64,10 +69,10 @@ class Executor {
   std::shared_ptr<const Program> program_;
   Communicator* communicator_ = nullptr;
   Agreement agreement_ = Agreement::kEveryCall;
-  // The only step moves every source to its target, and all have elements: the caller's views are the step's.
+  // There is one step, it moves every source to its target, and all have elements: the caller's views can be passed on.
   bool one_step_ = false;
-  absl::Status lost_;                             // the error that ended it
-  std::vector<std::unique_ptr<StepMemo>> memos_;  // one a step
+  absl::Status lost_;                             // the error after which it cannot be used
+  std::vector<std::unique_ptr<StepMemo>> memos_;  // one per step
 };
 
 }  // namespace reshard

@@ -1,4 +1,4 @@
-// The last operations of a communicator, for the moment when one of them does not come back.
+// A flight recorder: the last operations of a communicator, for finding out what happened when one of them hangs.
 #ifndef RESHARD_RUNTIME_RECENT_OPERATIONS_H_
 #define RESHARD_RUNTIME_RECENT_OPERATIONS_H_
 
@@ -12,17 +12,19 @@
 
 namespace reshard {
 
-// A ring; thread-safe. Times are microseconds of the system clock since 1970.
+// A ring buffer; thread-safe. Times are microseconds since 1970 by the system clock.
 class RecentOperations {
  public:
+  // Remembers the last `capacity` operations. Requires capacity >= 1.
   explicit RecentOperations(size_t capacity = 256) : ring_(capacity) {}
 
-  // An operation begins; returns its number, counted from 0. `name` is "agreement", "AllToAll", ...
+  // Records that an operation of `bytes` bytes begins, and returns its number, counted from 0. `name` is "agreement",
+  // "AllToAll", ...
   int64_t Begin(absl::string_view name, int64_t bytes);
-  // It ended; ignored when the ring has forgotten it.
+  // Records that an operation ended, with this status; ignored if the ring has already forgotten it.
   void End(int64_t number, const absl::Status& status);
 
-  // Oldest first: [{"number":7,"operation":"AllToAll","bytes":4096,"state":"done"|"running"|"failed",
+  // As JSON, oldest first: [{"number":7,"operation":"AllToAll","bytes":4096,"state":"done"|"running"|"failed",
   //                 "begin_us":..,"end_us":..,"error":".."}]
   std::string ToJson() const;
 

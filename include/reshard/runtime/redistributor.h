@@ -1,13 +1,13 @@
-// Redistributing tensors in one call: plans, compiles and remembers, then executes. What a program that moves tensors
-// again and again holds on to, one a rank.
+// Redistributes tensors in one call: plans and compiles, or finds what it prepared before, then executes. A job that
+// moves tensors repeatedly keeps one Redistributor per rank.
 //
 //   Redistributor redistributor(&communicator);
-//   auto executor = redistributor.Prepare({"{X:4}", "[<X>1024, 512]", "[1024, <X>512]", "", DType::kF32});
-//   ... executor->program().target() has the shape of the output ...
-//   redistributor.Run(executor, source, target);
+//   auto prepared = redistributor.Prepare({source_layout, target_layout, DType::kF32});
+//   ... (*prepared)->target() has the shape of the output ...
+//   redistributor.Run(prepared, {source_view}, {target_view});
 //
-// Preparing is local. Running is collective, also for a rank whose problem could not be prepared: it tells the others,
-// and all get an error instead of waiting.
+// Preparing is local. Running is collective, even for a rank whose problem could not be prepared: it tells the others,
+// so that all get an error instead of waiting.
 #ifndef RESHARD_RUNTIME_REDISTRIBUTOR_H_
 #define RESHARD_RUNTIME_REDISTRIBUTOR_H_
 
@@ -15,8 +15,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,40 +22,35 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "reshard/layout/dtype.h"
 #include "reshard/planner/plan.h"
+#include "reshard/planner/problem.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/tensor_view.h"
 
 namespace reshard {
 
-// One tensor's way, in the text forms of docs/layouts.md. Device ids are ranks of the communicator.
-struct Problem {
-  std::string_view mesh;
-  std::string_view source;
-  std::string_view target;
-  std::string_view target_mesh;  // empty: the same mesh
-  DType dtype = DType::kF32;
-};
-
+// Options of a Redistributor.
 struct RedistributorOptions {
-  Agreement agreement = DefaultAgreement();
-  PlanOptions plan;
-  // Prepared problems kept, the least recently used are forgotten first.
+  Agreement agreement = DefaultAgreement();  // whether ranks compare calls before data moves
+  PlanOptions plan;                          // for every plan
+  // Number of prepared problems to keep; the least recently used are forgotten first.
   int64_t cache_entries = 1024;
-  // A batch is cut into exchanges whose tensors have at most so many bytes a rank, unless one tensor alone has more.
-  // With plan.memory_limit_bytes what an exchange needs keeps to that, too. See BatchOptions.
+  // A batch is split into exchanges whose tensors have at most this many bytes per rank, unless a single tensor has
+  // more. With plan.memory_limit_bytes, the memory that an exchange needs is kept within that too. See BatchOptions.
   int64_t batch_bytes = int64_t{256} << 20;
 };
 
-// One or more executors that run one after the other: a batch cut into buckets.
+// A planned and compiled problem or batch: one or more executors, one per bucket, that run one after the other.
 class PreparedProblem {
  public:
+  // Number of tensors.
   int64_t tensors() const { return tensors_; }
-  // What this rank must bring, and will get, for tensor t.
+  // Shape and dtype of this rank's fragment of tensor t before.
   const Buffer& source(int64_t t = 0) const;
+  // Shape and dtype of this rank's fragment of tensor t after.
   const Buffer& target(int64_t t = 0) const;
+  // Of all its programs together; what ranks compare.
   const Signature& signature() const { return signature_; }
 
  private:
@@ -72,43 +65,48 @@ class PreparedProblem {
   Signature signature_;
 };
 
-// What is known of the views that are passed.
+// What the caller knows about the views that it passes.
 enum class ViewsAre {
-  kAny,
+  kAny,           // nothing: they are checked
   kFreshTargets,  // the targets are new memory, which overlaps nothing
-  kChecked,       // these very views have passed Redistributor::Check for this problem
+  kChecked,       // Redistributor::Check has accepted exactly these views for this problem
 };
 
+// Plans, programs and executors of one rank. Prepare may be called from any thread; see Run for calls that communicate.
 class Redistributor {
  public:
-  // `communicator` must outlive it.
+  // `communicator` must outlive the redistributor.
   explicit Redistributor(Communicator* communicator, RedistributorOptions options = {});
 
+  // What its executors run on.
   Communicator& communicator() const { return *communicator_; }
+  // The options that it was made with.
   const RedistributorOptions& options() const { return options_; }
 
-  // Plans and compiles, or finds what was prepared before: then it costs one look-up and no allocation.
-  // InvalidArgument: bad text, shapes that differ, a mesh with devices that the communicator does not have. Otherwise
-  // what MakePlan and CompileProgram report.
+  // Plans and compiles, or finds what was prepared before, which costs one lookup and no allocation. Device ids of the
+  // layouts are ranks of the communicator.
+  // InvalidArgument: shapes that differ, a mesh with devices that the communicator does not have. Otherwise the errors
+  // of MakePlan and CompileProgram.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(const Problem& problem);
-  // Many tensors whose exchanges are shared: PlanBatch says which bucket each is in and who sends it.
+  // The same for many tensors that share exchanges. PlanBatch decides on their buckets and senders. InvalidArgument
+  // also for an empty batch.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(absl::Span<const Problem> problems);
 
-  // Whether the views fit what was prepared, see Executor::Execute. Local.
+  // Whether the views fit what was prepared: OK, or an InvalidArgument error of Executor::Execute. Local.
   absl::Status Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
                      absl::Span<const TensorView> targets, ViewsAre views = ViewsAre::kAny) const;
 
-  // Executes what was prepared; collective. A rank that has an error instead brings that, and every rank returns it.
-  // Post-conditions and errors: see Executor::Execute.
+  // Executes what was prepared. Collective. A rank that has an error instead passes that, and every rank returns an
+  // error about it. Post-conditions and errors: see Executor::Execute.
   absl::StatusOr<ExecuteResult> Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                     absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
                                     ViewsAre views = ViewsAre::kAny);
 
-  // Prepared problems that are remembered.
+  // Number of prepared problems in the cache.
   int64_t cached() const;
 
  private:
-  using Entry = std::pair<std::string, std::shared_ptr<PreparedProblem>>;
+  using Entry = std::pair<std::vector<Problem>, std::shared_ptr<PreparedProblem>>;
 
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems);
 
@@ -116,8 +114,7 @@ class Redistributor {
   RedistributorOptions options_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the most recently used first; guarded by mutex_
-  absl::flat_hash_map<std::string_view, std::list<Entry>::iterator> by_key_;  // keys point into entries_
-  std::string key_;                                                           // scratch for look-ups
+  absl::flat_hash_map<absl::Span<const Problem>, std::list<Entry>::iterator> by_problems_;  // keys point into entries_
 };
 
 }  // namespace reshard

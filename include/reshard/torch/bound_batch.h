@@ -1,14 +1,15 @@
-// Tensors that move into the same destinations again and again: a trainer's weights into the memory of its inference
-// engine, an optimizer's state into the layout that computes it.
+// A batch of redistributions that is prepared once and run many times, from the same tensors into the same
+// destinations: a trainer's weights into the memory of its inference engine, or an optimizer's state into the layout
+// that updates it.
 //
 //   reshard::BoundBatch refit(weights, engine_weights, "{X:8}", "", sources, targets, group);   // once
 //   refit.Run();                                                                                // after every update
 //
-// A call of RedistributeBatch looks its layouts up, makes its results and hands them over; for a thousand small tensors
-// that costs as much as moving them. Here all of it is done once, and a call only moves.
+// A call of RedistributeBatch looks up its layouts, allocates its results and returns them; for a thousand small
+// tensors that costs as much as moving them. Here all of that is done once, and a call only moves data.
 //
-// The tensors keep their memory alive. What they contain is read and written at every Run, wherever their storages lie
-// by then: storages that were given other memory are found again. Gradients do not flow.
+// The batch keeps the tensors' memory alive. Each Run reads and writes whatever their storages contain at that time,
+// even if a storage has been given other memory since. Gradients do not flow.
 #ifndef RESHARD_TORCH_BOUND_BATCH_H_
 #define RESHARD_TORCH_BOUND_BATCH_H_
 
@@ -17,7 +18,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,18 +27,19 @@
 
 namespace reshard {
 
-class BoundBatch : public torch::CustomClassHolder {
+// See above; torch.classes.reshard.BoundBatch in Python.
+class BoundBatch : public ::torch::CustomClassHolder {
  public:
-  // tensors[i] is this rank's fragment under sources[i] over `mesh`, outs[i] the one under targets[i] over target_mesh
-  // (empty: `mesh`), in the text forms. Collective, like every use: all ranks learn whether any of them cannot do it.
-  // Throws as include/reshard/torch/redistribute.h says: c10::ValueError for texts that do not parse, tensors that do
-  // not fit them, outs that overlap each other or a tensor, and for tensors that require gradients.
-  BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs, const std::string& mesh,
-             const std::string& target_mesh, const std::vector<std::string>& sources,
-             const std::vector<std::string>& targets, std::shared_ptr<TensorCommunicator> communicator);
+  // tensors[i] is this rank's fragment under problems[i].source, and outs[i] the one under problems[i].target; the
+  // dtypes are those of the tensors, whatever the problems say. Collective, like every use: all ranks learn if any of
+  // them cannot bind, also one that passes an error instead of problems. Throws as described in redistribute.h:
+  // c10::ValueError for tensors that do not fit the layouts, outs that overlap each other or a tensor, and tensors that
+  // require gradients.
+  BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
+             const absl::StatusOr<std::vector<Problem>>& problems, std::shared_ptr<TensorCommunicator> communicator);
 
-  // Post-condition: every out holds what its layout says of the tensors' contents at this moment. Collective. Throws as
-  // the constructor, also when a storage has become too small for its tensor.
+  // Moves. Post-condition: every out holds this rank's fragment, under its target layout, of the tensor's current
+  // contents. Collective. Throws as the constructor does, also if a storage has become too small for its tensor.
   void Run();
 
  private:
@@ -51,8 +52,7 @@ class BoundBatch : public torch::CustomClassHolder {
   };
 
   static Place PlaceOf(const at::Tensor& tensor);
-  absl::Status Prepare(const std::string& mesh, const std::string& target_mesh, const std::vector<std::string>& sources,
-                       const std::vector<std::string>& targets);
+  absl::Status Prepare(const absl::StatusOr<std::vector<Problem>>& problems);
   // Sets the views to where the storages are now; true in `moved` when any is elsewhere than before.
   absl::Status FindAgain(bool* moved);
 

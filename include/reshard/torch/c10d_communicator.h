@@ -1,16 +1,17 @@
-// A communicator over a c10d process group: Gloo, MPI, NCCL's host side, or anything else that sends and receives.
+// A communicator for tensors in host memory over a c10d process group: Gloo, MPI, or anything else that sends and
+// receives.
 //
-// Moves are point-to-point messages of bytes, posted all at once, packed at most once on each side. Gloo serves these
-// on the caller's thread and takes a deadline for each, neither of which its collectives do; groups that coalesce
-// (NCCL) get one group of sends and receives a step. Nothing is asked of the group but send and receive, so that every
-// backend gives the same bytes, and reductions, which this library combines itself in the order of the ranks, the same
-// bits. No sub-groups are needed: messages only go where a step needs them.
+// Data moves as point-to-point messages of bytes that are posted all at once and packed at most once on each side. Gloo
+// serves these on the caller's thread and takes a deadline for each, neither of which its collectives do; backends that
+// coalesce get one group of sends and receives per step. Small exchanges between most ranks are one all-to-all instead
+// (see docs/design/runtime.md). Reductions are combined by this library, in rank order, so that every backend gives the
+// same bits. No sub-groups are created: messages only go where a step needs them.
 //
-// Device ids are ranks of the group. The group's own timeout does not matter: every wait ends after `timeout`.
+// Device ids are ranks of the group. The group's own timeout is not used: every wait ends after `timeout`.
 //
-// Failure (see Communicator): when a wait fails or ends, the rank asks its neighbour, over a socket of its own, what it
-// is waiting for, and follows the answers to the rank that is to blame. Then it tells all others, so that they need not
-// wait for their own deadlines. The group's connections are of no use afterwards.
+// Failure (see Communicator): when a wait fails or times out, the rank asks its peer, over a socket of its own, what
+// that one is waiting for, and follows the answers to the rank to blame. Then it tells all others, so that they need
+// not wait for their own deadlines. The group's connections cannot be used afterwards.
 #ifndef RESHARD_TORCH_C10D_COMMUNICATOR_H_
 #define RESHARD_TORCH_C10D_COMMUNICATOR_H_
 
@@ -25,15 +26,17 @@
 
 namespace reshard {
 
+// Options of a C10dCommunicator.
 struct C10dOptions {
-  // How long a rank waits for another at any one place.
+  // How long a rank waits for another at any one point.
   absl::Duration timeout = DefaultTimeout();
 };
 
+// See above. The overrides behave as documented in Communicator.
 class C10dCommunicator final : public Communicator {
  public:
-  // Local: the ranks meet at the first call. Does not keep the group alive; once it has been destroyed every call
-  // returns Unavailable.
+  // Local: ranks first communicate in the first call. Does not keep the group alive; once the group has been destroyed
+  // every call returns Unavailable.
   // FailedPrecondition: the group has no backend for host memory.
   static absl::StatusOr<std::unique_ptr<C10dCommunicator>> Create(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                                   C10dOptions options = {});
@@ -48,9 +51,11 @@ class C10dCommunicator final : public Communicator {
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
 
-  // True while the group that it was made from exists.
+  // True while the group that it was made from exists and it has not been closed.
   bool alive() const;
-  const RecentOperations& recent_operations() const;
+  const RecentOperations* recent_operations() const override;
+  // Closes the socket by which peers ask, and ends its thread where no other communicator of this process needs it.
+  void Close() override;
 
  private:
   struct Impl;

@@ -1,22 +1,22 @@
-// Redistributing at::Tensors: in and out, with gradients, over threads or any process group.
+// Redistributes at::Tensors, with gradients, between threads or over any process group.
 //
 //   auto group = reshard::TensorCommunicator::OfGroup("0").value();           // or around a LocalWorld's rank
 //   at::Tensor columns = reshard::Redistribute(rows, source, target, *group); // layouts of the global tensor
 //
 // Every rank of the communicator makes the same calls in the same order. A rank outside a mesh passes and gets an empty
-// tensor. Results are fresh memory, also where nothing moves; inputs may have any strides and are not written to.
+// tensor. Results are always new memory, even if nothing moves; inputs may have any strides and are not modified.
 //
-// Gradients (see docs/design/gradients.md): the gradient of a redistribution is the redistribution back. A replicated
-// element counts once and its gradient is replicated; the gradient of a contribution to a pending sum (avg) is the
-// gradient of the sum (over the number of contributions). Min, max and prod have none.
+// Gradients (see docs/design/gradients.md): the gradient of a redistribution is redistributed back. A replicated
+// element counts once and its gradient is replicated; the gradient of a contribution to a partial sum is the gradient
+// of the sum, and for an average that divided by the number of contributions. Min, max and prod have none.
 //
-// Tensors of GPUs move on the caller's current stream: a call enqueues and returns, and what is enqueued there before
-// and after it may write the inputs and read the results. Errors of other ranks and of the device show at a later call
-// then (see docs/design/runtime.md).
+// Tensors on GPUs move on the caller's current stream: a call enqueues its work and returns. Work enqueued on that
+// stream before it may write the inputs, and work enqueued after it may read the results. Errors of other ranks and of
+// the device are then reported by a later call (see docs/design/runtime.md).
 //
-// Errors are exceptions here, as everywhere in LibTorch, and say which rank is to blame: c10::ValueError for wrong
-// arguments of this rank, c10::NotImplementedError, c10::OutOfMemoryError, c10::DistBackendError when another rank
-// failed, is gone or disagrees, c10::Error for the rest.
+// Errors are exceptions here, as everywhere in LibTorch, and say which rank is to blame: c10::ValueError for invalid
+// arguments of this rank, c10::NotImplementedError, c10::OutOfMemoryError, c10::DistBackendError if another rank
+// failed, is gone or disagrees, and c10::Error for anything else.
 #ifndef RESHARD_TORCH_REDISTRIBUTE_H_
 #define RESHARD_TORCH_REDISTRIBUTE_H_
 
@@ -44,51 +44,68 @@ class ProcessGroup;
 
 namespace reshard {
 
-// A communicator, what has been prepared for it, and the thread that runs its asynchronous calls.
+namespace pytorch {
+class SideStream;
+}
+
+// A communicator, the problems prepared for it, and the thread that runs its asynchronous calls.
 class TensorCommunicator {
  public:
-  // Around any communicator, which must outlive it: a LocalWorld's rank, or an NcclCommunicator, which gets the current
-  // stream of its GPU at every call.
+  // Wraps any communicator, which must outlive it: a rank of a LocalWorld, or an NcclCommunicator, which is given the
+  // current stream of its GPU at every call.
   explicit TensorCommunicator(Communicator* communicator, RedistributorOptions options = {});
   ~TensorCommunicator();
 
-  // Of the process group registered under that name (PyTorch's functional collectives know groups by name), for tensors
-  // on that device. One for each group and device, made at first use, shared by all callers in this process, and
-  // forgotten when the group is destroyed. What carries tensors of GPUs is chosen by RESHARD_CUDA_TRANSPORT:
+  // The communicator of the process group registered under that name (as in PyTorch's functional collectives), for
+  // tensors on that device. There is one for each group and device, created at first use, shared by all callers in this
+  // process; see Forget. RESHARD_CUDA_TRANSPORT chooses what carries tensors on GPUs:
   //   c10d   the group's own backend for them (the default): no second NCCL communicator, and torch's watchdog and
   //          flight recorder see everything
   //   nccl   a communicator of this library, whose ranks meet through the store of the group
-  // Throws c10::Error when there is no such group; c10::ValueError for other values of that variable;
-  // c10::DistBackendError where there is no CUDA; c10::Error when the group has no backend for GPUs.
+  // Throws c10::Error if there is no such group or it has no backend for GPUs, c10::ValueError for other values of that
+  // variable, and c10::DistBackendError if there is no CUDA.
   static std::shared_ptr<TensorCommunicator> OfGroup(const std::string& name, at::Device device = at::kCPU);
-  // The one of a GPU where there is one, else the host's: what diagnostics ask.
+  // For diagnostics: the group's communicator for a GPU if there is one, else the one for the host.
   static std::shared_ptr<TensorCommunicator> InUseOf(const std::string& name);
+  // To be called when the group of that name is destroyed, or with nothing when all are: ends the threads and closes
+  // the sockets that were made for it, also where somebody still holds a communicator, whose calls throw from then on.
+  // Waits for asynchronous calls under way. The Python package calls it; without, they go when another group is used.
+  static void Forget(const std::optional<std::string>& name);
 
-  // Where its tensors lie.
+  // The device of its tensors.
   at::Device device() const { return device_; }
+  // What data moves over.
   Communicator& communicator() const { return redistributor_.communicator(); }
+  // Plans, compiles and executes over the communicator.
   Redistributor& redistributor() { return redistributor_; }
-  // Of the last call that ended well.
+  // The result of the last call that succeeded.
   ExecuteResult last_result() const;
-  // [] for communicators that remember nothing.
+  // See RecentOperations::ToJson; "[]" for communicators that do not record operations.
   std::string RecentOperationsJson() const;
 
-  // Runs the function after all that were given before it. All calls of a communicator go through here, so that
-  // asynchronous and synchronous ones keep their order.
+  // Runs the function on this thread, after everything that was passed to this and to RunLater before it, and returns
+  // once it has returned. All calls on a communicator go through these two, so that asynchronous and synchronous ones
+  // keep their order.
   void RunInOrder(const std::function<void()>& function);
+  // The same on the worker thread, without waiting. The future throws what the function throws.
   std::future<void> RunLater(std::function<void()> function);
-  // What follows goes to the stream that is current on this thread. RunInOrder does it for its function, which runs on
-  // the caller's thread; one of RunLater does it itself, once it has made a stream current.
+  // Makes the communicator enqueue on the stream that is current on this thread. RunInOrder does so for its function; a
+  // function of RunLater does so itself, once it has made a stream current.
   void UseCurrentStream();
 
+  // What last_result() is to return.
   void SetLastResult(const ExecuteResult& result);
 
-  // Room for the views of the call under way: of no use outside RunInOrder and RunLater. Kept from call to call,
-  // because an allocator gives blocks of this size back to the system, and their pages with them.
+  // Ends what Forget says. Not under a lock.
+  void Close();
+
+  // Buffers for the views of the call in progress; to be used within RunInOrder and RunLater only. They are kept
+  // between calls, because an allocator would return blocks of this size to the system, and their pages with them.
   struct Views {
-    std::vector<ConstTensorView> sources;
-    std::vector<TensorView> targets;
+    std::vector<ConstTensorView> sources;  // one per tensor
+    std::vector<TensorView> targets;       // one per tensor
   };
+  // Contents are left over from the call before.
   Views& views() { return views_; }
 
  private:
@@ -103,39 +120,42 @@ class TensorCommunicator {
   mutable std::mutex mutex_;
   ExecuteResult last_result_;
   std::mutex order_;
-  Views views_;  // guarded by order_
-  std::unique_ptr<Worker> worker_;
+  Views views_;                     // guarded by order_
+  std::shared_ptr<Worker> worker_;  // with asynchronous calls only
 };
 
-// This rank's fragment under `target` of the tensor whose fragment under `source` is `tensor`. Differentiable.
-// `out`, when given, has the dtype and shape of the result, may be strided, and receives it; then nothing may require a
-// gradient.
+// Returns this rank's fragment under `target` of the tensor whose fragment under `source` is `tensor`. Differentiable.
+// `out`, if given, must have the dtype and shape of the result; it may be strided, and receives and is the result. In
+// that case nothing may require a gradient.
 at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const Layout& target,
                         TensorCommunicator& communicator, const std::optional<at::Tensor>& out = std::nullopt);
 
-// Many tensors, whose exchanges are shared. Differentiable.
+// The same for many tensors, which share exchanges. One source and one target layout per tensor. Differentiable.
 std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
                                           absl::Span<const Layout> targets, TensorCommunicator& communicator);
 
-// A redistribution under way. The tensors must not be changed, nor the communicator destroyed, before Wait.
+// A redistribution in progress. Before Wait returns, the tensors must not be modified and the communicator not
+// destroyed.
 //
-// Tensors of GPUs move on a stream of their own, which waits for what the caller has enqueued so far. Done then says
-// that everything is enqueued, and Wait makes the caller's current stream wait instead of the host.
+// Tensors on GPUs move on a separate stream, which first waits for what the caller has enqueued so far. Done then means
+// that everything has been enqueued, and Wait makes the caller's current stream wait, not the host.
 class RedistributeHandle {
  public:
-  // The results; throws what the redistribution threw. May be called once.
+  // Returns the results, or throws what the redistribution threw. Must be called at most once.
   std::vector<at::Tensor> Wait();
+  // Whether Wait would return without blocking.
   bool Done() const;
 
  private:
   friend RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor>, absl::Span<const Layout>,
                                               absl::Span<const Layout>, TensorCommunicator&);
   std::shared_ptr<std::vector<at::Tensor>> results_;
-  std::shared_ptr<class SideStream> stream_;  // null on the host
+  std::shared_ptr<pytorch::SideStream> stream_;  // null on the host
   std::future<void> done_;
 };
 
-// The same, returning at once. Without gradients: throws c10::ValueError for tensors that require one (detach them).
+// Starts RedistributeBatch and returns immediately. Without gradients: throws c10::ValueError for tensors that require
+// one (detach them).
 RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
                                      absl::Span<const Layout> targets, TensorCommunicator& communicator);
 

@@ -8,11 +8,10 @@
 int main() {
   const auto mesh = reshard::ParseMesh("{X:4,Y:4,Z:16}");
   if (!mesh.ok()) return 1;
-  const auto shared_mesh = std::make_shared<const reshard::Mesh>(*mesh);
-  const auto source = reshard::ParseLayout("[32<X,Y>512, 128]", shared_mesh);
-  const auto target = reshard::ParseLayout("[32<Y,X>512, 128]", shared_mesh);
+  const auto source = reshard::ParseLayout("[32<X,Y>512, 128]", *mesh);
+  const auto target = reshard::ParseLayout("[32<Y,X>512, 128]", *mesh);
   if (!source.ok() || !target.ok()) return 1;
-  const auto plan = reshard::MakePlan(*source, *target, reshard::DType::kBF16);
+  const auto plan = reshard::MakePlan({*source, *target, reshard::DType::kBF16});
   if (!plan.ok()) {
     std::fprintf(stderr, "%s\n", plan.status().ToString().c_str());
     return 1;

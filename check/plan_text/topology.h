@@ -1,0 +1,53 @@
+// The levels of links as a plan has them, and the time that they cost: the same formula as in
+// include/reshard/planner/topology.h, implemented independently.
+#ifndef RESHARD_CHECK_PLAN_TEXT_TOPOLOGY_H_
+#define RESHARD_CHECK_PLAN_TEXT_TOPOLOGY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace reshard::plan_text {
+
+struct Level {
+  int64_t devices = 0;  // ids k*devices .. (k+1)*devices-1 are an island; 0 on the outermost level
+  int64_t bytes_per_second = 50'000'000'000;
+  int64_t latency_ns = 5000;
+  int64_t nics = 0;  // links that an island of the next level in has; 0: one per device
+};
+
+struct Links {
+  std::vector<Level> levels = {Level{}};  // innermost first; the default is the flat network
+
+  int size() const { return static_cast<int>(levels.size()); }
+  // The island of a device at a level; the outermost level is one island.
+  int64_t Island(int level, int64_t id) const {
+    const int64_t devices = levels[static_cast<size_t>(level)].devices;
+    return level + 1 == size() ? 0 : id / devices;
+  }
+  // The innermost level whose islands hold both.
+  int Of(int64_t a, int64_t b) const {
+    int level = 0;
+    while (level + 1 < size() && Island(level, a) != Island(level, b)) ++level;
+    return level;
+  }
+  int64_t DevicesPerLink(int level) const {
+    const int64_t nics = levels[static_cast<size_t>(level)].nics;
+    return nics == 0 || level == 0 ? 1 : std::max<int64_t>(1, levels[static_cast<size_t>(level) - 1].devices / nics);
+  }
+  // latency * (1 + peers) a round, and the bytes through the busiest link; never more than a 1024th of an int64.
+  int64_t Time(int level, int64_t peers, int64_t bytes, int64_t rounds) const {
+    const Level& link = levels[static_cast<size_t>(level)];
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 1024;
+    const __int128 scaled = static_cast<__int128>(bytes) * 1'000'000'000;
+    const __int128 transfer = (scaled + link.bytes_per_second - 1) / link.bytes_per_second;
+    // Each product is cut before the next factor, so that nothing wraps whatever a plan claims.
+    const __int128 turns = std::min<__int128>(static_cast<__int128>(1 + static_cast<__int128>(peers)) * rounds, kMost);
+    return static_cast<int64_t>(std::min<__int128>(turns * link.latency_ns + transfer, kMost));
+  }
+};
+
+}  // namespace reshard::plan_text
+
+#endif  // RESHARD_CHECK_PLAN_TEXT_TOPOLOGY_H_

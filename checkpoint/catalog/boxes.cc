@@ -1,0 +1,190 @@
+#include "checkpoint/catalog/boxes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "status/macros.h"
+
+namespace reshard::catalog {
+namespace {
+
+constexpr int64_t kMostBoxes = int64_t{1} << 24;
+// Of so many replicas the least loaded is chosen; of more, of as many that are spread over all.
+constexpr int64_t kMostCandidates = 64;
+
+// One interval of a dimension, and the shard that has it.
+struct Cut {
+  Interval interval;
+  int64_t row = 0;
+};
+
+std::vector<Cut> CutsOf(const DimShards& dim) {
+  std::vector<Cut> cuts;
+  for (int64_t row = 0; row < dim.num_rows(); ++row) {
+    for (int64_t i = dim.first[static_cast<size_t>(row)]; i < dim.first[static_cast<size_t>(row) + 1]; ++i) {
+      cuts.push_back({dim.intervals[static_cast<size_t>(i)], row});
+    }
+  }
+  std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.interval.begin < b.interval.begin; });
+  return cuts;
+}
+
+// A digit of a mesh position.
+struct Digit {
+  int64_t stride = 1;
+  int64_t size = 1;
+};
+
+Digit DigitOf(const Mesh& mesh, const AxisRef& ref) {
+  const int64_t rest = mesh.axis(ref.axis).size / (ref.pre * ref.size);
+  return {mesh.stride(ref.axis) * rest, ref.size};
+}
+
+// The digits of positions that none of `used` fixes: along them lie the replicas.
+std::vector<Digit> FreeDigits(const Mesh& mesh, const std::vector<AxisRef>& used) {
+  std::vector<Digit> free;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    std::vector<AxisRef> parts;
+    for (const AxisRef& ref : used) {
+      if (ref.axis == axis) parts.push_back(ref);
+    }
+    // Sub-axes nest: what lies before, between and behind them is free.
+    std::sort(parts.begin(), parts.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
+    int64_t covered = 1;
+    const auto gap = [&](int64_t until) {
+      if (until > covered) free.push_back(DigitOf(mesh, {axis, covered, until / covered}));
+    };
+    for (const AxisRef& ref : parts) {
+      gap(ref.pre);
+      covered = ref.pre * ref.size;
+    }
+    gap(mesh.axis(axis).size);
+  }
+  return free;
+}
+
+int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
+  int64_t position = 0;
+  for (size_t i = digits.size(); i-- > 0;) {
+    position += number % digits[i].size * digits[i].stride;
+    number /= digits[i].size;
+  }
+  return position;
+}
+
+}  // namespace
+
+absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<StoredBox>* boxes) {
+  if (layout.pending()) {
+    return absl::InvalidArgumentError("a layout with a pending reduction cannot be stored; reduce it first");
+  }
+  const Mesh& mesh = layout.mesh();
+  const std::vector<int64_t> shape = layout.shape();
+  const size_t rank = shape.size();
+  if (layout.num_elements() == 0) {
+    boxes->push_back({std::vector<int64_t>(rank, 0), shape, mesh.Device(0)});
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const ShardMap map, ShardMap::Create(layout));
+
+  std::vector<std::vector<Cut>> cuts;
+  std::vector<std::vector<Digit>> digits;
+  std::vector<AxisRef> used;
+  std::optional<int64_t> count = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    const DimShards& dim = map.dim(static_cast<int>(d));
+    cuts.push_back(CutsOf(dim));
+    digits.emplace_back();
+    for (const AxisRef& ref : dim.digits) {
+      digits.back().push_back(DigitOf(mesh, ref));
+      used.push_back(ref);
+    }
+    count = CheckedMul(*count, static_cast<int64_t>(cuts.back().size()));
+    if (!count || *count > kMostBoxes) {
+      return absl::ResourceExhaustedError(absl::StrCat("a layout of more than ", kMostBoxes, " boxes"));
+    }
+  }
+  const std::vector<Digit> free = FreeDigits(mesh, used);
+  int64_t replicas = 1;
+  for (const Digit& digit : free) replicas *= digit.size;
+
+  std::vector<size_t> at(rank, 0);
+  for (int64_t n = 0; n < *count; ++n) {
+    StoredBox box;
+    int64_t position = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      const Cut& cut = cuts[d][at[d]];
+      box.offset.push_back(cut.interval.begin);
+      box.size.push_back(cut.interval.length());
+      position += PositionOf(cut.row, digits[d]);
+    }
+    for (StoredBox& part : CutBox(box, SizeOf(dtype), kLargestBox)) {
+      int64_t part_bytes = SizeOf(dtype);
+      for (const int64_t size : part.size) part_bytes *= size;
+      const int64_t candidates = std::min(replicas, kMostCandidates);
+      int64_t best = mesh.Device(position);
+      for (int64_t c = 1; c < candidates; ++c) {
+        const int64_t replica = c * (replicas / candidates) + std::min(c, replicas % candidates);
+        const int64_t device = mesh.Device(position + PositionOf(replica, free));
+        if (Load(device) < Load(best)) best = device;
+      }
+      part.device = best;
+      loads_[best] += part_bytes;
+      boxes->push_back(std::move(part));
+    }
+    for (size_t d = rank; d-- > 0;) {
+      if (++at[d] < cuts[d].size()) break;
+      at[d] = 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t BoxMaker::Load(int64_t device) const {
+  const auto found = loads_.find(device);
+  return found == loads_.end() ? 0 : found->second;
+}
+
+int64_t BoxMaker::LeastLoaded() const {
+  int64_t best = 0;
+  int64_t least = -1;
+  for (const auto& [device, bytes] : loads_) {
+    if (least < 0 || bytes < least || (bytes == least && device < best)) {
+      best = device;
+      least = bytes;
+    }
+  }
+  return best;
+}
+
+std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64_t most) {
+  int64_t row = element_bytes;
+  size_t d = box.size.size();
+  // The slowest dimension whose single index is small enough.
+  while (d > 0 && row * box.size[d - 1] <= most) row *= box.size[--d];
+  if (d == 0) return {box};
+  --d;
+  const int64_t step = std::max<int64_t>(1, most / row);
+  std::vector<StoredBox> parts;
+  StoredBox part = box;
+  for (size_t outer = 0; outer < d; ++outer) part.size[outer] = 1;
+  for (;;) {
+    for (int64_t begin = 0; begin < box.size[d]; begin += step) {
+      part.offset[d] = box.offset[d] + begin;
+      part.size[d] = std::min(step, box.size[d] - begin);
+      parts.push_back(part);
+    }
+    size_t outer = d;
+    while (outer-- > 0) {
+      if (++part.offset[outer] < box.offset[outer] + box.size[outer]) break;
+      part.offset[outer] = box.offset[outer];
+    }
+    if (outer == static_cast<size_t>(-1)) return parts;
+  }
+}
+
+}  // namespace reshard::catalog

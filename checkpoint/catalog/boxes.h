@@ -1,0 +1,49 @@
+// The boxes into which a layout cuts a tensor, and which device stores each of them.
+#ifndef RESHARD_CHECKPOINT_CATALOG_BOXES_H_
+#define RESHARD_CHECKPOINT_CATALOG_BOXES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "reshard/layout/dtype.h"
+#include "reshard/layout/layout.h"
+
+namespace reshard::catalog {
+
+// Larger boxes are cut along their slowest dimensions: a box is the unit of work and of recovery, and its archive must
+// stay below what StoredArchive can hold.
+inline constexpr int64_t kLargestBox = int64_t{64} << 20;  // bytes
+
+struct StoredBox {
+  std::vector<int64_t> offset;  // in elements, one per dimension
+  std::vector<int64_t> size;
+  int64_t device = 0;  // id of the device that stores it: one of those that hold it
+};
+
+// Chooses devices so that all store about the same number of bytes, over all tensors that it is asked for.
+class BoxMaker {
+ public:
+  // The distinct boxes that the layout's devices hold, in ascending order of their offsets; boxes without elements are
+  // left out, but a tensor without elements has one box, which is all of it. Deterministic.
+  // InvalidArgument: pending reductions, which are no contents that a file could have. ResourceExhausted: more than
+  // 2^24 boxes.
+  absl::Status Add(const Layout& layout, DType dtype, std::vector<StoredBox>* boxes);
+  // The device that stores least so far, for bytes that no layout places; device 0 if none has anything.
+  int64_t LeastLoaded() const;
+  void AddBytes(int64_t device, int64_t bytes) { loads_[device] += bytes; }
+
+ private:
+  int64_t Load(int64_t device) const;
+
+  absl::flat_hash_map<int64_t, int64_t> loads_;  // device id -> bytes
+};
+
+// The boxes of at most `most` bytes that a box is cut into, in ascending order; itself when it is not larger. Cuts fall
+// between indices of the slowest dimensions.
+std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64_t most);
+
+}  // namespace reshard::catalog
+
+#endif  // RESHARD_CHECKPOINT_CATALOG_BOXES_H_

@@ -1,0 +1,50 @@
+#include "reshard/checkpoint/catalog.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_lookup.h"
+#include "checkpoint/catalog/cover.h"
+#include "checkpoint/io/show.h"
+
+namespace reshard {
+
+std::string_view Name(CheckpointFormat format) { return format == CheckpointFormat::kDcp ? "dcp" : "safetensors"; }
+
+const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
+  if (lookup_ == nullptr) return nullptr;
+  const auto found = lookup_->items.find(name);
+  return found == lookup_->items.end() || found->second < 0 ? nullptr : &tensors_[static_cast<size_t>(found->second)];
+}
+
+const Catalog::ByteItem* Catalog::FindByteItem(std::string_view name) const {
+  if (lookup_ == nullptr) return nullptr;
+  const auto found = lookup_->items.find(name);
+  if (found == lookup_->items.end() || found->second >= 0) return nullptr;
+  return &byte_items_[static_cast<size_t>(-1 - found->second)];
+}
+
+const std::vector<Catalog::PathStep>* Catalog::PathOf(std::string_view name) const {
+  if (lookup_ == nullptr) return nullptr;
+  const auto found = lookup_->paths.find(name);
+  return found == lookup_->paths.end() ? nullptr : &found->second;
+}
+
+Catalog::Chunk Catalog::chunk(const Tensor& tensor, int64_t index) const {
+  const size_t rank = tensor.shape.size();
+  const int64_t* const box = boxes_.data() + tensor.first_box + index * static_cast<int64_t>(2 * rank);
+  return {{box, rank}, {box + rank, rank}, places_[static_cast<size_t>(tensor.first_chunk + index)]};
+}
+
+absl::Status Catalog::CheckCover(const Tensor& tensor) const {
+  const int64_t width = static_cast<int64_t>(2 * tensor.shape.size());
+  const absl::Span<const int64_t> boxes(boxes_.data() + tensor.first_box,
+                                        static_cast<size_t>(width * tensor.num_chunks));
+  const std::optional<catalog::CoverFault> fault = catalog::FindCoverFault(tensor.shape, boxes, tensor.num_chunks);
+  if (!fault) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("tensor ", io::Shown(tensor.name), ": element ", io::Shown(fault->index),
+                   fault->twice ? " is in more than one chunk" : " is in no chunk; the checkpoint has a hole"));
+}
+
+}  // namespace reshard

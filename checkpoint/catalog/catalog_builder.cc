@@ -1,0 +1,311 @@
+#include "checkpoint/catalog/catalog_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_lookup.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
+#include "reshard/layout/checked.h"
+#include "status/macros.h"
+
+namespace reshard::catalog {
+namespace {
+
+// No framework has tensors of more.
+constexpr size_t kMostDimensions = 64;
+
+// What the views of a catalog point into: many short texts and shapes, few allocations.
+class Arena {
+ public:
+  std::string_view Keep(std::string_view text) {
+    if (text.empty()) return {};
+    char* const at = Take(text.size(), 1);
+    std::memcpy(at, text.data(), text.size());
+    return {at, text.size()};
+  }
+  absl::Span<const int64_t> Keep(absl::Span<const int64_t> numbers) {
+    if (numbers.empty()) return {};
+    char* const at = Take(numbers.size() * sizeof(int64_t), alignof(int64_t));
+    std::memcpy(at, numbers.data(), numbers.size() * sizeof(int64_t));
+    return {reinterpret_cast<const int64_t*>(at), numbers.size()};
+  }
+
+ private:
+  static constexpr size_t kBlock = size_t{64} << 10;
+
+  char* Take(size_t bytes, size_t alignment) {
+    used_ = (used_ + alignment - 1) / alignment * alignment;
+    if (blocks_.empty() || used_ + bytes > capacity_) {
+      capacity_ = std::max(kBlock, bytes);
+      blocks_.push_back(std::make_unique<char[]>(capacity_));
+      used_ = 0;
+    }
+    char* const at = blocks_.back().get() + used_;
+    used_ += bytes;
+    return at;
+  }
+
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  size_t used_ = 0;
+  size_t capacity_ = 0;
+};
+
+// Refuses links on the way from the directory to a file of it.
+absl::Status CheckParents(const std::string& root, const std::string& path) {
+  for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string parent = io::JoinPath(root, path.substr(0, slash));
+    ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(parent));
+    if (kind == io::FileKind::kLink) return absl::DataLossError(absl::StrCat(parent, " is a symbolic link"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct CatalogBuilder::State {
+  // Chunks that were added in one go: a tensor has several of them when its name came again.
+  struct Run {
+    int64_t tensor = 0;
+    int64_t first_chunk = 0;
+    int64_t num_chunks = 0;
+    int64_t first_box = 0;
+  };
+
+  CheckpointFormat format;
+  std::string root;
+  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  std::vector<Catalog::File> files;
+  absl::flat_hash_map<std::string, int32_t> file_index;
+  std::vector<Catalog::Tensor> tensors;
+  std::vector<Catalog::ByteItem> byte_items;
+  std::vector<Catalog::Place> places;
+  std::vector<int64_t> boxes;
+  std::vector<Run> runs;
+  bool again = false;  // some name came more than once
+  std::vector<std::pair<std::string, std::string>> notes;
+  std::shared_ptr<CatalogLookup> lookup = std::make_shared<CatalogLookup>();
+  std::string_view last_dtype;  // kept already: nearly all tensors share one
+
+  absl::Status FindFiles();
+  absl::Status CheckPlace(std::string_view name, const Catalog::Place& place) const;
+  void JoinRuns();
+};
+
+CatalogBuilder::CatalogBuilder(CheckpointFormat format, std::string root) : state_(std::make_shared<State>()) {
+  state_->format = format;
+  state_->root = std::move(root);
+}
+
+absl::StatusOr<int32_t> CatalogBuilder::AddFile(std::string_view path) {
+  const std::string text(path);
+  if (const auto found = state_->file_index.find(text); found != state_->file_index.end()) return found->second;
+  RETURN_IF_ERROR(io::CheckRelativePath(path));
+  const auto index = static_cast<int32_t>(state_->files.size());
+  state_->files.push_back({text});
+  state_->file_index.emplace(text, index);
+  return index;
+}
+
+absl::Status CatalogBuilder::AddTensor(std::string_view name, std::string_view stored_dtype, std::optional<DType> dtype,
+                                       absl::Span<const int64_t> shape, bool requires_grad) {
+  State& state = *state_;
+  const auto bad = [&](const auto&... why) {
+    return absl::DataLossError(absl::StrCat("tensor ", io::Shown(name), ": ", why...));
+  };
+  if (shape.size() > kMostDimensions) return bad(shape.size(), " dimensions");
+  // A 0 among the sizes makes the tensor empty, not the others harmless: strides are products of them.
+  std::optional<int64_t> product = dtype ? SizeOf(*dtype) : 1;
+  bool empty = false;
+  for (const int64_t size : shape) {
+    if (size < 0) return bad("a negative size in ", io::Shown(shape));
+    empty |= size == 0;
+    if (product) product = CheckedMul(*product, std::max<int64_t>(size, 1));
+  }
+  if (!product) return bad("the bytes of ", io::Shown(shape), " overflow");
+
+  const auto found = state.lookup->items.find(name);
+  if (found != state.lookup->items.end()) {
+    if (found->second < 0) return bad("the name is that of a byte item");
+    const Catalog::Tensor& before = state.tensors[static_cast<size_t>(found->second)];
+    if (before.stored_dtype != stored_dtype || before.shape != shape) {
+      return bad("is ", io::Shown(before.stored_dtype), " of ", io::Shown(before.shape), " in one place and ",
+                 io::Shown(stored_dtype), " of ", io::Shown(shape), " in another");
+    }
+    state.again = true;
+    state.runs.push_back(
+        {found->second, static_cast<int64_t>(state.places.size()), 0, static_cast<int64_t>(state.boxes.size())});
+    return absl::OkStatus();
+  }
+
+  const auto index = static_cast<int64_t>(state.tensors.size());
+  Catalog::Tensor tensor;
+  tensor.name = state.arena->Keep(name);
+  if (state.last_dtype != stored_dtype) state.last_dtype = state.arena->Keep(stored_dtype);
+  tensor.stored_dtype = state.last_dtype;
+  tensor.dtype = dtype;
+  tensor.shape = state.arena->Keep(shape);
+  tensor.bytes = empty || !dtype ? 0 : *product;
+  tensor.requires_grad = requires_grad;
+  state.lookup->items.emplace(tensor.name, index);
+  state.tensors.push_back(tensor);
+  state.runs.push_back({index, static_cast<int64_t>(state.places.size()), 0, static_cast<int64_t>(state.boxes.size())});
+  return absl::OkStatus();
+}
+
+void CatalogBuilder::ReserveChunks(size_t chunks, size_t numbers) {
+  State& state = *state_;
+  state.places.reserve(state.places.size() + chunks);
+  state.boxes.reserve(state.boxes.size() + numbers);
+}
+
+absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                                      const Catalog::Place& place) {
+  State& state = *state_;
+  if (state.runs.empty()) return absl::InternalError("AddChunk before AddTensor");
+  const Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(state.runs.back().tensor)];
+  bool inside = offset.size() == tensor.shape.size() && size.size() == tensor.shape.size();
+  for (size_t d = 0; inside && d < offset.size(); ++d) {
+    inside = offset[d] >= 0 && size[d] >= 0 && offset[d] <= tensor.shape[d] && size[d] <= tensor.shape[d] - offset[d];
+  }
+  if (!inside) {
+    return absl::DataLossError(absl::StrCat("tensor ", io::Shown(tensor.name), ": a chunk at ", io::Shown(offset),
+                                            " of size ", io::Shown(size), " is no part of ", io::Shown(tensor.shape)));
+  }
+  state.places.push_back(place);
+  state.boxes.insert(state.boxes.end(), offset.begin(), offset.end());
+  state.boxes.insert(state.boxes.end(), size.begin(), size.end());
+  ++state.runs.back().num_chunks;
+  return absl::OkStatus();
+}
+
+absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::Place& place) {
+  const auto found = state_->lookup->items.find(name);
+  if (found != state_->lookup->items.end()) {
+    if (found->second < 0 && state_->format == CheckpointFormat::kDcp) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("the name ", io::Shown(name), " is there twice"));
+  }
+  const std::string_view kept = state_->arena->Keep(name);
+  state_->lookup->items.emplace(kept, -1 - static_cast<int64_t>(state_->byte_items.size()));
+  state_->byte_items.push_back({kept, place});
+  return absl::OkStatus();
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved from, through a template
+void CatalogBuilder::AddPath(std::string_view name, std::vector<Catalog::PathStep> path) {
+  if (state_->lookup->paths.contains(name)) return;
+  state_->lookup->paths.emplace(state_->arena->Keep(name), std::move(path));
+}
+
+void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
+  state_->notes.emplace_back(std::string(key), std::string(value));
+}
+
+absl::Status CatalogBuilder::State::FindFiles() {
+  const bool links = format == CheckpointFormat::kSafetensors;
+  for (Catalog::File& file : files) {
+    if (!links) {
+      RETURN_IF_ERROR(CheckParents(root, file.path));
+    }
+    const absl::StatusOr<std::unique_ptr<io::ReadFile>> open = io::ReadFile::Open(io::JoinPath(root, file.path), links);
+    if (absl::IsNotFound(open.status())) {
+      return absl::DataLossError(absl::StrCat("the file ", io::Shown(file.path), " is missing"));
+    }
+    if (!open.ok()) return open.status();
+    file.bytes = (*open)->bytes();
+    file.modified = (*open)->modified();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Catalog::Place& place) const {
+  if (place.file < 0 || place.file >= static_cast<int64_t>(files.size())) {
+    return absl::InternalError("a place in a file that was not added");
+  }
+  const Catalog::File& file = files[static_cast<size_t>(place.file)];
+  if (place.at >= 0 && place.length >= 0 && place.length <= file.bytes && place.at <= file.bytes - place.length) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(io::Shown(name), " is at bytes ", place.at, " + ", place.length, " of ",
+                                          io::Shown(file.path), ", which has ", file.bytes));
+}
+
+// Puts the chunks of each tensor side by side, without those that it has already.
+void CatalogBuilder::State::JoinRuns() {
+  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.tensor < b.tensor; });
+  std::vector<Catalog::Place> joined_places;
+  std::vector<int64_t> joined_boxes;
+  std::vector<Run> joined;
+  joined_places.reserve(places.size());
+  joined_boxes.reserve(boxes.size());
+  absl::flat_hash_set<std::vector<int64_t>> seen;
+  for (size_t first = 0, last = 0; first < runs.size(); first = last) {
+    while (last < runs.size() && runs[last].tensor == runs[first].tensor) ++last;
+    Run all = {runs[first].tensor, static_cast<int64_t>(joined_places.size()), 0,
+               static_cast<int64_t>(joined_boxes.size())};
+    const size_t width = 2 * tensors[static_cast<size_t>(all.tensor)].shape.size();
+    seen.clear();
+    for (size_t r = first; r < last; ++r) {
+      for (int64_t i = 0; i < runs[r].num_chunks; ++i) {
+        const Catalog::Place& place = places[static_cast<size_t>(runs[r].first_chunk + i)];
+        const auto box = boxes.begin() + runs[r].first_box + i * static_cast<int64_t>(width);
+        std::vector<int64_t> key(box, box + static_cast<int64_t>(width));
+        if (format != CheckpointFormat::kDcp) key.insert(key.end(), {place.file, place.at, place.length});
+        if (last - first > 1 && !seen.insert(std::move(key)).second) continue;
+        joined_places.push_back(place);
+        joined_boxes.insert(joined_boxes.end(), box, box + static_cast<int64_t>(width));
+        ++all.num_chunks;
+      }
+    }
+    joined.push_back(all);
+  }
+  places = std::move(joined_places);
+  boxes = std::move(joined_boxes);
+  runs = std::move(joined);
+}
+
+absl::StatusOr<Catalog> CatalogBuilder::Build() && {
+  State& state = *state_;
+  RETURN_IF_ERROR(state.FindFiles());
+  if (state.again) state.JoinRuns();
+
+  for (const State::Run& run : state.runs) {  // one per tensor, in their order
+    Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(run.tensor)];
+    tensor.first_chunk = run.first_chunk;
+    tensor.num_chunks = run.num_chunks;
+    tensor.first_box = run.first_box;
+    for (int64_t i = 0; i < run.num_chunks; ++i) {
+      const Catalog::Place& place = state.places[static_cast<size_t>(run.first_chunk + i)];
+      RETURN_IF_ERROR(state.CheckPlace(tensor.name, place));
+    }
+  }
+  for (const Catalog::ByteItem& item : state.byte_items) {
+    RETURN_IF_ERROR(state.CheckPlace(item.name, item.place));
+  }
+  return Take();
+}
+
+Catalog CatalogBuilder::BuildUnstored() && { return Take(); }
+
+Catalog CatalogBuilder::Take() {
+  State& state = *state_;
+  Catalog catalog;
+  catalog.format_ = state.format;
+  catalog.root_ = std::move(state.root);
+  catalog.files_ = std::move(state.files);
+  catalog.tensors_ = std::move(state.tensors);
+  catalog.byte_items_ = std::move(state.byte_items);
+  catalog.places_ = std::move(state.places);
+  catalog.boxes_ = std::move(state.boxes);
+  catalog.names_ = std::move(state.arena);
+  catalog.notes_ = std::move(state.notes);
+  catalog.lookup_ = std::move(state.lookup);
+  return catalog;
+}
+
+}  // namespace reshard::catalog

@@ -1,0 +1,59 @@
+// Builds a Catalog: what the readers of both formats share.
+#ifndef RESHARD_CHECKPOINT_CATALOG_CATALOG_BUILDER_H_
+#define RESHARD_CHECKPOINT_CATALOG_CATALOG_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/checkpoint/catalog.h"
+
+namespace reshard::catalog {
+
+class CatalogBuilder {
+ public:
+  CatalogBuilder(CheckpointFormat format, std::string root);
+
+  // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build.
+  // InvalidArgument: the path leaves the directory.
+  absl::StatusOr<int32_t> AddFile(std::string_view path);
+  // Names, dtypes and texts are copied. All chunks of a tensor are added before the next tensor; a name may come again,
+  // with the same dtype and shape, and then its chunks join those that it has (DataLoss when they differ, or when the
+  // name is that of a byte item). DataLoss: a negative size, more than 64 dimensions, a shape whose bytes overflow.
+  absl::Status AddTensor(std::string_view name, std::string_view stored_dtype, std::optional<DType> dtype,
+                         absl::Span<const int64_t> shape, bool requires_grad);
+  // Takes memory for that many more chunks, whose offsets and sizes are so many numbers.
+  void ReserveChunks(size_t chunks, size_t numbers);
+  // A chunk of the tensor added last. DataLoss: offsets or sizes of another rank than the tensor's, negative ones, a
+  // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
+  // left out; for DCP the box is enough, since ranks that saved on their own have each stored their replica.
+  absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size, const Catalog::Place& place);
+  // For DCP a byte item may come again, and the first stays (replicas, as above).
+  absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
+  void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
+  void AddNote(std::string_view key, std::string_view value);
+
+  // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. For DCP nothing
+  // below the directory may be a symbolic link; files of safetensors may be.
+  absl::StatusOr<Catalog> Build() &&;
+  // A catalog of what is not stored yet: tensors without chunks, byte items of which the places say only how long they
+  // are. No file is looked at.
+  Catalog BuildUnstored() &&;
+
+ private:
+  Catalog Take();
+
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace reshard::catalog
+
+#endif  // RESHARD_CHECKPOINT_CATALOG_CATALOG_BUILDER_H_

@@ -1,0 +1,26 @@
+// How a conversion divides its memory.
+#ifndef RESHARD_CHECKPOINT_CONVERT_BUFFERS_H_
+#define RESHARD_CHECKPOINT_CONVERT_BUFFERS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/output/output_plan.h"
+#include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/convert.h"
+
+namespace reshard::convert {
+
+struct Buffers {
+  int threads = 1;
+  int64_t stripe = 0;  // bytes that a thread puts together at a time
+  int64_t total = 0;   // with everything else that is in memory
+};
+
+// As many threads and as long stripes as the limit allows. kMemoryLimit: not even one thread.
+absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::OutputPlan& plan,
+                                    const ConvertOptions& options);
+
+}  // namespace reshard::convert
+
+#endif  // RESHARD_CHECKPOINT_CONVERT_BUFFERS_H_

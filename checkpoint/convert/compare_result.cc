@@ -1,0 +1,28 @@
+#include "checkpoint/convert/compare_result.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/source/source.h"
+#include "checkpoint/verify/compare.h"
+#include "status/macros.h"
+
+namespace reshard::convert {
+
+absl::Status CompareResult(const Conversion& conversion, const std::string& directory,
+                           const std::function<void(const ConvertProgress&)>& progress) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<source::Source> result,
+                   source::Source::Open(directory, {conversion.options.limits, false}));
+  ASSIGN_OR_RETURN(const VerifyReport report,
+                   verify::CompareSources(*conversion.source, *result, conversion.buffers.threads, progress));
+  const size_t expected = conversion.summary.left_out.size();
+  if (report.differences.size() == expected) return absl::OkStatus();
+  const VerifyReport::Difference& first = report.differences.front();
+  return absl::InternalError(absl::StrCat("the result differs from the source in ",
+                                          report.differences.size() - expected, " entries, as ", io::Shown(first.name),
+                                          ": ", first.what));
+}
+
+}  // namespace reshard::convert

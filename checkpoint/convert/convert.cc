@@ -1,0 +1,123 @@
+#include "reshard/checkpoint/convert.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/convert/conversion.h"
+#include "checkpoint/convert/run.h"
+#include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/staged_directory.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+constexpr int64_t kMostWorkers = 4096;
+
+// Several workers always go on from what is there: a sibling may have begun it a moment ago.
+bool GoesOn(const ConvertOptions& options) { return options.resume || options.workers > 1; }
+
+absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& source, const std::string& destination,
+                                                          const std::optional<LayoutRules>& rules,
+                                                          const ConvertOptions& options) {
+  if (options.workers < 1 || options.workers > kMostWorkers || options.worker < 0 ||
+      options.worker >= options.workers) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no worker ", options.worker, " of ", options.workers,
+                                                   ": there are 1 to ", kMostWorkers, ", numbered from 0"));
+  }
+  return convert::Conversion::Make(source, destination, rules, options);
+}
+
+absl::StatusOr<std::unique_ptr<io::StagedDirectory>> Begin(const convert::Conversion& conversion, bool replace) {
+  const ConvertOptions& options = conversion.options;
+  return io::StagedDirectory::Begin(conversion.destination, conversion.name,
+                                    {replace, GoesOn(options), options.worker, conversion.terms});
+}
+
+// Removes the stage, or leaves that to the last of those who live in it.
+absl::Status Abandon(io::StagedDirectory& stage) {
+  absl::Status abandoned = stage.Abandon();
+  return absl::IsFailedPrecondition(abandoned) ? absl::OkStatus() : io::FromSystem(std::move(abandoned));
+}
+
+// For a result that is in its place: removes what an interrupted run may have left beside it.
+absl::Status TidyUp(convert::Conversion& conversion) {
+  conversion.summary.was_complete = true;
+  if (!io::StagedDirectory::HasLeavings(conversion.destination, conversion.name)) return absl::OkStatus();
+  const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> stage = Begin(conversion, /*replace=*/true);
+  if (!stage.ok()) return io::FromSystem(stage.status());
+  if ((*stage)->was_committed()) return io::FromSystem((*stage)->Commit());
+  return Abandon(**stage);
+}
+
+absl::Status Write(convert::Conversion& conversion) {
+  const ConvertOptions& options = conversion.options;
+  const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = Begin(conversion, options.overwrite);
+  // Other workers may have come to the end just now.
+  if (absl::IsAlreadyExists(begun.status()) && GoesOn(options) && conversion.IsComplete()) return TidyUp(conversion);
+  if (!begun.ok()) return io::FromSystem(begun.status());
+  io::StagedDirectory& stage = **begun;
+  if (stage.was_committed()) {
+    conversion.summary.was_complete = true;
+    return io::FromSystem(stage.Commit());
+  }
+  if (GoesOn(options) && conversion.IsComplete()) {
+    conversion.summary.was_complete = true;
+    return Abandon(stage);
+  }
+  absl::Status status = convert::Run(&conversion, &stage).Do();
+  if (!status.ok() && options.workers > 1) {
+    // Who is marked as done, just now or by an earlier run, is not waited for: the others may have taken the stage
+    // away.
+    const absl::StatusOr<bool> in_place = stage.IsInPlace();
+    if (in_place.ok() && !*in_place && conversion.IsComplete()) return io::FromSystem(stage.Commit());
+  }
+  const CheckpointError kind = KindOf(status);
+  if (!status.ok() && kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
+    // Doing the same again would end the same way. An error of removing is not the one to report.
+    stage.Abandon().IgnoreError();
+  }
+  return status;
+}
+
+absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::string& destination,
+                                          const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<convert::Conversion> made, Make(source, destination, rules, options));
+  convert::Conversion& conversion = *made;
+  ConvertSummary& summary = conversion.summary;
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status status;
+  if (GoesOn(options) && conversion.IsComplete()) {
+    status = TidyUp(conversion);
+  } else if (!GoesOn(options) && summary.disk_bytes > summary.free_bytes) {
+    status = io::FromSystem(absl::ResourceExhaustedError(
+        absl::StrCat("the result has ", summary.disk_bytes, " bytes, the disk has ", summary.free_bytes, " left")));
+  } else {
+    status = Write(conversion);
+  }
+  if (!status.ok()) return status;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  summary.seconds = seconds.count();
+  summary.read_bytes = conversion.source->bytes_read();
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
+                                              const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+  return status::NoThrow("planning a conversion", [&]() -> absl::StatusOr<ConvertSummary> {
+    ASSIGN_OR_RETURN(std::unique_ptr<convert::Conversion> conversion, Make(source, destination, rules, options));
+    return conversion->summary;
+  });
+}
+
+absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
+                                       const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
+  return status::NoThrow("converting a checkpoint", [&] { return ConvertAll(source, destination, rules, options); });
+}
+
+}  // namespace reshard

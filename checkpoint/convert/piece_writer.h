@@ -1,0 +1,43 @@
+// Writes the pieces of a conversion, and checks those that an interrupted run has written.
+#ifndef RESHARD_CHECKPOINT_CONVERT_PIECE_WRITER_H_
+#define RESHARD_CHECKPOINT_CONVERT_PIECE_WRITER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/convert/conversion.h"
+#include "checkpoint/output/journal.h"
+#include "checkpoint/output/output_files.h"
+#include "checkpoint/tasks/run_tasks.h"
+
+namespace reshard::convert {
+
+// From any number of threads, each with a `buffer` of its own.
+class PieceWriter {
+ public:
+  PieceWriter(const Conversion& conversion, output::OutputFiles* files, tasks::ProgressMeter* meter)
+      : conversion_(conversion), files_(*files), meter_(*meter) {}
+
+  // Reads the piece from the source and writes it, with its frame. What to put into the journal.
+  absl::StatusOr<output::FinishedPiece> Write(int64_t piece, std::string& buffer) const;
+  // Whether the contents that the record tells of are there. When they are, the frame is written again: it is small,
+  // and whether it was written is not known.
+  absl::StatusOr<bool> IsThere(const output::FinishedPiece& record, std::string& buffer) const;
+
+ private:
+  absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc) const;
+  absl::Status ReadParts(const output::OutputPlan::Piece& piece, std::string& buffer,
+                         absl::FunctionRef<absl::Status()> pass_on) const;
+
+  const Conversion& conversion_;
+  output::OutputFiles& files_;
+  tasks::ProgressMeter& meter_;
+};
+
+}  // namespace reshard::convert
+
+#endif  // RESHARD_CHECKPOINT_CONVERT_PIECE_WRITER_H_

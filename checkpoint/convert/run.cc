@@ -1,0 +1,202 @@
+#include "checkpoint/convert/run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/convert/compare_result.h"
+#include "checkpoint/convert/share_records.h"
+#include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/remove_tree.h"
+#include "checkpoint/output/headers.h"
+#include "checkpoint/output/job_name.h"
+#include "status/macros.h"
+
+namespace reshard::convert {
+namespace {
+
+// One that tells of another job, or of the source as it was before, is of no use.
+absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& path, std::string_view id) {
+  absl::StatusOr<std::unique_ptr<output::Journal>> journal = output::Journal::Open(path, id);
+  if (!absl::IsDataLoss(journal.status())) return journal;
+  RETURN_IF_ERROR(io::RemoveTree(path));
+  return output::Journal::Open(path, id);
+}
+
+}  // namespace
+
+Run::Run(Conversion* conversion, io::StagedDirectory* stage)
+    : conversion_(*conversion),
+      options_(conversion->options),
+      stage_(*stage),
+      group_(*stage, conversion->terms, options_.worker, options_.workers, options_.patience),
+      meter_(conversion->share.bytes, [this](const ConvertProgress& progress) { Report(progress); }),
+      hashes_(conversion->plan->pieces().size()) {}
+
+absl::Status Run::Do() {
+  const absl::StatusOr<bool> done = WasDone();
+  if (!done.ok()) return io::FromSystem(done.status());
+  if (!*done) {
+    RETURN_IF_ERROR(WriteShare());
+  }
+  meter_.Finish();
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::FileLock> lock, WaitForAll());
+  if (lock != nullptr) {
+    // Who finished before may have been killed in the middle of it.
+    const absl::StatusOr<bool> moved = stage_.HasMoved();
+    if (!moved.ok()) return io::FromSystem(moved.status());
+    if (!*moved) {
+      RETURN_IF_ERROR(Finish());
+    }
+    conversion_.summary.committed = true;
+  }
+  return io::FromSystem(stage_.Commit());
+}
+
+absl::Status Run::WriteShare() {
+  absl::StatusOr<std::unique_ptr<output::Journal>> journal =
+      OpenJournal(group_.JournalOf(options_.worker), conversion_.id);
+  if (!journal.ok()) return io::FromSystem(journal.status());
+  absl::StatusOr<std::unique_ptr<output::OutputFiles>> files = output::OutputFiles::Open(
+      *conversion_.plan, stage_.data(), io::JoinPath(stage_.stage(), "files"), options_.worker == 0);
+  if (!files.ok()) return io::FromSystem(files.status());
+  const PieceWriter writer(conversion_, files->get(), &meter_);
+  const Share& share = conversion_.share;
+  std::vector<char> kept(static_cast<size_t>(share.end - share.first), 0);
+  absl::Status status = Keep(writer, journal->get(), &kept);
+  if (!status.ok()) return status;
+
+  std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
+  status =
+      tasks::RunTasks(share.end - share.first, conversion_.buffers.threads, [&](int64_t i, int thread) -> absl::Status {
+        if (kept[static_cast<size_t>(i)] != 0) return absl::OkStatus();
+        const absl::StatusOr<output::FinishedPiece> piece =
+            writer.Write(share.first + i, buffers[static_cast<size_t>(thread)]);
+        if (!piece.ok()) return piece.status();
+        hashes_[piece->piece] = {piece->hash_low, piece->hash_high};
+        return io::FromSystem((*journal)->Add(*piece));
+      });
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
+  if (!changed.ok()) return io::FromSystem(changed.status());
+  if (!changed->empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("the source was written to while it was read: ", *changed));
+  }
+  return Sync(journal->get(), files->get());
+}
+
+// Pieces that an interrupted run finished are kept when they are what it says they are.
+absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std::vector<char>* kept) {
+  const Share& share = conversion_.share;
+  const std::string own = group_.JournalOf(options_.worker);
+  absl::StatusOr<std::vector<output::FinishedPiece>> all = RecordsOfOthers(stage_.stage(), own, conversion_.id);
+  if (!all.ok()) return io::FromSystem(all.status());
+  all->insert(all->end(), journal->found().begin(), journal->found().end());
+  const std::vector<output::FinishedPiece> records = LastRecords(share, *all);
+  const std::vector<output::FinishedPiece> known = LastRecords(share, journal->found());
+  std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
+  std::atomic<int64_t> bytes{0};
+  absl::Status checked = tasks::RunTasks(
+      static_cast<int64_t>(records.size()), conversion_.buffers.threads, [&](int64_t r, int thread) -> absl::Status {
+        const output::FinishedPiece& record = records[static_cast<size_t>(r)];
+        const absl::StatusOr<bool> there = writer.IsThere(record, buffers[static_cast<size_t>(thread)]);
+        if (!there.ok() || !*there) return there.status();
+        hashes_[record.piece] = {record.hash_low, record.hash_high};
+        (*kept)[record.piece - static_cast<uint64_t>(share.first)] = 1;
+        bytes += conversion_.plan->pieces()[record.piece].payload_bytes;
+        const auto ours = std::lower_bound(known.begin(), known.end(), record,
+                                           [](const auto& a, const auto& b) { return a.piece < b.piece; });
+        const bool has_it = ours != known.end() && *ours == record;
+        return has_it ? absl::OkStatus() : io::FromSystem(journal->Add(record));
+      });
+  conversion_.summary.kept_bytes = bytes;
+  return checked;
+}
+
+// All of this worker's share is on the disk, and the others may know.
+absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
+  std::vector<int32_t> written;
+  for (int64_t i = conversion_.share.first; i < conversion_.share.end; ++i) {
+    written.push_back(conversion_.plan->pieces()[static_cast<size_t>(i)].place.file);
+  }
+  // Worker 0 has given each file its length and its head.
+  for (int64_t f = 0; options_.worker == 0 && f < conversion_.summary.files; ++f) {
+    written.push_back(static_cast<int32_t>(f));
+  }
+  std::sort(written.begin(), written.end());
+  written.erase(std::unique(written.begin(), written.end()), written.end());
+  absl::Status synced = tasks::RunTasks(static_cast<int64_t>(written.size()), conversion_.buffers.threads,
+                                        [&](int64_t i, int) -> absl::Status {
+                                          group_.Beat();
+                                          return io::FromSystem(files->Sync(written[static_cast<size_t>(i)]));
+                                        });
+  if (!synced.ok() || group_.alone()) return synced;
+  if (synced.ok()) synced = files->SyncNames();
+  if (synced.ok()) synced = journal->Sync();
+  if (synced.ok()) synced = group_.MarkDone();
+  return io::FromSystem(std::move(synced));
+}
+
+// Whether this worker came to its end before, and waited in vain for others then. Nothing is written again in that
+// case, since those who have seen that it is done may be about to commit.
+absl::StatusOr<bool> Run::WasDone() {
+  if (group_.alone()) return false;
+  absl::StatusOr<bool> marked = group_.IsDone(options_.worker);
+  if (!marked.ok() || !*marked) return marked;
+  absl::StatusOr<bool> gathered = Gather(options_.worker);
+  if (!gathered.ok()) return gathered;
+  if (!*gathered) {
+    RETURN_IF_ERROR(group_.TakeBackDone());
+    return false;
+  }
+  conversion_.summary.kept_bytes = conversion_.share.bytes;
+  meter_.Add(conversion_.share.bytes);
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<io::FileLock>> Run::WaitForAll() {
+  absl::StatusOr<std::unique_ptr<io::FileLock>> lock = group_.WaitForAll([this](int64_t workers) {
+    last_.waiting_for = workers;
+    if (options_.progress) options_.progress(last_);
+  });
+  return lock.ok() || absl::IsDeadlineExceeded(lock.status()) ? std::move(lock) : io::FromSystem(lock.status());
+}
+
+// What is left to do when all pieces are there.
+absl::Status Run::Finish() {
+  for (int64_t k = 0; k < options_.workers; ++k) {
+    if (k == options_.worker) continue;
+    const absl::StatusOr<bool> gathered = Gather(k);
+    if (!gathered.ok()) return io::FromSystem(gathered.status());
+    if (!*gathered) {
+      return io::FromSystem(absl::UnavailableError(absl::StrCat("worker ", k, " was done, but ", group_.JournalOf(k),
+                                                                " lacks some of its pieces; start it again")));
+    }
+    group_.Beat();
+  }
+  absl::Status written =
+      output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_);
+  if (!written.ok()) return io::FromSystem(std::move(written));
+  if (!options_.verify) return absl::OkStatus();
+  return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Beat(); });
+}
+
+// Takes over the hashes of what a worker has written. False: of some pieces of its share there are none.
+absl::StatusOr<bool> Run::Gather(int64_t worker) {
+  ASSIGN_OR_RETURN(const std::vector<output::FinishedPiece> records,
+                   output::Journal::Look(group_.JournalOf(worker), conversion_.id));
+  const Share share = ShareOf(*conversion_.plan, worker, options_.workers);
+  const std::vector<output::FinishedPiece> last = LastRecords(share, records);
+  for (const output::FinishedPiece& record : last) hashes_[record.piece] = {record.hash_low, record.hash_high};
+  return static_cast<int64_t>(last.size()) == share.end - share.first;
+}
+
+void Run::Report(const ConvertProgress& progress) {
+  last_ = progress;
+  group_.Beat();
+  if (options_.progress) options_.progress(progress);
+}
+
+}  // namespace reshard::convert

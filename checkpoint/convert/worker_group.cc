@@ -1,0 +1,146 @@
+#include "checkpoint/convert/worker_group.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/remove_tree.h"
+#include "checkpoint/io/whole_file.h"
+#include "status/macros.h"
+
+namespace reshard::convert {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr absl::Duration kBeat = absl::Seconds(1);
+
+// The whole of a small file that others may be writing, or nothing.
+absl::StatusOr<std::string> ReadSmall(const std::string& path) {
+  constexpr int64_t kLongest = 4096;
+  const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::string();
+  if (!file.ok()) return file.status();
+  absl::StatusOr<std::string> text = (*file)->ReadAll(kLongest);
+  if (absl::IsDataLoss(text.status())) return std::string();  // cut off meanwhile
+  return text;
+}
+
+}  // namespace
+
+std::string WorkerGroup::Path(const char* what, int64_t worker) const {
+  return io::JoinPath(stage_.stage(), absl::StrCat(what, "-", worker));
+}
+
+std::string WorkerGroup::JournalOf(int64_t worker) const { return Path("journal", worker); }
+
+absl::StatusOr<bool> WorkerGroup::IsDone(int64_t worker) const {
+  ASSIGN_OR_RETURN(const std::string text, ReadSmall(Path("done", worker)));
+  return text == terms_ + "\n";
+}
+
+absl::Status WorkerGroup::MarkDone() const {
+  // There may be one of other terms.
+  RETURN_IF_ERROR(io::WriteWholeFile(Path("done", worker_), terms_ + "\n"));
+  return io::SyncDirectory(stage_.stage());
+}
+
+absl::Status WorkerGroup::TakeBackDone() const { return io::RemoveTree(Path("done", worker_)); }
+
+void WorkerGroup::Beat() {
+  if (alone()) return;
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const auto now = Clock::now();
+  if (beats_ > 0 && now - beaten_ < absl::ToChronoNanoseconds(std::min(kBeat, patience_ / 10))) return;
+  beaten_ = now;
+  const std::string path = Path("beat", worker_);
+  // Closed each time, so that it shows on other machines. Nothing depends on one of them.
+  absl::StatusOr<std::unique_ptr<io::WriteFile>> file = io::WriteFile::Create(path);
+  if (absl::IsAlreadyExists(file.status())) file = io::WriteFile::Reopen(path);
+  // The time tells a worker that was started again from the one before.
+  const std::string text = absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", ++beats_, "\n");
+  if (file.ok()) (*file)->WriteAt(0, text).IgnoreError();
+}
+
+absl::StatusOr<std::string> WorkerGroup::Beats() const {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, io::ListDirectory(stage_.stage()));
+  std::string all;
+  for (const std::string& name : names) {
+    absl::StrAppend(&all, name, "\n");
+    if (!absl::StartsWith(name, "beat-")) continue;
+    ASSIGN_OR_RETURN(const std::string text, ReadSmall(io::JoinPath(stage_.stage(), name)));
+    absl::StrAppend(&all, text);
+  }
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(
+    const std::function<void(int64_t)>& waiting_for) const {
+  // Asking costs the filesystem something for each of the others.
+  const auto poll = absl::ToChronoNanoseconds(
+      std::min({absl::Milliseconds(20) + absl::Milliseconds(2) * workers_, absl::Seconds(1), patience_ / 20}));
+  const auto look = absl::ToChronoNanoseconds(std::min(absl::Seconds(30), patience_ / 10));
+  std::vector<int64_t> missing;
+  for (int64_t k = 0; k < workers_; ++k) {
+    if (k != worker_) missing.push_back(k);
+  }
+  auto got_on = Clock::now(), looked = got_on;
+  std::string beats;
+  for (size_t told = 0;;) {
+    ASSIGN_OR_RETURN(const bool in_place, stage_.IsInPlace());
+    if (!in_place) return nullptr;
+
+    absl::Status asked;
+    const auto is_done = [&](int64_t worker) {
+      const absl::StatusOr<bool> done = IsDone(worker);
+      if (!done.ok()) asked = done.status();
+      return done.ok() && *done;
+    };
+    missing.erase(std::remove_if(missing.begin(), missing.end(), is_done), missing.end());
+    if (!asked.ok()) return asked;
+    if (missing.empty()) {
+      absl::StatusOr<std::unique_ptr<io::FileLock>> lock = io::FileLock::Try(io::JoinPath(stage_.stage(), "finish"));
+      if (!lock.ok() && !absl::IsNotFound(lock.status())) return lock.status();
+      if (lock.ok() && *lock != nullptr) {
+        ASSIGN_OR_RETURN(const bool locked, (*lock)->IsInPlace());
+        if (!locked) return nullptr;
+        return lock;
+      }
+    }
+    if (missing.size() != told && waiting_for) waiting_for(static_cast<int64_t>(missing.size()));
+    if (missing.size() != told) got_on = Clock::now();
+    told = missing.size();
+
+    if (Clock::now() - looked >= look) {
+      absl::StatusOr<std::string> now = Beats();
+      if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
+      if (now.ok() && *now != beats) got_on = Clock::now();
+      if (now.ok()) beats = *std::move(now);
+      looked = Clock::now();
+    }
+    if (Clock::now() - got_on > absl::ToChronoNanoseconds(patience_)) return NobodyGetsOn(missing);
+    std::this_thread::sleep_for(poll);
+  }
+}
+
+absl::Status WorkerGroup::NobodyGetsOn(const std::vector<int64_t>& missing) const {
+  constexpr size_t kNamed = 10;
+  std::vector<int64_t> named(missing.begin(), missing.begin() + static_cast<int64_t>(std::min(kNamed, missing.size())));
+  const std::string who = missing.empty()
+                              ? std::string("the worker that commits the result did not finish")
+                              : absl::StrCat(missing.size() == 1 ? "worker " : "workers ", absl::StrJoin(named, ", "),
+                                             missing.size() > kNamed ? ".." : "", " of ", workers_, " did not finish");
+  return io::WithKind(absl::DeadlineExceededError(absl::StrCat(
+                          who, ", and none has made progress for ", absl::FormatDuration(patience_),
+                          "; what was written stays in ", stage_.stage(), ": start all workers again with resume")),
+                      CheckpointError::kPeer);
+}
+
+}  // namespace reshard::convert

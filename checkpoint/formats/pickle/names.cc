@@ -1,0 +1,70 @@
+#include "checkpoint/formats/pickle/names.h"
+
+namespace reshard::pickle {
+namespace {
+
+struct Row {
+  std::string_view module;
+  std::string_view name;
+  Known known;
+};
+
+constexpr std::string_view kCheckpoint = "torch.distributed.checkpoint.metadata";
+// Until PyTorch 2.3 some of the classes lived there.
+constexpr std::string_view kSharded = "torch.distributed._shard.sharded_tensor.metadata";
+constexpr Row kRows[] = {
+    {kCheckpoint, "Metadata", Known::kMetadata},
+    {kCheckpoint, "TensorStorageMetadata", Known::kTensorStorageMetadata},
+    {kCheckpoint, "BytesStorageMetadata", Known::kBytesStorageMetadata},
+    {kCheckpoint, "ChunkStorageMetadata", Known::kChunkStorageMetadata},
+    {kCheckpoint, "TensorProperties", Known::kTensorProperties},
+    {kCheckpoint, "MetadataIndex", Known::kMetadataIndex},
+    {kCheckpoint, "StorageMeta", Known::kStorageMeta},
+    {kCheckpoint, "_MEM_FORMAT_ENCODING", Known::kMemFormat},
+    {kSharded, "TensorProperties", Known::kTensorProperties},
+    {kSharded, "MEM_FORMAT_ENCODING", Known::kMemFormat},
+    {"torch.distributed.checkpoint.filesystem", "_StorageInfo", Known::kStorageInfo},
+    {"torch", "Size", Known::kSize},
+    {"torch", "device", Known::kDevice},
+    {"torch.serialization", "_get_layout", Known::kGetLayout},
+    {"torch._utils", "_rebuild_tensor_v2", Known::kRebuildTensorV2},
+    {"torch._utils", "_rebuild_tensor_v3", Known::kRebuildTensorV3},
+    {"collections", "OrderedDict", Known::kOrderedDict},
+    {"pathlib", "PosixPath", Known::kPath},
+    {"pathlib", "WindowsPath", Known::kPath},
+    {"pathlib", "PurePosixPath", Known::kPath},
+    {"pathlib", "PureWindowsPath", Known::kPath},
+    {"pathlib._local", "PosixPath", Known::kPath},
+    {"pathlib._local", "WindowsPath", Known::kPath},
+    {"pathlib._local", "PurePosixPath", Known::kPath},
+    {"pathlib._local", "PureWindowsPath", Known::kPath},
+    {"builtins", "getattr", Known::kGetAttr},
+    {"__builtin__", "getattr", Known::kGetAttr},
+};
+
+}  // namespace
+
+Known Classify(std::string_view module, std::string_view name) {
+  for (const Row& row : kRows) {
+    if (row.name == name && row.module == module) return row.known;
+  }
+  return Known::kNo;
+}
+
+bool MayReduce(Known known) {
+  switch (known) {
+    case Known::kMemFormat:
+    case Known::kSize:
+    case Known::kGetLayout:
+    case Known::kPath:
+    case Known::kOrderedDict:
+    case Known::kRebuildTensorV2:
+    case Known::kRebuildTensorV3:
+    case Known::kDevice:
+      return true;
+    default:
+      return false;  // kGetAttr only with an enum of DCP, which the machine sees to
+  }
+}
+
+}  // namespace reshard::pickle

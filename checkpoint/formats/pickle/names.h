@@ -1,0 +1,39 @@
+// The names of Python classes and functions that DCP's pickles mention, and what the machine may do with each. Here a
+// name is never more than a name: nothing is imported, nothing is called.
+#ifndef RESHARD_CHECKPOINT_FORMATS_PICKLE_NAMES_H_
+#define RESHARD_CHECKPOINT_FORMATS_PICKLE_NAMES_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace reshard::pickle {
+
+enum class Known : uint8_t {
+  kNo,  // any other name
+  kMetadata,
+  kTensorStorageMetadata,
+  kBytesStorageMetadata,
+  kChunkStorageMetadata,
+  kTensorProperties,
+  kMetadataIndex,
+  kStorageMeta,
+  kStorageInfo,
+  kMemFormat,
+  kSize,         // torch.Size: the machine makes it the tuple that it wraps
+  kGetLayout,    // torch.serialization._get_layout
+  kPath,         // pathlib's classes
+  kOrderedDict,  // the machine makes it a dict
+  kRebuildTensorV2,
+  kRebuildTensorV3,
+  kDevice,
+  kGetAttr,  // builtins.getattr, by which some Python versions write members of enums
+};
+
+Known Classify(std::string_view module, std::string_view name);
+
+// Whether a pickle may apply this name to arguments (REDUCE). The result is a record of name and arguments.
+bool MayReduce(Known known);
+
+}  // namespace reshard::pickle
+
+#endif  // RESHARD_CHECKPOINT_FORMATS_PICKLE_NAMES_H_

@@ -1,0 +1,33 @@
+// What kind of checkpoint a path is.
+#include "absl/strings/str_cat.h"
+#include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/safetensors/read.h"
+#include "checkpoint/io/files.h"
+#include "reshard/checkpoint/catalog.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limits) {
+  ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path));
+  if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": there is nothing"));
+  if (kind == io::FileKind::kFile) return safetensors::ReadSafetensorsCatalog(path, limits);
+  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
+  if (names.ok()) {
+    const std::vector<std::string> metadata = dcp::MetadataFiles(*names);
+    if (!metadata.empty()) return dcp::ReadDcpCatalog(path, metadata, limits);
+  } else if (kind == io::FileKind::kDirectory) {
+    return names.status();
+  }
+  return safetensors::ReadSafetensorsCatalog(path, limits);  // a directory of them, or a link to a file
+}
+
+}  // namespace
+
+absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
+  return status::NoThrow(absl::StrCat("reading ", path), [&] { return Read(path, limits); });
+}
+
+}  // namespace reshard

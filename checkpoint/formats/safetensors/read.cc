@@ -1,0 +1,290 @@
+#include "checkpoint/formats/safetensors/read.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/safetensors/dtypes.h"
+#include "checkpoint/formats/safetensors/header.h"
+#include "checkpoint/formats/safetensors/write_header.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
+#include "json/walk.h"
+#include "reshard/layout/checked.h"
+#include "status/macros.h"
+#include "status/view.h"
+
+namespace reshard::safetensors {
+namespace {
+
+using Kind = json::WalkedValue::Kind;
+using Entry = SafetensorsHeader::Entry;
+
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+
+absl::Status In(std::string_view path, const absl::Status& status) {
+  const auto code = absl::IsInvalidArgument(status) ? absl::StatusCode::kDataLoss : status.code();
+  return absl::Status(code, absl::StrCat(status::View(path), ": ", status.message()));
+}
+
+// The entries of DCP_SHARDING_INFO: {"model.w": {"saved_offsets": [0, 8]}}.
+using Offsets = absl::flat_hash_map<std::string, std::vector<int64_t>>;
+
+absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLimits& limits) {
+  Offsets offsets;
+  std::vector<int64_t>* last = nullptr;
+  absl::Status walked =
+      json::Walk(json, limits.depth, [&](absl::Span<const json::PathStep> path, const json::WalkedValue& value) {
+        const auto expect = [&](Kind kind, absl::string_view what) {
+          return value.kind == kind ? absl::OkStatus() : absl::DataLossError(what);
+        };
+        if (path.empty()) return expect(Kind::kObject, "no JSON object");
+        if (path.size() == 1) {
+          last = nullptr;
+          return expect(Kind::kObject, io::Shown(path[0].key) + " is no JSON object");
+        }
+        if (path[1].key != "saved_offsets") return absl::OkStatus();
+        if (path.size() == 2) {
+          last = &offsets[path[0].key];
+          return expect(Kind::kArray, io::Shown(path[0].key) + ": saved_offsets is no list");
+        }
+        last->push_back(value.integer);
+        return expect(Kind::kInteger, io::Shown(path[0].key) + ": an offset is no whole number from 0 to 2^63 - 1");
+      });
+  if (!walked.ok()) return In("DCP_SHARDING_INFO", walked);
+  return offsets;
+}
+
+// tensor -> file, as an index file has it.
+using WeightMap = std::map<std::string, std::string, std::less<>>;
+
+absl::StatusOr<WeightMap> ReadIndex(const std::string& path, const CatalogLimits& limits) {
+  ASSIGN_OR_RETURN(auto file, io::ReadFile::Open(path, /*follow_links=*/true));
+  auto json = file->ReadAll(limits.metadata_bytes);
+  if (!json.ok()) return json.status();
+  WeightMap map;
+  bool found = false;
+  absl::Status walked =
+      json::Walk(*json, limits.depth, [&](absl::Span<const json::PathStep> at, const json::WalkedValue& value) {
+        if (at.empty()) {
+          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("no JSON object");
+        }
+        if (at[0].key != "weight_map") return absl::OkStatus();
+        if (at.size() == 1) {
+          found = true;
+          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
+        }
+        if (value.kind != Kind::kString) {
+          return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is no text"));
+        }
+        map.emplace(at[1].key, std::move(*value.text));
+        return absl::OkStatus();
+      });
+  if (!walked.ok()) return In(path, walked);
+  if (!found) return absl::DataLossError(absl::StrCat(path, ": there is no weight_map"));
+  return map;
+}
+
+// Reads the headers of the files of one checkpoint and puts their entries together.
+class Reader {
+ public:
+  Reader(std::string root, const CatalogLimits& limits)
+      : root_(std::move(root)), limits_(limits), builder_(CheckpointFormat::kSafetensors, root_) {}
+
+  absl::Status AddFile(const std::string& name) {
+    ASSIGN_OR_RETURN(auto index, builder_.AddFile(name));
+    ASSIGN_OR_RETURN(auto file, io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
+    ASSIGN_OR_RETURN(auto read, ReadSafetensorsHeader(*file, limits_));
+    Offsets offsets;
+    for (auto& [key, value] : read.header.metadata) {
+      if (key == "DCP_SHARDING_INFO") {
+        auto parsed = ParseShardingInfo(value, limits_);
+        if (!parsed.ok()) return In(file->path(), parsed.status());
+        offsets = *std::move(parsed);
+      } else if (key != "DCP_VERSION" && notes_.emplace(key, value).second) {
+        builder_.AddNote(key, value);
+      }
+    }
+    for (Entry& entry : read.header.entries) {
+      const auto offset = offsets.find(entry.name);
+      Part part;
+      part.place = {index, read.data_begin + entry.begin, entry.end - entry.begin};
+      if (offset != offsets.end()) {
+        part.sharded = true;
+        part.offset = std::move(offset->second);
+        offsets.erase(offset);
+        if (part.offset.size() != entry.shape.size()) {
+          return absl::DataLossError(absl::StrCat(file->path(), ": tensor ", io::Shown(entry.name), ": saved_offsets ",
+                                                  io::Shown(part.offset), " are not of the rank of ",
+                                                  io::Shown(entry.shape)));
+        }
+      } else {
+        part.offset.assign(entry.shape.size(), 0);
+      }
+      part.dtype = std::move(entry.dtype);
+      part.shape = std::move(entry.shape);
+      const auto [at, added] = index_of_.try_emplace(entry.name, tensors_.size());
+      if (added) tensors_.push_back({std::move(entry.name), {}});
+      tensors_[at->second].parts.push_back(std::move(part));
+    }
+    if (offsets.empty()) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(file->path(), ": DCP_SHARDING_INFO has ", io::Shown(offsets.begin()->first),
+                                            ", which is no tensor of the file"));
+  }
+
+  // Keeps of every tensor that several files have whole the one of the file that the index says. All that the index has
+  // must be there.
+  absl::Status Choose(const std::string& index_path, const WeightMap& map) {
+    for (const auto& [name, file] : map) {
+      const auto at = index_of_.find(name);
+      ASSIGN_OR_RETURN(const auto in_file, builder_.AddFile(file));
+      const auto is_there = [&](const Part& part) { return part.place.file == in_file; };
+      if (at == index_of_.end() ||
+          std::none_of(tensors_[at->second].parts.begin(), tensors_[at->second].parts.end(), is_there)) {
+        return absl::DataLossError(absl::StrCat(index_path, " says that tensor ", io::Shown(name), " is in ",
+                                                io::Shown(file), ", which has none of that name"));
+      }
+      std::vector<Part>& parts = tensors_[at->second].parts;
+      parts.erase(std::remove_if(parts.begin(), parts.end(),
+                                 [&](const Part& part) { return !part.sharded && !is_there(part); }),
+                  parts.end());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Catalog> Finish() && {
+    for (const StoredTensor& tensor : tensors_) {
+      RETURN_IF_ERROR(AddTensor(tensor));
+    }
+    return std::move(builder_).Build();
+  }
+
+ private:
+  // What one file has of a tensor.
+  struct Part {
+    std::string dtype;
+    std::vector<int64_t> shape;
+    std::vector<int64_t> offset;
+    bool sharded = false;  // the file says where it begins
+    Catalog::Place place;
+  };
+  struct StoredTensor {
+    std::string name;
+    std::vector<Part> parts;
+  };
+
+  absl::Status AddTensor(const StoredTensor& tensor) {
+    const Part& first = tensor.parts[0];
+    const auto bad = [&](absl::string_view why) {
+      return absl::DataLossError(absl::StrCat(root_, ": tensor ", io::Shown(tensor.name), ": ", why));
+    };
+    std::vector<int64_t> shape(first.shape.size(), 0);
+    for (const Part& part : tensor.parts) {
+      if (tensor.parts.size() > 1 && !part.sharded) return bad("several files have it, and no index says which counts");
+      if (part.dtype != first.dtype)
+        return bad(absl::StrCat("one file has it as ", io::Shown(first.dtype), ", another as ", io::Shown(part.dtype)));
+      if (part.shape.size() != shape.size()) return bad("its shards are not all of the same rank");
+      for (size_t d = 0; d < shape.size(); ++d) {
+        const std::optional<int64_t> end = CheckedAdd(part.offset[d], part.shape[d]);
+        if (!end) return bad("a shard ends beyond 2^63 - 1");
+        shape[d] = std::max(shape[d], *end);
+      }
+    }
+    const SafetensorsDType* dtype = FindSafetensorsDType(first.dtype);
+    const auto known = dtype == nullptr ? std::nullopt : dtype->dtype;
+    RETURN_IF_ERROR(builder_.AddTensor(tensor.name, first.dtype, known, shape, false));
+    for (const Part& part : tensor.parts) {
+      RETURN_IF_ERROR(builder_.AddChunk(part.offset, part.shape, part.place));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string root_;
+  const CatalogLimits limits_;
+  catalog::CatalogBuilder builder_;
+  std::vector<StoredTensor> tensors_;  // in the order in which the files list them
+  absl::flat_hash_map<std::string, size_t> index_of_;
+  std::set<std::pair<std::string, std::string>> notes_;
+};
+
+// The names that end like that, sorted.
+std::vector<std::string> WithSuffix(const std::vector<std::string>& names, std::string_view suffix) {
+  std::vector<std::string> out;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(out),
+               [&](const std::string& name) { return name.ends_with(suffix); });
+  return out;
+}
+
+absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& index_name,
+                                    const CatalogLimits& limits) {
+  const std::string path = io::JoinPath(root, index_name);
+  ASSIGN_OR_RETURN(auto map, ReadIndex(path, limits));
+  std::set<std::string> files;
+  for (const auto& [name, file] : map) files.insert(file);
+  Reader reader(root, limits);
+  for (const std::string& file : files) {
+    if (absl::Status s = io::CheckRelativePath(file); !s.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", s.message()));
+    }
+    absl::Status added = reader.AddFile(file);
+    if (absl::IsNotFound(added))
+      return absl::DataLossError(absl::StrCat(path, ": the file ", io::Shown(file), " is missing"));
+    if (!added.ok()) return added;
+  }
+  RETURN_IF_ERROR(reader.Choose(path, map));
+  return std::move(reader).Finish();
+}
+
+absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimits& limits) {
+  auto names = io::ListDirectory(root);
+  if (!names.ok()) return names.status();
+  const std::vector<std::string> indices = WithSuffix(*names, kIndexSuffix);
+  if (indices.size() == 1) return ReadIndexed(root, indices[0], limits);
+  if (!indices.empty()) {
+    if (std::find(indices.begin(), indices.end(), kSafetensorsIndexName) == indices.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          root, " has ", indices.size(), " index files, and none of them is ", status::View(kSafetensorsIndexName)));
+    }
+    return ReadIndexed(root, std::string(kSafetensorsIndexName), limits);
+  }
+  std::vector<std::string> files = WithSuffix(*names, kSuffix);
+  if (files.empty() && std::find(names->begin(), names->end(), "sharded") != names->end()) {
+    names = io::ListDirectory(io::JoinPath(root, "sharded"));
+    if (!names.ok()) return names.status();
+    for (const std::string& name : WithSuffix(*names, kSuffix)) files.push_back(io::JoinPath("sharded", name));
+  }
+  if (files.empty()) return absl::NotFoundError(absl::StrCat(root, ": no safetensors files in it"));
+  Reader reader(root, limits);
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(reader.AddFile(file));
+  }
+  return std::move(reader).Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits) {
+  auto kind = io::KindOf(path);
+  if (!kind.ok()) return kind.status();
+  if (*kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
+  // A link to a directory is one too: with a part behind it, it is followed.
+  if (*kind == io::FileKind::kLink) kind = io::KindOf(io::JoinPath(path, "."));
+  if (kind.ok() && *kind == io::FileKind::kDirectory) return ReadDirectory(path, limits);
+  const size_t slash = path.rfind('/');
+  const std::string root = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  Reader reader(root, limits);
+  RETURN_IF_ERROR(reader.AddFile(slash == path.npos ? path : path.substr(slash + 1)));
+  return std::move(reader).Finish();
+}
+
+}  // namespace reshard::safetensors

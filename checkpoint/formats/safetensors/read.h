@@ -1,0 +1,32 @@
+// Reads safetensors checkpoints as catalogs.
+#ifndef RESHARD_CHECKPOINT_FORMATS_SAFETENSORS_READ_H_
+#define RESHARD_CHECKPOINT_FORMATS_SAFETENSORS_READ_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "reshard/checkpoint/catalog.h"
+
+namespace reshard::safetensors {
+
+// `path` is one file, or a directory:
+//   with *.safetensors.index.json
+//     the files that it names, and all tensors in them; if several files have a tensor, that of the file given by the
+//     index. The index is checked against the files.
+//   without
+//     all *.safetensors of the directory, in which no name may appear twice; if there are none, those of its folder
+//     `sharded`
+// Files that PyTorch's Hugging Face storage wrote shard by shard say in `__metadata__` where in the tensor each of
+// their entries begins (DCP_SHARDING_INFO); entries with the same name are then the chunks of one tensor, which is as
+// large as they reach. Files may be symbolic links (Hugging Face's cache consists of them); their names must not leave
+// the directory.
+//
+// NotFound: nothing there, or no safetensors files. DataLoss: a bad header or index, a tensor or file that the index
+// names but that is missing, a name twice, shards that do not fit each other. InvalidArgument: an index that names a
+// path outside the directory; several indices of which none is model.safetensors.index.json. ResourceExhausted: over a
+// limit. Unavailable: the system could not read a file.
+absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits);
+
+}  // namespace reshard::safetensors
+
+#endif  // RESHARD_CHECKPOINT_FORMATS_SAFETENSORS_READ_H_

@@ -1,0 +1,281 @@
+#include "checkpoint/formats/zip/reader.h"
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/formats/zip/records.h"
+#include "checkpoint/io/show.h"
+#include "status/macros.h"
+#include "status/view.h"
+
+namespace reshard::zip {
+namespace {
+
+constexpr int64_t kEnd = 4096;                        // read at either end
+constexpr int64_t kMostDirectory = int64_t{1} << 20;  // bytes
+constexpr size_t kLongestName = 4096;
+constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
+
+// Lengths of the records that only large archives have, and the four bytes that each record begins with.
+constexpr int64_t kEndRecord64 = 56;
+constexpr int64_t kLocator64 = 20;
+constexpr uint32_t kLocalHeaderMark = 0x04034b50;
+constexpr uint32_t kDirectoryEntryMark = 0x02014b50;
+constexpr uint32_t kEndRecordMark = 0x06054b50;
+constexpr uint32_t kEndRecord64Mark = 0x06064b50;
+constexpr uint32_t kLocator64Mark = 0x07064b50;
+// In a field of 32 (16) bits: the zip64 record has it.
+constexpr uint32_t kElsewhere = 0xffffffff;
+constexpr uint16_t kElsewhere16 = 0xffff;
+constexpr uint16_t kExtra64 = 1;
+constexpr uint16_t kEncrypted = 1 << 0 | 1 << 6 | 1 << 13;  // plainly, strongly, the directory
+constexpr uint16_t kSizesFollow = 1 << 3;
+
+// Little-endian numbers at a place of a text; whoever calls has checked the length.
+template <typename T>
+T NumberAt(std::string_view text, size_t at) {
+  T number;
+  std::memcpy(&number, text.data() + at, sizeof(T));
+  return number;
+}
+
+// Takes the 64-bit number that stands for `*field` out of a zip64 extra field, if it stands elsewhere.
+bool TakeFrom64(std::string_view* extra, int64_t* field) {
+  if (*field != kElsewhere) return true;
+  if (extra->size() < 8) return false;
+  *field = NumberAt<int64_t>(*extra, 0);
+  extra->remove_prefix(8);
+  return *field >= 0;
+}
+
+// The content of the zip64 field among extra fields; empty when there is none or they are broken.
+std::string_view Find64(std::string_view extra) {
+  while (extra.size() >= 4) {
+    const size_t length = NumberAt<uint16_t>(extra, 2);
+    if (length > extra.size() - 4) return {};
+    if (NumberAt<uint16_t>(extra, 0) == kExtra64) return extra.substr(4, length);
+    extra.remove_prefix(4 + length);
+  }
+  return {};
+}
+
+}  // namespace
+
+absl::Status ZipArchive::Bad(std::string_view what) const {
+  return absl::DataLossError(absl::StrCat(file_->path(), ", bytes ", at_, " + ", length_, ": ", status::View(what)));
+}
+
+absl::Status ZipArchive::ReadAt(int64_t at, absl::Span<char> out) const {
+  const auto size = static_cast<int64_t>(out.size());
+  if (at < 0 || at > length_ || size > length_ - at) return Bad("the archive refers to bytes beyond it");
+  const int64_t tail_at = length_ - static_cast<int64_t>(tail_.size());
+  if (size <= static_cast<int64_t>(head_.size()) && at <= static_cast<int64_t>(head_.size()) - size) {
+    std::memcpy(out.data(), head_.data() + at, out.size());
+  } else if (at >= tail_at) {
+    std::memcpy(out.data(), tail_.data() + (at - tail_at), out.size());
+  } else {
+    return file_->ReadAt(at_ + at, out);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ZipArchive::ReadEnds() {
+  const bool all = length_ <= 2 * kEnd;
+  tail_.resize(static_cast<size_t>(all ? length_ : kEnd));
+  const int64_t tail_at = length_ - static_cast<int64_t>(tail_.size());
+  if (absl::Status read = file_->ReadAt(at_ + tail_at, absl::MakeSpan(tail_)); !read.ok() || all) return read;
+  head_.resize(kEnd);
+  return file_->ReadAt(at_, absl::MakeSpan(head_));
+}
+
+absl::Status ZipArchive::ReadDirectory() {
+  if (length_ < kEndRecord) return Bad("no zip archive: too short");
+  std::string end(kEndRecord, '\0');
+  RETURN_IF_ERROR(ReadAt(length_ - kEndRecord, absl::MakeSpan(end)));
+  if (NumberAt<uint32_t>(end, 0) != kEndRecordMark || NumberAt<uint16_t>(end, 20) != 0) {
+    return Bad("no zip archive: it does not end with an end record");
+  }
+  int64_t directory_end = length_ - kEndRecord;
+  int64_t count = NumberAt<uint16_t>(end, 10);
+  int64_t size = NumberAt<uint32_t>(end, 12);
+  int64_t at = NumberAt<uint32_t>(end, 16);
+  bool one_disk =
+      NumberAt<uint16_t>(end, 4) == 0 && NumberAt<uint16_t>(end, 6) == 0 && NumberAt<uint16_t>(end, 8) == count;
+
+  std::string locator(kLocator64, '\0');
+  if (directory_end >= kLocator64) {
+    RETURN_IF_ERROR(ReadAt(directory_end - kLocator64, absl::MakeSpan(locator)));
+  }
+  if (NumberAt<uint32_t>(locator, 0) == kLocator64Mark) {
+    const auto at64 = NumberAt<int64_t>(locator, 8);
+    if (at64 < 0 || at64 > directory_end - kLocator64 - kEndRecord64) return Bad("the zip64 end record lies outside");
+    std::string end64(kEndRecord64, '\0');
+    RETURN_IF_ERROR(ReadAt(at64, absl::MakeSpan(end64)));
+    if (NumberAt<uint32_t>(end64, 0) != kEndRecord64Mark) return Bad("no zip64 end record where one should be");
+    const auto count64 = NumberAt<int64_t>(end64, 32);
+    const auto size64 = NumberAt<int64_t>(end64, 40);
+    const auto directory64 = NumberAt<int64_t>(end64, 48);
+    one_disk = one_disk && NumberAt<uint32_t>(locator, 4) == 0 && NumberAt<uint32_t>(locator, 16) <= 1 &&
+               NumberAt<uint32_t>(end64, 16) == 0 && NumberAt<uint32_t>(end64, 20) == 0 &&
+               NumberAt<int64_t>(end64, 24) == count64;
+    if ((count != kElsewhere16 && count != count64) || (size != kElsewhere && size != size64) ||
+        (at != kElsewhere && at != directory64)) {
+      return Bad("the two end records disagree");
+    }
+    directory_end = at64;
+    count = count64;
+    size = size64;
+    at = directory64;
+  }
+  if (!one_disk) return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
+  if (size < 0 || at < 0 || size > directory_end || at != directory_end - size) {
+    return Bad("the directory is not where the end record says");
+  }
+  if (size > kMostDirectory) {
+    return absl::ResourceExhaustedError(
+        Bad(absl::StrCat("a directory of ", size, " bytes; at most ", kMostDirectory, " are allowed")).message());
+  }
+  std::string directory(static_cast<size_t>(size), '\0');
+  RETURN_IF_ERROR(ReadAt(at, absl::MakeSpan(directory)));
+
+  std::string_view rest = directory;
+  while (!rest.empty()) {
+    if (rest.size() < kDirectoryEntry || NumberAt<uint32_t>(rest, 0) != kDirectoryEntryMark) {
+      return Bad("the directory is broken");
+    }
+    const auto flags = NumberAt<uint16_t>(rest, 8);
+    const auto method = NumberAt<uint16_t>(rest, 10);
+    int64_t stored = NumberAt<uint32_t>(rest, 20);
+    const size_t name_length = NumberAt<uint16_t>(rest, 28);
+    const size_t extra_length = NumberAt<uint16_t>(rest, 30);
+    const size_t comment_length = NumberAt<uint16_t>(rest, 32);
+    const size_t entry_length = kDirectoryEntry + name_length + extra_length + comment_length;
+    if (entry_length > rest.size() || name_length > kLongestName) return Bad("the directory is broken");
+    Record record;
+    record.name = std::string(rest.substr(kDirectoryEntry, name_length));
+    record.crc32 = NumberAt<uint32_t>(rest, 16);
+    record.length = NumberAt<uint32_t>(rest, 24);
+    record.header_at = NumberAt<uint32_t>(rest, 42);
+    std::string_view extra = Find64(rest.substr(kDirectoryEntry + name_length, extra_length));
+    if (!TakeFrom64(&extra, &record.length) || !TakeFrom64(&extra, &stored) || !TakeFrom64(&extra, &record.header_at)) {
+      return Bad("the directory is broken");
+    }
+    if ((flags & kEncrypted) != 0) {
+      return absl::UnimplementedError(
+          Bad(absl::StrCat("the record ", io::Shown(record.name), " is encrypted")).message());
+    }
+    if (method != 0) {
+      return absl::UnimplementedError(
+          Bad(absl::StrCat("the record ", io::Shown(record.name), " is compressed (method ", method, ")")).message());
+    }
+    if (NumberAt<uint16_t>(rest, 34) != 0) {
+      return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
+    }
+    if (stored != record.length) return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
+    has_checksums_ |= record.crc32 != 0;
+    records_.push_back(std::move(record));
+    rest.remove_prefix(entry_length);
+  }
+  if (static_cast<int64_t>(records_.size()) != count) return Bad("the directory has another number of records");
+  return CheckOrder(at);
+}
+
+// Records lie one after the other, before the directory, and have names of their own.
+absl::Status ZipArchive::CheckOrder(int64_t directory_at) {
+  std::vector<Record*> ordered;
+  for (Record& record : records_) ordered.push_back(&record);
+  std::sort(ordered.begin(), ordered.end(), [](const Record* a, const Record* b) { return a->name < b->name; });
+  for (size_t i = 1; i < ordered.size(); ++i) {
+    if (ordered[i - 1]->name == ordered[i]->name) {
+      return Bad(absl::StrCat("two records are called ", io::Shown(ordered[i]->name)));
+    }
+  }
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Record* a, const Record* b) { return a->header_at < b->header_at; });
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    Record& record = *ordered[i];
+    record.end_before = i + 1 < ordered.size() ? ordered[i + 1]->header_at : directory_at;
+    const int64_t head = kLocalHeader + static_cast<int64_t>(record.name.size());
+    if (record.header_at > directory_at || record.end_before - record.header_at < head ||
+        record.length > record.end_before - record.header_at - head) {
+      return Bad(absl::StrCat("the record ", io::Shown(record.name), " overlaps what comes after it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ZipArchive> ZipArchive::Open(const io::ReadFile& file, int64_t at, int64_t length) {
+  ZipArchive archive(file, at, length);
+  if (at < 0 || length < 0 || length > file.bytes() || at > file.bytes() - length) {
+    return archive.Bad("beyond the end of the file");
+  }
+  RETURN_IF_ERROR(archive.ReadEnds());
+  RETURN_IF_ERROR(archive.ReadDirectory());
+  return archive;
+}
+
+const ZipArchive::Record* ZipArchive::Find(std::string_view name) const {
+  const auto found = std::find_if(records_.begin(), records_.end(), [&](const Record& r) { return r.name == name; });
+  return found == records_.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<int64_t> ZipArchive::PayloadAt(const Record& record) const {
+  std::string header(kLocalHeader + record.name.size(), '\0');
+  RETURN_IF_ERROR(ReadAt(record.header_at, absl::MakeSpan(header)));
+  const auto flags = NumberAt<uint16_t>(header, 6);
+  const auto differs = [&](uint32_t here, int64_t there) {
+    return (flags & kSizesFollow) == 0 && here != kElsewhere && here != there;
+  };
+  if (NumberAt<uint32_t>(header, 0) != kLocalHeaderMark || NumberAt<uint16_t>(header, 26) != record.name.size() ||
+      header.compare(kLocalHeader, record.name.size(), record.name) != 0 || NumberAt<uint16_t>(header, 8) != 0 ||
+      (flags & kEncrypted) != 0 || differs(NumberAt<uint32_t>(header, 18), record.length) ||
+      differs(NumberAt<uint32_t>(header, 22), record.length) ||
+      ((flags & kSizesFollow) == 0 && NumberAt<uint32_t>(header, 14) != record.crc32)) {
+    return Bad(absl::StrCat("the header of the record ", io::Shown(record.name), " says other than the directory"));
+  }
+  const int64_t begin = record.header_at + static_cast<int64_t>(header.size()) + NumberAt<uint16_t>(header, 28);
+  if (begin > record.end_before || record.length > record.end_before - begin) {
+    return Bad(absl::StrCat("the record ", io::Shown(record.name), " overlaps what comes after it"));
+  }
+  return at_ + begin;
+}
+
+absl::Status ZipArchive::CheckChecksum(const Record& record, uint32_t crc32) const {
+  if (!has_checksums_ || crc32 == record.crc32) return absl::OkStatus();
+  return Bad(
+      absl::StrCat("the record ", io::Shown(record.name), " is damaged: it does not have the CRC-32 of its archive"));
+}
+
+absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_t limit) const {
+  if (record.length > limit) {
+    return absl::ResourceExhaustedError(Bad(absl::StrCat("the record ", io::Shown(record.name), " has ", record.length,
+                                                         " bytes; at most ", limit, " are allowed"))
+                                            .message());
+  }
+  ASSIGN_OR_RETURN(const int64_t begin, PayloadAt(record));
+  std::string payload(static_cast<size_t>(record.length), '\0');
+  RETURN_IF_ERROR(ReadAt(begin - at_, absl::MakeSpan(payload)));
+  RETURN_IF_ERROR(CheckChecksum(record, libdeflate_crc32(0, payload.data(), payload.size())));
+  return payload;
+}
+
+absl::Status ZipArchive::CheckPayloads() const {
+  std::string part;
+  for (const Record& record : records_) {
+    ASSIGN_OR_RETURN(const int64_t begin, PayloadAt(record));
+    uint32_t crc32 = 0;
+    for (int64_t at = 0; at < record.length; at += kCheckedAtOnce) {
+      part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, record.length - at)));
+      RETURN_IF_ERROR(file_->ReadAt(begin + at, absl::MakeSpan(part)));
+      crc32 = libdeflate_crc32(crc32, part.data(), part.size());
+    }
+    RETURN_IF_ERROR(CheckChecksum(record, crc32));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace reshard::zip

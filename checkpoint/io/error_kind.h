@@ -1,0 +1,17 @@
+// Attaches to errors the kind that KindOf (reshard/checkpoint/error.h) returns.
+#ifndef RESHARD_CHECKPOINT_IO_ERROR_KIND_H_
+#define RESHARD_CHECKPOINT_IO_ERROR_KIND_H_
+
+#include "absl/status/status.h"
+#include "reshard/checkpoint/error.h"
+
+namespace reshard::io {
+
+absl::Status WithKind(absl::Status status, CheckpointError kind);
+
+// Of the system's errors only a full disk looks like something else.
+absl::Status FromSystem(absl::Status status);
+
+}  // namespace reshard::io
+
+#endif  // RESHARD_CHECKPOINT_IO_ERROR_KIND_H_

@@ -1,0 +1,36 @@
+// A device's fragment of a tensor as boxes, which is what files contain. A fragment is the product of one list of
+// intervals per dimension, stored densely; each combination of intervals is a box of the tensor and a box of the
+// fragment.
+#ifndef RESHARD_CHECKPOINT_LIVE_FRAGMENT_H_
+#define RESHARD_CHECKPOINT_LIVE_FRAGMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "reshard/layout/layout.h"
+#include "reshard/runtime/strided_copy.h"
+
+namespace reshard::live {
+
+struct FragmentBox {
+  std::vector<int64_t> offset;  // in the tensor, elements
+  std::vector<int64_t> size;
+  std::vector<int64_t> local;  // in the fragment
+};
+
+// Ascending; none when the fragment has no elements. A fragment of no dimensions is one box of none.
+std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position);
+
+// Where a box of the tensor that lies within one box of the fragment begins in the fragment.
+std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::Span<const int64_t> offset);
+
+// Copies between dense memory of a box, row-major, and its place in a strided fragment.
+StridedCopy BoxToFragment(absl::Span<const int64_t> size, absl::Span<const int64_t> local, int64_t element,
+                          absl::Span<const int64_t> strides);
+StridedCopy FragmentToBox(absl::Span<const int64_t> size, absl::Span<const int64_t> local, int64_t element,
+                          absl::Span<const int64_t> strides);
+
+}  // namespace reshard::live
+
+#endif  // RESHARD_CHECKPOINT_LIVE_FRAGMENT_H_

@@ -1,0 +1,338 @@
+#include "reshard/live/load.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/boxes.h"
+#include "checkpoint/catalog/catalog_hash.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/live/fragment.h"
+#include "checkpoint/live/placement.h"
+#include "checkpoint/live/read_layout.h"
+#include "checkpoint/source/source.h"
+#include "checkpoint/tasks/run_tasks.h"
+#include "reshard/layout/text.h"
+#include "reshard/runtime/redistributor.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
+
+namespace reshard {
+namespace {
+
+constexpr int64_t kLargestStripe = int64_t{4} << 20;  // bytes that a thread reads at a time
+
+// What becomes of one entry.
+struct Wanted {
+  int64_t tensor = 0;  // in the catalog
+  DType dtype = DType::kF32;
+  Layout layout;
+  Layout read;            // equal to `layout` where nothing has to be redistributed
+  bool moves = false;     // it is not equal: the same on all ranks
+  int64_t read_most = 0;  // bytes of the largest fragment that a rank reads
+  TensorView into;
+};
+
+// Entries [first, end): one exchange.
+struct Group {
+  size_t first = 0;
+  size_t end = 0;
+};
+
+// Memory for the fragments that a group reads before it redistributes them; kept for the next group but one.
+class Fragments {
+ public:
+  void Reserve(int64_t bytes) {
+    if (bytes <= bytes_) return;
+    data_.reset();
+    data_.reset(new char[static_cast<size_t>(bytes)]);
+    bytes_ = bytes;
+  }
+  char* at(int64_t offset) { return data_.get() + offset; }
+
+ private:
+  std::unique_ptr<char[]> data_;  // not initialised: all of it is written
+  int64_t bytes_ = 0;
+};
+
+class Loading {
+ public:
+  Loading(Communicator& communicator, const LoadOptions& options)
+      : communicator_(communicator), options_(options), redistributor_(&communicator, MoveOptions(options)) {}
+
+  absl::StatusOr<LoadSummary> Run(const std::string& path, absl::Span<const LoadEntry> entries,
+                                  absl::Span<const LoadItem> items) {
+    const auto start = std::chrono::steady_clock::now();
+    absl::Status status = status::NoThrow("preparing to load", [&] { return Prepare(path, entries, items); });
+    status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
+    if (!status.ok()) return status;
+    status = status::NoThrow("loading", [&] { return ReadItems(items); });
+    Cut();
+    // What goes wrong from here on reaches the others with the next exchange, or at the end.
+    std::future<absl::Status> ahead = status.ok() ? StartReading(0) : std::future<absl::Status>();
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (status.ok()) status = ahead.get();
+      if (status.ok()) ahead = StartReading(g + 1);
+      const absl::Status moved = Exchange(g, status);
+      if (!moved.ok()) {
+        if (ahead.valid()) ahead.wait();
+        return moved;
+      }
+    }
+    static const std::vector<Signature::Field>* const kEnd = new std::vector<Signature::Field>{{"operation", "loaded"}};
+    status = communicator_.Agree(status, Signature(*kEnd));
+    if (!status.ok()) return status;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    summary_.tensors = static_cast<int64_t>(wanted_.size());
+    summary_.read_bytes = source_->bytes_read();
+    summary_.seconds = seconds.count();
+    return summary_;
+  }
+
+ private:
+  static RedistributorOptions MoveOptions(const LoadOptions& options) {
+    RedistributorOptions move;
+    move.agreement = Agreement::kEveryCall;  // it also carries the errors of reading
+    move.batch_bytes = 4 * options.group_bytes;
+    move.cache_entries = 2;
+    return move;
+  }
+
+  absl::Status Prepare(const std::string& path, absl::Span<const LoadEntry> entries, absl::Span<const LoadItem> items) {
+    source::SourceOptions open;
+    open.limits = options_.limits;
+    open.ignore_sidecar = options_.ignore_sidecar;
+    open.checks = !options_.check                    ? source::ChunkChecks::kNone
+                  : options_.read == ReadMode::kOnce ? source::ChunkChecks::kBegun
+                                                     : source::ChunkChecks::kAll;
+    absl::StatusOr<std::unique_ptr<source::Source>> source = source::Source::Open(path, open);
+    if (!source.ok()) return source.status();
+    source_ = *std::move(source);
+    const Catalog& catalog = source_->catalog();
+    fields_.push_back({"operation", "load"});
+    fields_.push_back({"checkpoint", catalog::HashOfCatalog(catalog).ToText()});
+    fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
+    fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});
+    std::set<std::string_view> names;
+    for (const LoadEntry& entry : entries) {
+      if (!names.insert(entry.name).second) {
+        return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(entry.name), " is asked for twice"));
+      }
+      const absl::Status prepared = PrepareEntry(catalog, entry);
+      if (!prepared.ok()) {
+        return absl::Status(prepared.code(), absl::StrCat("tensor ", io::Shown(entry.name), ": ", prepared.message()));
+      }
+    }
+    for (const LoadItem& item : items) {
+      const Catalog::ByteItem* const found = catalog.FindByteItem(item.name);
+      if (found == nullptr) {
+        return absl::NotFoundError(absl::StrCat("the checkpoint has no byte item ", io::Shown(item.name)));
+      }
+      items_.push_back(found - catalog.byte_items().data());
+      fields_.push_back({"byte item", item.name});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrepareEntry(const Catalog& catalog, const LoadEntry& entry) {
+    const Catalog::Tensor* tensor = catalog.FindTensor(entry.name);
+    if (tensor == nullptr) return absl::NotFoundError("the checkpoint has no tensor of that name");
+    ASSIGN_OR_RETURN(live::Placement placement, placements_.Find(entry.layout));
+    const std::vector<int64_t> shape = placement.layout.shape();
+    if (absl::MakeConstSpan(shape) != tensor->shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the checkpoint has the shape ", io::Shown(tensor->shape), ", not ", io::Shown(shape)));
+    }
+    if (!tensor->dtype) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("elements of type ", status::View(tensor->stored_dtype), " cannot be loaded"));
+    }
+    RETURN_IF_ERROR(live::CheckFragment(placement, *tensor->dtype, entry.into));
+    if (MayOverlapItself(entry.into)) {
+      return absl::InvalidArgumentError("the view to load into has several indices for one element");
+    }
+    Wanted wanted{tensor - catalog.tensors().data(),
+                  *tensor->dtype,
+                  live::AtLeastOneDimension(placement.layout),
+                  Layout(),
+                  false,
+                  0,
+                  entry.into};
+    if (shape.empty()) {
+      wanted.into.shape = {1};
+      wanted.into.strides = {1};
+    }
+    if (placement.position < 0) wanted.into = DenseView(static_cast<void*>(nullptr), *tensor->dtype, {0});
+    wanted.read = wanted.layout;
+    if (options_.read == ReadMode::kOnce) {
+      ASSIGN_OR_RETURN(wanted.read, live::ReadLayout(wanted.layout, wanted.dtype, TypicalChunk(catalog, *tensor)));
+      wanted.moves = !(wanted.read == wanted.layout);
+    }
+    wanted.read_most = wanted.read.MaxLocalElements() * SizeOf(wanted.dtype);
+    if (placement.position >= 0) {
+      summary_.bytes += NumElements(wanted.into.shape) * SizeOf(wanted.dtype);
+    }
+    fields_.push_back({absl::StrCat("tensor ", wanted_.size()),
+                       absl::StrCat(entry.name, " ", ToString(entry.layout.mesh()), " ", ToString(entry.layout))});
+    wanted_.push_back(std::move(wanted));
+    return absl::OkStatus();
+  }
+
+  // The shape of the first chunk with elements; of a tensor of one dimension where there are none.
+  static std::vector<int64_t> TypicalChunk(const Catalog& catalog, const Catalog::Tensor& tensor) {
+    for (int64_t i = 0; i < tensor.num_chunks; ++i) {
+      const Catalog::Chunk chunk = catalog.chunk(tensor, i);
+      if (NumElements(chunk.size) > 0 && !chunk.size.empty()) return {chunk.size.begin(), chunk.size.end()};
+    }
+    return std::vector<int64_t>(std::max<size_t>(1, tensor.shape.size()), 1);
+  }
+
+  void Cut() {
+    for (size_t first = 0; first < wanted_.size();) {
+      size_t end = first;
+      int64_t bytes = 0;
+      while (end < wanted_.size() && (end == first || bytes + wanted_[end].read_most <= options_.group_bytes)) {
+        bytes += wanted_[end++].read_most;
+      }
+      groups_.push_back({first, end});
+      first = end;
+    }
+  }
+
+  absl::Status ReadItems(absl::Span<const LoadItem> items) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      const Catalog::ByteItem& item = source_->catalog().byte_items()[static_cast<size_t>(items_[i])];
+      items[i].into->resize(static_cast<size_t>(item.place.length));
+      RETURN_IF_ERROR(source_->ReadItem(items_[i], 0, absl::MakeSpan(*items[i].into)));
+    }
+    return absl::OkStatus();
+  }
+
+  // The views that this rank reads a group into: its targets, or fragments to be redistributed.
+  std::vector<TensorView> ReadViews(size_t g) {
+    Fragments& memory = fragments_[g % 2];
+    int64_t bytes = 0;
+    std::vector<int64_t> offsets;
+    std::vector<TensorView> views;
+    for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
+      const Wanted& wanted = wanted_[i];
+      views.push_back(wanted.into);
+      offsets.push_back(bytes);
+      if (!wanted.moves) continue;
+      const std::optional<int64_t> position = wanted.read.mesh().Position(communicator_.rank());
+      const std::vector<int64_t> shape = position ? wanted.read.LocalShape(*position) : std::vector<int64_t>{0};
+      views.back() = DenseView(static_cast<void*>(nullptr), wanted.dtype, shape);
+      constexpr int64_t kAlignment = 64;
+      bytes += (NumElements(shape) * SizeOf(wanted.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    memory.Reserve(bytes);
+    for (size_t k = 0; k < views.size(); ++k) {
+      if (wanted_[groups_[g].first + k].moves && NumElements(views[k].shape) > 0) views[k].data = memory.at(offsets[k]);
+    }
+    return views;
+  }
+
+  std::future<absl::Status> StartReading(size_t g) {
+    if (g >= groups_.size()) return {};
+    return std::async(std::launch::async,
+                      [this, g] { return status::NoThrow("loading", [&] { return ReadGroup(g); }); });
+  }
+
+  absl::Status ReadGroup(size_t g) {
+    struct Task {
+      const Wanted* wanted;
+      const TensorView* view;
+      std::vector<int64_t> offset, size, local;
+    };
+    views_[g % 2] = ReadViews(g);
+    const int64_t stripe = std::clamp<int64_t>(options_.group_bytes, 1, kLargestStripe);
+    std::vector<Task> tasks;
+    for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
+      const Wanted& wanted = wanted_[i];
+      const std::optional<int64_t> position = wanted.read.mesh().Position(communicator_.rank());
+      if (!position) continue;
+      for (const live::FragmentBox& box : live::FragmentBoxes(wanted.read, *position)) {
+        for (catalog::StoredBox& part : catalog::CutBox({box.offset, box.size, 0}, SizeOf(wanted.dtype), stripe)) {
+          std::vector<int64_t> local = box.local;
+          for (size_t d = 0; d < local.size(); ++d) local[d] += part.offset[d] - box.offset[d];
+          tasks.push_back({&wanted, &views_[g % 2][i - groups_[g].first], std::move(part.offset), std::move(part.size),
+                           std::move(local)});
+        }
+      }
+    }
+    const int threads = tasks::ThreadCount(options_.threads, live::kMostThreads);
+    std::vector<std::vector<char>> parts(static_cast<size_t>(threads));
+    return tasks::RunTasks(static_cast<int64_t>(tasks.size()), threads, [&](int64_t t, int thread) -> absl::Status {
+      const Task& task = tasks[static_cast<size_t>(t)];
+      const int64_t element = SizeOf(task.wanted->dtype);
+      const StridedCopy place = live::BoxToFragment(task.size, task.local, element, task.view->strides);
+      const auto bytes = static_cast<size_t>(NumElements(task.size) * element);
+      // Catalogs know 0-d tensors as such.
+      const bool is_scalar = source_->catalog().tensors()[static_cast<size_t>(task.wanted->tensor)].shape.empty();
+      const absl::Span<const int64_t> offset =
+          is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(task.offset);
+      const absl::Span<const int64_t> size = is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(task.size);
+      auto* const to = static_cast<char*>(task.view->data);
+      if (place.contiguous()) {
+        return source_->Read(task.wanted->tensor, offset, size, {to + place.to_offset(), bytes});
+      }
+      std::vector<char>& part = parts[static_cast<size_t>(thread)];
+      part.resize(bytes);
+      absl::Status read = source_->Read(task.wanted->tensor, offset, size, absl::MakeSpan(part));
+      if (read.ok()) place.Run(part.data(), to);
+      return read;
+    });
+  }
+
+  // Redistributes what a group has read. Where nothing of it moves there is no exchange, and an error waits.
+  absl::Status Exchange(size_t g, const absl::Status& own) {
+    std::vector<Problem> problems;
+    std::vector<ConstTensorView> sources;
+    std::vector<TensorView> targets;
+    for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
+      const Wanted& wanted = wanted_[i];
+      if (!wanted.moves) continue;
+      problems.push_back({wanted.read, wanted.layout, wanted.dtype});
+      if (own.ok()) sources.push_back(views_[g % 2][i - groups_[g].first]);
+      targets.push_back(wanted.into);
+    }
+    if (problems.empty()) return absl::OkStatus();
+    if (!own.ok()) return redistributor_.Run(own, {}, {}).status();
+    const absl::StatusOr<ExecuteResult> moved =
+        redistributor_.Run(redistributor_.PrepareBatch(problems), sources, targets);
+    if (moved.ok()) summary_.received_bytes += moved->moved.received;
+    return moved.status();
+  }
+
+  Communicator& communicator_;
+  const LoadOptions& options_;
+  Redistributor redistributor_;
+  live::Placements placements_{communicator_};
+  std::unique_ptr<source::Source> source_;
+  std::vector<Signature::Field> fields_;
+  std::vector<Wanted> wanted_;
+  std::vector<int64_t> items_;  // in the catalog
+  std::vector<Group> groups_;
+  // Of the group that is read and of the one that is redistributed meanwhile.
+  Fragments fragments_[2];
+  std::vector<TensorView> views_[2];
+  LoadSummary summary_;
+};
+
+}  // namespace
+
+absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
+                                 absl::Span<const LoadItem> items, Communicator& communicator,
+                                 const LoadOptions& options) {
+  return status::NoThrow("loading a checkpoint",
+                         [&] { return Loading(communicator, options).Run(path, entries, items); });
+}
+
+}  // namespace reshard

@@ -1,0 +1,101 @@
+#include "checkpoint/live/read_layout.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "status/macros.h"
+
+namespace reshard::live {
+namespace {
+
+// Of files that are in memory and of messages between processes of one machine; where both are slower they are so
+// about alike.
+constexpr double kNanosecondsPerByteRead = 0.5;
+constexpr double kNanosecondsPerRun = 2000;
+constexpr double kNanosecondsPerByteMoved = 1.0;
+
+// The parts of the mesh's axes that no factor of the layout has: along them lie the replicas.
+std::vector<AxisRef> FreeAxes(const Layout& layout) {
+  const Mesh& mesh = layout.mesh();
+  std::vector<AxisRef> free;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    std::vector<AxisRef> used;
+    for (const DimLayout& dim : layout.dims()) {
+      for (const Factor& factor : dim.factors) {
+        if (factor.has_axis() && factor.axis.axis == axis) used.push_back(factor.axis);
+      }
+    }
+    std::sort(used.begin(), used.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
+    int64_t covered = 1;
+    const auto gap = [&](int64_t until) {
+      if (until > covered) free.push_back({axis, covered, until / covered});
+    };
+    for (const AxisRef& ref : used) {
+      gap(ref.pre);
+      covered = ref.pre * ref.size;
+    }
+    gap(mesh.axis(axis).size);
+  }
+  return free;
+}
+
+Factor AxisFactor(const AxisRef& axis) {
+  Factor factor;
+  factor.axis = axis;
+  return factor;
+}
+
+// Of the device at position 0, which has the most of everything but for uneven sizes.
+double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_target, int64_t element,
+                   absl::Span<const int64_t> chunk) {
+  const auto bytes = static_cast<double>(read.MaxLocalElements() * element);
+  double run = static_cast<double>(element);
+  bool whole = true;  // in the dimensions behind
+  for (int d = read.rank(); d-- > 0;) {
+    const std::vector<Interval> intervals = read.Intervals(0, d);
+    const int64_t longest = intervals.empty() ? 0 : intervals.front().length();
+    const int64_t common = std::max<int64_t>(1, std::min(longest, chunk[static_cast<size_t>(d)]));
+    if (whole) run *= static_cast<double>(common);
+    whole = whole && common == chunk[static_cast<size_t>(d)];
+  }
+  const auto wanted = static_cast<double>(target.MaxLocalElements() * element);
+  const double kept = is_part_of_target ? bytes : wanted / static_cast<double>(target.mesh().size());
+  return bytes * kNanosecondsPerByteRead + bytes / run * kNanosecondsPerRun +
+         std::max(0.0, wanted - kept) * kNanosecondsPerByteMoved;
+}
+
+}  // namespace
+
+absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<const int64_t> chunk) {
+  const std::vector<AxisRef> free = FreeAxes(target);
+  std::optional<Layout> best;
+  double least = 0.0;
+  const auto consider = [&](std::vector<DimLayout> dims, bool is_part_of_target) -> absl::Status {
+    ASSIGN_OR_RETURN(Layout read, Layout::Create(target.mesh(), std::move(dims)));
+    const double time = Nanoseconds(read, target, is_part_of_target, SizeOf(dtype), chunk);
+    if (best && time >= least) return absl::OkStatus();
+    best = std::move(read);
+    least = time;
+    return absl::OkStatus();
+  };
+  for (size_t d = 0; d < target.dims().size(); ++d) {
+    std::vector<DimLayout> dims = target.dims();
+    for (const AxisRef& axis : free) dims[d].factors.push_back(AxisFactor(axis));
+    RETURN_IF_ERROR(consider(std::move(dims), true));
+    if (free.empty()) break;
+  }
+  for (size_t d = 0; d < target.dims().size(); ++d) {
+    std::vector<DimLayout> dims = target.dims();
+    for (DimLayout& dim : dims) dim.factors.clear();
+    for (int axis = 0; axis < target.mesh().num_axes(); ++axis) {
+      if (target.mesh().axis(axis).size > 1) {
+        dims[d].factors.push_back(AxisFactor({axis, 1, target.mesh().axis(axis).size}));
+      }
+    }
+    RETURN_IF_ERROR(consider(std::move(dims), false));
+  }
+  return *std::move(best);
+}
+
+}  // namespace reshard::live

@@ -1,0 +1,51 @@
+#include "checkpoint/output/headers.h"
+
+#include <utility>
+#include <vector>
+
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/whole_file.h"
+#include "checkpoint/source/sidecar.h"
+#include "status/macros.h"
+
+namespace reshard::output {
+namespace {
+
+source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, const std::string& id,
+                            absl::Span<const std::pair<std::string, std::string>> headers,
+                            absl::Span<const hash::ContentHash> hashes) {
+  source::Sidecar sidecar;
+  sidecar.job = id;
+  for (const auto& [name, bytes] : headers) sidecar.headers.emplace_back(name, hash::ContentHash::Of(bytes));
+  for (const OutputPlan::File& file : plan.files()) {
+    if (!file.head.empty()) sidecar.headers.emplace_back(file.name, hash::ContentHash::Of(file.head));
+  }
+  std::vector<char> written(contents.tensors().size(), 0);
+  for (size_t i = 0; i < plan.pieces().size(); ++i) {
+    const OutputPlan::Piece& piece = plan.pieces()[i];
+    const std::string& file = plan.files()[static_cast<size_t>(piece.place.file)].name;
+    sidecar.chunks.push_back({file, piece.place.at, piece.place.length, hashes[i]});
+    if (piece.tensor >= 0) written[static_cast<size_t>(piece.tensor)] = 1;
+  }
+  for (size_t t = 0; t < written.size(); ++t) {
+    if (written[t] == 0) continue;
+    if (sidecar.mesh.empty()) sidecar.mesh = plan.meshes()[t];
+    sidecar.tensors.push_back({std::string(contents.tensors()[t].name), plan.layouts()[t], plan.meshes()[t]});
+  }
+  return sidecar;
+}
+
+}  // namespace
+
+absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
+                          const std::string& directory, absl::Span<const hash::ContentHash> hashes) {
+  ASSIGN_OR_RETURN(auto headers, plan.Headers(id));
+  headers.emplace_back(source::kSidecarName, MakeSidecar(contents, plan, id, headers, hashes).ToJson());
+  for (const auto& [name, bytes] : headers) {
+    // An interrupted run may have left one.
+    RETURN_IF_ERROR(io::WriteWholeFile(io::JoinPath(directory, name), bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace reshard::output

@@ -1,0 +1,174 @@
+// torch.ops.reshard._load and _save: checkpoints, into and out of the tensors of a job.
+#include <ATen/Functions.h>
+#include <ATen/core/List.h>
+#include <torch/library.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "json/document.h"
+#include "reshard/live/load.h"
+#include "reshard/live/save.h"
+#include "reshard/torch/redistribute.h"
+#include "runtime/pytorch/layout_texts.h"
+#include "runtime/pytorch/tensors.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+using Texts = c10::List<std::string>;
+
+// Runs a collective whose arguments may be wrong on this rank only: the error reaches the others through `collective`.
+template <typename Summary, typename Prepare, typename Collective>
+Summary RunCollective(const std::string& group, const Prepare& prepare, const Collective& collective) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group);
+  absl::StatusOr<Summary> summary = absl::InternalError("it did not run");
+  communicator->RunInOrder([&] {
+    Communicator& ranks = communicator->communicator();
+    const absl::Status own = status::NoThrow("looking at tensors", prepare);
+    if (own.ok()) {
+      summary = collective(ranks);
+    } else {
+      summary = ranks.Agree(own, Signature());
+    }
+  });
+  if (!summary.ok()) pytorch::Throw(summary.status(), communicator->communicator().rank());
+  return *std::move(summary);
+}
+
+absl::Status CheckCounts(at::TensorList tensors, const Texts& names, const Texts& meshes, const Texts& layouts) {
+  if (names.size() == tensors.size() && meshes.size() == tensors.size() && layouts.size() == tensors.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("tensors, names, meshes and layouts differ in number");
+}
+
+absl::Status CheckState(const at::Tensor& tensor, const std::string& name) {
+  absl::Status checked = pytorch::CheckTensor(tensor, at::kCPU);
+  if (checked.ok() && (tensor.is_conj() || tensor.is_neg())) {
+    checked = absl::InvalidArgumentError("a lazy conjugate or negative; resolve it first");
+  }
+  if (checked.ok()) return checked;
+  return absl::Status(checked.code(), absl::StrCat("tensor ", name, ": ", checked.message()));
+}
+
+absl::StatusOr<Layout> LayoutOf(const std::string& name, const std::string& mesh, const std::string& layout) {
+  absl::StatusOr<Layout> parsed = pytorch::LayoutOf(mesh, layout);
+  if (parsed.ok()) return parsed;
+  return absl::Status(parsed.status().code(), absl::StrCat("tensor ", name, ": ", parsed.status().message()));
+}
+
+std::tuple<std::vector<at::Tensor>, std::string> LoadOp(at::TensorList tensors, c10::string_view path,
+                                                        const Texts& names, const Texts& meshes, const Texts& layouts,
+                                                        const Texts& item_names, c10::string_view group, bool read_once,
+                                                        bool check, bool ignore_sidecar) {
+  std::vector<LoadEntry> entries;
+  std::vector<std::string> bytes(item_names.size());
+  std::vector<LoadItem> items;
+  for (size_t i = 0; i < item_names.size(); ++i) items.push_back({item_names[i], &bytes[i]});
+  LoadOptions options;
+  options.read = read_once ? ReadMode::kOnce : ReadMode::kOwn;
+  options.check = check;
+  options.ignore_sidecar = ignore_sidecar;
+  const auto prepare = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
+      ASSIGN_OR_RETURN(const Layout layout, LayoutOf(names[i], meshes[i], layouts[i]));
+      entries.push_back({names[i], layout, pytorch::MutableViewOf(tensors[i])});
+    }
+    return absl::OkStatus();
+  };
+  const auto summary = RunCollective<LoadSummary>(std::string(group), prepare, [&](Communicator& ranks) {
+    return Load(std::string(path), entries, items, ranks, options);
+  });
+  std::vector<at::Tensor> contents;
+  for (const std::string& text : bytes) {
+    contents.push_back(at::empty({static_cast<int64_t>(text.size())}, at::kByte));
+    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(contents.back().mutable_data_ptr()));
+  }
+  return {std::move(contents),
+          absl::StrFormat(R"({"tensors":%d,"bytes":%d,"read_bytes":%d,"received_bytes":%d,"seconds":%.6f})",
+                          summary.tensors, summary.bytes, summary.read_bytes, summary.received_bytes, summary.seconds)};
+}
+
+// [["model", "layers", 3, "w"], ..]
+absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::string_view text) {
+  ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(text));
+  std::vector<std::vector<Catalog::PathStep>> paths;
+  for (size_t i = 0; i < document.root().size(); ++i) {
+    const json::Value list = document.root().at(i);
+    paths.emplace_back();
+    for (size_t s = 0; s < list.size(); ++s) {
+      const json::Value step = list.at(s);
+      if (step.is_string()) {
+        paths.back().emplace_back(*step.Text());
+      } else if (step.Integer()) {
+        paths.back().emplace_back(*step.Integer());
+      } else {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the path ", list.Shown(), " has a step that is no name or index"));
+      }
+    }
+  }
+  return paths;
+}
+
+// `paths` of the tensors, then of the items; `items` are bytes on the ranks that have them and empty elsewhere.
+std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& names, const Texts& meshes,
+                   const Texts& layouts, at::IntArrayRef requires_grad, at::TensorList items, const Texts& item_names,
+                   at::IntArrayRef item_ranks, at::IntArrayRef item_lengths, c10::string_view paths_json,
+                   c10::string_view group, bool overwrite) {
+  std::vector<SaveEntry> entries;
+  std::vector<SaveItem> byte_items;
+  const auto prepare = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
+    ASSIGN_OR_RETURN(auto paths, ParsePaths(paths_json));
+    if (paths.size() != tensors.size() + items.size() || requires_grad.size() != tensors.size() ||
+        item_names.size() != items.size() || item_ranks.size() != items.size() || item_lengths.size() != items.size()) {
+      return absl::InvalidArgumentError("lists of what is to be saved differ in length");
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
+      const ConstTensorView view = pytorch::ViewOf(tensors[i]);
+      ASSIGN_OR_RETURN(const Layout layout, LayoutOf(names[i], meshes[i], layouts[i]));
+      entries.push_back({names[i], std::move(paths[i]), layout, view.dtype, requires_grad[i] != 0, view});
+    }
+    for (size_t i = 0; i < items.size(); ++i) {
+      byte_items.push_back({item_names[i],
+                            std::move(paths[tensors.size() + i]),
+                            item_ranks[i],
+                            item_lengths[i],
+                            {static_cast<const char*>(items[i].const_data_ptr()), items[i].nbytes()}});
+    }
+    return absl::OkStatus();
+  };
+  SaveOptions options;
+  options.overwrite = overwrite;
+  const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks) {
+    return Save(std::string(path), entries, byte_items, ranks, options);
+  });
+  return absl::StrFormat(R"({"tensors":%d,"written_bytes":%d,"seconds":%.6f})", summary.tensors, summary.written_bytes,
+                         summary.seconds);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  library.def(
+      "_load(Tensor(a!)[] tensors, str path, str[] names, str[] meshes, str[] layouts, str[] items, str group, "
+      "bool read_once, bool check, bool ignore_sidecar) -> (Tensor[], str)",
+      LoadOp);
+  library.def(
+      "_save(Tensor[] tensors, str path, str[] names, str[] meshes, str[] layouts, int[] requires_grad, "
+      "Tensor[] items, str[] item_names, int[] item_ranks, int[] item_lengths, str paths, str group, "
+      "bool overwrite) -> str",
+      SaveOp);
+}
+
+}  // namespace reshard

@@ -1,0 +1,150 @@
+#include "checkpoint/source/sidecar.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/io/show.h"
+#include "json/document.h"
+#include "reshard/planner/version.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard::source {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSchema = "reshard.sidecar/1";
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+absl::StatusOr<std::string> TextOf(const json::Value& content, const char* name) {
+  const std::optional<json::Value> text = content.Find(name);
+  if (!text || !text->is_string()) return Bad(absl::StrCat("there is no text \"", name, "\""));
+  return *text->Text();
+}
+
+// An entry of a list, read from left to right. After the first thing that is not what is asked for everything is empty,
+// and why() says what it was.
+class Entry {
+ public:
+  explicit Entry(const json::Value& value) : value_(value) {
+    if (!value.is_array()) why_ = "no list";
+  }
+
+  bool ok() const { return why_.empty(); }
+  const std::string& why() const { return why_; }
+  bool more() const { return ok() && next_ < value_.size(); }
+  std::string Text() {
+    return Take<std::string>("no text", [](const json::Value& v) { return v.Text(); });
+  }
+  int64_t Count() {
+    return Take<int64_t>("a position is no whole number from 0 to 2^63 - 1",
+                         [](const json::Value& v) { return v.Count(); });
+  }
+  hash::ContentHash Hash() {
+    hash::ContentHash hash;
+    const std::string text = Text();
+    if (ok() && !hash::ContentHash::FromText(text, &hash)) why_ = "a bad hash";
+    return hash;
+  }
+
+ private:
+  template <typename T, typename Get>
+  T Take(absl::string_view otherwise, const Get& get) {
+    if (!ok()) return T();
+    const std::optional<T> value = more() ? get(value_.at(next_++)) : std::nullopt;
+    if (!value) why_ = std::string(otherwise);
+    return value.value_or(T());
+  }
+
+  const json::Value value_;
+  size_t next_ = 0;
+  std::string why_;
+};
+
+// Calls read(entry) for every entry of the list `name`, of which one is called `one`.
+template <typename F>
+absl::Status ReadList(const json::Value& content, const char* name, const char* one, const F& read) {
+  const std::optional<json::Value> list = content.Find(name);
+  if (!list || !list->is_array()) return Bad(absl::StrCat("there is no list \"", name, "\""));
+  for (size_t i = 0; i < list->size(); ++i) {
+    Entry entry(list->at(i));
+    read(entry);
+    if (!entry.ok()) return Bad(absl::StrCat(one, " ", i, ": ", entry.why()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Sidecar> Read(const json::Value& content) {
+  ASSIGN_OR_RETURN(const std::string schema, TextOf(content, "schema"));
+  if (schema != kSchema) return Bad("another schema");
+  Sidecar sidecar;
+  ASSIGN_OR_RETURN(sidecar.job, TextOf(content, "job"));
+  ASSIGN_OR_RETURN(sidecar.mesh, TextOf(content, "mesh"));
+  // What stands in braces is evaluated from left to right.
+  RETURN_IF_ERROR(ReadList(content, "headers", "header", [&](Entry& entry) {
+    sidecar.headers.push_back({entry.Text(), entry.Hash()});
+  }));
+  RETURN_IF_ERROR(ReadList(content, "tensors", "tensor", [&](Entry& entry) {
+    sidecar.tensors.push_back({entry.Text(), entry.Text(), entry.more() ? entry.Text() : sidecar.mesh});
+  }));
+  RETURN_IF_ERROR(ReadList(content, "chunks", "chunk", [&](Entry& entry) {
+    sidecar.chunks.push_back({entry.Text(), entry.Count(), entry.Count(), entry.Hash()});
+  }));
+  return sidecar;
+}
+
+}  // namespace
+
+std::string Sidecar::ToJson() const {
+  Json content = {{"schema", kSchema}, {"reshard_version", Version()}, {"job", job}, {"mesh", mesh}};
+  Json& header_list = content["headers"] = Json::array();
+  for (const auto& [file, hash] : headers) header_list.push_back(Json::array({file, hash.ToText()}));
+  Json& tensor_list = content["tensors"] = Json::array();
+  for (const Tensor& tensor : tensors) {
+    tensor_list.push_back(Json::array({tensor.name, tensor.layout}));
+    if (tensor.mesh != mesh) tensor_list.back().push_back(tensor.mesh);
+  }
+  Json& chunk_list = content["chunks"] = Json::array();
+  for (const Chunk& chunk : chunks) {
+    chunk_list.push_back(Json::array({chunk.file, chunk.at, chunk.length, chunk.hash.ToText()}));
+  }
+  const std::string text = Dump(content);
+  return absl::StrCat("{\"content\":", text, ",\"hash\":\"", hash::ContentHash::Of(text).ToText(), "\"}\n");
+}
+
+absl::StatusOr<Sidecar> Sidecar::Parse(std::string_view json) {
+  const auto refuse = [](std::string_view reason) {
+    return absl::DataLossError(absl::StrCat(std::string(kSidecarName), " is damaged: ", std::string(reason)));
+  };
+  // The hash is of the text as it is written, so the content is found as text.
+  constexpr std::string_view kHead = "{\"content\":";
+  constexpr std::string_view kMiddle = ",\"hash\":\"";
+  constexpr std::string_view kTail = "\"}\n";
+  constexpr size_t kHash = 32;
+  const size_t frame = kHead.size() + kMiddle.size() + kHash + kTail.size();
+  if (json.size() < frame || json.substr(0, kHead.size()) != kHead || !json.ends_with(kTail)) {
+    return refuse("not of the form that this library writes");
+  }
+  const std::string_view content = json.substr(kHead.size(), json.size() - frame);
+  const std::string_view rest = json.substr(kHead.size() + content.size());
+  hash::ContentHash hash;
+  if (rest.substr(0, kMiddle.size()) != kMiddle ||
+      !hash::ContentHash::FromText(rest.substr(kMiddle.size(), kHash), &hash)) {
+    return refuse("not of the form that this library writes");
+  }
+  if (hash != hash::ContentHash::Of(content)) return refuse("its content does not have the hash that it says");
+  const absl::StatusOr<Sidecar> sidecar = status::NoThrow("reading the sidecar", [&]() -> absl::StatusOr<Sidecar> {
+    ASSIGN_OR_RETURN(const json::Document parsed, json::Document::Parse(content));
+    return Read(parsed.root());
+  });
+  if (sidecar.ok() || absl::IsResourceExhausted(sidecar.status())) return sidecar;
+  return refuse(io::Shown(std::string(sidecar.status().message())));  // it repeats what it has read
+}
+
+}  // namespace reshard::source

@@ -1,0 +1,65 @@
+// The contents of a checkpoint by logical index, whatever its format and its chunks.
+#ifndef RESHARD_CHECKPOINT_SOURCE_SOURCE_H_
+#define RESHARD_CHECKPOINT_SOURCE_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "checkpoint/source/sidecar.h"
+#include "reshard/checkpoint/catalog.h"
+
+namespace reshard::source {
+
+// Which chunks are compared with the checksum that the checkpoint has for them, if any. A chunk is compared once, and
+// read whole for it.
+enum class ChunkChecks {
+  kAll,    // each, before it is used for the first time
+  kBegun,  // those of which a box with their first element is read: where several processes share the reading, each
+           // chunk is compared by one of them
+  kNone,
+};
+
+struct SourceOptions {
+  CatalogLimits limits;
+  bool ignore_sidecar = false;
+  ChunkChecks checks = ChunkChecks::kAll;
+};
+
+// Any number of threads may read.
+class Source {
+ public:
+  // Reads the catalog, and the sidecar where there is one. DataLoss: chunks that leave a tensor's elements out or have
+  // them twice; a sidecar that does not match (sidecar_match.h). Otherwise what ReadCatalog reports.
+  static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
+  ~Source();
+
+  const Catalog& catalog() const;
+  const std::optional<Sidecar>& sidecar() const;
+
+  // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
+  // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
+  absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                    absl::Span<char> out);
+  // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
+  // in the same way.
+  absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
+
+  // Bytes read so far from the files that tensors and byte items lie in: what was asked for, what lies between its
+  // parts and was read with them, the frames of streams, and whole chunks whose checksums were compared.
+  int64_t bytes_read() const;
+
+ private:
+  struct State;
+  explicit Source(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace reshard::source
+
+#endif  // RESHARD_CHECKPOINT_SOURCE_SOURCE_H_

@@ -1,0 +1,240 @@
+#include "reshard/checkpoint/verify.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/catalog/boxes.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/source/source.h"
+#include "checkpoint/tasks/run_tasks.h"
+#include "checkpoint/verify/compare.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+constexpr int64_t kStripe = int64_t{1} << 20;
+constexpr size_t kRangesShown = 4;
+
+// Row-major element numbers [begin, end).
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// What differs in one tensor or item, out of stripes that come in any order.
+struct Found {
+  std::vector<Range> ranges;  // ascending and apart within a stripe
+  int64_t elements = 0;
+};
+
+// One stripe of one tensor or byte item.
+struct Task {
+  size_t pair = 0;
+  catalog::StoredBox box;  // tensors
+  int64_t first = 0;       // row-major number of its first element; byte items: of its first byte
+  int64_t bytes = 0;
+};
+
+struct Pair {
+  std::string_view name;
+  int64_t a = 0;
+  int64_t b = 0;
+  bool is_item = false;
+  int64_t element = 1;
+  std::vector<int64_t> shape;
+};
+
+void FindRanges(const char* a, const char* b, const Task& task, int64_t element, Found* found) {
+  if (std::memcmp(a, b, static_cast<size_t>(task.bytes)) == 0) return;
+  for (int64_t at = 0; at < task.bytes; at += element) {
+    if (std::memcmp(a + at, b + at, static_cast<size_t>(element)) == 0) continue;
+    const int64_t number = task.first + at / element;
+    ++found->elements;
+    if (!found->ranges.empty() && found->ranges.back().end == number) {
+      ++found->ranges.back().end;
+    } else if (found->ranges.size() < kRangesShown) {
+      found->ranges.push_back({number, number + 1});
+    }
+  }
+}
+
+std::string IndexText(int64_t number, const Pair& pair) {
+  if (pair.is_item) return absl::StrCat(number);
+  std::vector<int64_t> index(pair.shape.size());
+  for (size_t d = index.size(); d-- > 0;) {
+    index[d] = number % pair.shape[d];
+    number /= pair.shape[d];
+  }
+  return absl::StrCat("[", absl::StrJoin(index, ", "), "]");
+}
+
+std::string Describe(const Found& found, const Pair& pair, int64_t all) {
+  std::vector<Range> ranges = found.ranges;
+  std::sort(ranges.begin(), ranges.end(), [](const Range& x, const Range& y) { return x.begin < y.begin; });
+  // Ranges that go on in the next stripe are one.
+  std::vector<Range> merged;
+  for (const Range& range : ranges) {
+    if (!merged.empty() && merged.back().end == range.begin) {
+      merged.back().end = range.end;
+    } else {
+      merged.push_back(range);
+    }
+  }
+  std::string text = pair.is_item ? "bytes " : "elements ";
+  for (size_t i = 0; i < merged.size() && i < kRangesShown; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", IndexText(merged[i].begin, pair));
+    if (merged[i].end - merged[i].begin > 1) absl::StrAppend(&text, " to ", IndexText(merged[i].end - 1, pair));
+  }
+  if (merged.size() > kRangesShown) absl::StrAppend(&text, ", ..");
+  absl::StrAppend(&text, " differ (", found.elements, " of ", all, ")");
+  return text;
+}
+
+std::string DTypeText(const Catalog::Tensor& tensor) {
+  return tensor.dtype ? std::string(Name(*tensor.dtype)) : std::string(tensor.stored_dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
+                                               const VerifyOptions& options) {
+  return status::NoThrow("comparing checkpoints", [&]() -> absl::StatusOr<VerifyReport> {
+    ASSIGN_OR_RETURN(std::unique_ptr<source::Source> first,
+                     source::Source::Open(a, {options.limits, options.ignore_sidecar}));
+    ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
+                     source::Source::Open(b, {options.limits, options.ignore_sidecar}));
+    return verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads), options.progress);
+  });
+}
+
+absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::Source& b, int threads,
+                                                    const std::function<void(const ConvertProgress&)>& progress) {
+  VerifyReport report;
+  std::vector<Pair> pairs;
+  std::map<size_t, std::string> differences;  // by number of the pair, or of what has no partner
+
+  const auto index_in = [](const Catalog& catalog, std::string_view name) -> int64_t {
+    const Catalog::Tensor* found = catalog.FindTensor(name);
+    return found == nullptr ? -1 : found - catalog.tensors().data();
+  };
+  absl::flat_hash_map<std::string_view, int64_t> items_of_b;
+  for (size_t i = 0; i < b.catalog().byte_items().size(); ++i) {
+    items_of_b[b.catalog().byte_items()[i].name] = static_cast<int64_t>(i);
+  }
+  const auto differ = [&](std::string_view name, std::string what) {
+    differences[pairs.size()] = std::move(what);
+    pairs.push_back({name, -1, -1, false, 1, {}});
+  };
+  for (size_t t = 0; t < a.catalog().tensors().size(); ++t) {
+    const Catalog::Tensor& left = a.catalog().tensors()[t];
+    const int64_t other = index_in(b.catalog(), left.name);
+    if (other < 0) {
+      differ(left.name, items_of_b.contains(left.name) ? "a tensor in A, bytes in B" : "only in A");
+      continue;
+    }
+    const Catalog::Tensor& right = b.catalog().tensors()[static_cast<size_t>(other)];
+    if (left.shape != right.shape) {
+      differ(left.name, absl::StrCat("shape ", io::Shown(left.shape), " in A, ", io::Shown(right.shape), " in B"));
+    } else if (!left.dtype || left.dtype != right.dtype) {
+      const bool unknown = !left.dtype && !right.dtype && left.stored_dtype == right.stored_dtype;
+      differ(left.name, unknown ? absl::StrCat("cannot be compared: elements of type ", DTypeText(left))
+                                : absl::StrCat("dtype ", DTypeText(left), " in A, ", DTypeText(right), " in B"));
+    } else {
+      pairs.push_back({left.name, static_cast<int64_t>(t), other, false, SizeOf(*left.dtype),
+                       std::vector<int64_t>(left.shape.begin(), left.shape.end())});
+      ++report.tensors;
+    }
+  }
+  for (size_t i = 0; i < a.catalog().byte_items().size(); ++i) {
+    const Catalog::ByteItem& left = a.catalog().byte_items()[i];
+    const auto other = items_of_b.find(left.name);
+    if (other == items_of_b.end()) {
+      differ(left.name, index_in(b.catalog(), left.name) >= 0 ? "bytes in A, a tensor in B" : "only in A");
+      continue;
+    }
+    const Catalog::ByteItem& right = b.catalog().byte_items()[static_cast<size_t>(other->second)];
+    if (left.place.length != right.place.length) {
+      differ(left.name, absl::StrCat(left.place.length, " bytes in A, ", right.place.length, " in B"));
+      continue;
+    }
+    pairs.push_back({left.name, static_cast<int64_t>(i), other->second, true, 1, {left.place.length}});
+    ++report.byte_items;
+  }
+  absl::flat_hash_map<std::string_view, int64_t> items_of_a;
+  for (const Catalog::ByteItem& item : a.catalog().byte_items()) items_of_a[item.name] = 0;
+  const auto only_in_b = [&](std::string_view name) {
+    if (index_in(a.catalog(), name) < 0 && !items_of_a.contains(name)) differ(name, "only in B");
+  };
+  for (const Catalog::Tensor& tensor : b.catalog().tensors()) only_in_b(tensor.name);
+  for (const Catalog::ByteItem& item : b.catalog().byte_items()) only_in_b(item.name);
+
+  std::vector<Task> tasks;
+  for (size_t p = 0; p < pairs.size(); ++p) {
+    const Pair& pair = pairs[p];
+    if (pair.a < 0) continue;
+    int64_t elements = 1;
+    for (const int64_t size : pair.shape) elements *= size;
+    if (elements == 0) continue;
+    report.bytes += elements * pair.element;
+    const catalog::StoredBox whole{std::vector<int64_t>(pair.shape.size(), 0), pair.shape, 0};
+    int64_t at = 0;
+    for (catalog::StoredBox& part : catalog::CutBox(whole, pair.element, kStripe)) {
+      int64_t count = 1;
+      for (const int64_t size : part.size) count *= size;
+      tasks.push_back({p, std::move(part), at, count * pair.element});
+      at += count;
+    }
+  }
+
+  std::vector<Found> found(pairs.size());
+  std::mutex mutex;
+  tasks::ProgressMeter meter(report.bytes, progress);
+  std::vector<std::pair<std::string, std::string>> buffers(static_cast<size_t>(threads));
+  RETURN_IF_ERROR(
+      tasks::RunTasks(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i, int thread) -> absl::Status {
+        const Task& task = tasks[static_cast<size_t>(i)];
+        const Pair& pair = pairs[task.pair];
+        auto& [left, right] = buffers[static_cast<size_t>(thread)];
+        left.resize(static_cast<size_t>(task.bytes));
+        right.resize(static_cast<size_t>(task.bytes));
+        const auto read = [&](source::Source& source, int64_t index, std::string& into) {
+          if (pair.is_item) return source.ReadItem(index, task.first, absl::MakeSpan(into));
+          return source.Read(index, task.box.offset, task.box.size, absl::MakeSpan(into));
+        };
+        absl::Status status = read(a, pair.a, left);
+        if (!status.ok()) return absl::Status(status.code(), absl::StrCat("A: ", status.message()));
+        status = read(b, pair.b, right);
+        if (!status.ok()) return absl::Status(status.code(), absl::StrCat("B: ", status.message()));
+        Found here;
+        FindRanges(left.data(), right.data(), task, pair.element, &here);
+        if (here.elements > 0) {
+          const std::lock_guard<std::mutex> lock(mutex);
+          Found& all = found[task.pair];
+          all.elements += here.elements;
+          all.ranges.insert(all.ranges.end(), here.ranges.begin(), here.ranges.end());
+        }
+        meter.Add(task.bytes);
+        return absl::OkStatus();
+      }));
+  meter.Finish();
+  for (size_t p = 0; p < pairs.size(); ++p) {
+    const auto known = differences.find(p);
+    if (known != differences.end()) {
+      report.differences.push_back({std::string(pairs[p].name), known->second});
+    } else if (found[p].elements > 0) {
+      int64_t all = 1;
+      for (const int64_t size : pairs[p].shape) all *= size;
+      report.differences.push_back({std::string(pairs[p].name), Describe(found[p], pairs[p], all)});
+    }
+  }
+  return report;
+}
+
+}  // namespace reshard

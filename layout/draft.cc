@@ -1,0 +1,72 @@
+#include "layout/draft.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "layout/names.h"
+#include "layout/rules.h"
+#include "status/macros.h"
+
+namespace reshard::layout {
+
+void LayoutDraft::Dim::Add(Factor factor, size_t column) {
+  factors.push_back(std::move(factor));
+  factor_columns.push_back(column);
+}
+
+void LayoutDraft::Dim::Add(const AxisRef& axis, size_t column) {
+  Factor factor;
+  factor.axis = axis;
+  Add(std::move(factor), column);
+}
+
+LayoutDraft::LayoutDraft(const std::vector<int64_t>& shape) {
+  dims.reserve(shape.size());
+  for (const int64_t size : shape) dims.push_back({size, 0, {}, {}});
+}
+
+absl::StatusOr<Layout> LayoutDraft::Build(const Scanner& in, const Mesh& mesh) {
+  LayoutRules rules(mesh);
+  std::vector<DimLayout> built;
+  built.reserve(dims.size());
+  for (Dim& dim : dims) {
+    if (LayoutRules::Broken broken = rules.BeginDim(dim.size)) return in.Error(dim.size_column, *broken);
+    for (size_t k = 0; k < dim.factors.size(); ++k) {
+      if (LayoutRules::Broken broken = rules.AddFactor(dim.factors[k])) return in.Error(dim.factor_columns[k], *broken);
+    }
+    built.push_back({dim.size, std::move(dim.factors)});
+  }
+  Pending reduction{op, {}};
+  for (const Axis& axis : pending) {
+    if (LayoutRules::Broken broken = rules.AddPending(axis.ref)) return in.Error(axis.column, *broken);
+    reduction.axes.push_back(axis.ref);
+  }
+  for (const Axis& axis : replicated) {
+    if (LayoutRules::Broken broken = rules.AddPending(axis.ref)) return in.Error(axis.column, *broken);
+  }
+  *this = LayoutDraft();
+  return Layout::Create(mesh, std::move(built), std::move(reduction));
+}
+
+absl::StatusOr<AxisRef> FindAxis(const Scanner& in, size_t column, std::string_view name, const Mesh& mesh) {
+  const std::optional<int> axis = mesh.FindAxis(name);
+  if (!axis) {
+    return in.Error(column, absl::StrCat("unknown axis \"", Printable(name), "\"; the mesh has ", AxisNames(mesh)));
+  }
+  return AxisRef{*axis, 1, mesh.axis(*axis).size};
+}
+
+absl::StatusOr<bool> ReadPart(Scanner& in, AxisRef* axis) {
+  if (!in.Take(':')) return false;
+  RETURN_IF_ERROR(in.Expect('('));
+  ASSIGN_OR_RETURN(const int64_t pre, in.Int("the size of the digit before"));
+  RETURN_IF_ERROR(in.Expect(')'));
+  const absl::StatusOr<int64_t> size = in.Int("the size of the sub-axis");
+  if (!size.ok()) return size.status();
+  axis->pre = pre;
+  axis->size = *size;
+  return true;
+}
+
+}  // namespace reshard::layout

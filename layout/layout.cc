@@ -1,0 +1,140 @@
+#include "reshard/layout/layout.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "layout/cut.h"
+#include "layout/rules.h"
+
+namespace reshard {
+const char* Name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAvg:
+      return "avg";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kProd:
+      return "prod";
+  }
+  return "sum";
+}
+
+Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Pending> of_pending,
+                     int64_t elements)
+    : mesh(of_mesh),
+      dims(std::move(of_dims)),
+      pending(std::move(of_pending)),
+      num_elements(elements),
+      // A pending reduction has axes, so that an empty one stands for none.
+      hash(absl::HashOf(mesh, dims, pending.value_or(Pending()))) {}
+
+Layout::Layout() {
+  static const auto* const scalar = new std::shared_ptr<const State>(
+      std::make_shared<const State>(Mesh(), std::vector<DimLayout>(), std::nullopt, 1));
+  state_ = *scalar;
+}
+
+absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> dims, std::optional<Pending> pending) {
+  layout::LayoutRules rules(mesh);
+  for (DimLayout& dim : dims) {
+    if (layout::LayoutRules::Broken broken = rules.BeginDim(dim.size)) return absl::InvalidArgumentError(*broken);
+    for (Factor& factor : dim.factors) {
+      if (layout::LayoutRules::Broken broken = rules.AddFactor(factor)) return absl::InvalidArgumentError(*broken);
+    }
+  }
+  if (pending && pending->axes.empty()) pending.reset();
+  if (pending) {
+    for (const AxisRef& ref : pending->axes) {
+      if (layout::LayoutRules::Broken broken = rules.AddPending(ref)) return absl::InvalidArgumentError(*broken);
+    }
+  }
+  return Layout(std::make_shared<const State>(mesh, std::move(dims), std::move(pending), rules.num_elements()));
+}
+
+std::vector<int64_t> Layout::shape() const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims().size());
+  for (const DimLayout& dim : dims()) shape.push_back(dim.size);
+  return shape;
+}
+
+int64_t Layout::Coordinate(int64_t position, const AxisRef& ref) const {
+  return layout::CoordinateAlong(mesh(), position, ref);
+}
+
+std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
+  // All intervals so far in ascending order, empty ones included: their index is the number that `~X` looks at.
+  std::vector<Interval> held = {{0, dim(d).size}};
+  for (const Factor* factor : layout::EffectiveFactors(dim(d))) {
+    const int64_t parts = factor->parts();
+    if (factor->kind == Factor::Kind::kDigit) {
+      std::vector<Interval> cut;
+      cut.reserve(held.size() * static_cast<size_t>(parts));
+      for (const Interval& whole : held) {
+        for (int64_t j = 0; j < parts; ++j) cut.push_back(layout::CeilChunk(whole, parts, j));
+      }
+      held = std::move(cut);
+      continue;
+    }
+    const int64_t coordinate = Coordinate(position, factor->axis);
+    if (factor->kind == Factor::Kind::kSizes) {
+      const auto own = factor->sizes.begin() + coordinate;
+      const int64_t offset = std::accumulate(factor->sizes.begin(), own, int64_t{0});
+      for (Interval& interval : held) interval = {interval.begin + offset, interval.begin + offset + *own};
+      continue;
+    }
+    const bool reflected = factor->kind == Factor::Kind::kReflected;
+    for (size_t i = 0; i < held.size(); ++i) {
+      held[i] = layout::CeilChunk(held[i], parts, reflected && i % 2 != 0 ? parts - 1 - coordinate : coordinate);
+    }
+  }
+  std::vector<Interval> merged;
+  for (const Interval& interval : held) {
+    if (interval.length() == 0) continue;
+    if (!merged.empty() && merged.back().end == interval.begin) {
+      merged.back().end = interval.end;
+    } else {
+      merged.push_back(interval);
+    }
+  }
+  return merged;
+}
+
+std::vector<int64_t> Layout::LocalShape(int64_t position) const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims().size());
+  for (int d = 0; d < rank(); ++d) {
+    int64_t length = 0;
+    for (const Interval& interval : Intervals(position, d)) length += interval.length();
+    shape.push_back(length);
+  }
+  return shape;
+}
+
+std::vector<int64_t> Layout::MaxLocalShape() const {
+  std::vector<int64_t> shape;
+  shape.reserve(dims().size());
+  for (const DimLayout& dim : dims()) shape.push_back(layout::LargestShard(dim));
+  return shape;
+}
+
+int64_t Layout::MaxLocalElements() const {
+  // Dimensions use different axes, so some device holds the largest shard of every one of them. The product is at most
+  // the number of elements, or of those of the non-empty dimensions, which Create has checked.
+  int64_t elements = 1;
+  for (const DimLayout& dim : dims()) elements *= layout::LargestShard(dim);
+  return elements;
+}
+
+bool Layout::operator==(const Layout& other) const {
+  if (state_ == other.state_) return true;
+  return state_->hash == other.state_->hash && mesh() == other.mesh() && dims() == other.dims() &&
+         pending() == other.pending();
+}
+
+}  // namespace reshard

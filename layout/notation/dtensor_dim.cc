@@ -1,0 +1,127 @@
+#include "layout/notation/dtensor_dim.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "layout/notation/foreign.h"
+#include "status/macros.h"
+
+namespace reshard::notation {
+
+template <typename Take>
+std::optional<size_t> DTensorDim::Walk(size_t at, int64_t product, size_t column, Take take) {
+  for (; product > 1; ++at) {
+    while (at < digits_.size() && !digits_[at].kept()) ++at;
+    if (at == digits_.size()) digits_.push_back({product, -1, 1, column});
+    const int64_t size = digits_[at].size;
+    if (size > product && size % product == 0) {
+      digits_[at].size = product;
+      digits_.insert(digits_.begin() + static_cast<std::ptrdiff_t>(at) + 1, {size / product, -1, 1, column});
+    } else if (product % size != 0) {
+      return std::nullopt;
+    }
+    product /= digits_[at].size;
+    take(digits_[at]);
+  }
+  return at;
+}
+
+std::optional<std::string> DTensorDim::Split(int axis, int64_t parts, int64_t split_factor, size_t column) {
+  const bool several_blocks = std::any_of(digits_.begin(), digits_.end(), [](const Digit& d) { return d.kept(); });
+  if (parts == 1) {
+    // Splits nothing; shown where that is no harm.
+    if (!several_blocks) digits_.push_back({1, axis, 1, column});
+    return std::nullopt;
+  }
+  int64_t pre = 1;
+  const std::optional<size_t> behind_blocks = Walk(0, split_factor, column, [](Digit&) {});
+  const bool done = behind_blocks && Walk(*behind_blocks, parts, column, [&](Digit& digit) {
+                      digit.axis = axis;
+                      digit.pre = pre;
+                      digit.column = column;
+                      pre *= digit.size;
+                    });
+  if (!done) return "this split does not fit the blocks that the strided splits before it leave";
+  if (several_blocks) {
+    int64_t rest = size_;
+    for (const Digit& digit : digits_) {
+      if (rest % digit.size != 0) {
+        return absl::StrCat(
+            "a split behind a strided one is read only where everything divides evenly; this "
+            "dimension has ",
+            size_, " elements");
+      }
+      rest /= digit.size;
+    }
+  }
+  return std::nullopt;
+}
+
+void DTensorDim::MoveTo(layout::LayoutDraft::Dim* dim) {
+  // Digits are torn apart only where everything divides evenly, so that neighbors may be joined again.
+  std::vector<Digit> joined;
+  for (const Digit& digit : digits_) {
+    Digit* last = joined.empty() ? nullptr : &joined.back();
+    if (last != nullptr && last->axis == digit.axis && (digit.kept() || last->pre * last->size == digit.pre)) {
+      last->size *= digit.size;
+    } else {
+      joined.push_back(digit);
+    }
+  }
+  for (const Digit& digit : joined) {
+    Factor factor;
+    if (digit.kept()) {
+      factor.kind = Factor::Kind::kDigit;
+      factor.digit = digit.size;
+    } else {
+      factor.axis = {digit.axis, digit.pre, digit.size};
+    }
+    dim->Add(std::move(factor), digit.column);
+  }
+  digits_.clear();
+}
+
+absl::Status DTensorPlacements(const Layout& layout, int d, std::vector<std::string>* placements) {
+  ASSIGN_OR_RETURN(std::vector<Factor> plain, PlainFactors(layout, d, "DTensor"));
+  const std::vector<Factor>& factors = plain;
+  const auto whole = [&](const Factor& f) {
+    return f.has_axis() && f.axis.size == layout.mesh().axis(f.axis.axis).size;
+  };
+
+  // Whole axes only: the shard order says it.
+  if (std::all_of(factors.begin(), factors.end(), whole)) {
+    for (size_t k = 0; k < factors.size(); ++k) {
+      std::string& placement = (*placements)[static_cast<size_t>(factors[k].axis.axis)];
+      placement = absl::StrCat("S(", d, ")");
+      if (factors.size() > 1) absl::StrAppend(&placement, "[", k, "]");
+    }
+    return absl::OkStatus();
+  }
+
+  // Otherwise the mesh axes split left to right. What an axis finds in front of its place and not yet split off is its
+  // split factor; all parts of the axis must be next to each other in what is left then.
+  for (int axis = 0; axis < layout.mesh().num_axes(); ++axis) {
+    int64_t split_factor = 1;
+    int64_t taken = 1;
+    bool between = false;
+    for (const Factor& factor : factors) {
+      if (factor.has_axis() && factor.axis.axis < axis) continue;
+      if (factor.has_axis() && factor.axis.axis == axis) {
+        if (between || factor.axis.pre != taken) return CannotSay("DTensor", "this order of the parts of an axis");
+        taken *= factor.axis.size;
+      } else if (taken == 1) {
+        split_factor *= factor.parts();
+      } else {
+        between = true;
+      }
+    }
+    if (taken == 1) continue;
+    if (taken != layout.mesh().axis(axis).size) return CannotSay("DTensor", "a part of an axis");
+    (*placements)[static_cast<size_t>(axis)] =
+        split_factor == 1 ? absl::StrCat("S(", d, ")") : absl::StrCat("_S(", d, ", ", split_factor, ")");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace reshard::notation

@@ -1,0 +1,128 @@
+#include "layout/rules.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "layout/names.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/text.h"
+
+namespace reshard::layout {
+namespace {
+
+// Parts of one axis must nest: ordered by pre, the end pre*size of one divides the pre of the next. A whole axis leaves
+// nothing for another reference to it.
+bool Overlap(const AxisRef& a, const AxisRef& b, int64_t axis_size) {
+  if (a.size == axis_size || b.size == axis_size) return true;
+  const AxisRef& first = a.pre <= b.pre ? a : b;
+  const AxisRef& second = a.pre <= b.pre ? b : a;
+  if (second.pre % (first.pre * first.size) == 0) return false;
+  // Equal pre: a part of size 1 fits before the other one.
+  return first.pre != second.pre || second.size != 1;
+}
+
+// A reference within a message.
+std::string Text(const Mesh& mesh, const AxisRef& ref) { return Printable(ToString(mesh, ref)); }
+
+}  // namespace
+
+LayoutRules::Broken LayoutRules::BeginDim(int64_t size) {
+  if (++rank_ > kMaxRank) return absl::StrCat("the layout has more than ", kMaxRank, " dimensions");
+  if (size < 0) return absl::StrCat("the size ", size, " is negative");
+  if (size == 0) {
+    has_zero_ = true;
+  } else {
+    const std::optional<int64_t> product = CheckedMul(nonzero_product_, size);
+    if (!product) return "the number of elements does not fit a signed 64-bit integer";
+    nonzero_product_ = *product;
+  }
+  intervals_ = 1;
+  common_length_ = size;
+  return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::UseAxis(const AxisRef& ref, bool must_be_whole) {
+  if (ref.axis < 0 || ref.axis >= mesh_.num_axes()) {
+    return absl::StrCat("there is no axis number ", ref.axis, "; the mesh has ", AxisNames(mesh_));
+  }
+  const Mesh::Axis& axis = mesh_.axis(ref.axis);
+  const std::optional<int64_t> end =
+      ref.pre >= 1 && ref.size >= 1 ? CheckedMul(ref.pre, ref.size) : std::optional<int64_t>(0);
+  if (!end || *end == 0 || axis.size % *end != 0) {
+    return absl::StrCat("the part ", Printable(axis.name), ":(", ref.pre, ")", ref.size,
+                        " does not fit the axis: ", ref.pre, "*", ref.size, " must divide ", axis.size);
+  }
+  if (must_be_whole && (ref.pre != 1 || ref.size != axis.size)) {
+    return absl::StrCat("only a whole axis can be reflected or have explicit sizes, not ", Text(mesh_, ref));
+  }
+  for (const AxisRef& other : used_) {
+    if (other.axis != ref.axis || !Overlap(other, ref, axis.size)) continue;
+    if (other == ref) return absl::StrCat(Text(mesh_, ref), " is used twice");
+    return absl::StrCat(Text(mesh_, ref), " overlaps with ", Text(mesh_, other), ", which is used too");
+  }
+  used_.push_back(ref);
+  return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
+  if (++factors_ > kMaxFactors) return absl::StrCat("the layout has more than ", kMaxFactors, " factors");
+
+  if (factor.kind != Factor::Kind::kSizes) factor.sizes.clear();
+  if (factor.kind != Factor::Kind::kAxis) factor.written_as_sub = false;
+
+  if (factor.kind == Factor::Kind::kDigit) {
+    factor.axis = AxisRef{};
+    if (factor.digit < 1) return absl::StrCat("a digit must be at least 1, not ", factor.digit);
+    const std::optional<int64_t> intervals = CheckedMul(intervals_, factor.digit);
+    if (!intervals || *intervals > kMaxIntervals) {
+      return absl::StrCat("the dimension is cut into more than ", kMaxIntervals, " intervals");
+    }
+    intervals_ = *intervals;
+  } else {
+    factor.digit = 1;
+    if (Broken broken = UseAxis(factor.axis, factor.kind != Factor::Kind::kAxis)) return broken;
+    if (factor.axis.size != mesh_.axis(factor.axis.axis).size) factor.written_as_sub = false;
+  }
+
+  if (factor.kind != Factor::Kind::kSizes) {
+    const int64_t parts = factor.parts();
+    if (common_length_ && *common_length_ % parts != 0) {
+      common_length_ = std::nullopt;
+    } else if (common_length_) {
+      common_length_ = *common_length_ / parts;
+    }
+    return std::nullopt;
+  }
+
+  const std::string name = Printable(mesh_.axis(factor.axis.axis).name);
+  if (static_cast<int64_t>(factor.sizes.size()) != factor.axis.size) {
+    return absl::StrCat("axis ", name, " has size ", factor.axis.size, " but ", factor.sizes.size(),
+                        " explicit sizes are given");
+  }
+  int64_t sum = 0;
+  for (const int64_t size : factor.sizes) {
+    if (size < 0) return absl::StrCat("the explicit size ", size, " is negative");
+    const std::optional<int64_t> next = CheckedAdd(sum, size);
+    if (!next) return absl::StrCat("the explicit sizes of axis ", name, " do not fit a signed 64-bit integer");
+    sum = *next;
+  }
+  if (!common_length_) {
+    return absl::StrCat("the explicit sizes of axis ", name, " add up to ", sum,
+                        " but the intervals they cut differ in length");
+  }
+  if (sum != *common_length_) {
+    return absl::StrCat("the explicit sizes of axis ", name, " add up to ", sum, " but the intervals they cut have ",
+                        *common_length_, " elements");
+  }
+  const bool equal =
+      std::all_of(factor.sizes.begin(), factor.sizes.end(), [&](int64_t size) { return size == factor.sizes.front(); });
+  common_length_ = equal ? std::optional<int64_t>(factor.sizes.front()) : std::nullopt;
+  return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::AddPending(const AxisRef& ref) {
+  if (++factors_ > kMaxFactors) return absl::StrCat("the layout has more than ", kMaxFactors, " factors");
+  return UseAxis(ref, /*must_be_whole=*/false);
+}
+
+}  // namespace reshard::layout

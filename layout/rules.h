@@ -1,0 +1,52 @@
+// The rules of the algebra, checked one item at a time: Layout::Create and the text parser (which knows the column of
+// each item) refuse the same things with the same words.
+#ifndef RESHARD_LAYOUT_RULES_H_
+#define RESHARD_LAYOUT_RULES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reshard/layout/layout.h"
+
+namespace reshard::layout {
+
+class LayoutRules {
+ public:
+  // More factors than this in one layout are refused; only 42 axis factors and 20 digits a dimension can do anything.
+  static constexpr int kMaxFactors = 1024;
+
+  explicit LayoutRules(const Mesh& mesh) : mesh_(mesh) {}
+
+  // Each call adds one item and gives the rule that it breaks, or nothing. After a broken rule the object is spent.
+  using Broken = std::optional<std::string>;
+  Broken BeginDim(int64_t size);
+  // Adds a factor to the current dimension. Brings it to normal form: members that its kind does not use are reset.
+  Broken AddFactor(Factor& factor);
+  Broken AddPending(const AxisRef& ref);
+
+  // Product of the sizes so far.
+  int64_t num_elements() const { return has_zero_ ? 0 : nonzero_product_; }
+
+ private:
+  Broken UseAxis(const AxisRef& ref, bool must_be_whole);
+
+  const Mesh& mesh_;
+  std::vector<AxisRef> used_;
+  int rank_ = 0;
+  int factors_ = 0;
+  // Zero sizes are left out of the product that must fit an int64, so that no product of other sizes can overflow
+  // later.
+  int64_t nonzero_product_ = 1;
+  bool has_zero_ = false;
+  // Of the current dimension:
+  int64_t intervals_ = 1;
+  // The common length of all intervals over all devices, or nothing once they differ. Ceil cuts and explicit sizes can
+  // never make different lengths equal again (the longest cut evenly would have to be as long as a shorter one).
+  std::optional<int64_t> common_length_;
+};
+
+}  // namespace reshard::layout
+
+#endif  // RESHARD_LAYOUT_RULES_H_

@@ -1,0 +1,186 @@
+#include "reshard/layout/shard_map.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "layout/cut.h"
+#include "status/macros.h"
+
+namespace reshard {
+namespace {
+
+// More non-empty intervals than this in one dimension are refused.
+constexpr int64_t kMaxTotalIntervals = int64_t{1} << 24;
+
+// Walks the non-empty cells of a dimension, in ascending order, with the row that holds each. Cells of one row may
+// touch. The work is proportional to the non-empty cells, not to rows times intervals.
+class CellWalk {
+ public:
+  struct Cell {
+    Interval interval;
+    int64_t row;
+  };
+
+  explicit CellWalk(const DimLayout& dim) : factors_(layout::EffectiveFactors(dim)) {
+    weights_.resize(factors_.size());
+    int64_t intervals = 1;
+    for (size_t k = factors_.size(); k-- > 0;) {
+      weights_[k] = num_rows_;
+      if (factors_[k]->has_axis()) {
+        num_rows_ *= factors_[k]->parts();
+      } else {
+        one_cell_a_row_ = false;
+        intervals *= factors_[k]->parts();
+      }
+    }
+    may_be_too_many_ = intervals > kMaxTotalIntervals / num_rows_;
+  }
+
+  int64_t num_rows() const { return num_rows_; }
+  // True when no integer digit takes part: then rows come in ascending order, one cell each.
+  bool one_cell_a_row() const { return one_cell_a_row_; }
+
+  // Calls visit(cell) for every cell; false when there are more than kMaxTotalIntervals. Where that can be they are
+  // counted first, so that nothing is stored in vain.
+  template <typename Visit>
+  bool Run(int64_t size, const Visit& visit) {
+    if (size == 0) return true;
+    const auto count_only = [](const Cell&) {};
+    if (may_be_too_many_ && !Cut(0, {0, size}, false, 0, count_only)) return false;
+    cells_ = 0;
+    return Cut(0, {0, size}, false, 0, visit);
+  }
+
+ private:
+  // The depth is at most 42: every factor here has two parts or more, and both row numbers and intervals are limited.
+  template <typename Visit>
+  bool Cut(size_t k, const Interval& whole, bool odd, int64_t row, const Visit& visit) {
+    if (k == factors_.size()) {
+      visit(Cell{whole, row});
+      return ++cells_ <= kMaxTotalIntervals;
+    }
+    const Factor& factor = *factors_[k];
+    const int64_t parts = factor.parts();
+    const int64_t chunk = CeilDiv(whole.length(), parts);
+    int64_t begin = whole.begin;
+    for (int64_t j = 0; j < parts && begin < whole.end; ++j) {
+      const int64_t left = whole.end - begin;
+      const int64_t length =
+          factor.kind == Factor::Kind::kSizes ? factor.sizes[static_cast<size_t>(j)] : std::min(chunk, left);
+      if (length == 0) continue;
+      const Interval part{begin, begin + length};
+      begin = part.end;
+      bool ok = true;
+      if (factor.has_axis()) {
+        const bool mirrored = factor.kind == Factor::Kind::kReflected && odd;
+        ok = Cut(k + 1, part, odd, row + (mirrored ? parts - 1 - j : j) * weights_[k], visit);
+      } else {
+        ok = Cut(k + 1, part, layout::OddAfterDigit(odd, parts, j), row, visit);
+      }
+      if (!ok) return false;
+    }
+    return true;
+  }
+
+  std::vector<const Factor*> factors_;
+  std::vector<int64_t> weights_;  // of the coordinate along factor k within the row number
+  int64_t num_rows_ = 1;
+  int64_t cells_ = 0;
+  bool may_be_too_many_ = false;
+  bool one_cell_a_row_ = true;
+};
+
+// Rows of one cell at most, in ascending order: nothing to sort or merge.
+bool FillInOrder(CellWalk& walk, DimShards& out) {
+  out.intervals.reserve(static_cast<size_t>(std::min(out.size, walk.num_rows())));
+  int64_t next_row = 0;
+  const bool complete = walk.Run(out.size, [&](const CellWalk::Cell& cell) {
+    for (; next_row <= cell.row; ++next_row) {
+      out.first[static_cast<size_t>(next_row)] = static_cast<int64_t>(out.intervals.size());
+    }
+    out.intervals.push_back(cell.interval);
+    out.length[static_cast<size_t>(cell.row)] = cell.interval.length();
+  });
+  for (; next_row <= walk.num_rows(); ++next_row) {
+    out.first[static_cast<size_t>(next_row)] = static_cast<int64_t>(out.intervals.size());
+  }
+  return complete;
+}
+
+// Any rows: collect the cells, merge those that touch within a row, then sort by row, keeping the ascending order.
+bool FillSorted(CellWalk& walk, DimShards& out) {
+  std::vector<CellWalk::Cell> cells;
+  std::vector<int64_t> last_cell(static_cast<size_t>(walk.num_rows()), -1);
+  const bool complete = walk.Run(out.size, [&](const CellWalk::Cell& cell) {
+    const auto row = static_cast<size_t>(cell.row);
+    out.length[row] += cell.interval.length();
+    if (last_cell[row] >= 0) {
+      Interval& last = cells[static_cast<size_t>(last_cell[row])].interval;
+      if (last.end == cell.interval.begin) {
+        last.end = cell.interval.end;
+        return;
+      }
+    }
+    last_cell[row] = static_cast<int64_t>(cells.size());
+    ++out.first[row + 1];
+    cells.push_back(cell);
+  });
+  if (!complete) return false;
+  for (size_t row = 1; row < out.first.size(); ++row) out.first[row] += out.first[row - 1];
+  std::vector<int64_t>& cursor = last_cell;
+  std::copy(out.first.begin(), out.first.end() - 1, cursor.begin());
+  out.intervals.resize(cells.size());
+  for (const CellWalk::Cell& cell : cells) {
+    out.intervals[static_cast<size_t>(cursor[static_cast<size_t>(cell.row)]++)] = cell.interval;
+  }
+  return true;
+}
+
+absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
+  DimShards out;
+  out.size = dim.size;
+  for (const Factor& factor : dim.factors) {
+    if (factor.has_axis()) out.digits.push_back(factor.axis);
+  }
+  CellWalk walk(dim);
+  out.first.resize(static_cast<size_t>(walk.num_rows()) + 1);
+  out.length.resize(static_cast<size_t>(walk.num_rows()));
+  const bool complete = walk.one_cell_a_row() ? FillInOrder(walk, out) : FillSorted(walk, out);
+  if (!complete) {
+    return absl::ResourceExhaustedError(absl::StrCat("a dimension of ", dim.size, " elements is cut into more than ",
+                                                     kMaxTotalIntervals, " intervals over all devices"));
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<ShardMap> ShardMap::Create(const Layout& layout) {
+  ShardMap map;
+  map.mesh_ = layout.mesh();
+  map.dims_.reserve(layout.dims().size());
+  for (const DimLayout& dim : layout.dims()) {
+    ASSIGN_OR_RETURN(DimShards shards, EnumerateDim(dim));
+    map.dims_.push_back(std::move(shards));
+  }
+  return map;
+}
+
+int64_t ShardMap::Row(int64_t position, int d) const {
+  int64_t row = 0;
+  for (const AxisRef& ref : dim(d).digits) {
+    row = row * ref.size + layout::CoordinateAlong(mesh_, position, ref);
+  }
+  return row;
+}
+
+int64_t ShardMap::LocalElements(int64_t position) const {
+  // Cannot overflow: at most the number of elements, or of those of the non-empty dimensions.
+  int64_t elements = 1;
+  for (int d = 0; d < rank(); ++d) elements *= dim(d).length[static_cast<size_t>(Row(position, d))];
+  return elements;
+}
+
+}  // namespace reshard

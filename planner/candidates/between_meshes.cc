@@ -1,0 +1,134 @@
+#include "planner/candidates/between_meshes.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace reshard::candidates {
+namespace {
+
+// Dimensions that are tried for the further cut.
+constexpr size_t kMaxDims = 2;
+
+// The parts of the mesh's axes that the layout's dimensions do not use, pending axes among them.
+std::vector<AxisRef> UnusedAxes(const Layout& layout) {
+  std::vector<AxisRef> out;
+  for (int a = 0; a < layout.mesh().num_axes(); ++a) {
+    std::vector<AxisRef> used;
+    for (const DimLayout& dim : layout.dims()) {
+      for (const Factor& factor : dim.factors) {
+        if (factor.has_axis() && factor.axis.axis == a) used.push_back(factor.axis);
+      }
+    }
+    std::sort(used.begin(), used.end(), [](const AxisRef& x, const AxisRef& y) { return x.pre < y.pre; });
+    int64_t reached = 1;
+    const int64_t size = layout.mesh().axis(a).size;
+    for (const AxisRef& ref : used) {
+      if (ref.pre > reached) out.push_back({a, reached, ref.pre / reached});
+      reached = ref.pre * ref.size;
+    }
+    if (reached < size) out.push_back({a, reached, size / reached});
+  }
+  std::erase_if(out, [](const AxisRef& ref) { return ref.size == 1; });
+  return out;
+}
+
+int64_t Parts(const DimLayout& dim) {
+  int64_t out = 1;
+  for (const Factor& factor : dim.factors) out *= factor.parts();
+  return out;
+}
+
+// Dimension d cut further along all these axes, nothing pending any more. Nothing where that would leave devices
+// without elements.
+std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>& axes, int d) {
+  std::vector<DimLayout> dims = layout.dims();
+  DimLayout& dim = dims[static_cast<size_t>(d)];
+  for (const AxisRef& ref : axes) {
+    Factor factor;
+    factor.axis = ref;
+    dim.factors.push_back(factor);
+  }
+  if (Parts(dim) > dim.size) return std::nullopt;
+  auto out = Layout::Create(layout.mesh(), std::move(dims));
+  if (!out.ok()) return std::nullopt;
+  return *std::move(out);
+}
+
+// The dimensions that both cuts divide evenly first, of those the slowest ones, whose parts are contiguous.
+std::vector<int> DimsToCut(const Layout& source, const Layout& target, int64_t source_parts, int64_t target_parts) {
+  std::vector<std::pair<bool, int>> ranked;
+  for (int d = 0; d < source.rank(); ++d) {
+    const int64_t size = source.dim(d).size;
+    const int64_t from = Parts(source.dim(d)) * source_parts, to = Parts(target.dim(d)) * target_parts;
+    if (size >= std::max(from, to)) ranked.emplace_back(size % from != 0 || size % to != 0, d);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<int> out;
+  for (const auto& [uneven, d] : ranked) {
+    if (out.size() < kMaxDims) out.push_back(d);
+  }
+  return out;
+}
+
+// The steps of the best plan within one mesh, nothing when there is none.
+std::optional<Chain> ChainWithin(const Layout& from, const Layout& to, const PlanWithin& plan_within) {
+  Chain hops;
+  if (from == to) return hops;
+  const auto plan = plan_within(from, to);
+  if (!plan.ok()) return std::nullopt;
+  for (const Step& step : plan->steps) {
+    const cost::Hop::Kind kind = step.op == Op::kReduceScatter ? cost::Hop::Kind::kReduceScatter
+                                 : step.op == Op::kAllReduce   ? cost::Hop::Kind::kAllReduce
+                                 : step.op == Op::kAllPermute  ? cost::Hop::Kind::kPermute
+                                                               : cost::Hop::Kind::kMove;
+    hops.push_back({kind, step.to});
+  }
+  return hops;
+}
+
+}  // namespace
+
+std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, const PlanWithin& plan_within) {
+  std::vector<Chain> out;
+  const std::vector<AxisRef> of_source = UnusedAxes(source), of_target = UnusedAxes(target);
+  auto product = [](const std::vector<AxisRef>& axes) {
+    int64_t parts = 1;
+    for (const AxisRef& ref : axes) parts *= ref.size;
+    return parts;
+  };
+  const int64_t source_parts = product(of_source), target_parts = product(of_target);
+  if (source_parts == 1 && target_parts == 1) return out;
+  using Part = std::optional<Chain>;
+  auto add = [&](const Part& before, const Layout& m2, const Part& after) {
+    if (!before || !after) return;
+    Chain hops = *before;
+    hops.push_back({cost::Hop::Kind::kMove, m2});
+    hops.insert(hops.end(), after->begin(), after->end());
+    // The plan between layouts that come to the same has no steps.
+    if (hops.size() > 1 && hops.back().to == target) out.push_back(std::move(hops));
+  };
+  const Part none = Chain();
+  for (int d : DimsToCut(source, target, source_parts, target_parts)) {
+    const auto m1 = source_parts > 1 ? CutAlong(source, of_source, d) : source;
+    const auto m2 = target_parts > 1 ? CutAlong(target, of_target, d) : target;
+    const Part to_m1 = m1 ? ChainWithin(source, *m1, plan_within) : std::nullopt;
+    const Part from_m2 = m2 ? ChainWithin(*m2, target, plan_within) : std::nullopt;
+    if (m2) add(to_m1, *m2, from_m2);
+    if (target_parts > 1) add(to_m1, target, none);
+    if (m2 && source_parts > 1 && !source.pending()) add(none, *m2, from_m2);
+  }
+  return out;
+}
+
+Proposal BetweenMeshes(const Task& task, const SoFar&) {
+  if (task.source.mesh() == task.target.mesh() || task.source.num_elements() == 0 || task.options.boxes_only) return {};
+  return {.chains = CrossOnceChains(task.source, task.target, task.plan_within)};
+}
+
+int64_t CrossingBytes(const cost::PricedChain& chain) {
+  int64_t out = 0;
+  for (const Step& step : chain.steps) out += step.crosses_meshes() ? step.recv_bytes_total : 0;
+  return out;
+}
+
+}  // namespace reshard::candidates

@@ -1,0 +1,10 @@
+#include "planner/candidates/direct.h"
+
+namespace reshard::candidates {
+
+Proposal Direct(const Task& task, const SoFar&) {
+  if (task.reduces || (task.options.boxes_only && task.model)) return {};
+  return {.chains = {{{cost::Hop::Kind::kMove, task.target}}}};
+}
+
+}  // namespace reshard::candidates

@@ -1,0 +1,18 @@
+#include "planner/candidates/between_meshes.h"
+#include "planner/candidates/direct.h"
+#include "planner/candidates/fallback.h"
+#include "planner/candidates/family.h"
+#include "planner/candidates/searched.h"
+#include "planner/candidates/three_phase.h"
+
+namespace reshard::candidates {
+
+absl::Span<const Family> Families() {
+  static constexpr Family kFamilies[] = {
+      {"direct", Direct, true},     {"three phases", ThreePhase, false}, {"between meshes", BetweenMeshes, false},
+      {"searched", Searched, true}, {"fallback", Fallback, true},        {"reductions", Reductions, false},
+  };
+  return kFamilies;
+}
+
+}  // namespace reshard::candidates

@@ -1,0 +1,316 @@
+#include "planner/candidates/sequence/expansion.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace reshard::sequence {
+
+void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink) {
+  from_ = from;
+  phase_ = phase;
+  sink_ = &sink;
+  stopped_ = false;
+  local_ = space_.model.LocalElements(from_);
+  std::fill(place_digit_.begin(), place_digit_.end(), -1);
+  taken_.assign(place_digit_.size(), false);
+  bool any_replicated = false, any_pending = false, any_placed = false;
+  for (int e = 0; e < space_.k; ++e) {
+    const int8_t place = from_.at[static_cast<size_t>(e)];
+    any_replicated |= place == digits::kReplicated;
+    any_pending |=
+        place == digits::kPendingDigit && space_.model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+    if (place < 0) continue;
+    any_placed = true;
+    place_digit_[static_cast<size_t>(place)] = e;
+    taken_[static_cast<size_t>(place)] = true;
+  }
+  FindOff();
+  FindTwins();
+  boxed_ = space_.options.boxes_only && space_.model.IsBox(from_) && space_.model.IsBox(space_.model.target());
+  next_ = from_;
+  group_ = Group();
+  next_local_ = local_;
+  const OpSet& ops = space_.options.ops;
+  // Two slices in a row are one, and so are two permutes below.
+  if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) ChooseAll(Move::kSlice);
+  if (ops.contains(Op::kAllGather) && any_placed) ChooseAll(Move::kAllGather);
+  if (ops.contains(Op::kAllToAll) && any_placed) ChooseAll(Move::kAllToAll);
+  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) {
+    ChoosePermutes();
+  }
+  if (any_pending) {
+    if (ops.contains(Op::kReduceScatter)) ChooseAll(Move::kReduceScatter);
+    // Frees no place and takes none, so that boxes stay boxes without further care.
+    if (ops.contains(Op::kAllReduce)) Choose(Move::kAllReduce, 0);
+    // Without a reduction the direct Exchange is a candidate that the caller has priced already.
+  } else if (phase_ == kNamed && space_.reduces && ops.contains(Op::kExchange) && !space_.options.boxes_only) {
+    EmitExchange();
+  }
+}
+
+void Expansion::Emit(const digits::State& next, int phase, Move move, const cost::Cost& step) {
+  const digits::DigitModel& model = space_.model;
+  const bool allowed =
+      boxed_ || !space_.options.boxes_only || next == model.target() || next == model.source() || model.IsBox(next);
+  stopped_ = !(*sink_)({next, phase, move, step, allowed});
+}
+
+void Expansion::ChooseAll(Move move) {
+  if (!boxed_) {
+    Choose(move, 0);
+    return;
+  }
+  leaving_.clear();
+  left_of_dim_.assign(space_.places_of_dim.size(), 0);
+  for (size_t d = 0; d < space_.places_of_dim.size(); ++d) {
+    for (int p : space_.places_of_dim[d]) left_of_dim_[d] += taken_[static_cast<size_t>(p)] ? 1 : 0;
+  }
+  for (int e = 0; move != Move::kAllGather && move != Move::kAllToAll && e < space_.k; ++e) {
+    if (CanMove(move, e)) leaving_.push_back(e);
+  }
+  ChooseBoxes(move, 0);
+}
+
+void Expansion::FindOff() {
+  off_.fill(-1);
+  for (int e = 0; space_.free && e < space_.k; ++e) {
+    for (size_t p = 0; p < taken_.size() && off_[static_cast<size_t>(e)] < 0; ++p) {
+      if (space_.digit_of_place[p] < 0 && !taken_[p] && space_.model.Fits(e, static_cast<int>(p))) {
+        off_[static_cast<size_t>(e)] = static_cast<int>(p);
+      }
+    }
+  }
+}
+
+// Digits are interchangeable when swapping them, and the places where they are going, changes nothing.
+void Expansion::FindTwins() {
+  twin_.fill(-1);
+  std::array<std::array<int, 4>, digits::kMaxSearchDigits> kinds;
+  for (int e = 0; e < space_.k; ++e) {
+    const auto i = static_cast<size_t>(e);
+    const int8_t place = from_.at[i];
+    const bool anonymous = space_.Anonymous(e, phase_, place);
+    const int8_t target = space_.model.target().at[i];
+    const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[static_cast<size_t>(place)] >= 0);
+    // Who is at the digit's own place matters for one that has a name.
+    const bool own_is_empty = target < 0 || (space_.free && place_digit_[static_cast<size_t>(target)] < 0);
+    const int own = anonymous || own_is_empty ? -1 : e;
+    kinds[i] = {anonymous, anonymous ? space_.kin[i] : space_.class_of[i],
+                at_a_target ? e + 1 : std::min<int>(place, 0), own};
+    for (int f = 0; f < e; ++f) {
+      if (kinds[static_cast<size_t>(f)] == kinds[i]) twin_[i] = f;
+    }
+  }
+}
+
+bool Expansion::CanMove(Move move, int e) const {
+  const int8_t place = from_.at[static_cast<size_t>(e)];
+  switch (move) {
+    case Move::kSlice:
+      return place == digits::kReplicated;
+    case Move::kReduceScatter:
+    case Move::kAllReduce:
+      return place == digits::kPendingDigit &&
+             space_.model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+    case Move::kAllToAll:
+      return place >= 0 || (space_.joint && place == digits::kReplicated);
+    default:
+      return place >= 0;
+  }
+}
+
+void Expansion::Choose(Move move, int e) {
+  if (stopped_) return;
+  if (e == space_.k) {
+    EmitMoved(move);
+    return;
+  }
+  const auto i = static_cast<size_t>(e);
+  // Of interchangeable digits the later one never has the smaller choice.
+  const int least = twin_[i] < 0 ? 0 : code_[static_cast<size_t>(twin_[i])];
+  if (least == 0) {
+    code_[i] = 0;
+    Choose(move, e + 1);
+  }
+  const int8_t place = from_.at[i];
+  const int8_t own = space_.model.target().at[i];
+  const bool named = space_.cost.rank_of_digit(e) > phase_;  // once it is no longer pending
+  if (!CanMove(move, e)) return;
+  const bool at_home = space_.free && named && place >= 0 && place == own;
+  if (at_home) return;
+  // Codes only order the choices of interchangeable digits; any order will do.
+  constexpr int kOffCode = 1000, kWholeCode = 2000;
+  if (space_.joint && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, digits::kReplicated, kWholeCode);
+  if (move == Move::kAllGather || move == Move::kAllReduce) {
+    if (least <= 1) ChooseMoved(move, e, digits::kReplicated, 1);
+    return;
+  }
+  if (!space_.free) {
+    for (size_t p = 0; p < taken_.size(); ++p) {
+      const int code = static_cast<int>(p) + 1;
+      if (code >= least && !taken_[p] && space_.model.Fits(e, static_cast<int>(p)))
+        ChooseMoved(move, e, static_cast<int>(p), code);
+    }
+    return;
+  }
+  const bool is_off = place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0;
+  if (named) {
+    if (own >= 0 && !taken_[static_cast<size_t>(own)] && least <= 1) ChooseMoved(move, e, own, 1);
+  } else {
+    for (int f = 0; f < space_.k; ++f) {
+      const int8_t p = space_.model.target().at[static_cast<size_t>(f)];
+      if (p < 0 || f + 1 < least || taken_[static_cast<size_t>(p)] || !space_.model.Fits(e, p)) continue;
+      ChooseMoved(move, e, p, f + 1);
+    }
+  }
+  if (is_off) return;
+  // Several may go off in one step, each to a place of its own.
+  for (size_t p = off_[i] < 0 ? taken_.size() : static_cast<size_t>(off_[i]); p < taken_.size(); ++p) {
+    if (space_.digit_of_place[p] >= 0 || taken_[p] || !space_.model.Fits(e, static_cast<int>(p))) continue;
+    ChooseMoved(move, e, static_cast<int>(p), kOffCode);
+    break;
+  }
+}
+
+void Expansion::ChooseMoved(Move move, int e, int place, int code) {
+  const auto i = static_cast<size_t>(e);
+  const int64_t size = space_.model.digit_size(e);
+  const int64_t local = next_local_;
+  const int8_t before = next_.at[i];
+  const auto rank = static_cast<size_t>(space_.cost.rank_of_digit(e));
+  if (before >= 0) next_local_ *= size;
+  if (place >= 0) next_local_ /= size;
+  // Along a digit that replicates, a device only keeps a part of what it has, and no data moves.
+  const bool in_group = move != Move::kSlice && before != digits::kReplicated;
+  // Digits of an AllToAll leave one by one here, but all in one step in reality: only the final size counts, in
+  // EmitMoved.
+  if (next_local_ <= space_.cap || move == Move::kAllToAll) {
+    code_[i] = code;
+    next_.at[i] = static_cast<int8_t>(place);
+    if (place >= 0) taken_[static_cast<size_t>(place)] = true;
+    if (in_group) {
+      group_.size *= size;
+      group_.size_of_rank[rank] *= size;
+    }
+    Choose(move, e + 1);
+    if (in_group) {
+      group_.size /= size;
+      group_.size_of_rank[rank] /= size;
+    }
+    if (place >= 0) taken_[static_cast<size_t>(place)] = false;
+    next_.at[i] = before;
+    code_[i] = 0;
+  }
+  next_local_ = local;
+}
+
+void Expansion::EmitMoved(Move move) {
+  // A slice moves no data and has no group; any other step without one would be a slice by another name.
+  if (next_ == from_ || (group_.size == 1) != (move == Move::kSlice)) return;
+  if (move == Move::kAllToAll && next_local_ != local_) return;
+  Emit(next_, phase_, move, space_.cost.Collective(move, local_, next_local_, group_));
+}
+
+void Expansion::ChoosePermutes() {
+  // The target's places first, while the digits that belong there have not been put elsewhere.
+  occupied_.clear();
+  next_ = from_;
+  for (const bool of_target : {true, false}) {
+    for (size_t p = 0; p < place_digit_.size(); ++p) {
+      const int e = place_digit_[p];
+      if (e < 0 || (space_.digit_of_place[p] >= 0) != of_target || !space_.Anonymous(e, phase_, static_cast<int8_t>(p)))
+        continue;
+      occupied_.push_back(static_cast<int>(p));
+      next_.at[static_cast<size_t>(e)] = digits::kReplicated;
+    }
+  }
+  ChoosePermute(0, kNamed);
+  // Several ranks: a permute across the farthest may be followed by others.
+  for (int to = 0; space_.cost.num_ranks() > 1 && to <= phase_; ++to) {
+    if (space_.reduces || (to == phase_ && phase_ > 0)) ChoosePermute(0, to);
+  }
+  next_ = from_;
+}
+
+// The places occupied_[index...] are still to be given to digits. next_ has kReplicated for those not given one.
+void Expansion::ChoosePermute(size_t index, int to_phase) {
+  if (stopped_) return;
+  if (index == occupied_.size()) {
+    if (!(next_ == from_)) EmitPermute(to_phase);
+    return;
+  }
+  const int place = occupied_[index];
+  const int owner = space_.digit_of_place[static_cast<size_t>(place)];
+  const auto is_candidate = [&](int e) {
+    return next_.at[static_cast<size_t>(e)] == digits::kReplicated &&
+           space_.Anonymous(e, phase_, from_.at[static_cast<size_t>(e)]) && space_.model.Fits(e, place);
+  };
+  const bool owner_first =
+      space_.free && owner >= 0 && is_candidate(owner) && space_.cost.rank_of_digit(owner) > to_phase;
+  std::array<std::array<int, 2>, digits::kMaxSearchDigits> tried;
+  size_t num_tried = 0;
+  for (int e = 0; e < space_.k; ++e) {
+    const auto i = static_cast<size_t>(e);
+    if (!is_candidate(e)) continue;
+    if (owner_first && e != owner && space_.kin[i] == space_.kin[static_cast<size_t>(owner)]) continue;
+    // One of those that are interchangeable from now on.
+    std::array<int, 2> kind = {space_.kin[i], -1};
+    if (space_.cost.rank_of_digit(e) > to_phase) {
+      const int8_t own = space_.model.target().at[i];
+      const bool own_occupied = own >= 0 && (!space_.free || place_digit_[static_cast<size_t>(own)] >= 0);
+      kind = {100 + space_.class_of[i], own_occupied ? e : -1};
+    }
+    if (std::find(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(num_tried), kind) !=
+        tried.begin() + static_cast<std::ptrdiff_t>(num_tried)) {
+      continue;
+    }
+    tried[num_tried++] = kind;
+    PutPermuted(index, to_phase, e);
+  }
+}
+
+void Expansion::PutPermuted(size_t index, int to_phase, int e) {
+  next_.at[static_cast<size_t>(e)] = static_cast<int8_t>(occupied_[index]);
+  ChoosePermute(index + 1, to_phase);
+  next_.at[static_cast<size_t>(e)] = digits::kReplicated;
+}
+
+// A device keeps its shard if its coordinates along the old and the new digit are equal at every place. As in
+// LackedElements, equations that close a cycle follow from the others.
+void Expansion::EmitPermute(int to_phase) {
+  std::array<int, digits::kMaxSearchDigits> parent;
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto find = [&](int e) {
+    while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
+    return e;
+  };
+  int64_t agree = 1;
+  int rank = 0;
+  for (int f = 0; f < space_.k; ++f) {
+    const int8_t place = next_.at[static_cast<size_t>(f)];
+    const int e = place < 0 ? -1 : place_digit_[static_cast<size_t>(place)];
+    if (e < 0 || e == f) continue;
+    rank = std::max({rank, space_.cost.rank_of_digit(e), space_.cost.rank_of_digit(f)});
+    const int x = find(e), y = find(f);
+    if (x == y) continue;
+    parent[static_cast<size_t>(x)] = y;
+    agree *= space_.model.digit_size(e);
+  }
+  const int64_t moved = space_.model.devices() - space_.model.devices() / agree;
+  Emit(next_, to_phase, Move::kAllPermute, space_.cost.Permute(local_, moved, rank));
+}
+
+void Expansion::EmitExchange() {
+  // After the reduction an Exchange may be the cheapest way to finish.
+  int64_t shards = 1;
+  for (int e = 0; e < space_.k; ++e) {
+    const int8_t place = from_.at[static_cast<size_t>(e)];
+    if (place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0) shards *= space_.model.digit_size(e);
+  }
+  int64_t max = 0, total = 0;
+  space_.LackedElements(from_, 0, &max, &total);
+  Emit(space_.model.target(), kNamed, Move::kExchange,
+       space_.cost.Exchange(max, total, std::max<int64_t>(2, shards) - 1));
+}
+
+}  // namespace reshard::sequence

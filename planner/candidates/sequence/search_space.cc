@@ -1,0 +1,218 @@
+#include "planner/candidates/sequence/search_space.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "reshard/layout/checked.h"
+
+namespace reshard::sequence {
+
+SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const PlanOptions& with)
+    : model(of_model), options(with), cost(of_model, dtype, with), k(of_model.num_digits()) {
+  // No intermediate may be larger than the larger end: a plan must not need more memory than its problem does.
+  cap = std::max(model.LocalElements(model.source()), model.LocalElements(model.target()));
+  digit_of_place.assign(model.places().size(), -1);
+  for (size_t p = 0; p < model.places().size(); ++p) {
+    const auto& place = model.places()[p];
+    if (place.fixed) continue;
+    const auto dim = static_cast<size_t>(place.dim);
+    if (places_of_dim.size() <= dim) places_of_dim.resize(dim + 1);
+    places_of_dim[dim].push_back(static_cast<int>(p));
+  }
+  for (std::vector<int>& places : places_of_dim) {
+    std::sort(places.begin(), places.end(), [&](int p, int q) {
+      return model.places()[static_cast<size_t>(p)].lo < model.places()[static_cast<size_t>(q)].lo;
+    });
+  }
+  std::vector<std::array<int64_t, 3>> kinds;
+  std::vector<std::array<int64_t, 2>> families;
+  free = !options.boxes_only;
+  joint = !options.boxes_only && options.objective == Objective::kSteps;
+  for (int e = 0; e < k; ++e) {
+    const auto i = static_cast<size_t>(e);
+    const int8_t at = model.target().at[i];
+    if (at >= 0) digit_of_place[static_cast<size_t>(at)] = e;
+    reduces |= model.source().at[i] == digits::kPendingDigit && at != digits::kPendingDigit;
+    // Whether the target shards along the digit is part of its kind, but not at which place: digits that are renamed
+    // together with their places make the same problem (see KeyOf).
+    kinds.push_back({model.digit_size(e), cost.rank_of_digit(e), std::min<int64_t>(at, 0)});
+    families.push_back({model.digit_size(e), cost.rank_of_digit(e)});
+  }
+  for (int e = 0; e < k; ++e) {
+    const auto i = static_cast<size_t>(e);
+    class_of.push_back(static_cast<int>(std::find(kinds.begin(), kinds.end(), kinds[i]) - kinds.begin()));
+    kin.push_back(static_cast<int>(std::find(families.begin(), families.end(), families[i]) - families.begin()));
+    int digits = 0;
+    int places = 0;
+    for (int f = 0; f < k; ++f) digits += model.digit_size(f) == model.digit_size(e) ? 1 : 0;
+    for (size_t p = 0; p < digit_of_place.size(); ++p) {
+      places += digit_of_place[p] < 0 && model.Fits(e, static_cast<int>(p)) ? 1 : 0;
+    }
+    // Room for all digits of this size at once, so that none ever has to wait for another to leave a place.
+    free &= places >= digits;
+  }
+}
+
+void SearchSpace::LackedElements(const digits::State& state, int rank, int64_t* max, int64_t* total) const {
+  // A box holds 1/size of the elements for each digit at a place, so boxes and their overlaps are quotients, and no
+  // element is looked at. At a place there is the same digit in state and target, another digit (a clash), or a digit
+  // of one side only.
+  int64_t overlap = model.elements();
+  int64_t wanted = model.elements();
+  int64_t devices = 1;  // that count as one
+  bool clash = false;
+  std::array<int8_t, digits::kMaxSearchDigits> parent;
+  std::iota(parent.begin(), parent.end(), int8_t{0});
+  auto find = [&](int8_t e) {
+    while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
+    return e;
+  };
+  std::array<bool, digits::kMaxSearchDigits> met{};  // digits of the target at whose place another one of the rank is
+  int64_t agree = 1;                                 // one device in so many has clashing digits with equal coordinates
+  for (int e = 0; e < k; ++e) {
+    if (cost.rank_of_digit(e) < rank) {
+      devices *= model.digit_size(e);
+      continue;
+    }
+    const int8_t place = state.at[static_cast<size_t>(e)];
+    if (place < 0) continue;
+    overlap /= model.digit_size(e);
+    const int other = digit_of_place[static_cast<size_t>(place)];
+    if (other < 0 || cost.rank_of_digit(other) < rank) continue;
+    met[static_cast<size_t>(other)] = true;
+    if (other == e) continue;
+    clash = true;
+    // Only devices on which both digits have equal coordinates overlap with their target box there. An equation that
+    // closes a cycle follows from the others and excludes no further device.
+    const int8_t a = find(static_cast<int8_t>(e)), b = find(static_cast<int8_t>(other));
+    if (a != b) {
+      parent[static_cast<size_t>(a)] = b;
+      agree *= model.digit_size(e);
+    }
+  }
+  for (int e = 0; e < k; ++e) {
+    if (model.target().at[static_cast<size_t>(e)] < 0 || cost.rank_of_digit(e) < rank) continue;
+    wanted /= model.digit_size(e);
+    // The target narrows the overlap further unless the state already uses that place.
+    if (!met[static_cast<size_t>(e)]) overlap /= model.digit_size(e);
+  }
+  // With a clash some device holds nothing of its target box, and that one is the worst. Devices that count as one can
+  // share what they lack, and the worst of them still receives an even share.
+  *max = CeilDiv(clash ? wanted : wanted - overlap, devices);
+  if (total != nullptr) *total = model.devices() * wanted - model.devices() / agree * overlap;
+}
+
+cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
+  if (state == model.target()) return {};
+  std::array<int64_t, digits::kMaxSearchDigits> lacks{};
+  int64_t total = 0;
+  LackedElements(state, 0, lacks.data(), &total);
+  for (int r = 1; r < cost.num_ranks(); ++r) LackedElements(state, r, &lacks[static_cast<size_t>(r)], nullptr);
+  // Distinct shards and contributions that meet in a device's target box.
+  int64_t shards = 1;
+  for (int e = 0; e < k; ++e) {
+    const int8_t place = state.at[static_cast<size_t>(e)];
+    const bool reduced =
+        place == digits::kPendingDigit && model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+    if (reduced || (place >= 0 && digit_of_place[static_cast<size_t>(place)] < 0)) shards *= model.digit_size(e);
+  }
+  return cost.AtLeast(lacks, total, shards);
+}
+
+// With a name, what counts of a digit is whether it is at its own place, at that of another digit, off, replicated or
+// pending. So the state is a set of chains e -> f: "e is at the place of f".
+SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const {
+  if (!free) return KeyOfPlaces(state, phase);
+  std::array<int, digits::kMaxSearchDigits> next;
+  std::array<uint8_t, digits::kMaxSearchDigits>
+      before{};  // who is at the digit's place: nobody, an anonymous digit, a digit
+  std::array<uint8_t, digits::kMaxSearchDigits> off_count{};
+  for (int e = 0; e < k; ++e) {
+    const auto i = static_cast<size_t>(e);
+    const int8_t place = state.at[i];
+    next[i] = -1;
+    const int other = place < 0 ? -1 : digit_of_place[static_cast<size_t>(place)];
+    if (Anonymous(e, phase, place)) {
+      const auto family = static_cast<size_t>(kin[i]);
+      if (other >= 0) before[static_cast<size_t>(other)] = static_cast<uint8_t>(0x40 + family);
+      if (place >= 0 && other < 0) ++off_count[family];
+    } else if (other >= 0) {
+      next[i] = other;
+      before[static_cast<size_t>(other)] = 0xff;
+    }
+  }
+  constexpr uint8_t kOff = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
+  using Chain = unsigned __int128;  // its bytes, none of them 0
+  const auto class_byte = [&](int e) { return Chain{1} + static_cast<Chain>(class_of[static_cast<size_t>(e)]); };
+  std::array<Chain, digits::kMaxSearchDigits + 1> chains;
+  size_t count = 0;
+  const auto add = [&](Chain chain) {  // in ascending order
+    size_t at = count++;
+    for (; at > 0 && chain < chains[at - 1]; --at) chains[at] = chains[at - 1];
+    chains[at] = chain;
+  };
+  std::array<bool, digits::kMaxSearchDigits> seen{};
+  for (int e = 0; e < k; ++e) {
+    if (before[static_cast<size_t>(e)] == 0xff) continue;
+    Chain chain = before[static_cast<size_t>(e)];
+    int last = e;
+    for (int at = e; at >= 0; at = next[static_cast<size_t>(at)]) {
+      seen[static_cast<size_t>(at)] = true;
+      chain = chain << 8 | class_byte(at);
+      last = at;
+    }
+    const int8_t place = state.at[static_cast<size_t>(last)];
+    add(chain << 8 | (Anonymous(last, phase, place)    ? kNobody
+                      : place >= 0                     ? kOff
+                      : place == digits::kPendingDigit ? kSums
+                                                       : kWhole));
+  }
+  for (int e = 0; e < k; ++e) {
+    if (seen[static_cast<size_t>(e)]) continue;
+    // A cycle has no first digit: of its rotations the one with the smallest code is taken.
+    std::array<Chain, digits::kMaxSearchDigits> cycle{};
+    size_t length = 0;
+    for (int at = e; !seen[static_cast<size_t>(at)]; at = next[static_cast<size_t>(at)]) {
+      seen[static_cast<size_t>(at)] = true;
+      cycle[length++] = class_byte(at);
+    }
+    Chain least = ~Chain{0};
+    for (size_t turn = 0; turn < length; ++turn) {
+      Chain turned = 0;
+      for (size_t i = 0; i < length; ++i) turned = turned << 8 | cycle[(turn + i) % length];
+      least = std::min(least, turned << 8 | kCycle);
+    }
+    add(least);
+  }
+  // Chains are written from their ends, whose bytes are the only ones above 0x7f. So the sequence of bytes can be taken
+  // apart again, and equal keys mean equal multisets of chains. It fits: one byte for the phase, one per digit for the
+  // counts, and at most three per digit for the chains.
+  std::array<uint8_t, sizeof(Key)> bytes{};
+  size_t used = 0;
+  bytes[used++] = static_cast<uint8_t>(phase + 1);
+  if (phase != kNamed) {
+    for (uint8_t n : off_count) bytes[used++] = n;
+  }
+  for (size_t c = 0; c < count; ++c) {
+    for (Chain rest = chains[c]; rest != 0; rest >>= 8) bytes[used++] = static_cast<uint8_t>(rest);
+  }
+  Key key;
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(key.data()));
+  return key;
+}
+
+SearchSpace::Key SearchSpace::KeyOfPlaces(const digits::State& state, int phase) const {
+  digits::State sorted = state;
+  for (int e = 0; e < k; ++e) {
+    for (int f = e + 1; f < k; ++f) {
+      const auto i = static_cast<size_t>(e), j = static_cast<size_t>(f);
+      if (kin[i] == kin[j] && Anonymous(e, phase, sorted.at[i]) && Anonymous(f, phase, sorted.at[j]) &&
+          sorted.at[j] < sorted.at[i]) {
+        std::swap(sorted.at[i], sorted.at[j]);
+      }
+    }
+  }
+  return {sorted.Key(), static_cast<uint64_t>(phase + 1), 0, 0, 0};
+}
+
+}  // namespace reshard::sequence

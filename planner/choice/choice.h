@@ -1,0 +1,77 @@
+// One planning problem: collects every plan worth considering, chooses the cheapest, and says why.
+#ifndef RESHARD_PLANNER_CHOICE_CHOICE_H_
+#define RESHARD_PLANNER_CHOICE_CHOICE_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "planner/candidates/family.h"
+#include "planner/cost/price.h"
+#include "planner/digits/digit_model.h"
+#include "reshard/planner/plan.h"
+#include "reshard/planner/problem.h"
+
+namespace reshard::choice {
+
+// The same ops through the same layouts.
+bool SameSteps(const std::vector<Step>& a, const std::vector<Step>& b);
+
+struct Candidate {
+  cost::PricedChain chain;
+  bool searched = false;  // from the exact search
+};
+
+// State: the problem and every candidate priced so far. Invariant: candidates are legal chains of allowed ops from
+// source to target; whether they fit the memory limit is decided when one is chosen.
+class Choice {
+ public:
+  Choice(const Problem& problem, const PlanOptions& options)
+      : source_(problem.source), target_(problem.target), dtype_(problem.dtype), options_(options) {
+    if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
+  }
+  absl::StatusOr<Plan> Make();
+  absl::StatusOr<std::vector<Plan>> MakeAll();
+
+ private:
+  // A plan with everything but its steps.
+  Plan Empty() const;
+  // A plan without steps if source and target are equivalent.
+  absl::StatusOr<std::optional<Plan>> NothingToDo() const;
+  // The candidates that fit, best first.
+  std::vector<size_t> Ranked() const;
+  absl::Status Validate() const;
+  // Asks all families.
+  absl::Status Collect();
+  absl::StatusOr<Plan> PlanWithin(const Layout& from, const Layout& to) const;
+  // Adds the chain if its ops are allowed. A step whose pattern is a named op that is not allowed stays an Exchange if
+  // that is allowed.
+  absl::Status Add(const candidates::Chain& chain, bool searched);
+  bool Allowed(cost::PricedChain& chain) const;
+  bool FitsMemory(const cost::PricedChain& chain) const {
+    return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;
+  }
+  cost::Cost KeyOf(const cost::PricedChain& chain) const;
+
+  // What the plan says about the choice; in verdict.cc.
+  absl::Status FindBounds(Plan& plan) const;
+  absl::Status NothingFits() const;
+  void Certify(const Candidate& best, Plan& plan) const;
+  void AddAlternatives(size_t best, Plan& plan) const;
+  Alternative Describe(const cost::PricedChain& chain, const Plan& plan) const;
+
+  const Layout source_;
+  const Layout target_;
+  const DType dtype_;
+  PlanOptions options_;
+  std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
+  candidates::SoFar so_far_;           // of candidates_
+  std::optional<digits::DigitModel> model_;
+  std::vector<Candidate> candidates_;
+  std::optional<sequence::SequenceResult> search_;
+};
+
+}  // namespace reshard::choice
+
+#endif  // RESHARD_PLANNER_CHOICE_CHOICE_H_

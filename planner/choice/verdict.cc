@@ -1,0 +1,178 @@
+// What a plan says of itself: bounds, certificate, and why the others lost.
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "planner/candidates/searched.h"
+#include "planner/choice/choice.h"
+#include "planner/cost/lower_bound.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/units.h"
+#include "status/macros.h"
+
+namespace reshard::choice {
+namespace {
+
+// Pairs with more moving digits than this do not get the best named sequence as an alternative to an Exchange.
+constexpr int kAlternativeDigits = 3;
+
+}  // namespace
+
+absl::Status Choice::FindBounds(Plan& plan) const {
+  if (single_step_) {
+    // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
+    plan.bounds = {
+        single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
+  } else {
+    ASSIGN_OR_RETURN(auto bounds, cost::LowerBounds(source_, target_, dtype_));
+    plan.bounds = bounds;
+  }
+  plan.bounds.levels = cost::LevelBounds(source_, target_, dtype_, options_.topology, plan.bounds);
+  return absl::OkStatus();
+}
+
+absl::Status Choice::NothingFits() const {
+  if (candidates_.empty()) {
+    std::string ops;
+    for (int i = 0; i < kNumOps; ++i) {
+      if (options_.ops.contains(static_cast<Op>(i))) {
+        absl::StrAppend(&ops, ops.empty() ? "" : ",", std::string(Name(static_cast<Op>(i))));
+      }
+    }
+    return absl::FailedPreconditionError(absl::StrCat("no sequence of ", ops, " leads from ", ToString(source_), " to ",
+                                                      ToString(target_), " within max(source, target) bytes a device; ",
+                                                      "allow more ops"));
+  }
+  int64_t needed = std::numeric_limits<int64_t>::max();
+  for (const Candidate& c : candidates_) needed = std::min(needed, c.chain.smallest_peak_bytes);
+  return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
+                                                   " bytes a device is too small: at least ", needed,
+                                                   " bytes are needed"));
+}
+
+void Choice::Certify(const Candidate& best, Plan& plan) const {
+  const int64_t bound = plan.bounds.recv_bytes_max;
+  // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
+  // device ids do not follow positions.
+  const bool known = options_.topology.num_levels() == 1 || (model_ && model_->has_levels());
+  const bool as_searched = search_ && known && model_->complete() && !options_.memory_limit_bytes &&
+                           best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
+                           (!search_->found || !best.searched || KeyOf(best.chain).objective == search_->objective);
+  const std::string space = options_.boxes_only ? "contiguous" : "digit-level";
+  if (plan.totals.recv_bytes_max == bound) {
+    plan.certificate = {Certificate::Kind::kLowerBound,
+                        absl::StrCat("the worst device receives ", bound, " bytes; no algorithm can do with fewer")};
+  } else if (as_searched && search_->exhausted) {
+    plan.certificate = {Certificate::Kind::kExhaustive,
+                        absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
+                                     space, " layouts within max(source, target); ", plan.totals.recv_bytes_max,
+                                     " bytes against a lower bound of ", bound)};
+  } else {
+    plan.certificate = {Certificate::Kind::kBestFound,
+                        absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
+                                     " bytes against a lower bound of ", bound)};
+    if (as_searched && search_->bound > 0) {
+      const int64_t above = KeyOf(best.chain).objective - search_->bound;
+      const auto percent =
+          static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->bound - 1) / search_->bound);
+      absl::StrAppend(&plan.certificate.detail, "; by ", std::string(Name(options_.objective)), " at most ",
+                      std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences");
+    } else if (!model_) {
+      absl::StrAppend(&plan.certificate.detail, "; the pair does not fit the search over digit-level layouts");
+    }
+  }
+  const std::vector<LevelBound>& levels = plan.bounds.levels;
+  if (levels.size() < 2) return;
+  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
+  absl::StrAppend(&plan.certificate.detail, "; between islands of ",
+                  options_.topology.levels[levels.size() - 2].devices, " devices ");
+  if (least == 0 && carried == 0) {
+    absl::StrAppend(&plan.certificate.detail, "nothing travels");
+  } else if (carried == least) {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes; no algorithm can do with fewer");
+  } else {
+    absl::StrAppend(&plan.certificate.detail, "a link carries ", carried, " bytes against a lower bound of ", least);
+  }
+}
+
+Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) const {
+  Alternative out;
+  for (const Step& step : chain.steps) out.ops.push_back(step.op);
+  out.recv_bytes_max = chain.totals.recv_bytes_max;
+  out.intermediate_bytes_max = chain.totals.intermediate_bytes_max;
+  out.time_ns = chain.totals.time_ns;
+  auto times = [](int64_t more, int64_t less) {
+    return less > 0 ? absl::StrFormat(" (%.2fx)", static_cast<double>(more) / static_cast<double>(less))
+                    : std::string();
+  };
+  if (!FitsMemory(chain)) {
+    out.rejected_because = absl::StrCat("needs ", chain.smallest_peak_bytes, " bytes, over the memory limit of ",
+                                        *options_.memory_limit_bytes);
+  } else if (chain.totals.intermediate_bytes_max > plan.bounds.intermediate_bytes_max) {
+    out.rejected_because =
+        absl::StrCat("holds ", HumanBytes(chain.totals.intermediate_bytes_max),
+                     " on a device, over max(source, target) = ", HumanBytes(plan.bounds.intermediate_bytes_max),
+                     times(chain.totals.intermediate_bytes_max, plan.bounds.intermediate_bytes_max));
+  } else if (options_.objective == Objective::kTime && chain.totals.time_ns > plan.totals.time_ns) {
+    out.rejected_because =
+        absl::StrCat("slower: ", HumanTime(chain.totals.time_ns), " against ", HumanTime(plan.totals.time_ns),
+                     times(chain.totals.time_ns, plan.totals.time_ns));
+  } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
+    out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
+  } else if (options_.objective == Objective::kBytes && chain.totals.levels.size() > 1 &&
+             chain.totals.levels.back().nic_bytes_max > plan.totals.levels.back().nic_bytes_max) {
+    const int64_t more = chain.totals.levels.back().nic_bytes_max, less = plan.totals.levels.back().nic_bytes_max;
+    out.rejected_because = absl::StrCat("more over the slowest links: ", HumanBytes(more), " against ",
+                                        HumanBytes(less), times(more, less));
+  } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
+    out.rejected_because =
+        absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
+                     HumanBytes(plan.totals.recv_bytes_max), times(out.recv_bytes_max, plan.totals.recv_bytes_max));
+  } else if (chain.totals.time_ns > plan.totals.time_ns) {
+    out.rejected_because = absl::StrCat("as many bytes, but slower: ", HumanTime(chain.totals.time_ns), " against ",
+                                        HumanTime(plan.totals.time_ns));
+  } else if (chain.steps.size() > plan.steps.size()) {
+    out.rejected_because =
+        absl::StrCat("as many bytes and as fast, but ", chain.steps.size(), " steps against ", plan.steps.size());
+  } else {
+    out.rejected_because = "no better in any respect";
+  }
+  return out;
+}
+
+void Choice::AddAlternatives(size_t best, Plan& plan) const {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const std::vector<Step>& steps = candidates_[i].chain.steps;
+    bool seen = SameSteps(steps, candidates_[best].chain.steps);  // the search and a fixed chain may agree
+    for (size_t j = 0; j < i; ++j) seen |= SameSteps(steps, candidates_[j].chain.steps);
+    if (!seen) plan.alternatives.push_back(Describe(candidates_[i].chain, plan));
+  }
+  const bool reduces = !cost::ReducedAxes(source_, target_).empty();
+  // The best without an Exchange, where looking for it is cheap.
+  if (!reduces && model_ && model_->num_moving() <= kAlternativeDigits && plan.steps[0].op == Op::kExchange) {
+    PlanOptions named = options_;
+    named.ops = named.ops.without(Op::kExchange);
+    const auto found =
+        sequence::SearchSequence(*model_, dtype_, named, std::nullopt, candidates::kBudgetBesideExchange);
+    if (found.found) {
+      const auto chain = cost::Price(source_, found.hops, dtype_, options_);
+      if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
+    }
+  }
+  // What most programs do today: gather everything, then cut.
+  if (reduces || !(source_.mesh() == target_.mesh())) return;
+  std::vector<DimLayout> dims;
+  for (int64_t size : source_.shape()) dims.push_back({size, {}});
+  auto whole = Layout::Create(source_.mesh(), std::move(dims), source_.pending());
+  if (!whole.ok()) return;
+  const auto is_source = Equivalent(*whole, source_);
+  const auto is_target = Equivalent(*whole, target_);
+  if (!is_source.ok() || *is_source || !is_target.ok() || *is_target) return;
+  const auto chain =
+      cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_, options_);
+  if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
+}
+
+}  // namespace reshard::choice

@@ -1,0 +1,176 @@
+#include "planner/cost/lower_bound.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "layout/axes.h"
+#include "planner/digits/digits.h"
+#include "planner/digits/islands.h"
+#include "planner/traffic/overlap.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/planner/traffic.h"
+#include "status/macros.h"
+
+namespace reshard::cost {
+namespace {
+
+// Elements that some device both contributes to and needs. Layouts are products, so such devices are found by their
+// pair of shards, and every distinct pair counts once.
+absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout& target) {
+  ASSIGN_OR_RETURN(auto from, ShardMap::Create(source));
+  ASSIGN_OR_RETURN(auto to, ShardMap::Create(target));
+  std::vector<traffic::DimOverlap> overlaps;
+  for (int d = 0; d < source.rank(); ++d) overlaps.push_back(traffic::Overlap(from.dim(d), to.dim(d)));
+  auto shared = [&](int64_t p, int64_t q) {
+    int64_t elements = 1;
+    for (int d = 0; d < source.rank() && elements > 0; ++d) {
+      const traffic::Pair* pair = overlaps[static_cast<size_t>(d)].Find(from.Row(p, d), to.Row(q, d));
+      elements *= pair == nullptr ? 0 : pair->elements;
+    }
+    return elements;
+  };
+  int64_t total = 0;
+  if (source.mesh() == target.mesh()) {
+    // Devices that differ in a digit which neither the shards nor the kept contributions depend on are one pair.
+    if (const auto refinement = digits::Refine(source, target)) {
+      std::vector<bool> matters(refinement->digits.size(), false);
+      for (const auto* places : {&refinement->from, &refinement->to}) {
+        for (const digits::Place& place : *places) {
+          if (place.digit >= 0) matters[static_cast<size_t>(place.digit)] = true;
+        }
+      }
+      for (int digit : refinement->to_pending) matters[static_cast<size_t>(digit)] = true;
+      std::vector<int64_t> positions{0};
+      for (size_t e = 0; e < matters.size(); ++e) {
+        const size_t before = positions.size();
+        for (int64_t c = 1; matters[e] && c < refinement->digits[e].size; ++c) {
+          for (size_t i = 0; i < before; ++i) positions.push_back(positions[i] + c * refinement->digits[e].stride);
+        }
+      }
+      for (int64_t p : positions) total += shared(p, p);
+      return total;
+    }
+  }
+  std::set<std::vector<int64_t>> seen;
+  for (int64_t p = 0; p < source.mesh().size(); ++p) {
+    const auto q = target.mesh().Position(source.mesh().Device(p));
+    if (!q) continue;
+    std::vector<int64_t> key;
+    for (int d = 0; d < source.rank(); ++d) {
+      key.push_back(from.Row(p, d));
+      key.push_back(to.Row(*q, d));
+    }
+    const int64_t elements = shared(p, *q);
+    if (target.pending()) {
+      for (const AxisRef& ref : target.pending()->axes) key.push_back(target.Coordinate(*q, ref));
+    }
+    if (elements > 0 && seen.insert(std::move(key)).second) total += elements;
+  }
+  return total;
+}
+
+int64_t ProductOfUsedAxes(const Layout& layout) {
+  int64_t out = 1;
+  for (const DimLayout& dim : layout.dims()) {
+    for (const Factor& factor : dim.factors) out *= factor.has_axis() ? factor.axis.size : 1;
+  }
+  if (layout.pending()) {
+    for (const AxisRef& ref : layout.pending()->axes) out *= ref.size;
+  }
+  return out;
+}
+
+// The most devices of either mesh that one island has.
+int64_t DevicesOfIsland(const Layout& source, const Layout& target, int64_t island) {
+  std::unordered_map<int64_t, int64_t> count;
+  int64_t most = 1;
+  for (const Layout* layout : {&source, &target}) {
+    const Mesh& mesh = layout->mesh();
+    if (layout == &target && mesh == source.mesh()) break;
+    if (layout == &source && mesh == target.mesh() && mesh.contiguous() && mesh.first_device() % island == 0) {
+      return std::min(island, mesh.size());
+    }
+    for (int64_t p = 0; p < mesh.size(); ++p) {
+      const int64_t device = mesh.Device(p);
+      if (layout == &target && source.mesh().Position(device)) continue;
+      most = std::max(most, ++count[device / island]);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
+  std::vector<AxisRef> out;
+  const std::vector<AxisRef> kept = layout::PendingAxes(target);
+  for (const AxisRef& ref : layout::PendingAxes(source)) {
+    // What is left of the axis between the parts that the target keeps, major first.
+    int64_t pre = ref.pre;
+    const int64_t end = ref.pre * ref.size;
+    for (const AxisRef& other : kept) {
+      if (other.axis != ref.axis || other.pre < ref.pre || other.pre * other.size > end) continue;
+      if (other.pre > pre) out.push_back({ref.axis, pre, other.pre / pre});
+      pre = other.pre * other.size;
+    }
+    if (end > pre) out.push_back({ref.axis, pre, end / pre});
+  }
+  return out;
+}
+
+Layout WithPending(const Layout& layout, const std::vector<AxisRef>& axes) {
+  std::optional<Pending> pending;
+  if (!axes.empty()) pending = Pending{layout.pending() ? layout.pending()->op : ReduceOp::kSum, axes};
+  return *Layout::Create(layout.mesh(), layout.dims(), std::move(pending));
+}
+
+absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype) {
+  const int64_t element = SizeOf(dtype);
+  Bounds out;
+  out.intermediate_bytes_max = std::max(source.MaxLocalElements(), target.MaxLocalElements()) * element;
+  const auto reduced = ReducedAxes(source, target);
+  if (reduced.empty()) {
+    ASSIGN_OR_RETURN(auto traffic, Traffic::Create(Op::kExchange, source, target));
+    out.recv_bytes_max = traffic->Figures().recv_max * element;
+    out.recv_bytes_total = traffic->Figures().recv_total * element;
+    return out;
+  }
+  int64_t contributions = 1;
+  for (const AxisRef& ref : reduced) contributions *= ref.size;
+  int64_t kept = 1;  // contributions that the target keeps apart are elements of their own
+  if (target.pending()) {
+    for (const AxisRef& ref : target.pending()->axes) kept *= ref.size;
+  }
+  const int64_t needed_by = target.mesh().size() / ProductOfUsedAxes(target);
+  ASSIGN_OR_RETURN(auto shared, ContributedAndNeeded(source, target));
+  const int64_t total = target.num_elements() * kept * (contributions + needed_by - 1) - shared;
+  int64_t devices = source.mesh().size();
+  for (int64_t p = 0; p < target.mesh().size() && !(source.mesh() == target.mesh()); ++p) {
+    devices += source.mesh().Position(target.mesh().Device(p)) ? 0 : 1;
+  }
+  out.recv_bytes_total = total * element;
+  out.recv_bytes_max = std::max(CeilDiv(total * element, devices), target.MaxLocalElements() * element);
+  return out;
+}
+
+std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
+                                    const Bounds& whole) {
+  std::vector<LevelBound> out;
+  if (topology.num_levels() == 1) return out;
+  out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
+  for (int level = 1; level < topology.num_levels(); ++level) {
+    const auto from = digits::IslandLayout(source, topology, level - 1);
+    const auto to = digits::IslandLayout(target, topology, level - 1);
+    if (!from || !to) return {};
+    auto bounds = LowerBounds(*from, *to, dtype);
+    if (!bounds.ok()) return {};
+    int64_t nics = topology.levels[static_cast<size_t>(level)].nics;
+    if (nics == 0) nics = DevicesOfIsland(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
+    out.push_back({bounds->recv_bytes_max, CeilDiv(bounds->recv_bytes_max, nics), bounds->recv_bytes_total});
+  }
+  return out;
+}
+
+}  // namespace reshard::cost

@@ -1,0 +1,207 @@
+#include "planner/cost/price.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/status/status.h"
+#include "planner/digits/device_classes.h"
+#include "reshard/planner/traffic.h"
+#include "status/macros.h"
+
+namespace reshard::cost {
+namespace {
+
+// A packing backend needs `staging` elements at once; in k rounds every message sends at most ceil(its elements / k).
+int64_t StagingInRounds(const DeviceLoad& load, int64_t rounds) {
+  return (load.staging + (rounds - 1) * load.staging_messages) / rounds;
+}
+
+// Fewest rounds after which a device's staging is at most `allowed` elements. Requires allowed >= staging_messages.
+int64_t RoundsFor(const DeviceLoad& load, int64_t allowed) {
+  if (load.staging <= allowed) return 1;
+  return (load.staging - load.staging_messages) / (allowed - load.staging_messages + 1) + 1;
+}
+
+// The devices whose loads are looked at, each for so many that do the same in every step. Devices that steps between
+// meshes add keep their places: the first traffic's devices first.
+struct Devices {
+  std::vector<digits::DeviceClass> classes;  // positions, where one stands for many
+  std::vector<int64_t> ids;                  // else every device
+  bool symbolic() const { return !classes.empty(); }
+  size_t size() const { return symbolic() ? classes.size() : ids.size(); }
+  int64_t copies(size_t i) const { return symbolic() ? classes[i].devices : 1; }
+};
+
+Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Traffic>>& traffics) {
+  Devices out;
+  std::vector<digits::DigitLink> links;
+  bool alike = true;
+  for (const auto& traffic : traffics) {
+    const std::vector<digits::DigitLink>* of_step = traffic->Links();
+    alike = alike && of_step != nullptr;
+    if (alike) links.insert(links.end(), of_step->begin(), of_step->end());
+  }
+  if (alike) {
+    auto classes = digits::ClassesUnder(source.mesh(), links);
+    if (classes) {
+      out.classes = *std::move(classes);
+      return out;
+    }
+  }
+  for (size_t i = 0; i < traffics.size(); ++i) {
+    std::vector<int64_t> of_step = traffics[i]->Devices();
+    if (i == 0) {
+      out.ids = std::move(of_step);
+    } else if (of_step != out.ids) {
+      std::unordered_set<int64_t> seen(out.ids.begin(), out.ids.end());
+      for (int64_t id : of_step) {
+        if (seen.insert(id).second) out.ids.push_back(id);
+      }
+    }
+  }
+  return out;
+}
+
+// What one device does in one step, or nothing when the step does not concern it.
+class StepLoads {
+ public:
+  StepLoads(const Traffic& traffic, const Devices& devices) : traffic_(traffic), devices_(devices) {
+    if (devices.symbolic()) return;
+    const std::vector<int64_t> of_step = traffic.Devices();
+    if (of_step == devices.ids) return;
+    for (size_t i = 0; i < of_step.size(); ++i) index_.emplace(of_step[i], static_cast<int64_t>(i));
+  }
+  std::optional<DeviceLoad> Of(size_t i) const {
+    if (devices_.symbolic()) return traffic_.Load(devices_.classes[i].position);
+    if (index_.empty()) return traffic_.Load(static_cast<int64_t>(i));
+    const auto it = index_.find(devices_.ids[i]);
+    if (it == index_.end()) return std::nullopt;
+    return traffic_.Load(it->second);
+  }
+
+ private:
+  const Traffic& traffic_;
+  const Devices& devices_;
+  std::unordered_map<int64_t, int64_t> index_;  // by device id, where the step's devices are not these
+};
+
+void AddLevel(const LevelLoad& load, int64_t element, int64_t copies, LevelFigures& out) {
+  out.recv_bytes_max = std::max(out.recv_bytes_max, load.recv * element);
+  out.send_bytes_max = std::max(out.send_bytes_max, load.send * element);
+  out.recv_bytes_total += load.recv * element * copies;
+  out.peers_max = std::max(out.peers_max, load.peers);
+}
+
+}  // namespace
+
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+                                  const PlanOptions& options) {
+  const int64_t element = SizeOf(dtype);
+  const Topology& topology = options.topology;
+  const auto num_levels = static_cast<size_t>(topology.num_levels());
+  PricedChain out;
+  std::vector<std::unique_ptr<Traffic>> traffics;
+  for (size_t i = 0; i < hops.size(); ++i) {
+    const Op asked = hops[i].kind == Hop::Kind::kReduceScatter ? Op::kReduceScatter
+                     : hops[i].kind == Hop::Kind::kAllReduce   ? Op::kAllReduce
+                     : hops[i].kind == Hop::Kind::kPermute     ? Op::kAllPermute
+                                                               : Op::kExchange;
+    ASSIGN_OR_RETURN(auto created, Traffic::Create(asked, i == 0 ? source : hops[i - 1].to, hops[i].to, topology));
+    traffics.push_back(std::move(created));
+  }
+  out.totals.intermediate_bytes_max = source.MaxLocalElements() * element;
+  out.totals.levels.resize(num_levels);
+  if (hops.empty()) {
+    out.totals.peak_bytes = out.smallest_peak_bytes = out.totals.intermediate_bytes_max;
+    return out;
+  }
+  const Devices devices = DevicesOf(source, traffics);
+  struct Sums {
+    int64_t source = 0;
+    int64_t recv = 0;
+    int64_t send = 0;
+  };
+  std::vector<Sums> sums(devices.size());
+  std::vector<LevelLoad> level_sums(num_levels > 1 ? devices.size() * num_levels : 0);
+
+  for (size_t i = 0; i < hops.size(); ++i) {
+    const Traffic& traffic = *traffics[i];
+    const TrafficFigures figures = traffic.Figures();
+    Step step;
+    step.op = traffic.Classify();
+    step.from = i == 0 ? source : hops[i - 1].to;
+    step.to = hops[i].to;
+    step.axes = traffic.Axes();
+    step.group_size = traffic.GroupSize();
+    step.recv_bytes_max = figures.recv_max * element;
+    step.recv_bytes_total = figures.recv_total * element;
+    step.send_bytes_max = figures.send_max * element;
+    step.peers_max = figures.peers_max;
+    step.levels.resize(num_levels);
+
+    const StepLoads step_loads(traffic, devices);
+    std::vector<std::optional<DeviceLoad>> loads(devices.size());
+    for (size_t p = 0; p < loads.size(); ++p) {
+      loads[p] = step_loads.Of(p);
+      if (!loads[p]) continue;
+      const DeviceLoad& load = *loads[p];
+      if (i == 0) sums[p].source = load.before;
+      sums[p].recv += load.recv;
+      sums[p].send += load.send;
+      if (num_levels == 1) AddLevel({sums[p].recv, sums[p].send, 0}, element, 0, out.totals.levels[0]);
+      out.totals.recv_bytes_max = std::max(out.totals.recv_bytes_max, sums[p].recv * element);
+      step.local_bytes_before_max = std::max(step.local_bytes_before_max, load.before * element);
+      step.local_bytes_after_max = std::max(step.local_bytes_after_max, load.after * element);
+      const int64_t base = (sums[p].source + (i > 0 ? load.before : 0) + load.after) * element;
+      out.smallest_peak_bytes =
+          std::max(out.smallest_peak_bytes, base + std::min(load.staging, load.staging_messages) * element);
+      if (options.memory_limit_bytes) {
+        const int64_t allowed = (*options.memory_limit_bytes - base) / element;
+        if (allowed >= load.staging_messages) step.rounds = std::max(step.rounds, RoundsFor(load, allowed));
+      }
+      for (size_t level = 0; level < load.levels.size(); ++level) {
+        AddLevel(load.levels[level], element, devices.copies(p), step.levels[level]);
+        LevelLoad& sum = level_sums[p * num_levels + level];
+        sum.recv += load.levels[level].recv;
+        sum.send += load.levels[level].send;
+        AddLevel(sum, element, 0, out.totals.levels[level]);
+      }
+    }
+    for (size_t p = 0; p < loads.size(); ++p) {
+      if (!loads[p]) continue;
+      const int64_t base = sums[p].source + (i > 0 ? loads[p]->before : 0) + loads[p]->after;
+      out.totals.peak_bytes =
+          std::max(out.totals.peak_bytes, (base + StagingInRounds(*loads[p], step.rounds)) * element);
+    }
+    if (num_levels == 1) {
+      step.levels[0] = {step.recv_bytes_max, step.send_bytes_max, step.recv_bytes_total, 0, step.peers_max};
+    }
+    for (size_t level = 0; level < num_levels; ++level) {
+      LevelFigures& one = step.levels[level];
+      LevelFigures& total = out.totals.levels[level];
+      const int64_t shared = topology.DevicesPerNic(static_cast<int>(level));
+      one.nic_bytes_max = std::max(one.recv_bytes_max, one.send_bytes_max) * shared;
+      if (one.nic_bytes_max > 0) {
+        step.time_ns = std::max(
+            step.time_ns, topology.StepTime(static_cast<int>(level), one.peers_max, one.nic_bytes_max, step.rounds));
+      }
+      total.recv_bytes_total += one.recv_bytes_total;
+      total.peers_max = std::max(total.peers_max, one.peers_max);
+      total.nic_bytes_max = std::max(total.recv_bytes_max, total.send_bytes_max) * shared;
+    }
+    if (step.op != Op::kSlice && step.time_ns == 0) {  // nothing happens to cross, but everybody takes part
+      step.time_ns = topology.StepTime(0, step.peers_max, 0, step.rounds);
+    }
+    out.sum_of_step_maxima += step.recv_bytes_max;
+    out.totals.recv_bytes_total += step.recv_bytes_total;
+    out.totals.time_ns += step.time_ns;
+    out.totals.intermediate_bytes_max = std::max(out.totals.intermediate_bytes_max, step.local_bytes_after_max);
+    out.steps.push_back(std::move(step));
+  }
+  return out;
+}
+
+}  // namespace reshard::cost

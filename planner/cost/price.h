@@ -1,0 +1,38 @@
+// Prices a chain of layouts: the one place where traffic becomes the bytes and nanoseconds of a plan.
+#ifndef RESHARD_PLANNER_COST_PRICE_H_
+#define RESHARD_PLANNER_COST_PRICE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/cost/cost.h"
+#include "reshard/planner/plan.h"
+
+namespace reshard::cost {
+
+// One step of a chain. A movement gets the name of the op whose pattern it turns out to have; a reduction is what it
+// says. kPermute is a movement in which whole shards change places even if a nearer holder could serve several
+// receivers.
+struct Hop {
+  enum class Kind { kMove, kPermute, kReduceScatter, kAllReduce };
+  Kind kind = Kind::kMove;
+  Layout to;
+};
+
+struct PricedChain {
+  std::vector<Step> steps;
+  Totals totals;
+  int64_t sum_of_step_maxima = 0;  // of received bytes: what the search minimizes
+  // Smallest peak that is possible by splitting steps into rounds, in bytes. If the limit is below it, `steps` and
+  // `totals` are not final.
+  int64_t smallest_peak_bytes = 0;
+};
+
+// Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it.
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+                                  const PlanOptions& options);
+
+}  // namespace reshard::cost
+
+#endif  // RESHARD_PLANNER_COST_PRICE_H_

@@ -1,0 +1,36 @@
+// Which parts of a mesh's axes stay within the islands of a topology.
+//
+// If the islands are sub-meshes, every axis is cut into parts, major first, such that two devices that differ in only
+// one part meet at the level of that part. {dp:4,tp:16} over nodes of 8 devices has dp at level 1 and tp cut in two:
+// tp:(1)2 at level 1 and tp:(2)8 at level 0.
+#ifndef RESHARD_PLANNER_DIGITS_ISLANDS_H_
+#define RESHARD_PLANNER_DIGITS_ISLANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reshard/layout/layout.h"
+#include "reshard/planner/topology.h"
+
+namespace reshard::digits {
+
+struct LevelPart {
+  AxisRef ref;
+  int level = 0;
+};
+
+// One list of parts per axis; nullopt if some level's islands are not sub-meshes of one shape (a node that is only
+// partly in the mesh, axes that are not a multiple of an island). On a topology of one level axes stay whole.
+using MeshLevels = std::vector<std::vector<LevelPart>>;
+std::optional<MeshLevels> LevelsOf(const Mesh& mesh, const Topology& topology);
+
+// What the islands of `level` hold as a whole: the same layout over the mesh of islands, whose device ids are the
+// numbers of the islands. Parts of axes inside the islands become block factors, which keep every block; a reduction
+// over axes inside an island is taken as done. nullopt if the mesh has no levels, or if a factor with explicit sizes or
+// a reflected axis would have to be cut.
+std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topology, int level);
+
+}  // namespace reshard::digits
+
+#endif  // RESHARD_PLANNER_DIGITS_ISLANDS_H_

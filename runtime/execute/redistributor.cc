@@ -1,0 +1,175 @@
+#include "reshard/runtime/redistributor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/batch.h"
+#include "reshard/planner/planner.h"
+#include "reshard/runtime/program.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const RedistributorOptions& options,
+                                  const Communicator& comm) {
+  absl::flat_hash_set<Mesh> checked;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    for (const Mesh* mesh : {&problems[i].source.mesh(), &problems[i].target.mesh()}) {
+      if (!checked.insert(*mesh).second) continue;
+      const absl::Status status = comm.CheckRanksOf(*mesh);
+      if (status.ok()) continue;
+      if (problems.size() == 1) return status;
+      return absl::Status(status.code(), absl::StrCat("tensor ", i, ": ", status.message()));
+    }
+  }
+  if (problems.size() > 1) return PlanBatch(problems, {options.plan, std::max<int64_t>(0, options.batch_bytes)});
+  // One tensor has nobody to share with, and its errors need no name.
+  absl::StatusOr<Plan> plan = MakePlan(problems[0], options.plan);
+  if (!plan.ok()) return plan.status();
+  BatchPlan out;
+  out.plans.push_back(*std::move(plan));
+  out.tensors.push_back({0, 0, 0});
+  out.buckets.push_back({0, 1, 0, 0, 0, {}});
+  return out;
+}
+
+}  // namespace
+
+const Buffer& PreparedProblem::source(int64_t t) const {
+  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  return buckets_[bucket].executor->program().source(index);
+}
+
+const Buffer& PreparedProblem::target(int64_t t) const {
+  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  return buckets_[bucket].executor->program().target(index);
+}
+
+Redistributor::Redistributor(Communicator* communicator, RedistributorOptions options)
+    : communicator_(communicator), options_(std::move(options)) {}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Prepare(const Problem& problem) {
+  return PrepareBatch({&problem, 1});
+}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(absl::Span<const Problem> problems) {
+  if (problems.empty()) return absl::InvalidArgumentError("a batch needs at least one tensor");
+  return status::NoThrow("preparing a redistribution", [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = by_problems_.find(problems);
+    if (found != by_problems_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return found->second->second;
+    }
+    absl::StatusOr<std::shared_ptr<PreparedProblem>> built = Build(problems);
+    if (!built.ok()) return built;
+    entries_.emplace_front(std::vector<Problem>(problems.begin(), problems.end()), *built);
+    by_problems_[entries_.front().first] = entries_.begin();
+    if (static_cast<int64_t>(entries_.size()) > std::max<int64_t>(1, options_.cache_entries)) {
+      by_problems_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    return built;
+  });
+}
+
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span<const Problem> problems) {
+  auto prepared = std::make_shared<PreparedProblem>();
+  prepared->tensors_ = static_cast<int64_t>(problems.size());
+  ASSIGN_OR_RETURN(const BatchPlan batch, PlanAll(problems, options_, *communicator_));
+  // Tensors of one plan that start at the same holders share a program.
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, std::shared_ptr<const Program>> compiled;
+  std::vector<std::shared_ptr<const Program>> each;
+  for (size_t t = 0; t < batch.tensors.size(); ++t) {
+    const BatchTensor& tensor = batch.tensors[t];
+    std::shared_ptr<const Program>& program = compiled[{tensor.plan, tensor.first_holder}];
+    if (program == nullptr) {
+      absl::StatusOr<Program> one =
+          CompileProgram(batch.PlanOf(static_cast<int64_t>(t)), communicator_->rank(),
+                         {communicator_->copies(), communicator_->copies() != CopyFor::kPull});
+      if (!one.ok()) {
+        if (problems.size() == 1) return one.status();
+        return absl::Status(one.status().code(), absl::StrCat("tensor ", t, ": ", one.status().message()));
+      }
+      program = std::make_shared<const Program>(*std::move(one));
+    }
+    each.push_back(program);
+  }
+  std::vector<Signature::Field> fields;
+  // Every rank plans the same batch, so every rank cuts alike.
+  for (const BatchBucket& bucket : batch.buckets) {
+    const auto first = static_cast<size_t>(bucket.first), end = first + static_cast<size_t>(bucket.count);
+    std::shared_ptr<const Program> program = each[first];
+    if (end - first > 1) {
+      std::vector<const Program*> list;
+      for (size_t i = first; i < end; ++i) list.push_back(each[i].get());
+      ASSIGN_OR_RETURN(Program merged, MergePrograms(list));
+      program = std::make_shared<const Program>(std::move(merged));
+    }
+    for (const Signature::Field& field : program->signature.fields) fields.push_back(field);
+    // Agreement is on the whole batch, before the first bucket.
+    ASSIGN_OR_RETURN(Executor executor, Executor::Create(std::move(program), communicator_, Agreement::kOff));
+    for (size_t i = first; i < end; ++i) {
+      prepared->place_.emplace_back(prepared->buckets_.size(), static_cast<int64_t>(i - first));
+    }
+    prepared->buckets_.push_back({static_cast<int64_t>(first), std::make_unique<Executor>(std::move(executor))});
+  }
+  prepared->signature_ = Signature(std::move(fields));
+  return prepared;
+}
+
+absl::Status Redistributor::Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
+                                  absl::Span<const TensorView> targets, ViewsAre views) const {
+  if (sources.size() != targets.size() || static_cast<int64_t>(sources.size()) != prepared.tensors()) {
+    return absl::InvalidArgumentError(absl::StrCat("prepared for ", prepared.tensors(), " tensors, got ",
+                                                   sources.size(), " sources and ", targets.size(), " targets"));
+  }
+  if (views == ViewsAre::kChecked) return absl::OkStatus();
+  return status::NoThrow("checking the tensors", [&] {
+    for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
+      const auto first = static_cast<size_t>(bucket.first);
+      const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+      RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
+                                             views == ViewsAre::kFreshTargets));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
+                                                 absl::Span<const ConstTensorView> sources,
+                                                 absl::Span<const TensorView> targets, ViewsAre views) {
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
+  if (options_.agreement == Agreement::kEveryCall) {
+    static const Signature* const kNothing = new Signature;
+    RETURN_IF_ERROR(communicator_->Agree(own, own.ok() ? (*prepared)->signature() : *kNothing));
+  } else if (!own.ok()) {
+    return own;
+  }
+  ExecuteResult result;
+  for (const PreparedProblem::Bucket& bucket : (*prepared)->buckets_) {
+    const auto first = static_cast<size_t>(bucket.first);
+    const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+    ASSIGN_OR_RETURN(ExecuteResult part,
+                     bucket.executor->ExecuteChecked(sources.subspan(first, count), targets.subspan(first, count)));
+    result.moved += part.moved;
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  result.seconds = seconds.count();
+  return result;
+}
+
+int64_t Redistributor::cached() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int64_t>(entries_.size());
+}
+
+}  // namespace reshard

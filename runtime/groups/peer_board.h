@@ -1,0 +1,85 @@
+// A side channel by which ranks find out about each other, besides the process group: every process listens on a port
+// of its own, answers one question, "what is the state of this communicator?", and accepts one message, "it is
+// unusable, because ...". None of this is on the path of a call that succeeds. The port and its thread exist while a
+// board is open.
+//
+// A process group alone cannot tell a rank that died from one that is late, nor from one that waits for a third: a
+// broken connection or a timeout is about the peer, which need not be the culprit. Asking the peer tells them apart: a
+// dead process refuses the connection, a late one says that it has not arrived, and a waiting one says for whom it
+// waits.
+#ifndef RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
+#define RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "runtime/execute/blame.h"
+
+namespace reshard::groups {
+
+// Where to ask about one communicator of one rank. It travels as bytes: fixed size, no pointers.
+struct PeerAddress {
+  char host[64] = {};    // of the process, as other hosts resolve it
+  uint64_t machine = 0;  // equal on ranks that can reach each other over the loopback interface
+  uint64_t process = 0;  // random: distinguishes this process from a later one with the same port
+  uint64_t board = 0;    // which of the process's boards
+  int64_t port = 0;      // 0: this process could not listen
+  int64_t reserved[4] = {};
+};
+static_assert(sizeof(PeerAddress) == 128);
+
+using execute::PeerAnswer;
+using execute::PeerState;
+
+// One communicator's entry.
+class PeerBoard {
+ public:
+  // Starts to listen, unless this process already does. Never fails: without a port peers cannot ask, and their errors
+  // say less.
+  PeerBoard();
+  ~PeerBoard();
+  PeerBoard(const PeerBoard&) = delete;
+  PeerBoard& operator=(const PeerBoard&) = delete;
+
+  // Nobody can ask any more: to peers it is gone. The last board of a process waits for the thread that answers, which
+  // may have to call what OnLost set: not under a lock that this takes, nor from there.
+  void Close();
+
+  // Port 0 when it is closed.
+  PeerAddress address() const;
+
+  void Begin(int64_t operations);
+  void WaitFor(int64_t rank);  // as PeerState::waiting_for
+  void End();
+  void Lose(const std::string& message);
+  PeerState state() const;
+
+  // Sets what is called, once and from another thread, when a peer reports that the communicator is unusable. After it
+  // has been set to nullptr, no call is made or still running.
+  void OnLost(std::function<void(const std::string&)> callback);
+
+ private:
+  friend class PeerServer;
+  void Told(const std::string& message);
+
+  mutable std::mutex mutex_;
+  PeerState state_;
+  std::function<void(const std::string&)> on_lost_;
+  std::shared_ptr<class PeerServer> server_;  // null when closed
+  const uint64_t id_;
+};
+
+// Asks the process at that address, and waits at most `patience`. kGone: nothing listens there any more, or another
+// process does. kSilent: there was no answer in time, or the process was never reachable.
+PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience);
+// Tells it that the communicator is unusable; best effort.
+void TellPeer(const PeerAddress& address, const std::string& message, absl::Duration patience);
+
+}  // namespace reshard::groups
+
+#endif  // RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_

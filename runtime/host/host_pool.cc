@@ -1,0 +1,83 @@
+#include "runtime/host/host_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+
+namespace reshard::host {
+namespace {
+
+constexpr int64_t kPooledFrom = int64_t{1} << 20;
+
+// Blocks of one size class serve each other: eight classes to a power of two.
+int64_t ClassOf(int64_t bytes) {
+  if (bytes < kPooledFrom) return AlignedHostBytes(std::max<int64_t>(bytes, 1));
+  const auto grain = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)) / 8);
+  return (bytes + grain - 1) / grain * grain;
+}
+
+int64_t Limit() {
+  int64_t limit = 0;
+  const char* text = std::getenv("RESHARD_POOL_BYTES");
+  if (text != nullptr && absl::SimpleAtoi(text, &limit) && limit >= 0) return limit;
+  return int64_t{1} << 30;
+}
+
+struct Pool {
+  std::mutex mutex;
+  absl::flat_hash_map<int64_t, std::vector<void*>> blocks;
+  int64_t kept = 0;
+  const int64_t limit = Limit();
+};
+
+// Never destroyed: tensors may outlive every static.
+Pool& ThePool() {
+  static Pool* const pool = new Pool;
+  return *pool;
+}
+
+}  // namespace
+
+void* AcquireHostBlock(int64_t bytes) {
+  const int64_t size = ClassOf(bytes);
+  if (size >= kPooledFrom) {
+    Pool& pool = ThePool();
+    const std::lock_guard<std::mutex> lock(pool.mutex);
+    const auto found = pool.blocks.find(size);
+    if (found != pool.blocks.end() && !found->second.empty()) {
+      void* block = found->second.back();
+      found->second.pop_back();
+      pool.kept -= size;
+      return block;
+    }
+  }
+  return std::aligned_alloc(kHostAlignment, static_cast<size_t>(size));
+}
+
+void ReleaseHostBlock(void* block, int64_t bytes) {
+  if (block == nullptr) return;
+  const int64_t size = ClassOf(bytes);
+  if (size >= kPooledFrom) {
+    Pool& pool = ThePool();
+    const std::lock_guard<std::mutex> lock(pool.mutex);
+    if (pool.kept + size <= pool.limit) {
+      pool.blocks[size].push_back(block);
+      pool.kept += size;
+      return;
+    }
+  }
+  std::free(block);
+}
+
+int64_t PooledHostBytes() {
+  Pool& pool = ThePool();
+  const std::lock_guard<std::mutex> lock(pool.mutex);
+  return pool.kept;
+}
+
+}  // namespace reshard::host

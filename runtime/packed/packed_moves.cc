@@ -1,0 +1,305 @@
+#include "runtime/packed/packed_moves.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/host/host_pool.h"
+#include "runtime/packed/step_copies.h"
+#include "status/macros.h"
+
+namespace reshard::packed {
+
+absl::Status NoStaging(int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of staging"));
+}
+
+namespace {
+
+// Where a message is: in its fragment, or in the staging memory.
+char* PlaceOf(const WireMessage& message, bool sending, char* staging) {
+  if (!message.direct()) return staging + message.staged_at;
+  const Piece& piece = *message.pieces[0];
+  return piece.fragment + (sending ? piece.copy->from_offset() : piece.copy->to_offset());
+}
+
+// Moves all pieces as single messages. `meanwhile` runs between posting the last send and waiting for the first
+// receive, when this rank would otherwise be idle.
+template <typename Meanwhile>
+absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                        const Meanwhile& meanwhile) {
+  MoveStats* const stats = &packed.stats;
+  Laps& lap = packed.lap;
+  std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank);
+  std::vector<WireMessage> incoming = MessagesOf(receives, packed.rank);
+  const int64_t send_bytes = PlaceStaging(outgoing);
+  const int64_t receive_bytes = PlaceStaging(incoming);
+  host::HostBlock send_staging;
+  host::HostBlock receive_staging;
+  if (send_bytes > 0 && !(send_staging = host::HostBlock(send_bytes))) return NoStaging(send_bytes);
+  if (receive_bytes > 0 && !(receive_staging = host::HostBlock(receive_bytes))) return NoStaging(receive_bytes);
+
+  // Declared after the staging, so that it is destroyed first: the backend must not touch memory that has been
+  // returned.
+  const std::unique_ptr<MessageRound> round = packed.transport.NewRound();
+  // Receives first, so that messages of faster ranks go straight to their places while this rank is still packing.
+  absl::Status status;
+  for (const WireMessage& message : incoming) {
+    status = round->PostReceive(message.peer, PlaceOf(message, false, receive_staging.data()), message.bytes);
+    if (!status.ok()) return status;
+  }
+  lap(&stats->communicate_seconds);
+  for (const WireMessage& message : outgoing) {
+    char* const data = PlaceOf(message, true, send_staging.data());
+    if (!message.direct()) {
+      char* at = data;
+      for (const Piece* piece : message.pieces) {
+        piece->copy->Run(piece->fragment, at);
+        at += piece->bytes;
+      }
+      lap(&stats->pack_seconds);
+    }
+    status = round->PostSend(message.peer, data, message.bytes);
+    if (!status.ok()) return status;
+    lap(&stats->communicate_seconds);
+  }
+  status = round->Posted();
+  if (!status.ok()) return status;
+  lap(&stats->communicate_seconds);
+  meanwhile();
+  lap(&stats->unpack_seconds);
+  for (size_t i = 0; i < incoming.size(); ++i) {
+    const WireMessage& message = incoming[i];
+    status = round->WaitReceive(i);
+    if (!status.ok()) return status;
+    stats->received += message.bytes;
+    lap(&stats->communicate_seconds);
+    if (message.direct()) continue;
+    const char* at = receive_staging.data() + message.staged_at;
+    for (const Piece* piece : message.pieces) {
+      piece->copy->Run(at, piece->fragment);
+      at += piece->bytes;
+    }
+    lap(&stats->unpack_seconds);
+  }
+  status = round->WaitSends();
+  lap(&stats->communicate_seconds);
+  return status;
+}
+
+// Which side of a copy is scattered over memory. The other one is a message, which is read or written from front to
+// back, as the processor predicts.
+enum class Side { kRead, kWritten };
+
+// One copy of many: into a message, out of one, or from this rank's input, parts of which were just packed, to its
+// output.
+struct Job {
+  const StridedCopy* copy = nullptr;
+  const char* from = nullptr;
+  char* to = nullptr;
+  int tensor = 0;
+  Side scattered = Side::kWritten;
+};
+
+// Orders jobs tensor by tensor, so that the cache lines of a tensor are fetched once for all its pieces. A counting
+// sort, since it is stable and linear.
+void OrderByTensor(size_t tensors, std::vector<Job>* jobs) {
+  if (tensors < 2) return;
+  std::vector<size_t> place(tensors + 1, 0);
+  for (const Job& job : *jobs) ++place[static_cast<size_t>(job.tensor) + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  std::vector<Job> ordered(jobs->size());
+  for (const Job& job : *jobs) ordered[place[static_cast<size_t>(job.tensor)]++] = job;
+  *jobs = std::move(ordered);
+}
+
+void RunJobs(const std::vector<Job>& jobs, CopyMode mode) {
+  // Small pieces are scattered: their memory is prefetched while the pieces before them are copied. For large ones the
+  // processor's own prefetching is enough.
+  constexpr size_t kAhead = 3;
+  constexpr int64_t kSmall = int64_t{16} << 10;
+  const auto fetch = [&](size_t k) {
+    if (k >= jobs.size() || jobs[k].copy->bytes() > kSmall) return;
+    const bool written = jobs[k].scattered == Side::kWritten;
+    jobs[k].copy->FetchAhead(written ? jobs[k].to : jobs[k].from, written);
+  };
+  for (size_t k = 0; k < kAhead; ++k) fetch(k);
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    fetch(k + kAhead);
+    jobs[k].copy->Run(jobs[k].from, jobs[k].to, mode);
+  }
+}
+
+// The start of the first piece if all pieces follow each other in memory without gaps, else null. The fragment can then
+// be the buffer of the all-to-all itself.
+template <typename Offset>
+char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
+  char* start = nullptr;
+  const char* end = nullptr;
+  for (const Piece* piece : pieces) {
+    if (!piece->copy->contiguous()) return nullptr;
+    char* const at = piece->fragment + offset(*piece->copy);
+    if (start == nullptr) {
+      start = at;
+    } else if (at != end) {
+      return nullptr;
+    }
+    end = at + piece->bytes;
+  }
+  return start;
+}
+
+// Moves all pieces in one all-to-all. Pieces are ordered by peer. What a rank keeps takes part if that lets one side
+// use the fragment itself as its buffer: sending a part to oneself costs less than staging everything.
+absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                          const std::vector<Job>& own) {
+  const int64_t rank = packed.rank;
+  StridedCopy own_bytes;  // the rank's own part as a piece
+  std::vector<Piece> own_out;
+  std::vector<Piece> own_in;
+  if (own.size() == 1 && own[0].copy->contiguous()) {
+    const int64_t bytes = own[0].copy->bytes();
+    own_bytes = Bytes(bytes);
+    char* const from = const_cast<char*>(own[0].from) + own[0].copy->from_offset();
+    own_out.push_back({rank, from, &own_bytes, bytes, 0});
+    own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &own_bytes, bytes, 0});
+  }
+  const auto in_order = [rank](const std::vector<Piece>& pieces, const std::vector<Piece>& kept) {
+    std::vector<const Piece*> list;
+    list.reserve(pieces.size() + kept.size());
+    size_t k = 0;
+    for (; k < pieces.size() && pieces[k].peer < rank; ++k) list.push_back(&pieces[k]);
+    for (const Piece& piece : kept) list.push_back(&piece);
+    for (; k < pieces.size(); ++k) list.push_back(&pieces[k]);
+    return list;
+  };
+  const auto from_side = [](const StridedCopy& copy) { return copy.from_offset(); };
+  const auto to_side = [](const StridedCopy& copy) { return copy.to_offset(); };
+  std::vector<const Piece*> out = in_order(sends, own_out);
+  std::vector<const Piece*> in = in_order(receives, own_in);
+  char* send_direct = Contiguous(out, from_side);
+  char* receive_direct = Contiguous(in, to_side);
+  const bool own_travels = !own_out.empty() && (send_direct != nullptr || receive_direct != nullptr);
+  if (!own_out.empty() && !own_travels) {
+    out = in_order(sends, {});
+    in = in_order(receives, {});
+    send_direct = Contiguous(out, from_side);
+    receive_direct = Contiguous(in, to_side);
+  }
+
+  std::vector<int64_t> send_bytes(static_cast<size_t>(packed.transport.world_size()), 0);
+  std::vector<int64_t> receive_bytes(send_bytes);
+  int64_t send_total = 0;
+  int64_t receive_total = 0;
+  for (const Piece* piece : out) {
+    send_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    send_total += piece->bytes;
+  }
+  for (const Piece* piece : in) {
+    receive_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    receive_total += piece->bytes;
+  }
+  host::HostBlock send_staging;
+  host::HostBlock receive_staging;
+  if (send_direct == nullptr && !(send_staging = host::HostBlock(send_total))) return NoStaging(send_total);
+  if (receive_direct == nullptr && !(receive_staging = host::HostBlock(receive_total))) return NoStaging(receive_total);
+
+  const size_t tensors = packed.step.tensors.size();
+  std::vector<Job> jobs;
+  jobs.reserve(out.size() + own.size());
+  if (send_direct == nullptr) {
+    char* at = send_staging.data();
+    for (const Piece* piece : out) {
+      jobs.push_back({piece->copy, piece->fragment, at, piece->tensor, Side::kRead});
+      at += piece->bytes;
+    }
+  }
+  if (!own_travels) jobs.insert(jobs.end(), own.begin(), own.end());
+  OrderByTensor(tensors, &jobs);
+  // Through the caches: only small steps come here, and the backend reads the messages next.
+  RunJobs(jobs, CopyMode::kCached);
+  packed.lap(&packed.stats.pack_seconds);
+  RETURN_IF_ERROR(packed.transport.AllToAll(send_direct != nullptr ? send_direct : send_staging.data(), send_bytes,
+                                            receive_direct != nullptr ? receive_direct : receive_staging.data(),
+                                            receive_bytes));
+  packed.lap(&packed.stats.communicate_seconds);
+  for (const Piece& piece : receives) packed.stats.received += piece.bytes;
+  if (receive_direct == nullptr) {
+    jobs.clear();
+    const char* at = receive_staging.data();
+    for (const Piece* piece : in) {
+      jobs.push_back({piece->copy, at, piece->fragment, piece->tensor, Side::kWritten});
+      at += piece->bytes;
+    }
+    OrderByTensor(tensors, &jobs);
+    RunJobs(jobs, CopyMode::kCached);
+  }
+  packed.lap(&packed.stats.unpack_seconds);
+  return absl::OkStatus();
+}
+
+template <typename View>
+std::vector<char> DenseOnes(absl::Span<const View> views) {
+  std::vector<char> dense;
+  for (const View& view : views) dense.push_back(IsDense(view) ? 1 : 0);
+  return dense;
+}
+
+}  // namespace
+
+absl::Status MoveStep(PackedStep& packed) {
+  const StepProgram& step = packed.step;
+  const absl::Span<const ConstTensorView> inputs = packed.inputs;
+  const absl::Span<const TensorView> outputs = packed.outputs;
+  const std::vector<char> dense_in = DenseOnes(inputs);
+  const std::vector<char> dense_out = DenseOnes(outputs);
+  StepCopies copies;
+  std::vector<Piece> sends;
+  std::vector<Piece> receives;
+  std::vector<Job> own;
+  sends.reserve(step.sends.size());
+  receives.reserve(step.receives.size());
+  for (const Transfer& transfer : step.sends) {
+    const auto t = static_cast<size_t>(transfer.tensor);
+    sends.push_back({transfer.peer, Data(inputs[t]), copies.Pack(transfer, inputs[t], dense_in[t] != 0), transfer.bytes,
+                     transfer.tensor});
+  }
+  int64_t own_bytes = 0;
+  for (const Transfer& transfer : step.receives) {
+    const auto t = static_cast<size_t>(transfer.tensor);
+    packed.stats.written += transfer.bytes;
+    if (transfer.peer == packed.rank) {
+      const bool dense = dense_in[t] != 0 && dense_out[t] != 0;
+      own.push_back(
+          {copies.Own(transfer, inputs[t], outputs[t], dense), Data(inputs[t]), Data(outputs[t]), transfer.tensor});
+      own_bytes += transfer.bytes;
+    } else {
+      receives.push_back({transfer.peer, Data(outputs[t]), copies.Unpack(transfer, outputs[t], dense_out[t] != 0),
+                          transfer.bytes, transfer.tensor});
+    }
+  }
+  packed.stats.copied_local += own_bytes;
+  const CopyMode mode = CopyModeFor(own_bytes, 1);
+  const auto copy_own = [&] { RunJobs(own, mode); };
+  if (step.op != Op::kSlice && packed.transport.PrefersAllToAll(step.recv_bytes_max, step.peers_max)) {
+    return MoveTogether(packed, sends, receives, own);
+  }
+  if (sends.empty() && receives.empty()) {
+    copy_own();
+    packed.lap(&packed.stats.unpack_seconds);
+    return absl::OkStatus();
+  }
+  return MovePieces(packed, sends, receives, copy_own);
+}
+
+absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
+  if (packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max)) {
+    return MoveTogether(packed, sends, receives, {});
+  }
+  return MovePieces(packed, sends, receives, [] {});
+}
+
+}  // namespace reshard::packed

@@ -1,0 +1,66 @@
+// The parts of ExecutePackedStep: moving pieces of fragments in messages, and the reductions that build on it.
+#ifndef RESHARD_RUNTIME_PACKED_PACKED_MOVES_H_
+#define RESHARD_RUNTIME_PACKED_PACKED_MOVES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "reshard/runtime/program.h"
+#include "reshard/runtime/strided_copy.h"
+#include "reshard/runtime/tensor_view.h"
+#include "runtime/packed/message_transport.h"
+#include "runtime/packed/wire_messages.h"
+
+namespace reshard::packed {
+
+// A stopwatch: adds the time since the last lap to one of the fields of MoveStats.
+class Laps {
+ public:
+  void operator()(double* account) {
+    const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+    *account += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// What the parts of one step share.
+struct PackedStep {
+  const StepProgram& step;
+  int64_t rank = 0;
+  absl::Span<const ConstTensorView> inputs;
+  absl::Span<const TensorView> outputs;
+  MessageTransport& transport;
+  MoveStats stats;
+  Laps lap;
+};
+
+// The address of a view that is only read, in the type that pieces have.
+inline char* Data(const ConstTensorView& view) { return static_cast<char*>(const_cast<void*>(view.data)); }
+
+// A dense run of bytes as a copy.
+inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
+
+absl::Status NoStaging(int64_t bytes);
+
+// Executes a step that is not a reduction.
+absl::Status MoveStep(PackedStep& packed);
+
+// Moves pieces between ranks, as single messages or in one all-to-all, whichever suits the step. The pieces are ordered
+// by peer, and none of them stays on its rank.
+absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
+
+// Reductions: all-to-alls of contributions, which every rank combines in rank order.
+absl::Status ReduceScatterStep(PackedStep& packed);
+absl::Status AllReduceStep(PackedStep& packed);
+
+}  // namespace reshard::packed
+
+#endif  // RESHARD_RUNTIME_PACKED_PACKED_MOVES_H_

@@ -1,0 +1,85 @@
+// One redistribution of a tensor together with its gradient, as text: the form in which it passes through the
+// dispatcher, so that tracing only sees strings and tensors.
+#ifndef RESHARD_RUNTIME_PYTORCH_MOVE_H_
+#define RESHARD_RUNTIME_PYTORCH_MOVE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/torch/redistribute.h"
+
+namespace reshard::pytorch {
+
+// y is the fragment under `target` (over target_mesh, or over mesh if that is empty) of the tensor whose fragment under
+// `source` is x. The gradient of x is grad_scale times the gradient of y, taken as a fragment under grad_from,
+// redistributed to grad_to.
+//
+// The two directions need not be inverse: an all-gather whose results are used differently on every rank has a
+// reduce-scatter as its gradient (grad_from "[8] sum<r>"), and one whose results are replicas has a slice (grad_from
+// "[8]").
+struct Move {
+  std::string mesh;
+  std::string source;
+  std::string target;
+  std::string target_mesh;
+  std::string grad_from;  // empty: there is no gradient
+  std::string grad_to;
+  double grad_scale = 1.0;
+
+  // The move that turns y's gradient into x's. Its own gradient is the forward move again (without partial sums if the
+  // gradient has none).
+  Move Gradient() const;
+};
+
+// The move of a redistribution, by the rules in include/reshard/torch/redistribute.h. Never fails: text that does not
+// parse is reported when the move is prepared.
+Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh);
+
+// The input of Move::Gradient: the gradient of the result, scaled. Throws c10::NotImplementedError if there is none.
+at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move);
+// The output of Move::Gradient in the shape of the forward input: a rank outside a mesh may pass an empty tensor of any
+// shape.
+at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes);
+
+// "[8, <X>8] sum<Y>" -> "[8, <X>8]".
+std::string WithoutPending(std::string_view layout);
+
+// Executes the moves of several tensors together. A rank that has an error instead of moves tells the others. Throws.
+// `outs`: empty, or the tensors to write.
+std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
+                                 TensorCommunicator& communicator, at::TensorList outs = {});
+// The same for a caller that already runs in order (in TensorCommunicator::RunLater).
+std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
+                                       TensorCommunicator& communicator, at::TensorList outs = {});
+
+// The same for problems without gradients, one per tensor; faster for large batches.
+std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
+                                    TensorCommunicator& communicator);
+
+// The local shape of a result on `rank`. Throws c10::ValueError for text that does not parse.
+std::vector<int64_t> ResultShape(const Move& move, int64_t rank);
+
+// Through the dispatcher: differentiable, traceable.
+at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group);
+// Rank r sends `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), with zeros if there is no
+// such rank.
+std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
+                                                  const std::string& group);
+// The device of a call with this tensor: that of the tensor or, if it is undefined, the host if the group has a backend
+// for it, else the current GPU.
+at::Device DeviceOf(const at::Tensor& tensor, const std::string& group);
+// For a rank that cannot take part: tells the group and throws `status`. For tensors that are only traced, it only
+// throws.
+[[noreturn]] void Refuse(const at::Tensor& tensor, const absl::Status& status, const std::string& group);
+
+}  // namespace reshard::pytorch
+
+#endif  // RESHARD_RUNTIME_PYTORCH_MOVE_H_

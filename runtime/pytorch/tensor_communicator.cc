@@ -1,0 +1,295 @@
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <optional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <utility>
+#include <vector>
+
+#include "reshard/torch/c10d_communicator.h"
+#include "reshard/torch/redistribute.h"
+#include "runtime/groups/why_not.h"
+#include "runtime/pytorch/cuda_transports.h"
+#include "runtime/pytorch/tensors.h"
+#include "runtime/pytorch/torch_stream.h"
+
+namespace reshard {
+
+// A thread that runs functions one after the other.
+class TensorCommunicator::Worker {
+ public:
+  Worker() : thread_([this] { Serve(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  std::future<void> Add(std::function<void()> function) {
+    std::packaged_task<void()> task(std::move(function));
+    std::future<void> done = task.get_future();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+    return done;
+  }
+
+  void WaitUntilIdle() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+  }
+
+ private:
+  void Serve() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;  // what was given is done before stopping
+      std::packaged_task<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      task();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::packaged_task<void()>> tasks_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+namespace {
+
+// Host memory: what travels is copied by processors and goes through sockets.
+RedistributorOptions HostOptions() {
+  RedistributorOptions options;
+  absl::StatusOr<Topology> cpu = Topology::Preset("cpu");
+  if (cpu.ok()) options.plan.topology = *std::move(cpu);
+  return options;
+}
+
+at::Device DeviceOf(const Communicator& communicator) {
+  const std::optional<int> gpu = communicator.gpu();
+  return gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*gpu)) : at::Device(at::kCPU);
+}
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+// The communicators of this process's groups. Never destroyed: threads of the process may still be in a call when
+// statics go.
+class Registry {
+ public:
+  static Registry& Get() {
+    static Registry* const registry = new Registry;
+    return *registry;
+  }
+
+  // Held while one is made, so that there is one.
+  std::mutex making;
+
+  std::shared_ptr<TensorCommunicator> Find(const std::string& name, const Group& group, at::Device device) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find({name, device.str()});
+    return found != known_.end() && found->second.IsOf(group) ? found->second.communicator : nullptr;
+  }
+
+  // How many of the group's are for GPUs, and any one of these.
+  std::pair<int64_t, std::shared_ptr<TensorCommunicator>> OnGpus(const Group& group) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::pair<int64_t, std::shared_ptr<TensorCommunicator>> found;
+    for (const auto& [key, known] : known_) {
+      if (!known.IsOf(group) || !known.communicator->device().is_cuda()) continue;
+      ++found.first;
+      found.second = known.communicator;
+    }
+    return found;
+  }
+
+  void Add(const std::string& name, const Group& group, const std::shared_ptr<TensorCommunicator>& communicator) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known_.insert_or_assign({name, communicator->device().str()},
+                            Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), communicator, getpid()});
+  }
+
+  // Takes out those of the group of that name, or of all groups, and those whose groups are gone. The caller closes
+  // them: that waits for threads, which no lock may be held for.
+  std::vector<std::shared_ptr<TensorCommunicator>> Take(const std::optional<std::string>& name) {
+    return TakeThose(
+        [&](const std::string& of, const Known& known) { return !name || of == *name || known.group.expired(); });
+  }
+  // Only those whose groups are gone, or whose name another group has by now.
+  std::vector<std::shared_ptr<TensorCommunicator>> TakeGone(const std::string& name, const Group& group) {
+    return TakeThose([&](const std::string& of, const Known& known) {
+      return known.group.expired() || (of == name && !known.IsOf(group));
+    });
+  }
+
+ private:
+  struct Known {
+    // Without a reference, which might be the last by the time it is let go: a group waits for its threads then, and we
+    // hold a lock. As long as the other group and the weak reference are there, no third one has this address.
+    bool IsOf(const Group& other) const { return group._unsafe_get_target() == other.get(); }
+
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
+    std::shared_ptr<TensorCommunicator> communicator;
+    pid_t process;
+  };
+
+  template <typename F>
+  std::vector<std::shared_ptr<TensorCommunicator>> TakeThose(const F& condition) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::shared_ptr<TensorCommunicator>> taken;
+    for (auto it = known_.begin(); it != known_.end();) {
+      if (!condition(it->first.first, it->second)) {
+        ++it;
+        continue;
+      }
+      if (it->second.process == getpid()) {
+        taken.push_back(std::move(it->second.communicator));
+      } else {
+        // A forked child's copy, without the threads that its end would wait for: left as it is.
+        static_cast<void>(new std::shared_ptr<TensorCommunicator>(std::move(it->second.communicator)));
+      }
+      it = known_.erase(it);
+    }
+    return taken;
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Known> known_;  // by name and device
+};
+
+bool HasHostBackend(const Group& group) {
+  return groups::WhyNot([&] { group->getBackend(c10::DeviceType::CPU); }).empty();
+}
+
+}  // namespace
+
+TensorCommunicator::TensorCommunicator(Communicator* communicator, RedistributorOptions options)
+    : device_(DeviceOf(*communicator)), redistributor_(communicator, std::move(options)) {}
+
+TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, RedistributorOptions options,
+                                       at::Device device, std::shared_ptr<void> kept)
+    : kept_(std::move(kept)),
+      owned_(std::move(owned)),
+      device_(device),
+      redistributor_(owned_.get(), std::move(options)) {}
+
+TensorCommunicator::~TensorCommunicator() = default;
+
+std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::string& name, at::Device device) {
+  const Group group = c10d::resolve_process_group(name);
+  Registry& registry = Registry::Get();
+  std::shared_ptr<TensorCommunicator> made = registry.Find(name, group, device);
+  if (made != nullptr) return made;
+  // Where nobody called Forget.
+  for (const std::shared_ptr<TensorCommunicator>& gone : registry.TakeGone(name, group)) gone->Close();
+  if (device.is_cpu()) {
+    const std::lock_guard<std::mutex> lock(registry.making);
+    if ((made = registry.Find(name, group, device)) != nullptr) return made;
+    absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
+    if (!communicator.ok()) pytorch::Throw(communicator.status(), group->getRank());
+    made.reset(new TensorCommunicator(*std::move(communicator), HostOptions(), device, nullptr));
+    registry.Add(name, group, made);
+    return made;
+  }
+  if (!device.is_cuda()) {
+    const std::string message = "tensors on " + device.str() + "; only host memory and GPUs (cuda) are known";
+    pytorch::Throw(absl::UnimplementedError(message), group->getRank());
+  }
+  const std::shared_ptr<TensorCommunicator> host = HasHostBackend(group) ? OfGroup(name) : nullptr;
+  absl::Status status;
+  {
+    const std::lock_guard<std::mutex> lock(registry.making);
+    if ((made = registry.Find(name, group, device)) != nullptr) return made;
+    absl::StatusOr<pytorch::CudaCommunicator> parts =
+        pytorch::MakeCudaCommunicator(group, device, host, registry.OnGpus(group).first);
+    status = parts.status();
+    if (parts.ok()) {
+      made.reset(new TensorCommunicator(std::move(parts->communicator), {}, device, std::move(parts->kept)));
+      registry.Add(name, group, made);
+      return made;
+    }
+  }
+  // The other ranks may have got further, and wait for this one.
+  if (host != nullptr && DefaultAgreement() == Agreement::kEveryCall) {
+    host->RunInOrder([&] { status.Update(host->communicator().Agree(status, Signature())); });
+  }
+  pytorch::Throw(status, group->getRank());
+}
+
+std::shared_ptr<TensorCommunicator> TensorCommunicator::InUseOf(const std::string& name) {
+  const std::shared_ptr<TensorCommunicator> on_gpus = Registry::Get().OnGpus(c10d::resolve_process_group(name)).second;
+  return on_gpus != nullptr ? on_gpus : OfGroup(name);
+}
+
+void TensorCommunicator::Forget(const std::optional<std::string>& name) {
+  for (const std::shared_ptr<TensorCommunicator>& gone : Registry::Get().Take(name)) gone->Close();
+}
+
+void TensorCommunicator::Close() {
+  std::shared_ptr<Worker> worker;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    worker = std::move(worker_);
+  }
+  if (worker != nullptr) worker->WaitUntilIdle();
+  worker = nullptr;  // its thread ends here, or with the call that waits for it, too
+  communicator().Close();
+}
+
+ExecuteResult TensorCommunicator::last_result() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return last_result_;
+}
+
+void TensorCommunicator::SetLastResult(const ExecuteResult& result) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  last_result_ = result;
+}
+
+std::string TensorCommunicator::RecentOperationsJson() const {
+  const RecentOperations* const recent = communicator().recent_operations();
+  return recent == nullptr ? "[]" : recent->ToJson();
+}
+
+void TensorCommunicator::UseCurrentStream() {
+  if (device_.is_cuda()) communicator().UseStream(pytorch::CurrentStreamOf(device_));
+}
+
+void TensorCommunicator::RunInOrder(const std::function<void()>& function) {
+  std::shared_ptr<Worker> worker;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    worker = worker_;
+  }
+  if (worker != nullptr) worker->WaitUntilIdle();
+  const std::lock_guard<std::mutex> lock(order_);
+  UseCurrentStream();
+  function();
+}
+
+std::future<void> TensorCommunicator::RunLater(std::function<void()> function) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (worker_ == nullptr) worker_ = std::make_shared<Worker>();
+  return worker_->Add([this, function = std::move(function)] {
+    const std::lock_guard<std::mutex> order(order_);
+    function();
+  });
+}
+
+}  // namespace reshard

@@ -1,0 +1,127 @@
+#include "tests/checkpoint/live/tensors.h"
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include "tests/oracle/holdings.h"
+#include "tests/oracle/text.h"
+
+namespace reshard::testing {
+
+int64_t TestTensor::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::string ElementOf(const TestTensor& tensor, int64_t index) {
+  std::string bytes;
+  uint64_t value = (static_cast<uint64_t>(index) + 1) * 0x9E3779B97F4A7C15u + tensor.seed * 0xD1B54A32D192ED03u;
+  for (int64_t i = 0; i < SizeOf(tensor.dtype); ++i) {
+    value ^= value >> 29;
+    bytes.push_back(static_cast<char>(value >> 8 & 0xff));
+    value *= 0xBF58476D1CE4E5B9u;
+  }
+  return bytes;
+}
+
+void WriteSafetensors(const std::string& path, const std::vector<TestTensor>& tensors) {
+  std::string header = "{";
+  std::string data;
+  for (const TestTensor& tensor : tensors) {
+    const char* const dtype = tensor.dtype == DType::kI8    ? "I8"
+                              : tensor.dtype == DType::kF16 ? "F16"
+                              : tensor.dtype == DType::kF32 ? "F32"
+                                                            : "F64";
+    std::string shape;
+    for (const int64_t size : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
+    const size_t begin = data.size();
+    for (int64_t i = 0; i < tensor.elements(); ++i) data += ElementOf(tensor, i);
+    header += (header.size() > 1 ? ",\"" : "\"") + tensor.name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape +
+              "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  std::ofstream out(path, std::ios::binary);
+  for (int i = 0; i < 8; ++i) out.put(static_cast<char>(header.size() >> (8 * i) & 0xff));
+  out << header << data;
+}
+
+Held HeldBy(const std::string& mesh_text, const std::string& layout_text, int64_t device) {
+  const oracle::Mesh mesh = oracle::ParseMesh(mesh_text);
+  const oracle::Layout layout = oracle::ParseLayout(layout_text, mesh);
+  const int64_t position = mesh.Position(device);
+  Held held;
+  if (position < 0) return held;
+  held.numbers = {0};
+  for (size_t d = 0; d < layout.dims.size(); ++d) {
+    const std::vector<char> mask = oracle::DimMask(layout, d)[static_cast<size_t>(position)];
+    std::vector<int64_t> numbers;
+    for (const int64_t number : held.numbers) {
+      for (size_t i = 0; i < mask.size(); ++i) {
+        if (mask[i]) numbers.push_back(number * static_cast<int64_t>(mask.size()) + static_cast<int64_t>(i));
+      }
+    }
+    held.numbers = std::move(numbers);
+    held.shape.push_back(std::count(mask.begin(), mask.end(), 1));
+  }
+  return held;
+}
+
+int64_t Random::Pick(int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(generator_);
+}
+
+std::string Random::MeshText(int64_t devices) {
+  std::string axes;
+  int64_t size = 1;
+  for (const char name : {'A', 'B', 'C'}) {
+    const int64_t axis = Pick(1, 4);
+    if (size * axis > devices) continue;
+    size *= axis;
+    axes += (axes.empty() ? "" : ",") + std::string(1, name) + ":" + std::to_string(axis);
+  }
+  const int64_t first = Pick(0, devices - size);
+  if (Chance(50)) return "{" + axes + "}" + (first > 0 ? "@" + std::to_string(first) : "");
+  std::vector<int64_t> ids(static_cast<size_t>(devices));
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), generator_);
+  std::string text;
+  for (int64_t i = 0; i < size; ++i) text += (i > 0 ? "," : "") + std::to_string(ids[static_cast<size_t>(i)]);
+  return "{" + axes + "}@[" + text + "]";
+}
+
+std::vector<int64_t> Random::Shape() {
+  std::vector<int64_t> shape(static_cast<size_t>(Pick(0, 3)));
+  for (int64_t& size : shape) size = Chance(10) ? Pick(0, 1) : Pick(2, 13);
+  return shape;
+}
+
+std::string Random::LayoutText(const std::string& mesh_text, const std::vector<int64_t>& shape) {
+  const oracle::Mesh mesh = oracle::ParseMesh(mesh_text);
+  std::vector<std::string> factors(shape.size());
+  std::vector<size_t> order(mesh.axes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), generator_);
+  for (const size_t axis : order) {
+    if (shape.empty() || Chance(30)) continue;
+    std::string& list = factors[static_cast<size_t>(Pick(0, static_cast<int64_t>(shape.size()) - 1))];
+    if (!list.empty()) list += ",";
+    if (Chance(15)) list += std::to_string(Pick(2, 3)) + ",";
+    list += (Chance(15) ? "~" : "") + mesh.axes[axis].first;
+  }
+  std::string text;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    text += (d > 0 ? ", " : "") + (factors[d].empty() ? "" : "<" + factors[d] + ">") + std::to_string(shape[d]);
+  }
+  return "[" + text + "]";
+}
+
+std::vector<TestTensor> Random::Tensors() {
+  std::vector<TestTensor> tensors(static_cast<size_t>(Pick(1, 5)));
+  const DType dtypes[] = {DType::kI8, DType::kF16, DType::kF32, DType::kF64};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i] = {"t" + std::to_string(i), dtypes[Pick(0, 3)], Shape(), generator_()};
+  }
+  return tensors;
+}
+
+}  // namespace reshard::testing

@@ -7,10 +7,11 @@ option(RESHARD_PRECOMPILE "Precompile the headers of the standard library and of
 
 find_program(RESHARD_CCACHE ccache)
 if(RESHARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What is defined beside precompiled headers does not reach into them. They are compared after preprocessing, where a
-  # macro that was added is not seen: only headers of other projects are precompiled, never one of ours.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-                                  ${RESHARD_CCACHE})
+  # Looked up by what a file includes, not by what is left of it after preprocessing: that takes as long as many files
+  # need to be compiled, and does not see that a precompiled header has a macro more. What is defined beside precompiled
+  # headers does not reach into them.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${RESHARD_CCACHE})
 endif()
 # -O3 gains nothing but in the kernels that copy and reduce, which ask for it themselves.
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")

@@ -27,7 +27,11 @@ while (($# > 0)); do
   shift
 done
 
-if [[ $preset == full ]]; then tools/setup.sh --full; else tools/setup.sh; fi
+case "$preset" in
+  full) tools/setup.sh --full ;;
+  asan | tsan) tools/setup.sh && tools/setup.sh --lint ;;  # Clang
+  *) tools/setup.sh ;;
+esac
 # So that a clone in another directory finds what was compiled before.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset" >/dev/null

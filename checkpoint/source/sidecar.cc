@@ -88,7 +88,8 @@ absl::StatusOr<Sidecar> Read(const json::Value& content) {
   ASSIGN_OR_RETURN(sidecar.mesh, TextOf(content, "mesh"));
   // What stands in braces is evaluated from left to right.
   RETURN_IF_ERROR(ReadList(content, "headers", "header", [&](Entry& entry) {
-    sidecar.headers.push_back({entry.Text(), entry.Hash()});
+    std::string file = entry.Text();
+    sidecar.headers.emplace_back(std::move(file), entry.Hash());
   }));
   RETURN_IF_ERROR(ReadList(content, "tensors", "tensor", [&](Entry& entry) {
     sidecar.tensors.push_back({entry.Text(), entry.Text(), entry.more() ? entry.Text() : sidecar.mesh});

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/base/config.h"
 #include "tests/catch.h"
 
 namespace reshard::testing {
@@ -19,7 +20,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 // The promise is a second; sanitizers are slower.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
 constexpr double kQuick = 10;
 #else
 constexpr double kQuick = 1;

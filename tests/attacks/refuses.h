@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "tests/attacks/command.h"
 
 namespace reshard::testing {
 
 // Bounds on the command's time and memory; sanitizers take more of both.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
 inline constexpr double kQuickSeconds = 15;
 inline constexpr int64_t kLittleMemory = int64_t{4} << 30;
 #else

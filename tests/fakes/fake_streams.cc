@@ -4,7 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#ifdef __SANITIZE_ADDRESS__
+#include "absl/base/config.h"
+
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -101,12 +103,12 @@ constexpr int64_t kMarginBytes = 256;
 
 // Lets AddressSanitizer see kernels that use memory when they may not: nothing here looks at what kernels do.
 void Forbid([[maybe_unused]] cuda::CudaPointer memory, [[maybe_unused]] int64_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
   __asan_poison_memory_region(reinterpret_cast<void*>(memory), static_cast<size_t>(bytes));
 #endif
 }
 void Permit([[maybe_unused]] cuda::CudaPointer memory, [[maybe_unused]] int64_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(reinterpret_cast<void*>(memory), static_cast<size_t>(bytes));
 #endif
 }

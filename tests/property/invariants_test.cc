@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "planner/digits/digit_model.h"
 #include "reshard/layout/text.h"
@@ -16,7 +17,7 @@
 namespace reshard::testing {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
 constexpr int kTries = 200;
 #else
 constexpr int kTries = 1500;

@@ -1,6 +1,7 @@
 // The planner's sequences against the exhaustive optimum, pair by pair.
 #include <memory>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
@@ -16,7 +17,7 @@ namespace reshard::testing {
 namespace {
 
 // Sanitizers see one pair in so many; the others see all.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
 constexpr size_t kEvery = 23;
 #else
 constexpr size_t kEvery = 1;

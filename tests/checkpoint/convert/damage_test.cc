@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/formats/zip/reader.h"
 #include "checkpoint/io/files.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 const std::string kFixtures = RESHARD_SOURCE_DIR "/tests/checkpoint/fixtures/";
 
 // At how many places a file is cut: every byte of these files, where time allows.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
 constexpr uintmax_t kCuts = 1000;
 #else
 constexpr uintmax_t kCuts = 20'000;
@@ -245,7 +246,7 @@ TEST_CASE("Flipped bytes of metadata without a sidecar never do harm") {
     other += patient.other();
   }
   CHECK(other > 0);  // names, offsets that are right for another box: nothing is there to tell
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
   constexpr int64_t kMost = int64_t{4} << 30;  // what was freed is kept for a while
 #else
   constexpr int64_t kMost = int64_t{256} << 20;

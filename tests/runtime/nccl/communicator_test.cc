@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "reshard/nccl/nccl_communicator.h"
 #include "reshard/runtime/redistributor.h"
 #include "tests/catch.h"
@@ -52,7 +53,7 @@ void CheckPlan(const Plan& plan, int64_t world, const RankRun& how, const NcclOp
 }
 
 // Up to 256 ranks, with three threads each, are minutes for a sanitizer.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
 constexpr int64_t kMostRanks = 16;
 #else
 constexpr int64_t kMostRanks = 0;  // as many as the case has

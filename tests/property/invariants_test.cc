@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "planner/digits/digit_model.h"
 #include "reshard/layout/text.h"
@@ -16,12 +15,6 @@
 
 namespace reshard::testing {
 namespace {
-
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
-constexpr int kTries = 200;
-#else
-constexpr int kTries = 1500;
-#endif
 
 // Outside the model the planner has fallbacks that are not exact: uneven cuts, boundaries without a common chain. And
 // it cuts axes no further than the two layouts ask for, which only axes of prime size cannot be.

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "reshard/layout/text.h"
@@ -16,12 +15,6 @@
 
 namespace reshard::testing {
 namespace {
-
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
-constexpr int kTries = 200;
-#else
-constexpr int kTries = 1500;
-#endif
 
 // What must not depend on names: all figures of the totals and of every step.
 std::vector<int64_t> Figures(const Plan& plan) {

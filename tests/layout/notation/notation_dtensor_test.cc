@@ -1,29 +1,21 @@
 #include <algorithm>
 
 #include "reshard/layout/notation.h"
-#include "reshard/layout/text.h"
 #include "tests/layout/gen.h"
+#include "tests/layout/notation/notation_texts.h"
 #include "tests/property.h"
 
 namespace reshard {
 namespace {
 
 using testing::Draw;
-using testing::LayoutOf;
 using testing::MeshOf;
-using testing::Message;
 
 std::string Import(std::string_view text, std::string_view mesh, const std::vector<int64_t>& shape) {
-  const absl::StatusOr<Layout> layout = ImportLayout(Notation::kDTensor, text, MeshOf(mesh), shape);
-  if (layout.ok()) return ToString(*layout);
-  const std::string message = Message(layout.status());
-  return (layout.status().code() == absl::StatusCode::kUnimplemented ? "unsupported: " : "") +
-         message.substr(0, message.find('\n'));
+  return testing::Imported(Notation::kDTensor, text, mesh, shape);
 }
-
 std::string Export(std::string_view layout, std::string_view mesh) {
-  const absl::StatusOr<std::string> text = ExportLayout(Notation::kDTensor, LayoutOf(layout, mesh));
-  return text.ok() ? *text : "unsupported: " + Message(text.status());
+  return testing::Exported(Notation::kDTensor, layout, mesh);
 }
 
 TEST_CASE("DTensor: placements in every way of writing them") {

@@ -1,26 +1,15 @@
 #include "reshard/layout/notation.h"
-#include "reshard/layout/text.h"
 #include "tests/catch.h"
-#include "tests/layout/gen.h"
+#include "tests/layout/notation/notation_texts.h"
 
 namespace reshard {
 namespace {
 
-using testing::LayoutOf;
-using testing::MeshOf;
-using testing::Message;
-
 std::string Import(std::string_view text, std::string_view mesh, const std::vector<int64_t>& shape) {
-  const absl::StatusOr<Layout> layout = ImportLayout(Notation::kShardy, text, MeshOf(mesh), shape);
-  if (layout.ok()) return ToString(*layout);
-  const std::string message = Message(layout.status());
-  return (layout.status().code() == absl::StatusCode::kUnimplemented ? "unsupported: " : "") +
-         message.substr(0, message.find('\n'));
+  return testing::Imported(Notation::kShardy, text, mesh, shape);
 }
-
 std::string Export(std::string_view layout, std::string_view mesh) {
-  const absl::StatusOr<std::string> text = ExportLayout(Notation::kShardy, LayoutOf(layout, mesh));
-  return text.ok() ? *text : "unsupported: " + Message(text.status());
+  return testing::Exported(Notation::kShardy, layout, mesh);
 }
 
 TEST_CASE("Shardy: axes, parts of axes, unreduced and replicated") {

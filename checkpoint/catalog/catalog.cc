@@ -1,15 +1,18 @@
 #include "reshard/checkpoint/catalog.h"
 
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_lookup.h"
 #include "checkpoint/catalog/cover.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/io/show.h"
+#include "reshard/layout/checked.h"
 
 namespace reshard {
 
-std::string_view Name(CheckpointFormat format) { return format == CheckpointFormat::kDcp ? "dcp" : "safetensors"; }
+CheckpointFormat Catalog::format() const { return traits_ == nullptr ? CheckpointFormat::kDcp : traits_->format; }
 
 const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;
@@ -34,6 +37,15 @@ Catalog::Chunk Catalog::chunk(const Tensor& tensor, int64_t index) const {
   const size_t rank = tensor.shape.size();
   const int64_t* const box = boxes_.data() + tensor.first_box + index * static_cast<int64_t>(2 * rank);
   return {{box, rank}, {box + rank, rank}, places_[static_cast<size_t>(tensor.first_chunk + index)]};
+}
+
+int64_t Catalog::BytesOf(const Tensor& tensor) const {
+  if (tensor.dtype || traits().chunks_are_archives) return tensor.bytes;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < tensor.num_chunks; ++i) {
+    bytes = CheckedAdd(bytes, chunk(tensor, i).place.length).value_or(std::numeric_limits<int64_t>::max());
+  }
+  return bytes;
 }
 
 absl::Status Catalog::CheckCover(const Tensor& tensor) const {

@@ -77,7 +77,7 @@ struct CatalogBuilder::State {
     int64_t first_box = 0;
   };
 
-  CheckpointFormat format;
+  const FormatTraits* format = nullptr;
   std::string root;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::vector<Catalog::File> files;
@@ -97,8 +97,8 @@ struct CatalogBuilder::State {
   void JoinRuns();
 };
 
-CatalogBuilder::CatalogBuilder(CheckpointFormat format, std::string root) : state_(std::make_shared<State>()) {
-  state_->format = format;
+CatalogBuilder::CatalogBuilder(const FormatTraits& format, std::string root) : state_(std::make_shared<State>()) {
+  state_->format = &format;
   state_->root = std::move(root);
 }
 
@@ -187,7 +187,7 @@ absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Sp
 absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::Place& place) {
   const auto found = state_->lookup->items.find(name);
   if (found != state_->lookup->items.end()) {
-    if (found->second < 0 && state_->format == CheckpointFormat::kDcp) return absl::OkStatus();
+    if (found->second < 0 && state_->format->replicas_come_again) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat("the name ", io::Shown(name), " is there twice"));
   }
   const std::string_view kept = state_->arena->Keep(name);
@@ -207,7 +207,7 @@ void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
 }
 
 absl::Status CatalogBuilder::State::FindFiles() {
-  const bool links = format == CheckpointFormat::kSafetensors;
+  const bool links = format->may_be_links;
   for (Catalog::File& file : files) {
     if (!links) {
       RETURN_IF_ERROR(CheckParents(root, file.path));
@@ -255,7 +255,7 @@ void CatalogBuilder::State::JoinRuns() {
         const Catalog::Place& place = places[static_cast<size_t>(runs[r].first_chunk + i)];
         const auto box = boxes.begin() + runs[r].first_box + i * static_cast<int64_t>(width);
         std::vector<int64_t> key(box, box + static_cast<int64_t>(width));
-        if (format != CheckpointFormat::kDcp) key.insert(key.end(), {place.file, place.at, place.length});
+        if (!format->replicas_come_again) key.insert(key.end(), {place.file, place.at, place.length});
         if (last - first > 1 && !seen.insert(std::move(key)).second) continue;
         joined_places.push_back(place);
         joined_boxes.insert(joined_boxes.end(), box, box + static_cast<int64_t>(width));
@@ -295,7 +295,7 @@ Catalog CatalogBuilder::BuildUnstored() && { return Take(); }
 Catalog CatalogBuilder::Take() {
   State& state = *state_;
   Catalog catalog;
-  catalog.format_ = state.format;
+  catalog.traits_ = state.format;
   catalog.root_ = std::move(state.root);
   catalog.files_ = std::move(state.files);
   catalog.tensors_ = std::move(state.tensors);

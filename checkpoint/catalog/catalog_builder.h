@@ -1,4 +1,4 @@
-// Builds a Catalog: what the readers of both formats share.
+// Builds a Catalog: what the readers of all formats share.
 #ifndef RESHARD_CHECKPOINT_CATALOG_CATALOG_BUILDER_H_
 #define RESHARD_CHECKPOINT_CATALOG_CATALOG_BUILDER_H_
 
@@ -13,13 +13,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::catalog {
 
 class CatalogBuilder {
  public:
-  CatalogBuilder(CheckpointFormat format, std::string root);
+  // `format` lives as long as all catalogs of it.
+  CatalogBuilder(const FormatTraits& format, std::string root);
 
   // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build.
   // InvalidArgument: the path leaves the directory.
@@ -33,15 +35,15 @@ class CatalogBuilder {
   void ReserveChunks(size_t chunks, size_t numbers);
   // A chunk of the tensor added last. DataLoss: offsets or sizes of another rank than the tensor's, negative ones, a
   // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
-  // left out; for DCP the box is enough, since ranks that saved on their own have each stored their replica.
+  // left out; where replicas come again (FormatTraits) the box is enough.
   absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size, const Catalog::Place& place);
-  // For DCP a byte item may come again, and the first stays (replicas, as above).
+  // DataLoss: the name is there already, and replicas do not come again.
   absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
   void AddNote(std::string_view key, std::string_view value);
 
-  // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. For DCP nothing
-  // below the directory may be a symbolic link; files of safetensors may be.
+  // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. A
+  // symbolic link below the directory is one where FormatTraits::may_be_links says so.
   absl::StatusOr<Catalog> Build() &&;
   // A catalog of what is not stored yet: tensors without chunks, byte items of which the places say only how long they
   // are. No file is looked at.

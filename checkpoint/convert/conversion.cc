@@ -9,6 +9,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
+#include "checkpoint/output/output_format.h"
 #include "checkpoint/source/sidecar.h"
 #include "status/macros.h"
 
@@ -57,8 +58,9 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   ASSIGN_OR_RETURN(std::unique_ptr<source::Source> opened,
                    source::Source::Open(source, {options.limits, options.ignore_sidecar}));
   made->source = std::move(opened);
-  ASSIGN_OR_RETURN(output::OutputPlan plan,
-                   output::OutputPlan::Make(made->catalog(), options.format, rules, options.file_bytes));
+  ASSIGN_OR_RETURN(std::unique_ptr<output::OutputFormat> format,
+                   output::MakeOutputFormat(options.format, {rules, options.file_bytes}));
+  ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(made->catalog(), *made->plan, options));
   made->buffers = buffers;

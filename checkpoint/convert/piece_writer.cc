@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "checkpoint/catalog/boxes.h"
-#include "checkpoint/formats/dcp/tensor_frame.h"
 #include "checkpoint/hash/content_sums.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/output/output_format.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -81,12 +81,12 @@ absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, s
 }
 
 absl::Status PieceWriter::WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc) const {
-  if (conversion_.options.format != CheckpointFormat::kDcp || piece.tensor < 0) return absl::OkStatus();
-  const Catalog::Tensor& tensor = conversion_.catalog().tensors()[static_cast<size_t>(piece.tensor)];
-  ASSIGN_OR_RETURN(const zip::StoredArchive frame, dcp::TensorFrame(*tensor.dtype, conversion_.plan->size(piece)));
-  absl::Status written = files_.WriteAt(piece.place.file, piece.place.at, frame.Before(crc));
-  if (written.ok()) {
-    written = files_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.After(crc));
+  ASSIGN_OR_RETURN(const output::OutputFormat::Frame frame,
+                   conversion_.plan->format().FrameOf(*conversion_.plan, piece, crc));
+  absl::Status written;
+  if (!frame.before.empty()) written = files_.WriteAt(piece.place.file, piece.place.at, frame.before);
+  if (written.ok() && !frame.after.empty()) {
+    written = files_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.after);
   }
   return io::FromSystem(std::move(written));
 }

@@ -1,6 +1,9 @@
-// What kind of checkpoint a path is.
+// What kind of checkpoint a path is, and the formats there are.
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/read.h"
 #include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
@@ -24,7 +27,23 @@ absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limit
   return safetensors::ReadSafetensorsCatalog(path, limits);  // a directory of them, or a link to a file
 }
 
+constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat};
+
 }  // namespace
+
+std::string_view Name(CheckpointFormat format) {
+  for (const catalog::FormatTraits* traits : kFormats) {
+    if (traits->format == format) return traits->name;
+  }
+  return "unknown";
+}
+
+std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
+  for (const catalog::FormatTraits* traits : kFormats) {
+    if (traits->name == name) return traits->format;
+  }
+  return std::nullopt;
+}
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
   return status::NoThrow(absl::StrCat("reading ", path), [&] { return Read(path, limits); });

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/tensor_frame.h"
 #include "checkpoint/hash/content_sums.h"
 #include "checkpoint/io/files.h"
@@ -17,9 +18,11 @@
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/live/placement.h"
+#include "checkpoint/output/dcp_output.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/journal.h"
+#include "checkpoint/output/output_format.h"
 #include "checkpoint/output/output_plan.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "status/macros.h"
@@ -71,7 +74,7 @@ class Saving {
   absl::Status Prepare() {
     fields_.push_back({"operation", "save"});
     fields_.push_back({"overwrite", options_.overwrite ? "yes" : "no"});
-    catalog::CatalogBuilder builder(CheckpointFormat::kDcp, path_);
+    catalog::CatalogBuilder builder(dcp::kFormat, path_);
     std::set<std::string_view> names;
     for (const SaveItem& item : items_) {
       if (!names.insert(item.name).second) return Twice(item.name);
@@ -105,12 +108,14 @@ class Saving {
                                       status::View(Name(entry.dtype)), entry.requires_grad ? " requires_grad" : "")});
     }
     catalog_ = std::move(builder).BuildUnstored();
-    ASSIGN_OR_RETURN(output::OutputPlan plan,
-                     output::OutputPlan::MakeDcp(
-                         *catalog_, {[&](const Catalog::Tensor& tensor) -> absl::StatusOr<Layout> {
-                                       return placed_[static_cast<size_t>(&tensor - catalog_->tensors().data())].layout;
-                                     },
-                                     [&](int64_t item) { return items_[static_cast<size_t>(item)].rank; }}));
+    ASSIGN_OR_RETURN(
+        output::OutputPlan plan,
+        output::OutputPlan::Make(
+            *catalog_,
+            output::MakeDcpOutput({[&](const Catalog::Tensor& tensor) -> absl::StatusOr<Layout> {
+                                     return placed_[static_cast<size_t>(&tensor - catalog_->tensors().data())].layout;
+                                   },
+                                   [&](int64_t item) { return items_[static_cast<size_t>(item)].rank; }})));
     plan_.emplace(std::move(plan));
     job_ = output::JobName(*catalog_, *plan_);
     ASSIGN_OR_RETURN(std::string stage, io::StagedDirectory::StageOf(path_, job_));

@@ -5,6 +5,7 @@
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/whole_file.h"
+#include "checkpoint/output/output_format.h"
 #include "checkpoint/source/sidecar.h"
 #include "status/macros.h"
 
@@ -39,7 +40,7 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
 
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
                           const std::string& directory, absl::Span<const hash::ContentHash> hashes) {
-  ASSIGN_OR_RETURN(auto headers, plan.Headers(id));
+  ASSIGN_OR_RETURN(auto headers, plan.format().Headers(plan, id));
   headers.emplace_back(source::kSidecarName, MakeSidecar(contents, plan, id, headers, hashes).ToJson());
   for (const auto& [name, bytes] : headers) {
     // An interrupted run may have left one.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/catalog/catalog_hash.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/hash/digest.h"
 #include "checkpoint/io/files.h"
 
@@ -37,10 +38,9 @@ std::string SourceState(const Catalog& source) {
 }
 
 absl::StatusOr<std::string> ChangedFile(const Catalog& source) {
-  const bool follow_links = source.format() == CheckpointFormat::kSafetensors;
   for (const Catalog::File& file : source.files()) {
     const absl::StatusOr<std::unique_ptr<io::ReadFile>> now =
-        io::ReadFile::Open(io::JoinPath(source.root(), file.path), follow_links);
+        io::ReadFile::Open(io::JoinPath(source.root(), file.path), source.traits().may_be_links);
     if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
     if (!now.ok() || (*now)->bytes() != file.bytes || (*now)->modified() != file.modified) return file.path;
   }

@@ -4,20 +4,19 @@
 #define RESHARD_CHECKPOINT_OUTPUT_OUTPUT_PLAN_H_
 
 #include <cstdint>
-#include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "reshard/checkpoint/catalog.h"
-#include "reshard/checkpoint/rules.h"
+#include "reshard/layout/layout.h"
 
 namespace reshard::output {
+
+class OutputFormat;
 
 class OutputPlan {
  public:
@@ -37,19 +36,12 @@ class OutputPlan {
     int64_t payload_bytes = 0;
   };
 
-  // Who stores what in a DCP checkpoint: the layout of a tensor, and the device that stores a byte item.
-  struct Placing {
-    std::function<absl::StatusOr<Layout>(const Catalog::Tensor&)> layout_of;
-    std::function<int64_t(int64_t item)> device_of;
-  };
+  // `source` outlives the plan. InvalidArgument: a tensor that no rule fits. ResourceExhausted: more boxes than fit.
+  // DataLoss or Unimplemented: what the format refuses.
+  static absl::StatusOr<OutputPlan> Make(const Catalog& source, std::unique_ptr<OutputFormat> format);
 
-  // InvalidArgument: a tensor that no rule fits. ResourceExhausted: more boxes than fit. DataLoss or Unimplemented:
-  // what the format refuses. `rules` are needed for DCP.
-  static absl::StatusOr<OutputPlan> Make(const Catalog& source, CheckpointFormat format,
-                                         const std::optional<LayoutRules>& rules, int64_t file_bytes);
-  // DCP, by something else than rules. Errors as above, and what `layout_of` reports.
-  static absl::StatusOr<OutputPlan> MakeDcp(const Catalog& source, const Placing& placing);
-
+  const Catalog& source() const { return *source_; }
+  const OutputFormat& format() const { return *format_; }
   const std::vector<File>& files() const { return files_; }
   // Tensor by tensor in the order of the catalog, boxes ascending; byte items first.
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -63,26 +55,27 @@ class OutputPlan {
   int64_t disk_bytes() const;               // of files
   int64_t MemoryBytes() const;              // that this plan takes
 
-  // The files that say what is where, to be written when all pieces are: name and bytes. DCP's `.metadata`, the index
-  // of several safetensors files.
-  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Headers(const std::string& id) const;
+  // For OutputFormat::Plan.
+  int32_t AddFile(File file);                  // its index
+  void GrowFile(int32_t file, int64_t bytes);  // to so many in all
+  void AddItem(const Piece& piece);
+  // The box of piece.tensor, in elements; payload_bytes follow from it.
+  void AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
+  void SetLayout(int64_t tensor, const Layout& layout);
+  // Of a tensor or a byte item that the format cannot hold.
+  void LeaveOut(std::string_view name, std::string_view reason);
 
  private:
-  OutputPlan(const Catalog& source, CheckpointFormat format);
-  absl::Status PlanDcp(const Placing& placing);
-  absl::Status PlanSafetensors(int64_t file_bytes);
-  void LeaveOut(std::string_view name, std::string_view reason);
-  void AddPiece(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size, Piece piece);
+  explicit OutputPlan(const Catalog& source);
 
   const Catalog* source_ = nullptr;
-  CheckpointFormat format_ = CheckpointFormat::kDcp;
+  std::shared_ptr<const OutputFormat> format_;
   std::vector<File> files_;
   std::vector<Piece> pieces_;
   std::vector<int64_t> boxes_;
   std::vector<std::string> layouts_;  // by tensor of the catalog
   std::vector<std::string> meshes_;   // the same
   std::vector<std::string> left_out_;
-  std::vector<std::pair<std::string, std::string>> index_;  // safetensors: tensor and file
   int64_t bytes_ = 0;
 };
 

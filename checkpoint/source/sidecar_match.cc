@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -21,7 +22,7 @@ constexpr int64_t kHashedAtOnce = int64_t{256} << 10;
 class Matcher {
  public:
   Matcher(const Sidecar& sidecar, const Catalog& catalog, const CatalogLimits& limits)
-      : sidecar_(sidecar), catalog_(catalog), limits_(limits), dcp_(catalog.format() == CheckpointFormat::kDcp) {
+      : sidecar_(sidecar), catalog_(catalog), limits_(limits), format_(catalog.traits()) {
     for (const Catalog::File& file : catalog.files()) {
       index_.emplace(file.path, first_byte_.size());
       first_byte_.push_back(file.bytes);
@@ -32,7 +33,7 @@ class Matcher {
     absl::Status status = CheckHeaders();
     HashedChunks hashed;
     if (status.ok()) status = Collect(&hashed);
-    if (status.ok() && dcp_) status = CheckComplete(hashed);
+    if (status.ok() && format_.chunks_are_archives) status = CheckComplete(hashed);
     if (!status.ok()) return status;
     return hashed;
   }
@@ -44,7 +45,7 @@ class Matcher {
   }
 
   absl::Status CheckHeaders() {
-    if (!dcp_) {
+    if (format_.files_begin_with_header) {
       for (const Catalog::Tensor& tensor : catalog_.tensors()) {
         for (int64_t i = 0; i < tensor.num_chunks; ++i) {
           const Catalog::Place place = catalog_.chunk(tensor, i).place;
@@ -65,15 +66,15 @@ class Matcher {
   absl::Status CheckHeader(const std::string& name, const hash::ContentHash& hash) {
     const auto found = index_.find(name);
     // Only what a reader of the format looks at: the name may lead to anything.
-    const bool is_header = dcp_ ? name == ".metadata" : found != index_.end() || name.ends_with(".index.json");
+    const bool is_header = found == index_.end() ? format_.is_header(name) : format_.files_begin_with_header;
     if (absl::Status inside = io::CheckRelativePath(name); !inside.ok() || !is_header) {
       return Bad("speaks of ", io::Shown(name), ", which says nothing of the checkpoint");
     }
     const absl::StatusOr<std::unique_ptr<io::ReadFile>> file =
-        io::ReadFile::Open(io::JoinPath(catalog_.root(), name), !dcp_);
+        io::ReadFile::Open(io::JoinPath(catalog_.root(), name), format_.may_be_links);
     if (absl::IsNotFound(file.status())) return Bad("speaks of ", io::Shown(name), ", which is missing");
     if (!file.ok()) return file.status();
-    // The header of a safetensors file is its first bytes, up to the first tensor.
+    // The header of a file with chunks is its first bytes, up to the first of them.
     const int64_t length = found == index_.end() ? (*file)->bytes() : first_byte_[found->second];
     if (length > limits_.metadata_bytes) {
       return absl::ResourceExhaustedError(absl::StrCat((*file)->path(), " has a header of ", length, " bytes; at most ",
@@ -131,7 +132,7 @@ class Matcher {
   const Sidecar& sidecar_;
   const Catalog& catalog_;
   const CatalogLimits& limits_;
-  const bool dcp_;
+  const catalog::FormatTraits& format_;
   absl::flat_hash_map<std::string_view, size_t> index_;  // of files
   std::vector<int64_t> first_byte_;                      // of tensors, by file
 };

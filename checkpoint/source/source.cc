@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/tensor_stream.h"
 #include "checkpoint/formats/zip/reader.h"
 #include "checkpoint/hash/hash.h"
@@ -84,11 +85,9 @@ struct Source::State {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = files.find(index);
     if (found != files.end()) return found->second;
-    // safetensors files may be links: hubs keep them so.
-    const bool follow_links = catalog.format() == CheckpointFormat::kSafetensors;
     ASSIGN_OR_RETURN(std::unique_ptr<io::ReadFile> opened,
                      io::ReadFile::Open(io::JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path),
-                                        follow_links, &bytes_read));
+                                        catalog.traits().may_be_links, &bytes_read));
     if (files.size() >= kFilesOpen) files.erase(files.begin());
     return files.emplace(index, std::move(opened)).first->second;
   }
@@ -108,7 +107,7 @@ struct Source::State {
     const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
     const Catalog::Chunk chunk = catalog.chunk(entry, number);
     auto stream = std::make_shared<dcp::TensorStream>();
-    if (catalog.format() == CheckpointFormat::kSafetensors) {
+    if (!catalog.traits().chunks_are_archives) {
       stream->dtype = *entry.dtype;
       stream->shape.assign(chunk.size.begin(), chunk.size.end());
       stream->strides.assign(chunk.size.size(), 1);
@@ -138,18 +137,18 @@ struct Source::State {
   };
 
   // Empty when the sidecar does not know all of them. It has hashes of this library's own chunks, whose record is the
-  // elements: of a stream as a whole, of a tensor of safetensors piece by piece.
+  // elements: of an archive as a whole, of elements alone piece by piece.
   std::vector<Part> PartsOf(std::string_view path, const Catalog::Place& place, const dcp::TensorStream& stream) const {
     std::vector<Part> parts;
-    const bool dcp = catalog.format() == CheckpointFormat::kDcp;
-    for (int64_t at = 0; at < stream.record_length || (parts.empty() && dcp);) {
+    const bool whole = catalog.traits().chunks_are_archives;
+    for (int64_t at = 0; at < stream.record_length || (parts.empty() && whole);) {
       const auto found = hashed.find(std::pair(path, place.at + at));
       if (found == hashed.end()) return {};
-      const int64_t length = dcp ? stream.record_length : found->second->length;
-      if (!dcp && (length <= 0 || length > stream.record_length - at)) return {};
+      const int64_t length = whole ? stream.record_length : found->second->length;
+      if (!whole && (length <= 0 || length > stream.record_length - at)) return {};
       parts.push_back({length, &found->second->hash});
       at += length;
-      if (dcp) break;
+      if (whole) break;
     }
     return parts;
   }

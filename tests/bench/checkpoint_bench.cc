@@ -20,6 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/catalog/cover.h"
+#include "checkpoint/formats/dcp/format.h"
+#include "checkpoint/output/dcp_output.h"
 #include "checkpoint/output/output_plan.h"
 #include "checkpoint/source/chunk_index.h"
 #include "reshard/checkpoint/catalog.h"
@@ -122,7 +124,7 @@ void BenchCover(const char* name, int64_t rows, int64_t columns, const std::vect
 // `tensors` tensors of that shape, each stored in rows x columns chunks of (nearly) the same size.
 Catalog GridCatalog(int64_t tensors, const std::vector<int64_t>& shape, int64_t rows, int64_t columns) {
   const Folder folder;
-  catalog::CatalogBuilder builder(CheckpointFormat::kDcp, folder.path());
+  catalog::CatalogBuilder builder(dcp::kFormat, folder.path());
   const int32_t file = *builder.AddFile("__0_0.distcp");
   std::ofstream(folder.path() + "/__0_0.distcp") << "0";
   for (int64_t t = 0; t < tensors; ++t) {
@@ -168,7 +170,7 @@ void BenchPlan(const char* name, int64_t tensors, const std::vector<int64_t>& sh
   size_t boxes = 0;
   const double seconds = Seconds([&] {
     const absl::StatusOr<output::OutputPlan> plan =
-        output::OutputPlan::Make(catalog, CheckpointFormat::kDcp, *rules, 0);
+        output::OutputPlan::Make(catalog, output::MakeDcpOutput(output::PlacingOf(*rules)));
     if (!plan.ok()) std::abort();
     boxes = plan->pieces().size();
     std::optional<source::ChunkIndex> index;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_metadata.h"
 #include "reshard/checkpoint/describe.h"
 #include "tests/checkpoint/io/temp_directory.h"
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return true;
   }();
   testing::Promised(made, "a data file");
-  catalog::CatalogBuilder builder(CheckpointFormat::kDcp, dir.path());
+  catalog::CatalogBuilder builder(dcp::kFormat, dir.path());
   if (!dcp::ReadMetadata(testing::Text(data, size), {}, &builder).ok()) return 0;
   const absl::StatusOr<Catalog> catalog = std::move(builder).Build();
   if (!catalog.ok()) return 0;

@@ -94,16 +94,16 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
 
 int RunCheckpoint(const CheckpointFlags& flags) {
   ConvertOptions options;
-  if (flags.format == "safetensors") {
-    options.format = CheckpointFormat::kSafetensors;
-  } else if (flags.format != "dcp") {
+  if (const std::optional<CheckpointFormat> format = FindCheckpointFormat(flags.format)) {
+    options.format = *format;
+  } else {
     return Fail(kUsage, absl::StrCat("--format must be dcp or safetensors, not ", Clipped(flags.format)));
   }
   if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
   if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
-  if (flags.rules.empty() && flags.mesh.empty() && options.format == CheckpointFormat::kDcp) {
+  if (flags.rules.empty() && flags.mesh.empty() && NeedsLayoutRules(options.format)) {
     return Fail(kUsage, "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE");
   }
   for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},

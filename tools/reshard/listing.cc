@@ -23,7 +23,7 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
     if (!wanted(tensor.name)) continue;
     listing.tensors.push_back(&tensor);
     listing.totals.chunks += tensor.num_chunks;
-    listing.totals.bytes = Sum(listing.totals.bytes, BytesOf(catalog, tensor));
+    listing.totals.bytes = Sum(listing.totals.bytes, catalog.BytesOf(tensor));
     for (int64_t i = 0; i < tensor.num_chunks; ++i) files.insert(catalog.chunk(tensor, i).place.file);
   }
   for (const Catalog::ByteItem& item : catalog.byte_items()) {
@@ -35,13 +35,6 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   listing.totals.tensors = static_cast<int64_t>(listing.tensors.size());
   listing.totals.files = static_cast<int64_t>(pattern.empty() ? catalog.files().size() : files.size());
   return listing;
-}
-
-int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor) {
-  if (tensor.dtype || catalog.format() != CheckpointFormat::kSafetensors) return tensor.bytes;
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < tensor.num_chunks; ++i) bytes = Sum(bytes, catalog.chunk(tensor, i).place.length);
-  return bytes;
 }
 
 const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& tensor) {

@@ -32,8 +32,6 @@ struct Listing {
 // `pattern` is as in layout rules; empty matches everything.
 Listing List(const Catalog& catalog, std::string_view pattern);
 
-// Bytes of all elements. If the dtype is not known, the bytes that they take in safetensors files, and 0 for DCP.
-int64_t BytesOf(const Catalog& catalog, const Catalog::Tensor& tensor);
 // "bf16"; if this library has no such dtype, what the file calls it.
 std::string_view DTypeText(const Catalog::Tensor& tensor);
 

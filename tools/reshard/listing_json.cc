@@ -24,7 +24,7 @@ OrderedJson Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool w
   out["name"] = tensor.name;
   out["shape"] = Numbers(tensor.shape);
   out["dtype"] = DTypeText(tensor);
-  out["bytes"] = BytesOf(catalog, tensor);
+  out["bytes"] = catalog.BytesOf(tensor);
   out["num_chunks"] = tensor.num_chunks;
   out["mesh"] = recorded == nullptr ? OrderedJson(nullptr) : OrderedJson(recorded->mesh);
   out["layout"] = recorded == nullptr ? OrderedJson(nullptr) : OrderedJson(recorded->layout);

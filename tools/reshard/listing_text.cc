@@ -171,7 +171,7 @@ class Tree {
     line.cells[4] = recorded == nullptr
                         ? DescribeChunks(catalog_, tensor)
                         : absl::StrCat(Printable(recorded->layout), " over ", Printable(recorded->mesh));
-    line.cells[5] = HumanBytes(BytesOf(catalog_, tensor));
+    line.cells[5] = HumanBytes(catalog_.BytesOf(tensor));
     line.cells[6] = Counted(static_cast<int64_t>(files.size()), "file");
     return line;
   }

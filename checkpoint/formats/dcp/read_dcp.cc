@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_metadata.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -22,7 +23,7 @@ namespace {
 // N of "__N.metadata".
 std::optional<int64_t> RankOf(std::string_view name) {
   constexpr std::string_view kBefore = "__";
-  constexpr std::string_view kAfter = ".metadata";
+  constexpr std::string_view kAfter = kMetadataName;
   if (name.size() <= kBefore.size() + kAfter.size() || name.substr(0, 2) != kBefore ||
       name.substr(name.size() - kAfter.size()) != kAfter) {
     return std::nullopt;
@@ -37,10 +38,9 @@ std::optional<int64_t> RankOf(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> MetadataFiles(absl::Span<const std::string> names) {
-  constexpr const char* kOne = ".metadata";
   std::vector<std::pair<int64_t, std::string>> of_ranks;
   for (const std::string& name : names) {
-    if (name == kOne) return {name};
+    if (name == kMetadataName) return {name};
     if (const std::optional<int64_t> rank = RankOf(name)) of_ranks.emplace_back(*rank, name);
   }
   std::sort(of_ranks.begin(), of_ranks.end());
@@ -51,7 +51,7 @@ std::vector<std::string> MetadataFiles(absl::Span<const std::string> names) {
 
 absl::StatusOr<Catalog> ReadDcpCatalog(const std::string& directory, absl::Span<const std::string> metadata,
                                        const CatalogLimits& limits) {
-  catalog::CatalogBuilder builder(CheckpointFormat::kDcp, directory);
+  catalog::CatalogBuilder builder(kFormat, directory);
   for (const std::string& name : metadata) {
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(io::JoinPath(directory, name)));
     ASSIGN_OR_RETURN(const io::UnsetMemory bytes, file->ReadAllLarge(limits.metadata_bytes));

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/safetensors/dtypes.h"
+#include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/header.h"
 #include "checkpoint/formats/safetensors/write_header.h"
 #include "checkpoint/io/files.h"
@@ -99,7 +100,7 @@ absl::StatusOr<WeightMap> ReadIndex(const std::string& path, const CatalogLimits
 class Reader {
  public:
   Reader(std::string root, const CatalogLimits& limits)
-      : root_(std::move(root)), limits_(limits), builder_(CheckpointFormat::kSafetensors, root_) {}
+      : root_(std::move(root)), limits_(limits), builder_(kFormat, root_) {}
 
   absl::Status AddFile(const std::string& name) {
     ASSIGN_OR_RETURN(auto index, builder_.AddFile(name));

@@ -33,9 +33,12 @@ enum class CheckpointFormat { kDcp, kSafetensors };
 
 // "dcp", "safetensors".
 std::string_view Name(CheckpointFormat format);
+// The format of that name, if there is one.
+std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name);
 
 namespace catalog {
 class CatalogBuilder;
+struct FormatTraits;
 struct CatalogLookup;  // finds by name
 }  // namespace catalog
 
@@ -95,7 +98,9 @@ class Catalog {
   };
 
   // What was read.
-  CheckpointFormat format() const { return format_; }
+  CheckpointFormat format() const;
+  // What else follows from the format, for those who read chunks; a default Catalog has none.
+  const catalog::FormatTraits& traits() const { return *traits_; }
   // The directory; for a single safetensors file, the directory that it is in.
   const std::string& root() const { return root_; }
   // What Place::file refers to.
@@ -113,6 +118,10 @@ class Catalog {
   // The index-th chunk of a tensor of this catalog. Requires 0 <= index < tensor.num_chunks.
   Chunk chunk(const Tensor& tensor, int64_t index) const;
 
+  // The bytes of all elements of a tensor of this catalog; also of an unknown dtype where the chunks are the elements
+  // themselves, as in safetensors, and otherwise 0 for one. The largest int64_t where they are more than that.
+  int64_t BytesOf(const Tensor& tensor) const;
+
   // DCP: the path of a flat key in nested containers, or null if the checkpoint does not record one.
   const std::vector<PathStep>* PathOf(std::string_view name) const;
   // safetensors: the key-value pairs of `__metadata__` of all files, without those that describe sharding.
@@ -126,7 +135,7 @@ class Catalog {
  private:
   friend class catalog::CatalogBuilder;
 
-  CheckpointFormat format_ = CheckpointFormat::kDcp;
+  const catalog::FormatTraits* traits_ = nullptr;
   std::string root_;
   std::vector<File> files_;
   std::vector<Tensor> tensors_;

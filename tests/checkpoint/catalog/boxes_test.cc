@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/source/chunk_index.h"
 #include "reshard/layout/text.h"
 #include "tests/catch.h"
@@ -139,7 +140,7 @@ TEST_CASE("chunks are found by box") {
       for (int64_t i = pick(4); i > 0; --i) cuts.back().push_back(pick(shape.back() + 1));
       std::sort(cuts.back().begin(), cuts.back().end());
     }
-    catalog::CatalogBuilder builder(CheckpointFormat::kDcp, RESHARD_SOURCE_DIR);
+    catalog::CatalogBuilder builder(dcp::kFormat, RESHARD_SOURCE_DIR);
     RC_ASSERT(builder.AddFile("README.md").ok());
     RC_ASSERT(builder.AddTensor("t", "torch.float32", DType::kF32, shape, false).ok());
     std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> boxes;

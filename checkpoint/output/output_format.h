@@ -1,0 +1,52 @@
+// How a format writes a checkpoint: what goes into which file, what stands around a piece of contents, and the files
+// that say what is where. Each format that can be written has one, and a line in output_formats.cc.
+#ifndef RESHARD_CHECKPOINT_OUTPUT_OUTPUT_FORMAT_H_
+#define RESHARD_CHECKPOINT_OUTPUT_OUTPUT_FORMAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/output/output_plan.h"
+#include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/rules.h"
+
+namespace reshard::output {
+
+class OutputFormat {
+ public:
+  // Name and bytes of a file.
+  using NamedBytes = std::pair<std::string, std::string>;
+  // What stands in a file before and after the payload of a piece.
+  struct Frame {
+    std::string before;
+    std::string after;
+  };
+
+  virtual ~OutputFormat() = default;
+
+  // Adds the files and pieces of plan->source() to a plan that has none. Called once. Errors as OutputPlan::Make.
+  virtual absl::Status Plan(OutputPlan* plan) = 0;
+  // The files that say what is where, for a plan that this object made. `id` names the checkpoint.
+  virtual absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const = 0;
+  // The frame of a piece whose payload has that CRC-32. Both are empty where the contents stand alone.
+  virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const;
+};
+
+// What a user may say about a result.
+struct OutputTerms {
+  const std::optional<LayoutRules>& rules;
+  int64_t file_bytes = 0;  // safetensors: most bytes of tensors in one file, unless a single tensor has more
+};
+
+// InvalidArgument: the format needs layout rules, and there are none; it cannot be written.
+absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat format, const OutputTerms& terms);
+
+}  // namespace reshard::output
+
+#endif  // RESHARD_CHECKPOINT_OUTPUT_OUTPUT_FORMAT_H_

@@ -1,0 +1,55 @@
+#include "absl/strings/str_cat.h"
+#include "checkpoint/output/dcp_output.h"
+#include "checkpoint/output/output_format.h"
+#include "checkpoint/output/safetensors_output.h"
+#include "reshard/checkpoint/rules.h"
+#include "status/view.h"
+
+namespace reshard {
+namespace output {
+namespace {
+
+struct WritableFormat {
+  CheckpointFormat format;
+  bool needs_rules;
+  std::unique_ptr<OutputFormat> (*make)(const OutputTerms& terms);
+};
+
+constexpr WritableFormat kWritableFormats[] = {
+    {CheckpointFormat::kDcp, true, [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules)); }},
+    {CheckpointFormat::kSafetensors, false,
+     [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.file_bytes); }},
+};
+
+const WritableFormat* Find(CheckpointFormat format) {
+  for (const WritableFormat& writable : kWritableFormats) {
+    if (writable.format == format) return &writable;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFormat::Frame> OutputFormat::FrameOf(const OutputPlan&, const OutputPlan::Piece&, uint32_t) const {
+  return Frame{};
+}
+
+absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat format, const OutputTerms& terms) {
+  const WritableFormat* const writable = Find(format);
+  if (writable == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(status::View(Name(format)), " is read but not written"));
+  }
+  if (writable->needs_rules && !terms.rules) {
+    return absl::InvalidArgumentError("layout rules are needed: how shall tensors be cut?");
+  }
+  return writable->make(terms);
+}
+
+}  // namespace output
+
+bool NeedsLayoutRules(CheckpointFormat format) {
+  const output::WritableFormat* const writable = output::Find(format);
+  return writable != nullptr && writable->needs_rules;
+}
+
+}  // namespace reshard

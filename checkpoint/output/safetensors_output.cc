@@ -1,0 +1,120 @@
+#include "checkpoint/output/safetensors_output.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/boxes.h"
+#include "checkpoint/formats/safetensors/dtypes.h"
+#include "checkpoint/formats/safetensors/write_header.h"
+#include "status/macros.h"
+#include "status/view.h"
+
+namespace reshard::output {
+namespace {
+
+class SafetensorsOutput final : public OutputFormat {
+ public:
+  explicit SafetensorsOutput(int64_t file_bytes) : file_bytes_(file_bytes) {}
+
+  absl::Status Plan(OutputPlan* plan) override {
+    for (const Catalog::ByteItem& item : plan->source().byte_items()) {
+      plan->LeaveOut(item.name, "bytes that are no tensor, which safetensors cannot hold");
+    }
+    const Kept kept = Keep(plan);
+    std::vector<std::pair<std::string, std::string>> notes = plan->source().notes();
+    const auto is_format = [](const auto& note) { return note.first == "format"; };
+    if (std::none_of(notes.begin(), notes.end(), is_format)) notes.emplace_back("format", "pt");
+
+    std::vector<std::pair<size_t, size_t>> runs = safetensors::SplitIntoFiles(kept.bytes, file_bytes_);
+    if (runs.empty()) runs.emplace_back(0, 0);
+    const auto count = static_cast<int64_t>(runs.size());
+    for (size_t f = 0; f < runs.size(); ++f) {
+      const auto [first, end] = runs[f];
+      ASSIGN_OR_RETURN(
+          safetensors::SafetensorsLayout laid,
+          safetensors::LayOutSafetensors(absl::MakeConstSpan(kept.entries).subspan(first, end - first), notes));
+      const std::string name = count == 1 ? std::string("model.safetensors")
+                                          : safetensors::SafetensorsFileName(static_cast<int64_t>(f), count);
+      const int32_t file = plan->AddFile({name, laid.bytes, std::move(laid.head)});
+      for (size_t k = first; k < end; ++k) {
+        index_.emplace_back(kept.entries[k].name, name);
+        AddPieces(plan, kept.tensors[k], file, laid.places[k - first].at);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string&) const override {
+    if (plan.files().size() == 1) return std::vector<NamedBytes>();
+    ASSIGN_OR_RETURN(std::string index, safetensors::SafetensorsIndex(index_, plan.bytes()));
+    return std::vector<NamedBytes>{{std::string(safetensors::kSafetensorsIndexName), std::move(index)}};
+  }
+
+ private:
+  // The tensors that the format can hold.
+  struct Kept {
+    std::vector<int64_t> tensors;  // indices in the catalog
+    std::vector<safetensors::SafetensorsTensor> entries;
+    std::vector<int64_t> bytes;
+  };
+
+  static Kept Keep(OutputPlan* plan) {
+    Kept kept;
+    const absl::Span<const Catalog::Tensor> tensors = plan->source().tensors();
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const Catalog::Tensor& tensor = tensors[t];
+      const safetensors::SafetensorsDType* dtype =
+          tensor.dtype ? safetensors::FindSafetensorsDType(*tensor.dtype) : nullptr;
+      if (dtype == nullptr) {
+        plan->LeaveOut(tensor.name, absl::StrCat("elements of type ", status::View(tensor.stored_dtype),
+                                                 ", which safetensors does not have"));
+        continue;
+      }
+      safetensors::SafetensorsTensor entry{std::string(tensor.name), std::string(dtype->name),
+                                           std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end())};
+      const absl::StatusOr<safetensors::SafetensorsLayout> alone = safetensors::LayOutSafetensors({&entry, 1}, {});
+      if (!alone.ok()) {
+        plan->LeaveOut(tensor.name, std::string(alone.status().message()));
+        continue;
+      }
+      kept.tensors.push_back(static_cast<int64_t>(t));
+      kept.bytes.push_back(tensor.bytes);
+      kept.entries.push_back(std::move(entry));
+    }
+    return kept;
+  }
+
+  // A tensor whose elements begin there, in boxes that are read and written one at a time.
+  static void AddPieces(OutputPlan* plan, int64_t index, int32_t file, int64_t at) {
+    const Catalog::Tensor& tensor = plan->source().tensors()[static_cast<size_t>(index)];
+    catalog::StoredBox whole{
+        std::vector<int64_t>(tensor.shape.size(), 0), {tensor.shape.begin(), tensor.shape.end()}, 0};
+    const int64_t element = SizeOf(*tensor.dtype);
+    const auto parts = tensor.bytes == 0 ? std::vector<catalog::StoredBox>{whole}
+                                         : catalog::CutBox(whole, element, catalog::kLargestBox);
+    for (const catalog::StoredBox& part : parts) {
+      OutputPlan::Piece piece;
+      piece.tensor = index;
+      piece.payload_at = at;
+      int64_t bytes = element;
+      for (const int64_t size : part.size) bytes *= size;
+      piece.place = {file, at, bytes};
+      at += bytes;
+      plan->AddBox(piece, part.offset, part.size);
+    }
+  }
+
+  const int64_t file_bytes_;
+  std::vector<std::pair<std::string, std::string>> index_;  // tensor and file
+};
+
+}  // namespace
+
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes) {
+  return std::make_unique<SafetensorsOutput>(file_bytes);
+}
+
+}  // namespace reshard::output

@@ -2,7 +2,7 @@
 # times are decided here too: parsing, not optimising, is what a file costs, so the headers that nearly all files include
 # are precompiled, and the files of a folder are compiled as one (RESHARD_UNITY; off in the preset `dev`, where one changed
 # file should cost one file).
-option(RESHARD_UNITY "Compile the files of a folder as one" ON)
+set(RESHARD_UNITY ON CACHE STRING "Compile the files of a folder as one (ON), of a target (TARGET, for tools that read), or each alone (OFF)")
 option(RESHARD_PRECOMPILE "Precompile the headers of the standard library and of Abseil that most files include" ON)
 
 find_program(RESHARD_CCACHE ccache)
@@ -47,24 +47,29 @@ function(reshard_precompile target)
     target_precompile_headers(${target} PRIVATE ${RESHARD_PRECOMPILED} ${ARGN})
   endif()
 endfunction()
-# One compilation serves the targets that want no headers beside those of every target.
+# One compilation serves the targets that want no headers beside those of every target and are compiled with the same
+# options: reshard_share_precompiled(TARGET OPTION...).
 function(reshard_share_precompiled target)
   if(RESHARD_PRECOMPILE)
-    if(NOT TARGET reshard_precompiled)
+    string(MAKE_C_IDENTIFIER "reshard_precompiled${ARGN}" shared)
+    if(NOT TARGET ${shared})
       file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cc "")
-      add_library(reshard_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
-      target_compile_features(reshard_precompiled PUBLIC cxx_std_20)
-      target_link_libraries(reshard_precompiled PRIVATE absl::status absl::statusor absl::strings absl::flat_hash_map reshard_build_flags)
-      reshard_precompile(reshard_precompiled)
+      add_library(${shared} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
+      target_compile_features(${shared} PUBLIC cxx_std_20)
+      target_compile_options(${shared} PRIVATE ${ARGN})
+      target_link_libraries(${shared} PRIVATE absl::status absl::statusor absl::strings absl::flat_hash_map reshard_build_flags)
+      reshard_precompile(${shared})
     endif()
-    target_precompile_headers(${target} REUSE_FROM reshard_precompiled)
+    target_precompile_headers(${target} REUSE_FROM ${shared})
   endif()
 endfunction()
 
 # reshard_unity(TARGET): its files are compiled folder by folder. Two files of a folder must therefore not both have a
-# hidden name that means different things; the preset `dev` compiles each file alone.
+# hidden name that means different things; the presets `dev` and `debug` compile each file alone.
 function(reshard_unity target)
-  if(RESHARD_UNITY)
+  if(RESHARD_UNITY STREQUAL "TARGET")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  elseif(RESHARD_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     get_target_property(sources ${target} SOURCES)
     foreach(source IN LISTS sources)
@@ -77,9 +82,11 @@ function(reshard_unity target)
   endif()
 endfunction()
 
-# reshard_library(NAME SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
+# reshard_library(NAME [COMPUTES] SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
+# COMPUTES: what the tests spend their time in. A sanitized build optimizes that and nothing else, since a file compiles
+# in a third of the time without.
 function(reshard_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(reshard_${name} STATIC ${arg_SOURCES})
   add_library(reshard::${name} ALIAS reshard_${name})
   set_target_properties(reshard_${name} PROPERTIES EXPORT_NAME ${name})
@@ -88,6 +95,11 @@ function(reshard_library name)
                                                     $<INSTALL_INTERFACE:include>
                                              PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(reshard_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:reshard_build_flags>)
-  reshard_share_precompiled(reshard_${name})
+  set(options "")
+  if(RESHARD_SANITIZE AND arg_COMPUTES)
+    set(options -O1)
+  endif()
+  target_compile_options(reshard_${name} PRIVATE ${options})
+  reshard_share_precompiled(reshard_${name} ${options})
   reshard_unity(reshard_${name})
 endfunction()

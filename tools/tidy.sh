@@ -1,24 +1,22 @@
 #!/usr/bin/env bash
 # clang-tidy over the library and the command, with the checks of .clang-tidy; any finding fails.
-#   tools/tidy.sh              everything, folder by folder, as they are compiled
-#   tools/tidy.sh planner      the folders whose path begins so
+#   tools/tidy.sh              everything, library by library
+#   tools/tidy.sh planner      the libraries that are made in folders whose path begins so
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for tool in clang-tidy clang++; do
   command -v "$tool" >/dev/null || { echo "tidy: there is no $tool (apt-get install clang-tidy clang)" >&2; exit 2; }
 done
 cmake --preset tidy >/dev/null
-# A folder is one file here, too: what its files have in common is parsed once.
+# A library is one file here: what its files include is read, and searched, once. The longest first.
 mapfile -t files < <(python3 - "${1:-}" <<'PYTHON'
-import json, re, sys
-prefix = re.sub(r"\W", "_", sys.argv[1])
-for entry in json.load(open("build/tidy/compile_commands.json")):
-    if entry["file"].endswith("precompiled.cc"):
-        continue
-    match = re.search(r"/unity_(\w+)_cxx\.cxx$", entry["file"])
-    name = match.group(1) if match else re.sub(r"\W", "_", entry["file"].split("/build/tidy/")[-1])
-    if name.startswith(prefix) or not prefix:
-        print(entry["file"])
+import json, os, sys
+files = [os.path.relpath(entry["file"]) for entry in json.load(open("build/tidy/compile_commands.json"))]
+files = [file for file in files if file.removeprefix("build/tidy/").startswith(sys.argv[1])]
+def lines(file):
+    return sum(line.startswith("#include") for line in open(file))
+for file in sorted(files, key=lines, reverse=True):
+    print(file)
 PYTHON
 )
 ((${#files[@]} > 0)) || { echo "tidy: no folder begins with $1" >&2; exit 2; }
@@ -30,4 +28,4 @@ tidy_one() {
 }
 export -f tidy_one
 printf '%s\0' "${files[@]}" | xargs -0 -I{} -P "$(nproc)" bash -c 'tidy_one {}'
-echo "tidy: ${#files[@]} folders and files, nothing found"
+echo "tidy: ${#files[@]} libraries and files, nothing found"

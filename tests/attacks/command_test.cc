@@ -11,20 +11,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "absl/base/config.h"
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
 
 using Words = std::vector<std::string>;
 
-// The promise is a second; sanitizers are slower.
-#ifdef ABSL_HAVE_ADDRESS_SANITIZER
-constexpr double kQuick = 10;
-#else
-constexpr double kQuick = 1;
-#endif
+// The promise is a second.
+constexpr double kQuick = kAddressSanitized ? 10 : 1;
 
 std::string Shown(const Words& words) {
   std::string text;

@@ -6,19 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "tests/attacks/command.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 
-// Bounds on the command's time and memory; sanitizers take more of both.
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
-inline constexpr double kQuickSeconds = 15;
-inline constexpr int64_t kLittleMemory = int64_t{4} << 30;
-#else
-inline constexpr double kQuickSeconds = 1;
-inline constexpr int64_t kLittleMemory = int64_t{256} << 20;
-#endif
+// Bounds on the command's time and memory.
+inline constexpr double kQuickSeconds = kAddressSanitized ? 15 : 1;
+inline constexpr int64_t kLittleMemory = kAddressSanitized ? int64_t{4} << 30 : int64_t{256} << 20;
 
 // The command refuses: exit code 4, nothing on stdout, one short reason on stderr that contains `part` and cannot
 // command a terminal, quickly and in little memory.

@@ -1,7 +1,6 @@
 // Sidecars that are wrong on purpose, with the hash that is right: whoever wrote them meant it.
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -9,14 +8,10 @@
 #include "checkpoint/hash/hash.h"
 #include "tests/attacks/dcp_checkpoint.h"
 #include "tests/catch.h"
+#include "tests/file_bytes.h"
 
 namespace reshard::testing {
 namespace {
-
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 // A checkpoint that the command wrote, and its sidecar.
 class Written {
@@ -27,7 +22,7 @@ class Written {
     const Outcome written = RunReshard(words);
     INFO(written.err);
     REQUIRE(written.code == 0);
-    const std::string text = ReadText(c_ + "/reshard.json");
+    const std::string text = FileBytes(c_ + "/reshard.json");
     content_ = text.substr(11, text.size() - 11 - 44);
     WriteContent(content_);
     REQUIRE(RunReshard({"verify", c_, checkpoint_.good()}).code == 0);

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
+#include "tests/file_bytes.h"
 #include "tests/fuzz/fuzz.h"
 
 int main(int argc, char** argv) {
@@ -16,8 +15,7 @@ int main(int argc, char** argv) {
   }
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
-    std::ifstream in(path, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string bytes = reshard::testing::FileBytes(path);
     std::printf("%s, %zu bytes\n", path.c_str(), bytes.size());
     std::fflush(stdout);  // the last line names what crashed
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

@@ -8,17 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "tests/property.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 
-// So many lists for a property that plans a few times for each. Sanitizers see fewer.
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
-inline constexpr int kTries = 200;
-#else
-inline constexpr int kTries = 1500;
-#endif
+// So many lists for a property that plans a few times for each.
+inline constexpr int kTries = kSanitized ? 200 : 1500;
 
 // Like rc::prop, over lists of bytes: so many of them unless RC_PARAMS asks for another number.
 template <typename Property>

@@ -1,7 +1,6 @@
 // The planner's sequences against the exhaustive optimum, pair by pair.
 #include <memory>
 
-#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
@@ -12,16 +11,13 @@
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
 #include "tests/property/problems.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
 
-// Sanitizers see one pair in so many; the others see all.
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
-constexpr size_t kEvery = 23;
-#else
-constexpr size_t kEvery = 1;
-#endif
+// One pair in so many is looked at.
+constexpr size_t kEvery = kSanitized ? 23 : 1;
 
 const oracle::Exhaustive& Digits() {
   static const oracle::Exhaustive all(3, 3, 8, false);

@@ -10,6 +10,7 @@
 #include "tests/catch.h"
 #include "tests/checkpoint/convert/convert_place.h"
 #include "tests/checkpoint/io/faults.h"
+#include "tests/sanitized.h"
 
 namespace reshard {
 namespace {
@@ -38,6 +39,9 @@ bool KilledAfter(int64_t call, const ConvertPlace& place, bool resume, int64_t w
   return WIFSIGNALED(ended);
 }
 
+// One call in so many: a process that a sanitizer watches takes long to make.
+constexpr int64_t kEvery = testing::kSanitized ? 3 : 1;
+
 TEST_CASE("a conversion: killed after any call, it is gone on with") {
   const ConvertSource source;
   for (const ConvertCase& what :
@@ -45,7 +49,7 @@ TEST_CASE("a conversion: killed after any call, it is gone on with") {
     const testing::Content expected = source.Expected(what.format);
     for (const int64_t workers : {1, 2}) {
       int64_t call = 0;
-      for (bool killed = true; killed; ++call) {
+      for (bool killed = true; killed; call += kEvery) {
         INFO("call " << call << ", format " << Name(what.format) << ", workers " << workers);
         const ConvertPlace place(source, expected, what);
         const int64_t worker = workers - 1;

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/formats/zip/reader.h"
 #include "checkpoint/io/files.h"
@@ -18,6 +16,8 @@
 #include "reshard/checkpoint/convert.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/io/temp_directory.h"
+#include "tests/file_bytes.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
@@ -27,11 +27,9 @@ namespace fs = std::filesystem;
 const std::string kFixtures = RESHARD_SOURCE_DIR "/tests/checkpoint/fixtures/";
 
 // At how many places a file is cut: every byte of these files, where time allows.
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
-constexpr uintmax_t kCuts = 1000;
-#else
-constexpr uintmax_t kCuts = 20'000;
-#endif
+constexpr uintmax_t kCuts = kSanitized ? 1000 : 20'000;
+// And at how many a byte is flipped.
+constexpr int64_t kFlips = kSanitized ? 1000 : 3000;
 
 // Name -> dtype, shape and bytes of everything that a checkpoint holds.
 using Contents = std::map<std::string, std::string>;
@@ -131,10 +129,7 @@ class Patient {
   }
 
  private:
-  std::string Bytes(const std::string& file) const {
-    std::ifstream in(path_ + "/" + file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  }
+  std::string Bytes(const std::string& file) const { return FileBytes(path_ + "/" + file); }
 
   void Judge(const std::string& what, bool may_differ) {
     const absl::StatusOr<Contents> contents = ReadContents(path_);
@@ -166,8 +161,8 @@ class Patient {
 };
 
 // Every `step`-th byte, so that a file has at most so many.
-size_t StepFor(const std::string& path, uintmax_t most) {
-  return static_cast<size_t>(std::max<uintmax_t>(1, fs::file_size(path) / most));
+size_t StepFor(const std::string& path, int64_t most) {
+  return static_cast<size_t>(std::max<uintmax_t>(1, fs::file_size(path) / static_cast<uintmax_t>(most)));
 }
 
 // A fixture as this library writes it.
@@ -219,17 +214,17 @@ TEST_CASE("Every flipped byte of a checkpoint with a sidecar is found or carries
     Patient patient(path);
     REQUIRE(std::count(patient.files().begin(), patient.files().end(), "reshard.json") == 1);
     for (const std::string& file : patient.files()) {
-      patient.Flip(file, StepFor(path + "/" + file, 3000), /*may_differ=*/false);
+      patient.Flip(file, StepFor(path + "/" + file, kFlips), /*may_differ=*/false);
     }
-    CHECK(patient.found() > 1000);
+    CHECK(patient.found() > kFlips / 3);
   }
 }
 
 TEST_CASE("Flipped bytes of streams of PyTorch are found or carry nothing") {
   const std::string path = kFixtures + "single";
   Patient patient(path);
-  patient.Flip("__0_0.distcp", StepFor(path + "/__0_0.distcp", 3000), /*may_differ=*/false);
-  CHECK(patient.found() > 1000);
+  patient.Flip("__0_0.distcp", StepFor(path + "/__0_0.distcp", kFlips), /*may_differ=*/false);
+  CHECK(patient.found() > kFlips / 3);
 }
 
 TEST_CASE("Flipped bytes of metadata without a sidecar never do harm") {
@@ -246,11 +241,7 @@ TEST_CASE("Flipped bytes of metadata without a sidecar never do harm") {
     other += patient.other();
   }
   CHECK(other > 0);  // names, offsets that are right for another box: nothing is there to tell
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
-  constexpr int64_t kMost = int64_t{4} << 30;  // what was freed is kept for a while
-#else
-  constexpr int64_t kMost = int64_t{256} << 20;
-#endif
+  constexpr int64_t kMost = kAddressSanitized ? int64_t{4} << 30 : int64_t{256} << 20;
   CHECK(PeakBytes() - before < kMost);
 }
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/system.h"
+#include "tests/file_bytes.h"
 
 namespace reshard::testing {
 
@@ -26,8 +26,7 @@ Content ContentAt(const std::string& path) {
   Content content;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     if (entry.is_directory()) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    content[fs::relative(entry.path(), path).string()] = std::string(std::istreambuf_iterator<char>(file), {});
+    content[fs::relative(entry.path(), path).string()] = FileBytes(entry.path());
   }
   return content;
 }

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/checkpoint/io/faults.h"
 #include "tests/checkpoint/io/temp_directory.h"
+#include "tests/file_bytes.h"
 
 namespace reshard {
 namespace {
@@ -20,6 +20,7 @@ namespace {
 using testing::Call;
 using testing::Fault;
 using testing::FaultySystem;
+using testing::FileBytes;
 using testing::TempDirectory;
 using Pieces = std::vector<output::FinishedPiece>;
 
@@ -34,11 +35,6 @@ Pieces PiecesOf(size_t count) {
   Pieces pieces;
   for (size_t i = 0; i < count; ++i) pieces.push_back(PieceOf(i));
   return pieces;
-}
-
-std::string FileAt(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 void PutFile(const std::string& path, const std::string& content) {
@@ -58,7 +54,7 @@ std::string Written(const std::string& path, size_t count, const std::string& jo
   auto journal = MustOpen(path, job);
   for (const output::FinishedPiece& piece : PiecesOf(count)) REQUIRE(journal->Add(piece).ok());
   REQUIRE(journal->Sync().ok());
-  return FileAt(path);
+  return FileBytes(path);
 }
 
 TEST_CASE("a journal returns what was added, in order") {
@@ -79,7 +75,7 @@ TEST_CASE("a journal returns what was added, in order") {
     REQUIRE(journal->Add(PieceOf(3)).ok());
   }
   CHECK(MustOpen(path)->found() == PiecesOf(4));
-  CHECK(FileAt(path).size() == kHeader + 4 * kRecord);
+  CHECK(FileBytes(path).size() == kHeader + 4 * kRecord);
 }
 
 TEST_CASE("a journal longer than what is read at once") {
@@ -95,7 +91,7 @@ TEST_CASE("the journal of another job is refused and kept") {
   const std::string path = directory / "journal-0";
   const std::string content = Written(path, 2);
   CHECK(output::Journal::Open(path, "other").status().code() == absl::StatusCode::kDataLoss);
-  CHECK(FileAt(path) == content);
+  CHECK(FileBytes(path) == content);
   // Records of another job behind our header are none of ours.
   const std::string others = Written(path, 2, "other");
   PutFile(path, content.substr(0, kHeader) + others.substr(kHeader));

@@ -4,7 +4,6 @@
 #include <set>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "reshard/nccl/nccl_communicator.h"
 #include "reshard/runtime/redistributor.h"
 #include "tests/catch.h"
@@ -13,6 +12,7 @@
 #include "tests/property/problems.h"
 #include "tests/runtime/nccl/golden_cases.h"
 #include "tests/runtime/nccl/rank_run.h"
+#include "tests/sanitized.h"
 
 namespace reshard {
 namespace {
@@ -53,11 +53,7 @@ void CheckPlan(const Plan& plan, int64_t world, const RankRun& how, const NcclOp
 }
 
 // Up to 256 ranks, with three threads each, are minutes for a sanitizer.
-#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
-constexpr int64_t kMostRanks = 16;
-#else
-constexpr int64_t kMostRanks = 0;  // as many as the case has
-#endif
+constexpr int64_t kMostRanks = testing::kSanitized ? 16 : 0;  // 0: as many as the case has
 
 TEST_CASE("every golden case over NCCL") {
   for (const GoldenCase& golden : testing::GoldenCases(RESHARD_SOURCE_DIR "/tests/golden/cases.json", kMostRanks)) {
@@ -85,7 +81,7 @@ TEST_CASE("every golden case on few ranks, strided, twice") {
 TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
   const uint64_t seed = testing::Seed();
   CAPTURE(seed);
-  constexpr int kPairs = 2400;
+  constexpr int kPairs = testing::kSanitized ? 600 : 2400;
   constexpr int64_t kLargestWorld = 8;
   std::map<int64_t, std::vector<std::pair<Plan, local::LogicalContent>>> by_world;
   int made = 0;

@@ -25,6 +25,7 @@
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/output/output_plan.h"
 #include "checkpoint/tasks/run_tasks.h"
+#include "reshard/layout/text.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"

@@ -143,7 +143,10 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   }
   constexpr uint8_t kOff = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
   using Chain = unsigned __int128;  // its bytes, none of them 0
-  const auto class_byte = [&](int e) { return Chain{1} + static_cast<Chain>(class_of[static_cast<size_t>(e)]); };
+  const auto class_byte = [&](int e) {
+    const int byte = 1 + class_of[static_cast<size_t>(e)];  // added as an int: 128 bits take longer
+    return static_cast<Chain>(byte);
+  };
   std::array<Chain, digits::kMaxSearchDigits + 1> chains;
   size_t count = 0;
   const auto add = [&](Chain chain) {  // in ascending order

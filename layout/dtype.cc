@@ -30,6 +30,9 @@ constexpr Row kRows[] = {
     {DType::kF8E5M2FNUZ, "f8e5m2fnuz", 1},
     {DType::kC64, "c64", 8},
     {DType::kC128, "c128", 16},
+    {DType::kC32, "c32", 4},
+    {DType::kF8E8M0, "f8e8m0", 1},
+    {DType::kF4E2M1x2, "f4e2m1x2", 1},
 };
 
 constexpr bool InEnumOrder() {
@@ -37,13 +40,15 @@ constexpr bool InEnumOrder() {
   for (const Row& row : kRows) {
     if (static_cast<int>(row.dtype) != expected++) return false;
   }
-  return expected == static_cast<int>(DType::kC128) + 1;
+  return expected == static_cast<int>(DType::kF4E2M1x2) + 1;
 }
 static_assert(InEnumOrder());
 
 }  // namespace
 
 int64_t SizeOf(DType dtype) { return kRows[static_cast<int>(dtype)].size; }
+
+bool IsComputable(DType dtype) { return dtype < DType::kC32; }
 
 std::string_view Name(DType dtype) { return kRows[static_cast<int>(dtype)].name; }
 

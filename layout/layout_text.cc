@@ -32,8 +32,8 @@ struct WrittenDim {
 class LayoutReader {
  public:
   // `shape` is null for a layout, the tensor's shape for a rule.
-  LayoutReader(std::string_view text, const Mesh& mesh, const std::vector<int64_t>* shape)
-      : in_(text), mesh_(mesh), shape_(shape) {}
+  LayoutReader(std::string_view text, const Mesh& mesh, const std::vector<int64_t>* shape, bool any_rank = false)
+      : in_(text), mesh_(mesh), shape_(shape), any_rank_(any_rank) {}
 
   absl::StatusOr<Layout> Read() {
     RETURN_IF_ERROR(ReadDims());
@@ -106,7 +106,7 @@ class LayoutReader {
   }
 
   absl::Status ReadFactors(char close, WrittenDim* dim) {
-    if (in_.Take(close)) return absl::OkStatus();
+    if (in_.Peek() == close) return in_.Expected("a factor");
     do {
       const size_t column = in_.column();
       if (++num_factors_ > layout::LayoutRules::kMaxFactors) {
@@ -184,9 +184,21 @@ class LayoutReader {
     return in_.Expect(angle ? '>' : '}');
   }
 
+  // Takes dimensions away until there are no more than `rank`, or the next one gives a size.
+  void DropTo(size_t rank) {
+    const bool from_end = dims_.empty() || dims_.front().kind != WrittenDim::Kind::kRest;
+    while (dims_.size() - (has_rest_ ? 1 : 0) > rank) {
+      const auto next = from_end ? dims_.end() - 1 : dims_.begin() + 1;
+      if (next->size || next->local) return;
+      if (next->kind == WrittenDim::Kind::kRest) has_rest_ = false;
+      dims_.erase(next);
+    }
+  }
+
   // Gives every dimension of a rule its size, and `...` its dimensions.
   absl::Status FitToShape() {
     const size_t rank = shape_->size();
+    if (any_rank_) DropTo(rank);
     const size_t written = dims_.size() - (has_rest_ ? 1 : 0);
     if (has_rest_ ? written > rank : written != rank) {
       return in_.Error(0, absl::StrCat("the rule has ", has_rest_ ? "at least " : "", written,
@@ -232,6 +244,7 @@ class LayoutReader {
   layout::Scanner in_;
   const Mesh mesh_;
   const std::vector<int64_t>* const shape_;
+  const bool any_rank_;
   std::vector<WrittenDim> dims_;
   bool has_rest_ = false;
   int num_factors_ = 0;
@@ -251,6 +264,11 @@ absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh)
 
 absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape) {
   return LayoutReader(text, mesh, &shape).Read();
+}
+
+absl::StatusOr<Layout> ParseLayoutRuleForAnyRank(std::string_view text, const Mesh& mesh,
+                                                 const std::vector<int64_t>& shape) {
+  return LayoutReader(text, mesh, &shape, true).Read();
 }
 
 }  // namespace reshard

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs whatever a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Silent if nothing is missing.
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
-#   tools/setup.sh --full   also PyTorch, in a private environment under build/venv (apt, pip; some 5 GB)
+#   tools/setup.sh --full   also PyTorch, in a private environment under build/venv, and frameworks that read checkpoints (apt, pip; some 5 GB)
 #   tools/setup.sh --lint   what tools/format.sh and tools/tidy.sh need (apt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 torch=2.11.0
+frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
+megatron=megatron-core==0.13.1
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
@@ -78,4 +80,19 @@ if ! venv_has torch "$torch" || ! venv_has numpy '*' || ! venv_has safetensors '
   say "installing torch==$torch, numpy and safetensors (a large download)"
   # With what Python needs to import it: the tests run real PyTorch processes.
   quietly "${pip[@]}" "torch==$torch" numpy safetensors
+fi
+
+# The frameworks that must be able to read results, in an environment of their own that sees that PyTorch: what they need
+# beside it may change, and nothing else is built or tested with it.
+readers=build/frameworks
+if [[ ! -e $readers/complete ]]; then
+  say "installing frameworks that read checkpoints: ${frameworks[*]}"
+  quietly /usr/bin/python3 -m venv --clear "$readers"
+  for packages in "$readers"/lib/python3*/site-packages; do
+    compgen -G "$PWD/$venv/lib/python3*/site-packages" >"$packages/torch.pth"
+  done
+  quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input "${frameworks[@]}" "torch==$torch"
+  # It lists much that only training needs.
+  quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps "$megatron"
+  touch "$readers/complete"
 fi

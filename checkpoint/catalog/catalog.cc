@@ -14,6 +14,8 @@ namespace reshard {
 
 CheckpointFormat Catalog::format() const { return traits_ == nullptr ? CheckpointFormat::kDcp : traits_->format; }
 
+std::string Catalog::Attribute::Label() const { return absl::StrCat("attribute ", name); }
+
 const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;
   const auto found = lookup_->items.find(name);

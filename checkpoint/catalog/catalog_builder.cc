@@ -88,6 +88,8 @@ struct CatalogBuilder::State {
   std::vector<int64_t> boxes;
   std::vector<Run> runs;
   bool again = false;  // some name came more than once
+  std::vector<Catalog::Attribute> attributes;
+  bool has_index = false;
   std::vector<std::pair<std::string, std::string>> notes;
   std::shared_ptr<CatalogLookup> lookup = std::make_shared<CatalogLookup>();
   std::string_view last_dtype;  // kept already: nearly all tensors share one
@@ -202,6 +204,14 @@ void CatalogBuilder::AddPath(std::string_view name, std::vector<Catalog::PathSte
   state_->lookup->paths.emplace(state_->arena->Keep(name), std::move(path));
 }
 
+void CatalogBuilder::AddAttribute(Catalog::Attribute attribute) {
+  const auto same = [&](const Catalog::Attribute& other) { return other.name == attribute.name; };
+  if (std::any_of(state_->attributes.begin(), state_->attributes.end(), same)) return;
+  state_->attributes.push_back(std::move(attribute));
+}
+
+void CatalogBuilder::SetHasIndex() { state_->has_index = true; }
+
 void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
   state_->notes.emplace_back(std::string(key), std::string(value));
 }
@@ -303,6 +313,8 @@ Catalog CatalogBuilder::Take() {
   catalog.places_ = std::move(state.places);
   catalog.boxes_ = std::move(state.boxes);
   catalog.names_ = std::move(state.arena);
+  catalog.attributes_ = std::move(state.attributes);
+  catalog.has_index_ = state.has_index;
   catalog.notes_ = std::move(state.notes);
   catalog.lookup_ = std::move(state.lookup);
   return catalog;

@@ -40,6 +40,9 @@ class CatalogBuilder {
   // DataLoss: the name is there already, and replicas do not come again.
   absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
+  // Of the same name the first stays.
+  void AddAttribute(Catalog::Attribute attribute);
+  void SetHasIndex();
   void AddNote(std::string_view key, std::string_view value);
 
   // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. A

@@ -31,6 +31,11 @@ hash::ContentHash HashOfCatalog(const Catalog& catalog) {
     digest.Add(item.name);
     digest.Add({item.place.file, item.place.at, item.place.length});
   }
+  for (const Catalog::Attribute& attribute : catalog.attributes()) {
+    digest.Add(std::string_view(attribute.name));
+    digest.Add(std::string_view(attribute.pickle));
+  }
+  digest.Add(int64_t{catalog.has_index()});
   return digest.Hash();
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/show.h"
 #include "checkpoint/tasks/run_tasks.h"
 
 namespace reshard::convert {
@@ -27,6 +29,21 @@ int64_t CatalogBytes(const Catalog& catalog) {
 }
 
 }  // namespace
+
+absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& options) {
+  constexpr auto kPiece = static_cast<int64_t>(sizeof(output::OutputPlan::Piece)) + kBytesPerPiece;
+  int64_t pieces = 0, most = std::max<int64_t>(options.memory_limit, 0) / kPiece;
+  for (const Catalog::Tensor& tensor : catalog.tensors()) {
+    pieces += std::min(most + 1, tensor.bytes / catalog::kLargestBox);
+    if (pieces <= most) continue;
+    return io::WithKind(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "tensor ", io::Shown(tensor.name), " has ", tensor.bytes, " bytes, in pieces of ", catalog::kLargestBox,
+            ": a list of them needs more memory than the limit of ", options.memory_limit, " bytes")),
+        CheckpointError::kMemoryLimit);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::OutputPlan& plan,
                                     const ConvertOptions& options) {

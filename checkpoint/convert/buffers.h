@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/output/output_plan.h"
 #include "reshard/checkpoint/catalog.h"
@@ -16,6 +17,10 @@ struct Buffers {
   int64_t stripe = 0;  // bytes that a thread puts together at a time
   int64_t total = 0;   // with everything else that is in memory
 };
+
+// kMemoryLimit: the list of pieces alone needs more than the limit, whatever the layout. A few bytes of metadata can
+// announce petabytes; that is found out without making the list.
+absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& options);
 
 // As many threads and as long stripes as the limit allows. kMemoryLimit: not even one thread.
 absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::OutputPlan& plan,

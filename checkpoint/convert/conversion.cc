@@ -1,16 +1,21 @@
 #include "checkpoint/convert/conversion.h"
 
 #include <cerrno>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/hash/digest.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
+#include "checkpoint/side_files/find.h"
 #include "checkpoint/source/sidecar.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -56,16 +61,29 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
                                                              const ConvertOptions& options) {
   auto made = std::make_unique<Conversion>(destination, rules, options);
   ASSIGN_OR_RETURN(std::unique_ptr<source::Source> opened,
-                   source::Source::Open(source, {options.limits, options.ignore_sidecar}));
+                   source::Source::Open(
+                       source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.selection}));
   made->source = std::move(opened);
+  RETURN_IF_ERROR(CheckAnnounced(made->catalog(), options));
   ASSIGN_OR_RETURN(std::unique_ptr<output::OutputFormat> format,
-                   output::MakeOutputFormat(options.format, {rules, options.file_bytes}));
+                   output::MakeOutputFormat(options.format, {rules, options.file_bytes, options.always_index}));
   ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(made->catalog(), *made->plan, options));
   made->buffers = buffers;
-  const std::string state = output::SourceState(made->catalog());
-  made->name = output::JobName(made->catalog(), *made->plan);
+  ASSIGN_OR_RETURN(side_files::Found beside, side_files::Find(source, made->catalog(), options.side_files));
+  made->summary.side_files = std::move(beside.carried);
+  made->summary.left_beside = std::move(beside.left);
+  // What is copied from beside the source is a part of the job.
+  hash::Digest what, state_now;
+  what.Add(std::string_view(output::JobName(made->catalog(), *made->plan)));
+  state_now.Add(std::string_view(output::SourceState(made->catalog())));
+  for (const SideFile& file : made->summary.side_files) {
+    what.Add(std::string_view(file.path));
+    state_now.Add({file.bytes, file.modified});
+  }
+  const std::string state = state_now.Hash().ToText();
+  made->name = what.Hash().ToText();
   made->id = hash::ContentHash::Of(made->name + state).ToText();
   made->terms = absl::StrCat(options.workers, " workers, source state ", state);
   made->share = ShareOf(*made->plan, options.worker, options.workers);
@@ -86,8 +104,17 @@ absl::Status Conversion::Summarize() {
   summary.own_bytes = share.bytes;
   summary.files = static_cast<int64_t>(plan->files().size());
   summary.disk_bytes = plan->disk_bytes();
+  for (const SideFile& file : summary.side_files) {
+    const std::optional<int64_t> sum = CheckedAdd(summary.disk_bytes, file.bytes);
+    if (!sum) return absl::InvalidArgumentError("the bytes of the side files overflow");
+    summary.disk_bytes = *sum;
+  }
+  for (const Catalog::Attribute& attribute : catalog().attributes()) {
+    if (attribute.of_files) summary.dropped_attributes.push_back(attribute.name);
+  }
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();
+  summary.left_out_items = plan->left_out_items();
   const absl::StatusOr<int64_t> free = FreeBytes(ParentOf(destination));
   if (!free.ok()) return io::FromSystem(free.status());
   summary.free_bytes = *free;

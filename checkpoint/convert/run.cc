@@ -12,6 +12,7 @@
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
+#include "checkpoint/side_files/copy.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -176,8 +177,10 @@ absl::Status Run::Finish() {
     }
     group_.Beat();
   }
-  absl::Status written =
-      output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_);
+  absl::Status written = side_files::Copy(conversion_.catalog().root(), conversion_.summary.side_files, stage_.data());
+  if (absl::IsFailedPrecondition(written)) return written;
+  if (!written.ok()) return io::FromSystem(std::move(written));
+  written = output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_);
   if (!written.ok()) return io::FromSystem(std::move(written));
   if (!options_.verify) return absl::OkStatus();
   return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Beat(); });

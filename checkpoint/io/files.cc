@@ -202,6 +202,19 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
   return FileKind::kOther;
 }
 
+absl::StatusOr<std::string> TargetOf(const std::string& link) {
+  constexpr size_t kLongest = 4096;
+  std::string target(kLongest + 1, '\0');
+  const ssize_t length =
+      Uninterrupted([&] { return CurrentSystem().ReadLink(link.c_str(), target.data(), target.size()); });
+  if (length < 0) return SystemError(errno, "read the link", link);
+  if (static_cast<size_t>(length) > kLongest) {
+    return absl::DataLossError(absl::StrCat(link, " is a link of more than ", kLongest, " bytes"));
+  }
+  target.resize(static_cast<size_t>(length));
+  return target;
+}
+
 std::string JoinPath(std::string_view directory, std::string_view name) {
   const bool slash = !directory.empty() && directory.back() == '/';
   return absl::StrCat(status::View(directory), slash || directory.empty() ? "" : "/", status::View(name));

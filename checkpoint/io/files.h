@@ -95,6 +95,8 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 absl::Status SyncDirectory(const std::string& path);
 enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
 absl::StatusOr<FileKind> KindOf(const std::string& path);
+// What a symbolic link says, whether there is anything or not. DataLoss: more than 4096 bytes.
+absl::StatusOr<std::string> TargetOf(const std::string& link);
 
 // "a/b". `name` is used as it is.
 std::string JoinPath(std::string_view directory, std::string_view name);

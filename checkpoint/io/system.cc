@@ -17,6 +17,7 @@ int System::FSync(int fd) { return ::fsync(fd); }
 int System::FTruncate(int fd, off_t bytes) { return ::ftruncate(fd, bytes); }
 int System::FAllocate(int fd, off_t at, off_t bytes) { return ::fallocate(fd, 0, at, bytes); }
 int System::FStat(int fd, struct stat* out) { return ::fstat(fd, out); }
+ssize_t System::ReadLink(const char* path, char* target, size_t bytes) { return ::readlink(path, target, bytes); }
 int System::LStat(const char* path, struct stat* out) { return ::lstat(path, out); }
 int System::StatVfs(const char* path, struct statvfs* out) { return ::statvfs(path, out); }
 int System::MkDir(const char* path, mode_t mode) { return ::mkdir(path, mode); }

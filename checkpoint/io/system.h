@@ -27,6 +27,7 @@ class System {
   virtual int FAllocate(int fd, off_t at, off_t bytes);  // fallocate(2): takes space, writes nothing
   virtual int FStat(int fd, struct stat* out);
   virtual int LStat(const char* path, struct stat* out);
+  virtual ssize_t ReadLink(const char* path, char* target, size_t bytes);
   virtual int StatVfs(const char* path, struct statvfs* out);
   virtual int MkDir(const char* path, mode_t mode);
   virtual int RmDir(const char* path);

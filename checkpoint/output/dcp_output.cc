@@ -41,11 +41,15 @@ class DcpOutput final : public OutputFormat {
       boxes.AddBytes(device, length);
       plan->AddItem(piece);
     }
+    for (const Catalog::Attribute& attribute : source.attributes()) {
+      if (attribute.of_files || !attribute.pickle.empty()) continue;
+      plan->LeaveOut(attribute.Label(), "it is no plain data");
+    }
     std::vector<catalog::StoredBox> found;
     for (size_t t = 0; t < source.tensors().size(); ++t) {
       const Catalog::Tensor& tensor = source.tensors()[t];
       if (!tensor.dtype) {
-        plan->LeaveOut(tensor.name, absl::StrCat("elements of type ", status::View(tensor.stored_dtype)));
+        plan->Refuse(tensor.name, absl::StrCat("elements of type ", status::View(tensor.stored_dtype)));
         continue;
       }
       ASSIGN_OR_RETURN(const Layout layout, placing_.layout_of(tensor));
@@ -93,8 +97,8 @@ class DcpOutput final : public OutputFormat {
     };
     for (const dcp::MetadataBytes& item : items) add_path(item.name);
     for (const dcp::MetadataTensor& tensor : tensors) add_path(tensor.name);
-    return std::vector<NamedBytes>{
-        {std::string(dcp::kMetadataName), dcp::WriteMetadata(tensors, items, paths, names, id, id)}};
+    return std::vector<NamedBytes>{{std::string(dcp::kMetadataName),
+                                    dcp::WriteMetadata(tensors, items, paths, names, source.attributes(), id, id)}};
   }
 
   absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const override {

@@ -41,7 +41,8 @@ class OutputFormat {
 // What a user may say about a result.
 struct OutputTerms {
   const std::optional<LayoutRules>& rules;
-  int64_t file_bytes = 0;  // safetensors: most bytes of tensors in one file, unless a single tensor has more
+  int64_t file_bytes = 0;     // safetensors: most bytes of tensors in one file, unless a single tensor has more
+  bool always_index = false;  // safetensors: an index even of a single file
 };
 
 // InvalidArgument: the format needs layout rules, and there are none; it cannot be written.

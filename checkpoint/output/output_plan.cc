@@ -36,6 +36,11 @@ int64_t OutputPlan::MemoryBytes() const {
 absl::StatusOr<OutputPlan> OutputPlan::Make(const Catalog& source, std::unique_ptr<OutputFormat> format) {
   OutputPlan plan(source);
   RETURN_IF_ERROR(format->Plan(&plan));
+  if (plan.num_refused_ > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(plan.num_refused_ == 1 ? "a tensor" : absl::StrCat(plan.num_refused_, " tensors"),
+                     " cannot be written, so nothing is: ", plan.refused_, "; --exclude PATTERN leaves tensors out"));
+  }
   plan.format_ = std::move(format);
   return plan;
 }
@@ -68,6 +73,12 @@ void OutputPlan::AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Spa
 void OutputPlan::SetLayout(int64_t tensor, const Layout& layout) {
   layouts_[static_cast<size_t>(tensor)] = ToString(layout);
   meshes_[static_cast<size_t>(tensor)] = ToString(layout.mesh());
+}
+
+void OutputPlan::LeaveOutItem(std::string_view name) { left_out_items_.emplace_back(name); }
+
+void OutputPlan::Refuse(std::string_view tensor, std::string_view reason) {
+  if (num_refused_++ == 0) refused_ = absl::StrCat(io::Shown(tensor), ": ", status::View(reason));
 }
 
 void OutputPlan::LeaveOut(std::string_view name, std::string_view reason) {

@@ -36,7 +36,8 @@ class OutputPlan {
     int64_t payload_bytes = 0;
   };
 
-  // `source` outlives the plan. InvalidArgument: a tensor that no rule fits. ResourceExhausted: more boxes than fit.
+  // `source` outlives the plan. InvalidArgument: a tensor that no rule fits, or that the
+  // format cannot hold. ResourceExhausted: more boxes than fit.
   // DataLoss or Unimplemented: what the format refuses.
   static absl::StatusOr<OutputPlan> Make(const Catalog& source, std::unique_ptr<OutputFormat> format);
 
@@ -51,9 +52,10 @@ class OutputPlan {
   const std::vector<std::string>& layouts() const { return layouts_; }
   const std::vector<std::string>& meshes() const { return meshes_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
-  int64_t bytes() const { return bytes_; }  // of contents
-  int64_t disk_bytes() const;               // of files
-  int64_t MemoryBytes() const;              // that this plan takes
+  const std::vector<std::string>& left_out_items() const { return left_out_items_; }  // names
+  int64_t bytes() const { return bytes_; }                                            // of contents
+  int64_t disk_bytes() const;                                                         // of files
+  int64_t MemoryBytes() const;                                                        // that this plan takes
 
   // For OutputFormat::Plan.
   int32_t AddFile(File file);                  // its index
@@ -62,8 +64,11 @@ class OutputPlan {
   // The box of piece.tensor, in elements; payload_bytes follow from it.
   void AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
   void SetLayout(int64_t tensor, const Layout& layout);
-  // Of a tensor or a byte item that the format cannot hold.
+  // Of what the format cannot hold, and what is no tensor. Byte items are many, and all for one reason.
   void LeaveOut(std::string_view name, std::string_view reason);
+  void LeaveOutItem(std::string_view name);
+  // Of a tensor that the format cannot hold. Nothing is written then: Make returns an error that names it.
+  void Refuse(std::string_view tensor, std::string_view reason);
 
  private:
   explicit OutputPlan(const Catalog& source);
@@ -76,6 +81,9 @@ class OutputPlan {
   std::vector<std::string> layouts_;  // by tensor of the catalog
   std::vector<std::string> meshes_;   // the same
   std::vector<std::string> left_out_;
+  std::vector<std::string> left_out_items_;
+  std::string refused_;  // the first one, and why
+  int64_t num_refused_ = 0;
   int64_t bytes_ = 0;
 };
 

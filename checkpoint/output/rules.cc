@@ -16,13 +16,6 @@ namespace {
 
 using Kind = json::WalkedValue::Kind;
 
-// Where the character after the one at `at` begins. A byte that belongs to none counts as one.
-size_t NextCharacter(std::string_view text, size_t at) {
-  ++at;
-  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
-  return at;
-}
-
 absl::StatusOr<Mesh> MeshOf(std::string_view text) {
   auto mesh = ParseMesh(text);
   if (!mesh.ok()) return absl::Status(mesh.status().code(), absl::StrCat("mesh: ", mesh.status().message()));
@@ -82,33 +75,6 @@ struct Collector {
 
 }  // namespace
 
-bool MatchesPattern(std::string_view pattern, std::string_view name) {
-  size_t p = 0, n = 0;
-  // The last `*` met, and what it has taken of the name so far. Only the last one is ever tried with more: an earlier
-  // one that takes more leaves less of the name to what follows it.
-  std::optional<size_t> star;
-  size_t taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && pattern[p] == '?') {
-      ++p;
-      n = NextCharacter(name, n);
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p;
-      ++n;
-    } else if (star) {
-      p = *star + 1;
-      n = taken = NextCharacter(name, taken);
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 absl::StatusOr<LayoutRules> LayoutRules::Parse(std::string_view json) {
   constexpr int64_t kDepth = 8;
   Collector collector;
@@ -147,7 +113,9 @@ absl::StatusOr<Layout> LayoutRules::LayoutFor(std::string_view name, const std::
     return absl::InvalidArgumentError(
         absl::StrCat("no rule matches tensor ", io::Shown(name), "; end the rules with \"*\""));
   }
-  auto layout = ParseLayoutRule(rule->layout, mesh_, shape);
+  const bool names_one = rule->pattern.find_first_of("*?") == std::string::npos;
+  auto layout =
+      names_one ? ParseLayoutRule(rule->layout, mesh_, shape) : ParseLayoutRuleForAnyRank(rule->layout, mesh_, shape);
   if (layout.ok()) return layout;
   return absl::Status(layout.status().code(),
                       absl::StrCat("tensor ", io::Shown(name), " of shape [", absl::StrJoin(shape, ", "), "], rule ",

@@ -9,6 +9,7 @@
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/formats/safetensors/dtypes.h"
 #include "checkpoint/formats/safetensors/write_header.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -17,11 +18,15 @@ namespace {
 
 class SafetensorsOutput final : public OutputFormat {
  public:
-  explicit SafetensorsOutput(int64_t file_bytes) : file_bytes_(file_bytes) {}
+  SafetensorsOutput(int64_t file_bytes, bool always_index) : file_bytes_(file_bytes), always_index_(always_index) {}
 
   absl::Status Plan(OutputPlan* plan) override {
     for (const Catalog::ByteItem& item : plan->source().byte_items()) {
-      plan->LeaveOut(item.name, "bytes that are no tensor, which safetensors cannot hold");
+      plan->LeaveOutItem(item.name);
+    }
+    for (const Catalog::Attribute& attribute : plan->source().attributes()) {
+      if (attribute.of_files) continue;
+      plan->LeaveOut(attribute.Label(), "safetensors has no place for it");
     }
     const Kept kept = Keep(plan);
     std::vector<std::pair<std::string, std::string>> notes = plan->source().notes();
@@ -48,7 +53,7 @@ class SafetensorsOutput final : public OutputFormat {
   }
 
   absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string&) const override {
-    if (plan.files().size() == 1) return std::vector<NamedBytes>();
+    if (plan.files().size() == 1 && !always_index_ && !plan.source().has_index()) return std::vector<NamedBytes>();
     ASSIGN_OR_RETURN(std::string index, safetensors::SafetensorsIndex(index_, plan.bytes()));
     return std::vector<NamedBytes>{{std::string(safetensors::kSafetensorsIndexName), std::move(index)}};
   }
@@ -69,15 +74,23 @@ class SafetensorsOutput final : public OutputFormat {
       const safetensors::SafetensorsDType* dtype =
           tensor.dtype ? safetensors::FindSafetensorsDType(*tensor.dtype) : nullptr;
       if (dtype == nullptr) {
-        plan->LeaveOut(tensor.name, absl::StrCat("elements of type ", status::View(tensor.stored_dtype),
-                                                 ", which safetensors does not have"));
+        plan->Refuse(tensor.name, absl::StrCat("elements of type ", status::View(tensor.stored_dtype),
+                                               ", which safetensors does not have"));
         continue;
       }
       safetensors::SafetensorsTensor entry{std::string(tensor.name), std::string(dtype->name),
                                            std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end())};
+      if (dtype->packed() > 1) {
+        const auto last = entry.shape.empty() ? std::nullopt : CheckedMul(entry.shape.back(), dtype->packed());
+        if (!last) {
+          plan->Refuse(tensor.name, "two elements in a byte need a dimension of their own");
+          continue;
+        }
+        entry.shape.back() = *last;
+      }
       const absl::StatusOr<safetensors::SafetensorsLayout> alone = safetensors::LayOutSafetensors({&entry, 1}, {});
       if (!alone.ok()) {
-        plan->LeaveOut(tensor.name, std::string(alone.status().message()));
+        plan->Refuse(tensor.name, std::string(alone.status().message()));
         continue;
       }
       kept.tensors.push_back(static_cast<int64_t>(t));
@@ -108,13 +121,14 @@ class SafetensorsOutput final : public OutputFormat {
   }
 
   const int64_t file_bytes_;
+  const bool always_index_;
   std::vector<std::pair<std::string, std::string>> index_;  // tensor and file
 };
 
 }  // namespace
 
-std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes) {
-  return std::make_unique<SafetensorsOutput>(file_bytes);
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes, bool always_index) {
+  return std::make_unique<SafetensorsOutput>(file_bytes, always_index);
 }
 
 }  // namespace reshard::output

@@ -9,8 +9,9 @@
 
 namespace reshard::output {
 
-// A file has at most so many bytes of tensors, unless a single tensor has more.
-std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes);
+// A file has at most so many bytes of tensors, unless a single tensor has more. There is an index where there are
+// several files, where the source has one, and always where it is asked for.
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes, bool always_index);
 
 }  // namespace reshard::output
 

@@ -258,7 +258,7 @@ struct Source::State {
 absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, const SourceOptions& options) {
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(Catalog catalog, ReadCatalog(path, options.limits));
-  state->catalog = std::move(catalog);
+  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.selection));
   state->checks = options.checks;
   int64_t chunks = 0;
   for (const Catalog::Tensor& tensor : state->catalog.tensors()) {

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "checkpoint/source/sidecar.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/selection.h"
 
 namespace reshard::source {
 
@@ -29,13 +30,15 @@ struct SourceOptions {
   CatalogLimits limits;
   bool ignore_sidecar = false;
   ChunkChecks checks = ChunkChecks::kAll;
+  Selection selection = {};  // what of the checkpoint there is to be read, and under which names
 };
 
 // Any number of threads may read.
 class Source {
  public:
-  // Reads the catalog, and the sidecar where there is one. DataLoss: chunks that leave a tensor's elements out or have
-  // them twice; a sidecar that does not match (sidecar_match.h). Otherwise what ReadCatalog reports.
+  // Reads the catalog, selects from it, and reads the sidecar where there is one. DataLoss: chunks that leave a
+  // tensor's elements out or have them twice; a sidecar that does not match (sidecar_match.h). Otherwise what
+  // ReadCatalog and Select report.
   static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
   ~Source();
 

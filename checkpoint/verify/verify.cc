@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -9,7 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/catalog/boxes.h"
+#include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/side_files/copy.h"
+#include "checkpoint/side_files/find.h"
 #include "checkpoint/source/source.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/verify/compare.h"
@@ -101,16 +105,37 @@ std::string DTypeText(const Catalog::Tensor& tensor) {
   return tensor.dtype ? std::string(Name(*tensor.dtype)) : std::string(tensor.stored_dtype);
 }
 
+absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, const std::string& b,
+                              const SideFileTerms& terms, VerifyReport* report) {
+  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(b);
+  if (absl::IsNotFound(names.status())) return absl::OkStatus();  // a file
+  if (!names.ok()) return names.status();
+  ASSIGN_OR_RETURN(const side_files::Found found, side_files::Find(a, catalog, terms));
+  for (const SideFile& file : found.carried) {
+    ASSIGN_OR_RETURN(const size_t different, side_files::FirstDifferent(catalog.root(), {&file, 1}, b));
+    ++report->side_files;
+    if (different == 1) continue;
+    ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(b, file.path)));
+    report->differences.push_back(
+        {absl::StrCat("side file ", file.path), kind == io::FileKind::kNothing ? "only in A" : "its bytes differ"});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options) {
   return status::NoThrow("comparing checkpoints", [&]() -> absl::StatusOr<VerifyReport> {
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> first,
-                     source::Source::Open(a, {options.limits, options.ignore_sidecar}));
+                     source::Source::Open(
+                         a, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.selection}));
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
                      source::Source::Open(b, {options.limits, options.ignore_sidecar}));
-    return verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads), options.progress);
+    ASSIGN_OR_RETURN(VerifyReport report,
+                     verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads), options.progress));
+    RETURN_IF_ERROR(CompareSideFiles(a, first->catalog(), b, options.side_files, &report));
+    return report;
   });
 }
 
@@ -174,6 +199,27 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
   };
   for (const Catalog::Tensor& tensor : b.catalog().tensors()) only_in_b(tensor.name);
   for (const Catalog::ByteItem& item : b.catalog().byte_items()) only_in_b(item.name);
+
+  // Attributes are small and already read. One without its value cannot be told from another.
+  std::deque<std::string> labels;
+  const auto attribute_in = [](const Catalog& catalog, std::string_view name) -> const Catalog::Attribute* {
+    for (const Catalog::Attribute& attribute : catalog.attributes()) {
+      if (attribute.name == name && !attribute.of_files) return &attribute;
+    }
+    return nullptr;
+  };
+  for (const Catalog::Attribute& left : a.catalog().attributes()) {
+    if (left.of_files) continue;
+    const Catalog::Attribute* const right = attribute_in(b.catalog(), left.name);
+    if (right != nullptr && !left.pickle.empty() && left.pickle == right->pickle) continue;
+    differ(labels.emplace_back(left.Label()), right == nullptr      ? "only in A"
+                                              : left.pickle.empty() ? "cannot be compared: it is no plain data"
+                                                                    : "another value in B");
+  }
+  for (const Catalog::Attribute& right : b.catalog().attributes()) {
+    if (right.of_files || attribute_in(a.catalog(), right.name) != nullptr) continue;
+    differ(labels.emplace_back(right.Label()), "only in B");
+  }
 
   std::vector<Task> tasks;
   for (size_t p = 0; p < pairs.size(); ++p) {

@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import re
+import signal
 import sys
 
 
@@ -68,4 +69,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads this may stop, as `head` does
     main()

@@ -6,6 +6,7 @@ usage: make_llama31_405b.py [--optimizer] > llama31_405b.json
 --optimizer adds what mixed-precision training with Adam holds beside them: f32 master weights and both moments.
 """
 import json
+import signal
 import sys
 
 from llama_tensors import weights
@@ -24,4 +25,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads this may stop, as `head` does
     main()

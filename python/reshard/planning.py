@@ -25,6 +25,9 @@ DTYPE_NAMES = {
     torch.float8_e5m2fnuz: "f8e5m2fnuz",
     torch.complex64: "c64",
     torch.complex128: "c128",
+    torch.complex32: "c32",
+    torch.float8_e8m0fnu: "f8e8m0",
+    torch.float4_e2m1fn_x2: "f4e2m1x2",
 }
 
 

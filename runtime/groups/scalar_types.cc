@@ -32,6 +32,9 @@ constexpr TypePair kTypes[] = {
     {at::kFloat8_e5m2fnuz, DType::kF8E5M2FNUZ},
     {at::kComplexFloat, DType::kC64},
     {at::kComplexDouble, DType::kC128},
+    {at::kComplexHalf, DType::kC32},
+    {at::kFloat8_e8m0fnu, DType::kF8E8M0},
+    {at::kFloat4_e2m1fn_x2, DType::kF4E2M1x2},
 };
 
 }  // namespace

@@ -54,6 +54,9 @@ Collapsed Collapse(absl::Span<const int64_t> box, absl::Span<const Contribution>
 
 absl::Status CheckReduction(ReduceOp op, DType dtype) {
   const std::string what = absl::StrCat(Name(op), " of ", status::View(Name(dtype)));
+  if (!IsComputable(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": elements of this type are moved, not computed with"));
+  }
   switch (dtype) {
     case DType::kC64:
     case DType::kC128:

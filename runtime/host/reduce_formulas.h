@@ -242,6 +242,10 @@ __attribute__((always_inline)) constexpr auto VisitReduction(Ops op, DType dtype
       return VisitFloat<Float8<F8E4M3FNUZ>>(op, visitor);
     case DType::kF8E5M2FNUZ:
       return VisitFloat<Float8<F8E5M2FNUZ>>(op, visitor);
+    case DType::kC32:
+    case DType::kF8E8M0:
+    case DType::kF4E2M1x2:
+      break;
   }
   return decltype(VisitBool(op, visitor)){};
 }

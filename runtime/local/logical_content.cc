@@ -279,6 +279,12 @@ void LogicalContent::Encode(Number value, char* element) const {
       return Put(element, Float8Of(re, 3, 8));
     case DType::kF8E5M2FNUZ:
       return Put(element, Float8Of(re, 2, 16));
+    case DType::kC32:
+      Put(element, host::FloatToHalf(static_cast<float>(re)));
+      return Put(element + sizeof(uint16_t), host::FloatToHalf(static_cast<float>(value.im)));
+    case DType::kF8E8M0:
+    case DType::kF4E2M1x2:
+      return Put(element, static_cast<uint8_t>(re));
   }
 }
 

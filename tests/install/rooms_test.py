@@ -30,8 +30,8 @@ ROOMS = """
     runtime/host runtime/program runtime/execute runtime/packed runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/dcp checkpoint/formats/safetensors checkpoint/formats checkpoint/source checkpoint/output
-    checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch
-    tools/reshard
+    checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch
+    tools/reshard tools/reshard/checkpoint
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
 PUBLIC = {
@@ -70,9 +70,12 @@ PUBLIC = {
     "checkpoint/convert.h": "checkpoint/convert",
     "checkpoint/describe.h": "checkpoint/catalog",
     "checkpoint/error.h": "checkpoint/io",
+    "checkpoint/pattern.h": "checkpoint/catalog",
     "checkpoint/progress.h": "checkpoint/tasks",
     "checkpoint/recorded_layouts.h": "checkpoint/source",
     "checkpoint/rules.h": "checkpoint/output",
+    "checkpoint/selection.h": "checkpoint/catalog",
+    "checkpoint/side_files.h": "checkpoint/side_files",
     "checkpoint/verify.h": "checkpoint/verify",
     "live/load.h": "checkpoint/live",
     "live/save.h": "checkpoint/live",

@@ -25,7 +25,6 @@ TEST_CASE("printing is canonical") {
   CHECK(Canonical("[32<X,Y>512, 128]", mesh) == "[32<X,Y>512, 128]");
   CHECK(Canonical(" [ < X , Y > 512 , 128 ] ", mesh) == "[32<X,Y>512, 128]");
   CHECK(Canonical("[32{X,Y}512,32{Z:(1)4}128]", mesh) == "[32<X,Y>512, 32<Z:(1)4>128]");
-  CHECK(Canonical("[<>5, 7<>7]", mesh) == "[5, 7]");
   CHECK(Canonical("[32<X>128, 64] sum<Y>", mesh) == "[32<X>128, 64] sum<Y>");
   CHECK(Canonical("[64]avg{Y,Z:(2)2}", mesh) == "[64] avg<Y,Z:(2)2>");
   CHECK(Canonical("[<X:(1)4>8]", mesh) == "[2<X:(1)4>8]");
@@ -98,7 +97,8 @@ TEST_CASE("bad layouts are refused with the reason and the column") {
       {"[<X=[4,5]>8]",
        "the explicit sizes of axis X add up to 9 but the intervals they cut have 8 elements at column 3"},
       {"[3<X>8]", "the local size is 4 (the largest shard), not 3 at column 2"},
-      {"[4<>8]", "the local size is 8 (the largest shard), not 4 at column 2"},
+      {"[<>4]", "expected a factor, found '>' at column 3"},
+      {"[4{ }8]", "expected a factor, found '}' at column 5"},
       {"[<2000000>8]", "the dimension is cut into more than 1048576 intervals at column 3"},
       {"[*]", "'*' and '...' stand for sizes only in layout rules; a layout gives them at column 2"},
       {"[...]", "'*' and '...' stand for sizes only in layout rules; a layout gives them at column 2"},
@@ -207,6 +207,28 @@ TEST_CASE("layout rules take their sizes from the tensor") {
   CHECK(fit("[*, *]", {-1, 2}) == "the size -1 is negative at column 2");
   CHECK(fit("[<tp>*]", {8}) == "expected ']', found '*' at column 6");
   CHECK(fit("[...]", std::vector<int64_t>(65, 1)) == "the layout has more than 64 dimensions at column 2");
+}
+
+TEST_CASE("layout rules for any rank cut the dimensions that are there") {
+  const auto mesh = MeshOf("{dp:2,tp:4}");
+  const auto fit = [&](std::string_view text, const std::vector<int64_t>& shape) {
+    const absl::StatusOr<Layout> layout = ParseLayoutRuleForAnyRank(text, mesh, shape);
+    return layout.ok() ? ToString(*layout) : FirstLine(layout.status());
+  };
+  CHECK(fit("[<tp>, ...]", {}) == "[]");
+  CHECK(fit("[<tp>, *]", {8}) == "[2<tp>8]");
+  CHECK(fit("[*, <tp>]", {8}) == "[8]");
+  CHECK(fit("[..., <dp>, <tp>]", {8}) == "[2<tp>8]");
+  CHECK(fit("[..., <dp>]", {}) == "[]");
+  CHECK(fit("[<dp>, ..., <tp>]", {8}) == "[4<dp>8]");
+  CHECK(fit("[<tp>] sum<dp>", {}) == "[] sum<dp>");
+  // Enough dimensions: the same as for one rank.
+  CHECK(fit("[<tp>, *]", {8, 3}) == "[2<tp>8, 3]");
+  CHECK(fit("[<tp>, ...]", {8, 3}) == "[2<tp>8, 3]");
+  CHECK(fit("[<tp>]", {8, 3}) == "the rule has 1 dimension but the tensor has 2 at column 1");
+  // A size that is given is asked for.
+  CHECK(fit("[<tp>8, ...]", {}) == "the rule has 1 dimension but the tensor has 0 at column 1");
+  CHECK(fit("[*, 2<tp>]", {8}) == "the rule has 2 dimensions but the tensor has 1 at column 1");
 }
 
 }  // namespace

@@ -135,21 +135,20 @@ def main():
         write(path, safetensors({"model.w": ("BF16", [2, 3], bytes(12)), "model.s": ("F32", [], bytes(4)), "model.e": ("F64", [0, 3], b""),
                                  "q": ("F4", [4, 2], bytes(4)), "u": ("F3", [7], bytes(5))}))
         assert [(t["dtype"], t["shape"], t["bytes"]) for t in inspect(path)["tensors"]] == [
-            ("bf16", [2, 3], 12), ("f32", [], 4), ("f64", [0, 3], 0), ("F4", [4, 2], 4), ("F3", [7], 5)]
+            ("bf16", [2, 3], 12), ("f32", [], 4), ("f64", [0, 3], 0), ("f4e2m1x2", [4, 1], 4), ("F3", [7], 5)]
         assert reshard("inspect", path) == """\
 model
-  e  f64   [0, 3]  1 chunk  whole  0 B   1 file
-  s  f32   []      1 chunk  whole  4 B   1 file
-  w  bf16  [2, 3]  1 chunk  whole  12 B  1 file
-q    F4    [4, 2]  1 chunk  whole  4 B   1 file
-u    F3    [7]     1 chunk  whole  5 B   1 file
+  e  f64       [0, 3]  1 chunk  whole  0 B   1 file
+  s  f32       []      1 chunk  whole  4 B   1 file
+  w  bf16      [2, 3]  1 chunk  whole  12 B  1 file
+q    f4e2m1x2  [4, 1]  1 chunk  whole  4 B   1 file
+u    F3        [7]     1 chunk  whole  5 B   1 file
 5 tensors, 5 chunks, 25 B; 1 file
 """
 
         # Layouts that a sidecar records; a sidecar that does not belong to the checkpoint is told, and the rest is shown.
         write(path, safetensors({"w": ("F32", [4, 2], bytes(32)), "s": ("F32", [], bytes(4))}))
         cut = os.path.join(root, "cut")
-        reshard("checkpoint", path, cut, "--mesh", "{X:2,Y:2}", "--layout", "[<Y,X>, ...]", code=4)  # not for 0-d
         rules = os.path.join(root, "rules.json")
         write(rules, json.dumps({"mesh": "{X:2,Y:2}", "layouts": [["w", "[<Y,X>, *]"], ["*", "[...]"]]}).encode())
         reshard("checkpoint", path, cut, "--rules", rules)

@@ -192,7 +192,7 @@ absl::Status ReadBox(const io::ReadFile& file, const TensorStream& stream, absl:
   if (bytes == 0) return absl::OkStatus();
   RETURN_IF_ERROR(BoxReader(file, first_at, element, out).Read(std::move(axes)));
   if (stream.conjugated || stream.negated) {
-    const bool is_complex = stream.dtype == DType::kC64 || stream.dtype == DType::kC128;
+    const bool is_complex = stream.dtype == DType::kC32 || stream.dtype == DType::kC64 || stream.dtype == DType::kC128;
     FlipSigns(is_complex ? element / 2 : element, stream.negated, stream.conjugated != stream.negated, is_complex, out);
   }
   return absl::OkStatus();

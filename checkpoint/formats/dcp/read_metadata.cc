@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/formats/dcp/pickle_fields.h"
 #include "checkpoint/formats/pickle/machine.h"
+#include "checkpoint/formats/pickle/plain_data.h"
 #include "checkpoint/io/show.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -32,6 +34,7 @@ class MetadataReader {
       : pickle_(pickle),
         fields_(pickle, bytes * kStepsPerByte),
         most_numbers_(static_cast<size_t>(bytes) / sizeof(int64_t)),
+        most_attribute_bytes_(static_cast<size_t>(bytes)),
         builder_(builder) {}
 
   absl::Status Read() {
@@ -43,7 +46,10 @@ class MetadataReader {
     RETURN_IF_ERROR(ReadItems(found[0]));
     RETURN_IF_ERROR(ReadPlaces(found[2]));
     RETURN_IF_ERROR(Add());
-    return IsDict(found[1]) ? AddPaths(found[1]) : absl::OkStatus();
+    if (IsDict(found[1])) {
+      RETURN_IF_ERROR(AddPaths(found[1]));
+    }
+    return AddAttributes();
   }
 
  private:
@@ -134,6 +140,9 @@ class MetadataReader {
       return Bad("has a dtype of ", ShownText(item->name), " with too long a name");
     }
     item->stored_dtype = absl::StrCat(status::View(pickle_.Module(dtype)), ".", status::View(pickle_.Name(dtype)));
+    if (!LooksLikeTorchDType(item->stored_dtype)) {
+      return Bad("has a dtype of ", ShownText(item->name), " that is none: ", io::Shown(item->stored_dtype));
+    }
     item->requires_grad = requires_grad != 0 && pickle_.IsTrue(requires_grad);
     return absl::OkStatus();
   }
@@ -349,9 +358,33 @@ class MetadataReader {
     return all ? absl::OkStatus() : Bad();
   }
 
+  // What is not read here, and not written anew either.
+  absl::Status AddAttributes() {
+    constexpr std::string_view kWritten[] = {"state_dict_metadata", "planner_data", "storage_data", "storage_meta",
+                                             "version"};
+    constexpr size_t kMost = 64;  // a name that is set again and again counts each time
+    size_t count = 0;
+    const bool all = pickle_.ForEachItem(pickle_.root(), [&](Value name, Value value) {
+      if (!fields_.IsString(name)) return true;
+      const std::string_view text = pickle_.Text(name);
+      if (std::find(std::begin(kWritten), std::end(kWritten), text) != std::end(kWritten)) return true;
+      if (pickle_.kind(value) == Kind::kNone) return true;
+      if (++count > kMost || !SpendText(name)) return false;
+      Catalog::Attribute attribute = {std::string(text), "", text == "all_local_plans"};
+      if (!attribute.of_files) {
+        attribute.pickle = pickle::PlainData(pickle_, value, most_attribute_bytes_).value_or("");
+        if (!fields_.Spend(static_cast<int64_t>(attribute.pickle.size()))) return false;
+      }
+      builder_->AddAttribute(std::move(attribute));
+      return true;
+    });
+    return all ? absl::OkStatus() : Bad("has more than ", kMost, " attributes");
+  }
+
   const pickle::Pickle& pickle_;
   PickleFields fields_;
-  const size_t most_numbers_;  // of offsets and sizes, that memory is taken for before they are seen
+  const size_t most_numbers_;          // of offsets and sizes, that memory is taken for before they are seen
+  const size_t most_attribute_bytes_;  // of each
   catalog::CatalogBuilder* builder_;
   std::vector<Item> items_;
   std::vector<Chunk> chunks_;

@@ -15,7 +15,11 @@ namespace reshard::dcp {
 // The dtype with that name in PyTorch ("torch.bfloat16"); nullopt for one that this library does not have.
 std::optional<DType> DTypeOfTorch(std::string_view name);
 
-// Adds what the `.metadata` (or per-rank `__N.metadata`) in `bytes` lists to `builder`. Objects of unknown
+// Whether a PyTorch may have a dtype of that name ("torch.complex32", "torch.float3_of_the_future").
+bool LooksLikeTorchDType(std::string_view name);
+
+// Adds what the `.metadata` (or per-rank `__N.metadata`) in `bytes` lists to `builder`, and what else it says of the
+// checkpoint as attributes. Objects of unknown
 // classes (of extensions) are skipped where they do not matter, and subclasses are taken for what they contain.
 // Time and memory are in proportion to the bytes, however often values in it are shared.
 //

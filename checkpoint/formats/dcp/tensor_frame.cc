@@ -35,6 +35,9 @@ constexpr TypeNames kTypes[] = {
     {DType::kF8E5M2FNUZ, "float8_e5m2fnuz", ""},
     {DType::kC64, "complex64", "ComplexFloatStorage"},
     {DType::kC128, "complex128", "ComplexDoubleStorage"},
+    {DType::kC32, "complex32", ""},
+    {DType::kF8E8M0, "float8_e8m0fnu", ""},
+    {DType::kF4E2M1x2, "float4_e2m1fn_x2", ""},
 };
 
 const TypeNames& NamesOf(DType dtype) {

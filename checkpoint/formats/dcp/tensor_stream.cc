@@ -161,7 +161,7 @@ class StreamReader {
   absl::Status ReadFlags(const pickle::Pickle& pickle, Value flags, TensorStream* stream) const {
     if (pickle.kind(flags) == Kind::kNone) return absl::OkStatus();
     if (pickle.kind(flags) != Kind::kDict) return Bad("flags that are no dict");
-    const bool is_complex = dtype_ == DType::kC64 || dtype_ == DType::kC128;
+    const bool is_complex = dtype_ == DType::kC32 || dtype_ == DType::kC64 || dtype_ == DType::kC128;
     const bool is_float = dtype_ == DType::kF32 || dtype_ == DType::kF64;
     absl::Status status;
     pickle.ForEachItem(flags, [&](Value key, Value value) {

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
 #include "checkpoint/formats/dcp/read_metadata.h"
 
 namespace reshard::dcp {
@@ -28,6 +32,9 @@ constexpr Row kRows[] = {
     {"torch.float8_e5m2", DType::kF8E5M2},
     {"torch.float8_e4m3fnuz", DType::kF8E4M3FNUZ},
     {"torch.float8_e5m2fnuz", DType::kF8E5M2FNUZ},
+    {"torch.complex32", DType::kC32},
+    {"torch.float8_e8m0fnu", DType::kF8E8M0},
+    {"torch.float4_e2m1fn_x2", DType::kF4E2M1x2},
 };
 
 }  // namespace
@@ -37,6 +44,19 @@ std::optional<DType> DTypeOfTorch(std::string_view name) {
     if (row.name == name) return row.dtype;
   }
   return std::nullopt;
+}
+
+bool LooksLikeTorchDType(std::string_view name) {
+  constexpr std::string_view kModule = "torch.";
+  constexpr std::string_view kKinds[] = {"float", "bfloat", "complex", "int", "uint", "bool", "qint", "quint", "bits"};
+  if (!name.starts_with(kModule)) return false;
+  name.remove_prefix(kModule.size());
+  const auto fits = [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_'; };
+  return std::all_of(name.begin(), name.end(), fits) &&
+         std::any_of(std::begin(kKinds), std::end(kKinds), [&](std::string_view kind) {
+           // A letter behind the kind makes it a word of its own.
+           return name.starts_with(kind) && (name.size() == kind.size() || !absl::ascii_islower(name[kind.size()]));
+         });
 }
 
 }  // namespace reshard::dcp

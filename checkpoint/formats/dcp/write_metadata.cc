@@ -96,7 +96,8 @@ void WritePlace(const Catalog::Place& place, absl::Span<const std::string> files
 
 std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<const MetadataBytes> byte_items,
                           absl::Span<const MetadataPath> paths, absl::Span<const std::string> files,
-                          std::string_view checkpoint_id, std::string_view save_id) {
+                          absl::Span<const Catalog::Attribute> attributes, std::string_view checkpoint_id,
+                          std::string_view save_id) {
   pickle::PickleWriter out;
   Begin(kModule, "Metadata", &out);
   out.BeginDict();
@@ -178,6 +179,11 @@ std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<c
 
   out.Text("version");
   out.Text("1.0.0");
+  for (const Catalog::Attribute& attribute : attributes) {
+    if (attribute.of_files || attribute.pickle.empty()) continue;
+    out.Text(attribute.name);
+    out.ValueOf(attribute.pickle);
+  }
   out.EndDict();
   out.Build();
   return std::move(out).Finish();

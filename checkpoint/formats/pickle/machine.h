@@ -63,6 +63,13 @@ class Pickle {
     if (kind(v) != Kind::kInt) return std::nullopt;
     return Wide(v);
   }
+  std::optional<double> Float(Value v) const {
+    if (kind(v) != Kind::kFloat) return std::nullopt;
+    const int64_t bits = Wide(v);
+    double number = 0;
+    std::memcpy(&number, &bits, sizeof number);
+    return number;
+  }
   // Of a string or bytes.
   std::string_view Text(Value v) const { return bytes_.substr(heap_[v + 1], heap_[v + 2]); }
   bool IsText(Value v, std::string_view text) const { return kind(v) == Kind::kString && Text(v) == text; }

@@ -24,6 +24,7 @@ constexpr Row kRows[] = {
     {kSharded, "TensorProperties", Known::kTensorProperties},
     {kSharded, "MEM_FORMAT_ENCODING", Known::kMemFormat},
     {"torch.distributed.checkpoint.filesystem", "_StorageInfo", Known::kStorageInfo},
+    {"torch.distributed.checkpoint.planner", "WriteItemType", Known::kWriteItemType},
     {"torch", "Size", Known::kSize},
     {"torch", "device", Known::kDevice},
     {"torch.serialization", "_get_layout", Known::kGetLayout},
@@ -51,9 +52,11 @@ Known Classify(std::string_view module, std::string_view name) {
   return Known::kNo;
 }
 
+bool IsEnum(Known known) { return known == Known::kMemFormat || known == Known::kWriteItemType; }
+
 bool MayReduce(Known known) {
+  if (IsEnum(known)) return true;
   switch (known) {
-    case Known::kMemFormat:
     case Known::kSize:
     case Known::kGetLayout:
     case Known::kPath:

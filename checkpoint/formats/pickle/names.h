@@ -26,10 +26,14 @@ enum class Known : uint8_t {
   kRebuildTensorV2,
   kRebuildTensorV3,
   kDevice,
-  kGetAttr,  // builtins.getattr, by which some Python versions write members of enums
+  kWriteItemType,  // torch.distributed.checkpoint.planner.WriteItemType, an enum
+  kGetAttr,        // builtins.getattr, by which some Python versions write members of enums
 };
 
 Known Classify(std::string_view module, std::string_view name);
+
+// Whether it is an enum of DCP, of which a pickle may ask for a member: by its value, or with getattr by its name.
+bool IsEnum(Known known);
 
 // Whether a pickle may apply this name to arguments (REDUCE). The result is a record of name and arguments.
 bool MayReduce(Known known);

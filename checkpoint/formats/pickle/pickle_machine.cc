@@ -161,7 +161,7 @@ bool PickleMachine::Reduce() {
       return PushContainer(Kind::kDict);
     case Known::kGetAttr:
       // Python 3.11 before .4 writes a member of an enum as getattr(enum, name).
-      if (given.size() == 2 && Is(given[0], Kind::kName) && pickle_.known(given[0]) == Known::kMemFormat &&
+      if (given.size() == 2 && Is(given[0], Kind::kName) && IsEnum(pickle_.known(given[0])) &&
           Is(given[1], Kind::kString)) {
         return PushObject(given[0], arguments);
       }

@@ -6,7 +6,13 @@
 
 namespace reshard::pickle {
 
-PickleWriter::PickleWriter() { out_ = std::string("\x80\x02", 2); }
+namespace {
+
+constexpr std::string_view kHead("\x80\x02", 2);
+
+}  // namespace
+
+PickleWriter::PickleWriter() : out_(kHead) {}
 
 // Pickles are little-endian, as are the machines that this library runs on.
 template <typename T>
@@ -56,10 +62,27 @@ void PickleWriter::Int(int64_t value) {
   }
 }
 
+void PickleWriter::Float(double value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  Op('G');
+  Raw(__builtin_bswap64(bits));  // the only big-endian operand that pickles have
+}
+
 void PickleWriter::Text(std::string_view utf8) {
   Op('X');
   Raw(static_cast<uint32_t>(utf8.size()));
   out_.append(utf8);
+}
+
+void PickleWriter::Bytes(std::string_view bytes) {
+  Op('B');
+  Raw(static_cast<uint32_t>(bytes.size()));
+  out_.append(bytes);
+}
+
+void PickleWriter::ValueOf(std::string_view pickle) {
+  out_.append(pickle.substr(kHead.size(), pickle.size() - kHead.size() - 1));
 }
 
 void PickleWriter::Word(std::string_view utf8) {
@@ -92,6 +115,12 @@ void PickleWriter::BeginList() {
   Op('(');
 }
 void PickleWriter::EndList() { Op('e'); }
+
+void PickleWriter::BeginSet() {
+  Op('\x8f');
+  Op('(');
+}
+void PickleWriter::EndSet() { Op('\x90'); }
 
 void PickleWriter::BeginDict() {
   Op('}');

@@ -26,11 +26,16 @@ class PickleWriter {
   void None();
   void Bool(bool value);
   void Int(int64_t value);
+  void Float(double value);
   // The bytes of a Python str in UTF-8, lone surrogates included.
   void Text(std::string_view utf8);
   // The same for a text that comes often: written once and remembered after that. Readers then know that it is the same
   // without comparing it.
   void Word(std::string_view utf8);
+  // Python's bytes. Of protocol 3, as sets are of protocol 4; Python 3 reads them whatever the pickle says that it is.
+  void Bytes(std::string_view bytes);
+  // The value of a complete pickle that this class has written; it must have no globals and no words.
+  void ValueOf(std::string_view pickle);
   // The class or function `name` of `module`; neither has a line break.
   void Global(std::string_view module, std::string_view name);
 
@@ -40,6 +45,8 @@ class PickleWriter {
   void WrapInTuple();  // with a value written before: a tuple of it alone
   void BeginList();
   void EndList();
+  void BeginSet();
+  void EndSet();
   void BeginDict();  // then pairs of a key and a value
   void EndDict();
 

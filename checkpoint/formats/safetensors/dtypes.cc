@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "reshard/layout/checked.h"
 
 namespace reshard::safetensors {
@@ -21,14 +22,14 @@ constexpr SafetensorsDType kDTypes[] = {
     {"I16", 16, DType::kI16},
     {"F8_E5M2FNUZ", 8, DType::kF8E5M2FNUZ},
     {"F8_E4M3FNUZ", 8, DType::kF8E4M3FNUZ},
-    {"F8_E8M0", 8, std::nullopt},
+    {"F8_E8M0", 8, DType::kF8E8M0},
     {"F8_E4M3", 8, DType::kF8E4M3FN},
     {"F8_E5M2", 8, DType::kF8E5M2},
     {"I8", 8, DType::kI8},
     {"U8", 8, DType::kU8},
     {"F6_E3M2", 6, std::nullopt},
     {"F6_E2M3", 6, std::nullopt},
-    {"F4", 4, std::nullopt},
+    {"F4", 4, DType::kF4E2M1x2},
     {"BOOL", 8, DType::kBool},
 };
 
@@ -48,6 +49,13 @@ const SafetensorsDType* FindSafetensorsDType(DType dtype) {
     if (candidate.dtype == dtype) return &candidate;
   }
   return nullptr;
+}
+
+bool LooksLikeDType(std::string_view name) {
+  constexpr size_t kLongest = 32;
+  const auto fits = [](char c) { return absl::ascii_isupper(c) || absl::ascii_isdigit(c) || c == '_'; };
+  return !name.empty() && name.size() <= kLongest && absl::ascii_isupper(name[0]) &&
+         std::all_of(name.begin(), name.end(), fits);
 }
 
 std::optional<int64_t> BitsOf(absl::Span<const int64_t> shape, const SafetensorsDType& dtype) {

@@ -106,7 +106,11 @@ absl::Status CheckEntry(const Entry& entry, int64_t data_bytes) {
                                      data_bytes, " bytes of data"));
   }
   const SafetensorsDType* dtype = FindSafetensorsDType(entry.dtype);
-  if (dtype == nullptr) return absl::OkStatus();  // its length is all that is known
+  if (dtype == nullptr) {
+    // A newer one, perhaps, of which the length is all that is known.
+    if (LooksLikeDType(entry.dtype)) return absl::OkStatus();
+    return Wrong(entry, absl::StrCat("its dtype ", io::Shown(entry.dtype), " is none"));
+  }
   const std::optional<int64_t> bits = BitsOf(entry.shape, *dtype);
   if (bits && *bits % 8 == 0 && *bits / 8 == entry.end - entry.begin) return absl::OkStatus();
   const std::string shape = absl::StrCat("shape [", absl::StrJoin(entry.shape, ", "), "] of ", entry.dtype);

@@ -146,6 +146,7 @@ class Reader {
   // Keeps of every tensor that several files have whole the one of the file that the index says. All that the index has
   // must be there.
   absl::Status Choose(const std::string& index_path, const WeightMap& map) {
+    builder_.SetHasIndex();
     for (const auto& [name, file] : map) {
       const auto at = index_of_.find(name);
       ASSIGN_OR_RETURN(const auto in_file, builder_.AddFile(file));
@@ -202,10 +203,21 @@ class Reader {
       }
     }
     const SafetensorsDType* dtype = FindSafetensorsDType(first.dtype);
-    const auto known = dtype == nullptr ? std::nullopt : dtype->dtype;
-    RETURN_IF_ERROR(builder_.AddTensor(tensor.name, first.dtype, known, shape, false));
+    auto known = dtype == nullptr ? std::nullopt : dtype->dtype;
+    const int64_t packed = dtype == nullptr ? 1 : dtype->packed();
+    const auto fits = [&](const std::vector<int64_t>& sizes) { return !sizes.empty() && sizes.back() % packed == 0; };
+    if (packed > 1 && !(fits(shape) && std::all_of(tensor.parts.begin(), tensor.parts.end(), [&](const Part& part) {
+                          return fits(part.shape) && fits(part.offset);
+                        }))) {
+      known = std::nullopt;  // an element of ours would be cut
+    }
+    const auto in_ours = [&](std::vector<int64_t> sizes) {
+      if (known && packed > 1) sizes.back() /= packed;
+      return sizes;
+    };
+    RETURN_IF_ERROR(builder_.AddTensor(tensor.name, first.dtype, known, in_ours(shape), false));
     for (const Part& part : tensor.parts) {
-      RETURN_IF_ERROR(builder_.AddChunk(part.offset, part.shape, part.place));
+      RETURN_IF_ERROR(builder_.AddChunk(in_ours(part.offset), in_ours(part.shape), part.place));
     }
     return absl::OkStatus();
   }

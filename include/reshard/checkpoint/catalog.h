@@ -38,6 +38,7 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name);
 
 namespace catalog {
 class CatalogBuilder;
+class DerivedCatalog;
 struct FormatTraits;
 struct CatalogLookup;  // finds by name
 }  // namespace catalog
@@ -87,6 +88,17 @@ class Catalog {
     Place place;            // where its bytes are
   };
 
+  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says.
+  struct Attribute {
+    std::string name;
+    std::string
+        pickle;  // a pickle of its value where that is plain data (numbers, texts, containers of them), or empty
+    bool of_files = false;  // it describes the files of this checkpoint, and means nothing in another
+
+    // "attribute mcore_data": as it is called among tensors and byte items.
+    std::string Label() const;
+  };
+
   // One step of the path to a value in nested containers: a key, or an index into a list.
   using PathStep = std::variant<std::string, int64_t>;
 
@@ -124,6 +136,11 @@ class Catalog {
 
   // DCP: the path of a flat key in nested containers, or null if the checkpoint does not record one.
   const std::vector<PathStep>* PathOf(std::string_view name) const;
+  // DCP: in the order of the metadata, each name once, without those whose value is None. Megatron's `mcore_data` is
+  // one that is plain data, and the `all_local_plans` that some versions of PyTorch keep is one of the files.
+  const std::vector<Attribute>& attributes() const { return attributes_; }
+  // safetensors: whether an index says which file has which tensor. Some readers want one even for a single file.
+  bool has_index() const { return has_index_; }
   // safetensors: the key-value pairs of `__metadata__` of all files, without those that describe sharding.
   const std::vector<std::pair<std::string, std::string>>& notes() const { return notes_; }
 
@@ -134,6 +151,7 @@ class Catalog {
 
  private:
   friend class catalog::CatalogBuilder;
+  friend class catalog::DerivedCatalog;
 
   const catalog::FormatTraits* traits_ = nullptr;
   std::string root_;
@@ -143,6 +161,8 @@ class Catalog {
   std::vector<Place> places_;          // of all chunks, tensor by tensor
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
   std::shared_ptr<const void> names_;  // what the views point into
+  std::vector<Attribute> attributes_;
+  bool has_index_ = false;
   std::vector<std::pair<std::string, std::string>> notes_;
   std::shared_ptr<const catalog::CatalogLookup> lookup_;
 };

@@ -21,6 +21,8 @@
 #include "reshard/checkpoint/error.h"
 #include "reshard/checkpoint/progress.h"
 #include "reshard/checkpoint/rules.h"
+#include "reshard/checkpoint/selection.h"
+#include "reshard/checkpoint/side_files.h"
 
 namespace reshard {
 
@@ -47,7 +49,11 @@ struct ConvertOptions {
   absl::Duration patience = absl::Minutes(10);
   // safetensors: most bytes of tensors in one file, unless a single tensor has more.
   int64_t file_bytes = int64_t{5} << 30;
-  CatalogLimits limits;  // on the source's metadata
+  // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
+  bool always_index = false;
+  Selection selection;       // which of the source's tensors and byte items, and what they are called in the result
+  SideFileTerms side_files;  // which files beside the source belong to it, and are copied
+  CatalogLimits limits;      // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
 };
@@ -60,8 +66,8 @@ struct ConvertSummary {
   int64_t bytes = 0;          // of contents
   int64_t own_pieces = 0;     // this worker's share of `pieces`
   int64_t own_bytes = 0;      // this worker's share of `bytes`
-  int64_t files = 0;          // number of files of the result
-  int64_t disk_bytes = 0;     // size of all these files
+  int64_t files = 0;          // number of files of the result, without side files
+  int64_t disk_bytes = 0;     // size of all these files and of the side files
   int64_t free_bytes = 0;     // free on the destination's filesystem, before
   int64_t memory_bytes = 0;   // planned for this process; at most the limit
   int64_t read_bytes = 0;     // that this worker read from the source's files of contents
@@ -69,8 +75,13 @@ struct ConvertSummary {
   double seconds = 0.0;       // wall-clock time of this worker, waiting included
   bool was_complete = false;  // it was resumed and there was nothing left to do
   bool committed = false;     // this worker moved the result to the destination
-  // What the target format cannot represent, as "name: reason". Everything else was written.
+  // What the target format cannot represent, as "name: reason", and no tensor is among: one that it cannot is an error.
   std::vector<std::string> left_out;
+  std::vector<std::string> left_out_items;  // names of the byte items that it cannot
+  // Attributes of the source that describe its files, and that the result has no use for.
+  std::vector<std::string> dropped_attributes;
+  std::vector<SideFile> side_files;      // copied from beside the source
+  std::vector<std::string> left_beside;  // paths of what else lies there
 };
 
 // What Convert would do with these arguments, and whether it could: reads the source's metadata and writes nothing.
@@ -80,7 +91,8 @@ absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const s
 
 // Converts the checkpoint at `source`. `rules` say how tensors are sharded; safetensors stores each tensor whole, and
 // needs none.
-// AlreadyExists: there is something at the destination. ResourceExhausted: the memory limit (with the bytes needed and
+// InvalidArgument: a tensor that the format cannot hold, before anything is written. AlreadyExists: there is something
+// at the destination. ResourceExhausted: the memory limit (with the bytes needed and
 // allowed), or the disk is full. DataLoss: the source is damaged. FailedPrecondition: another live process does the
 // same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `patience`; the message says which
 // workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor.

@@ -11,14 +11,11 @@
 
 #include "absl/status/statusor.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/pattern.h"
 #include "reshard/layout/layout.h"
 #include "reshard/layout/mesh.h"
 
 namespace reshard {
-
-// True if the pattern matches the whole name: `*` matches any text, even none, `?` one UTF-8 character, and everything
-// else itself. Takes time O(pattern length * name length) at most.
-bool MatchesPattern(std::string_view pattern, std::string_view name);
 
 // A mesh, and a list of rules over it.
 class LayoutRules {
@@ -42,7 +39,8 @@ class LayoutRules {
   // The first rule whose pattern matches, or null if none does.
   const Rule* Match(std::string_view name) const;
 
-  // The layout that the first matching rule gives a tensor. `[...]` fits every rank, 0 included.
+  // The layout that the first matching rule gives a tensor. One whose pattern has a `*` or `?` is meant for tensors of
+  // any rank (ParseLayoutRuleForAnyRank): `[<dp>, ...]` leaves 0-d tensors whole. One that names a tensor must fit it.
   // InvalidArgument, with the name of the tensor: no rule matches; or the rule does not fit the shape or is not a
   // layout over the mesh (with the rule, the shape, and why).
   absl::StatusOr<Layout> LayoutFor(std::string_view name, const std::vector<int64_t>& shape) const;

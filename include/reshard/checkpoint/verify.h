@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/progress.h"
+#include "reshard/checkpoint/selection.h"
+#include "reshard/checkpoint/side_files.h"
 
 namespace reshard {
 
@@ -18,6 +20,8 @@ namespace reshard {
 struct VerifyOptions {
   int threads = 0;              // 0: one per core
   bool ignore_sidecar = false;  // does not read either's reshard.json
+  Selection selection;          // which of A's tensors and byte items, and what B calls them
+  SideFileTerms side_files;     // which files beside A belong to it, and are compared
   CatalogLimits limits;         // on the metadata of each
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
@@ -25,7 +29,7 @@ struct VerifyOptions {
 
 // The result of a comparison.
 struct VerifyReport {
-  // One tensor or byte item that is not the same in both.
+  // One tensor, byte item, attribute or side file that is not the same in both.
   struct Difference {
     std::string name;  // the flat key
     // "only in A", "dtype f32 in A, bf16 in B", "elements [3, 0] to [3, 7] differ (8 of 64)", ..
@@ -34,13 +38,15 @@ struct VerifyReport {
 
   int64_t tensors = 0;     // number of tensors compared
   int64_t byte_items = 0;  // number of byte items compared
-  int64_t bytes = 0;       // of contents, compared
+  int64_t side_files = 0;  // number of side files compared
+  int64_t bytes = 0;       // of tensors and byte items, compared
   // In the order of A, then what only B has. One per tensor, with the first ranges of row-major indices that differ.
   std::vector<Difference> differences;
 };
 
-// Compares names, dtypes, shapes and every byte of the contents. Differences are not errors. Errors as ReadCatalog, and
-// DataLoss if a checksum shows that either is damaged.
+// Compares names, dtypes, shapes, every byte of the contents, attributes but those of files, and the side files of A
+// with what is in their place beside B; not where either is a single file. Differences are not errors. Errors as
+// ReadCatalog, and DataLoss if a checksum shows that either is damaged.
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options = {});
 

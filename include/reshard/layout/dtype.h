@@ -9,7 +9,8 @@
 namespace reshard {
 
 // k<kind><bits>: I signed integers, U unsigned integers, F IEEE floating point, BF bfloat16, C complex. The 8-bit
-// floats are named after their exponent and mantissa bits; FN has no infinities, UZ no negative zero.
+// floats are named after their exponent and mantissa bits; FN has no infinities, UZ no negative zero. Those from kC32
+// on are moved, saved and loaded, but not computed with: reductions refuse them by name.
 enum class DType {
   kBool,  // one byte, 0 or 1
   kI8,    // two's complement
@@ -30,10 +31,16 @@ enum class DType {
   kF8E5M2FNUZ,  // torch.float8_e5m2fnuz; no infinities
   kC64,         // complex of two f32
   kC128,        // complex of two f64
+  kC32,         // torch.complex32: complex of two f16
+  kF8E8M0,      // torch.float8_e8m0fnu: powers of two, the scales of MX formats
+  kF4E2M1x2,    // torch.float4_e2m1fn_x2: two 4-bit floats in a byte, which count as one element
 };
 
 // Size of one element in bytes: 1, 2, 4, 8 or 16.
 int64_t SizeOf(DType dtype);
+
+// Whether reductions know what an element means.
+bool IsComputable(DType dtype);
 
 // The name used in text, in JSON and on the command line: "bool", "i8", ..., "bf16", "f8e4m3fn", "c128".
 // Post-condition: ParseDType(Name(t)) == t for every t.

@@ -38,6 +38,12 @@ absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh)
 // InvalidArgument also if the rule and the shape differ in rank.
 absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape);
 
+// The same for a rule that is meant for tensors of any rank. Where the tensor has fewer dimensions than the rule, those
+// that it has are cut: the rule loses its last dimensions, or its first where it begins with `...`, but none that gives
+// a size. So `[<tp>, ...]` leaves a 0-d tensor whole.
+absl::StatusOr<Layout> ParseLayoutRuleForAnyRank(std::string_view text, const Mesh& mesh,
+                                                 const std::vector<int64_t>& shape);
+
 // Canonical text. Post-conditions: ParseMesh(ToString(m)) == m; ParseLayout(ToString(l), l.mesh()) == l.
 std::string ToString(const Mesh& mesh);
 // A dimension that is cut has its local size, the largest over all devices, in front.

@@ -11,6 +11,8 @@
 
 #include "tests/catch.h"
 #include "tests/checkpoint/convert/convert_place.h"
+#include "tests/checkpoint/formats/dcp_bytes.h"
+#include "tests/checkpoint/formats/safetensors_file.h"
 #include "tests/checkpoint/io/faults.h"
 #include "tests/checkpoint/io/temp_directory.h"
 
@@ -98,6 +100,26 @@ TEST_CASE("a job has a name by what it writes, and an id by what it reads") {
   CHECK(touched->terms != before->terms);
   Touch(source + "/__0_0.distcp", 1);
   CHECK(Planned(source, rules, plain)->id == before->id);
+}
+
+TEST_CASE("petabytes that a few bytes announce are refused before they are planned") {
+  using namespace testing::dcp;
+  const testing::TemporaryDirectory dir;
+  const std::string bytes = testing::StreamText().Bytes();
+  dir.Write("a.distcp", bytes);
+  const int64_t size = int64_t{1} << 48;
+  dir.Write(".metadata",
+            Pickled(Metadata({{Str("w"), Whole({size})}},
+                             {{Index("w", {0}), Place("a.distcp", 0, static_cast<int64_t>(bytes.size()))}})));
+  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors}) {
+    ConvertOptions options;
+    options.format = format;
+    const absl::Status status =
+        convert::Conversion::Make(dir.path(), "nowhere", RulesOf("{x:2}", "[<x>]"), options).status();
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(KindOf(status) == CheckpointError::kMemoryLimit);
+    CHECK(std::string(status.message()).find("1125899906842624 bytes, in pieces of 67108864") != std::string::npos);
+  }
 }
 
 TEST_CASE("a source that is written to meanwhile is refused") {

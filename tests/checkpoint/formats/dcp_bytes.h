@@ -57,11 +57,14 @@ inline std::string Place(const std::string& file, int64_t at, int64_t length, co
 }
 
 // The value of `.metadata`; names are values too, so that they can be wrong or shared.
-inline std::string Metadata(const Items& items, const Items& places, const Items& paths = {}) {
-  return Object(Class("Metadata"), Dict({{Str("state_dict_metadata"), Dict(items)},
-                                         {Str("planner_data"), Dict(paths)},
-                                         {Str("storage_data"), Dict(places)},
-                                         {Str("storage_meta"), None()}}));
+inline std::string Metadata(const Items& items, const Items& places, const Items& paths = {},
+                            const Items& attributes = {}) {
+  Items state = {{Str("state_dict_metadata"), Dict(items)},
+                 {Str("planner_data"), Dict(paths)},
+                 {Str("storage_data"), Dict(places)},
+                 {Str("storage_meta"), None()}};
+  state.insert(state.end(), attributes.begin(), attributes.end());
+  return Object(Class("Metadata"), Dict(state));
 }
 
 }  // namespace dcp

@@ -112,6 +112,25 @@ TEST_CASE("Conjugates and negatives") {
   expect(flagged({"neg"}, false), -1, -1);
 }
 
+TEST_CASE("A dtype that no PyTorch has is refused, one that this library does not have is named") {
+  const auto read = [](const std::string& module, const std::string& name) {
+    const TemporaryDirectory dir;
+    dir.Write("a.distcp", Stream(6, 0, {2, 3}, {3, 1}).Bytes());
+    dir.Write(".metadata", Pickled(Metadata({{Str("w"), Tensor(Properties(Global(module, name)), {2, 3}, {})}}, {})));
+    const absl::StatusOr<Catalog> catalog = ReadCatalog(dir.path());
+    if (!catalog.ok()) return std::string(absl::IsDataLoss(catalog.status()) ? "none" : "another error");
+    return std::string(catalog->tensors()[0].stored_dtype);
+  };
+  for (const char* name : {"complex32", "quint4x2", "float4_e2m1fn_x2", "float8_e8m0fnu", "bits1x8", "int3", "bool"}) {
+    CHECK(read("torch", name) == "torch." + std::string(name));
+  }
+  CHECK(read("os", "float32") == "none");
+  CHECK(read("torch", "nn") == "none");
+  CHECK(read("torch", "floating") == "none");
+  CHECK(read("torch.nn", "int8") == "none");
+  CHECK(read("torch", "Size") != "torch.Size");
+}
+
 TEST_CASE("Protocols of metadata by hand") {
   for (int protocol = 2; protocol <= 5; ++protocol) {
     CHECK(One(Stream(6, 0, {2, 3}, {3, 1}), "float32", protocol).Read({1, 2}, {1, 1}, 1)[0] == 105);
@@ -140,6 +159,47 @@ TEST_CASE("Ranks that saved on their own: boxes are put together, replicas are r
   std::array<float, 6> out;
   REQUIRE((*source)->Read(0, {0, 0}, {2, 3}, {reinterpret_cast<char*>(out.data()), sizeof(out)}).ToString() == "OK");
   for (size_t i = 0; i < out.size(); ++i) CHECK(out[i] == static_cast<float>(100 + i));
+}
+
+TEST_CASE("What the metadata says of the whole checkpoint: plain data is kept, what describes files is told apart") {
+  const std::string enum_class = Global("torch.distributed.checkpoint.planner", "WriteItemType");
+  const std::string by_value = Call(enum_class, {Num(1)});
+  const std::string by_name = Call(Global("builtins", "getattr"), {enum_class, Str("SHARD")});
+  const std::string by_old_name = Call(Global("__builtin__", "getattr"), {enum_class, Str("SHARD")});
+  for (const std::string& type : {by_value, by_name, by_old_name}) {
+    const TemporaryDirectory dir;
+    const std::string plan = Object(Global("torch.distributed.checkpoint.planner", "SavePlan"),
+                                    Dict({{Str("items"), List({Dict({{Str("type"), type}})})}}));
+    dir.Write(".metadata", Pickled(Metadata({}, {}, {},
+                                            {{Str("version"), Str("1.0.0")},
+                                             {Str("all_local_plans"), List({plan})},
+                                             {Str("mcore_data"), Dict({{Str("w"), Ints({4, 6})}})},
+                                             {Str("nothing"), None()},
+                                             {Str("strange"), List({plan})},
+                                             {Str("mcore_data"), Num(1)}})));
+    const absl::StatusOr<Catalog> catalog = ReadCatalog(dir.path());
+    REQUIRE(catalog.status().ToString() == "OK");
+    REQUIRE(catalog->attributes().size() == 3);
+    CHECK(catalog->attributes()[0].name == "all_local_plans");
+    CHECK(catalog->attributes()[0].of_files);
+    CHECK(catalog->attributes()[1].Label() == "attribute mcore_data");
+    CHECK(catalog->attributes()[1].pickle.ends_with("u."));
+    CHECK_FALSE(catalog->attributes()[1].of_files);
+    CHECK(catalog->attributes()[2].name == "strange");
+    CHECK(catalog->attributes()[2].pickle.empty());
+  }
+  // Any other call stays refused, and so does a member of what is no enum.
+  for (const std::string& call : {Call(Global("torch.distributed.checkpoint.planner", "SavePlan"), {Num(1)}),
+                                  Call(Global("builtins", "getattr"), {Global("os", "path"), Str("system")})}) {
+    const TemporaryDirectory dir;
+    dir.Write(".metadata", Pickled(Metadata({}, {}, {}, {{Str("x"), call}})));
+    CHECK(ReadCatalog(dir.path()).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+  const TemporaryDirectory dir;
+  Items many;
+  for (int i = 0; i < 100; ++i) many.emplace_back(Str("a" + std::to_string(i)), Num(i));
+  dir.Write(".metadata", Pickled(Metadata({}, {}, {}, many)));
+  CHECK(ReadCatalog(dir.path()).status().code() == absl::StatusCode::kDataLoss);
 }
 
 TEST_CASE("Streams without checksums, and with some that are wrong") {

@@ -130,7 +130,7 @@ TEST_CASE("Records read in one go: what this library writes is records") {
     tensors.push_back(std::move(tensor));
   }
   const std::vector<std::string> files = {"__0_0.distcp"};
-  const std::string bytes = dcp::WriteMetadata(tensors, {}, {}, files, "id", "id");
+  const std::string bytes = dcp::WriteMetadata(tensors, {}, {}, files, {}, "id", "id");
   const auto pickle = pickle::Pickle::Read(bytes, {});
   REQUIRE(pickle.status().ToString() == "OK");
   // For each chunk itself, its index and its place; but for the first of each kind and what is in the last 1 KiB.

@@ -70,6 +70,9 @@ TEST_CASE("safetensors header: what else is right") {
   // Smaller than a byte, and not known at all: the length is carried.
   CHECK(Parse(R"({"a":{"dtype":"F4","shape":[3,2],"data_offsets":[0,3]}})", 3).ok());
   CHECK(Parse(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3).ok());
+  for (const char* none : {"f32", "", "hello", "os.system", "F32 ", "8F"}) {
+    CHECK_FALSE(Parse(R"({"a":{"dtype":")" + std::string(none) + R"(","shape":[1],"data_offsets":[0,4]}})", 4).ok());
+  }
   auto unknown = Parse(R"({"a":{"dtype":"F3","shape":[100],"data_offsets":[0,7]}})", 7);
   REQUIRE(unknown.ok());
   CHECK(unknown->entries[0].end == 7);
@@ -99,7 +102,8 @@ TEST_CASE("safetensors dtypes: both ways") {
     CHECK(safetensors::FindSafetensorsDType(dtype.name) == &dtype);
     if (!dtype.dtype) continue;
     CHECK(safetensors::FindSafetensorsDType(*dtype.dtype) == &dtype);
-    CHECK(SizeOf(*dtype.dtype) * 8 == dtype.bits);
+    CHECK(SizeOf(*dtype.dtype) * 8 == dtype.bits * dtype.packed());
+    CHECK(dtype.packed() == (dtype.name == "F4" ? 2 : 1));
   }
   CHECK(safetensors::FindSafetensorsDType(DType::kC128) == nullptr);
   CHECK(safetensors::FindSafetensorsDType("f32") == nullptr);

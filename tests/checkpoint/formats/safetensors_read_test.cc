@@ -71,7 +71,8 @@ TEST_CASE("safetensors: a single file, by its path, a link to it, and its direct
     CHECK(catalog->CheckCover(*w).ok());
     const Catalog::Tensor* q = catalog->FindTensor("q");
     REQUIRE(q != nullptr);
-    CHECK(!q->dtype);
+    CHECK(q->dtype == DType::kF4E2M1x2);
+    CHECK(q->shape == absl::MakeConstSpan({int64_t{1}}));
     CHECK(q->stored_dtype == "F4");
     CHECK(catalog->chunk(*q, 0).place.length == 1);
   }

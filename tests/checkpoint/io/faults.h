@@ -25,6 +25,7 @@ enum class Call {
   kFAllocate,
   kFStat,
   kLStat,
+  kReadLink,
   kStatVfs,
   kMkDir,
   kRmDir,
@@ -103,6 +104,9 @@ class FaultySystem : public io::System {
   }
   int LStat(const char* path, struct stat* out) override {
     return Do(Call::kLStat, [&] { return io::System::LStat(path, out); });
+  }
+  ssize_t ReadLink(const char* path, char* target, size_t bytes) override {
+    return Do(Call::kReadLink, [&] { return io::System::ReadLink(path, target, bytes); });
   }
   int StatVfs(const char* path, struct statvfs* out) override {
     return Do(Call::kStatVfs, [&] { return io::System::StatVfs(path, out); });

@@ -79,9 +79,22 @@ TEST_CASE("rules: the first match wins") {
   CHECK(ToString(*rules->LayoutFor("norm", {})) == "[]");
   CHECK(ToString(*rules->LayoutFor("norm", {3, 4})) == "[3, 4]");
 
-  CheckError(rules->LayoutFor("a.wq.weight", {8}).status(),
-             "tensor \"a.wq.weight\" of shape [8], rule \"*.wq.weight\"");
-  CheckError(rules->LayoutFor("x", {}).status(), "tensor \"x\" of shape [], rule \"*\"");
+  // Too many dimensions fit no rule, too few only those for many tensors.
+  CheckError(rules->LayoutFor("a.wq.weight", {8, 2, 2}).status(),
+             "tensor \"a.wq.weight\" of shape [8, 2, 2], rule \"*.wq.weight\"");
+  CHECK(ToString(*rules->LayoutFor("a.wq.weight", {8})) == "[2<tp>8]");
+  CHECK(ToString(*rules->LayoutFor("a.wq.weight", {})) == "[]");
+  CHECK(ToString(*rules->LayoutFor("x", {})) == "[]");
+}
+
+TEST_CASE("rules: one that names a tensor is strict") {
+  auto rules = LayoutRules::Parse(
+      R"({"mesh":"{dp:2}","layouts":[["step","[<dp>]"],["?.s","[<dp>4, ...]"],["?.t","[..., <dp>]"]]})");
+  REQUIRE(rules.ok());
+  CheckError(rules->LayoutFor("step", {}).status(), "tensor \"step\" of shape [], rule \"step\"");
+  CheckError(rules->LayoutFor("a.s", {}).status(), "tensor \"a.s\" of shape [], rule \"?.s\"");
+  CHECK(ToString(*rules->LayoutFor("a.t", {})) == "[]");
+  CHECK(ToString(*rules->LayoutFor("a.t", {3, 4})) == "[3, 2<dp>4]");
 }
 
 TEST_CASE("rules: none matches, or one is no layout") {

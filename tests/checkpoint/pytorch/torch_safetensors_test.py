@@ -23,7 +23,7 @@ DTYPES = {
     torch.uint64: ("U64", "u64"), torch.float16: ("F16", "f16"), torch.bfloat16: ("BF16", "bf16"), torch.float32: ("F32", "f32"),
     torch.float64: ("F64", "f64"), torch.complex64: ("C64", "c64"), torch.float8_e4m3fn: ("F8_E4M3", "f8e4m3fn"),
     torch.float8_e5m2: ("F8_E5M2", "f8e5m2"), torch.float8_e4m3fnuz: ("F8_E4M3FNUZ", "f8e4m3fnuz"),
-    torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", "f8e5m2fnuz"), torch.float8_e8m0fnu: ("F8_E8M0", "F8_E8M0"),
+    torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", "f8e5m2fnuz"), torch.float8_e8m0fnu: ("F8_E8M0", "f8e8m0"),
 }
 SHAPES = [[], [0], [3], [1], [2, 3], [0, 4], [4, 0, 2], [3, 1, 2], [17]]
 NAMES = ["", "a", "é", "🐙", "new\nline", "tab\t", "\x1b", "\x7f", "\0", "quote\"", "back\\slash", "/", "\u2028", "model.layers.10.w"]

@@ -33,7 +33,7 @@ std::string Metadata() {
     tensors.push_back(std::move(tensor));
   }
   const std::vector<std::string> files = {"__0_0.distcp"};
-  return dcp::WriteMetadata(tensors, {}, {}, files, "id", "id");
+  return dcp::WriteMetadata(tensors, {}, {}, files, {}, "id", "id");
 }
 
 // Puts number(i) in the place of each number i that comes with an offset.

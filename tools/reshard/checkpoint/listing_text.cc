@@ -16,7 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "reshard/checkpoint/describe.h"
 #include "reshard/planner/units.h"
-#include "tools/reshard/listing.h"
+#include "tools/reshard/checkpoint/listing.h"
 #include "tools/reshard/printable.h"
 
 namespace reshard::tool {

@@ -1,4 +1,4 @@
-#include "tools/reshard/listing.h"
+#include "tools/reshard/checkpoint/listing.h"
 
 #include <limits>
 #include <set>

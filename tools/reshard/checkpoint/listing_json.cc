@@ -1,7 +1,7 @@
 // The JSON of `reshard inspect`: docs/inspect.schema.json.
 #include <nlohmann/json.hpp>
 
-#include "tools/reshard/listing.h"
+#include "tools/reshard/checkpoint/listing.h"
 
 namespace reshard::tool {
 namespace {

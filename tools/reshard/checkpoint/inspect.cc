@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tools/reshard/checkpoint/listing.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
-#include "tools/reshard/listing.h"
 
 namespace reshard::tool {
 namespace {

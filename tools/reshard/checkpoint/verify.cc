@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "reshard/planner/units.h"
+#include "tools/reshard/checkpoint/selection_flags.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
@@ -20,14 +21,13 @@ struct VerifyFlags {
   std::string a, b;
   int threads = 0;
   bool json = false, ignore_sidecar = false;
+  SelectionFlags what;
 };
 
 std::string ReportJson(const VerifyReport& report) {
-  nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},
-                                 {"equal", report.differences.empty()},
-                                 {"tensors", report.tensors},
-                                 {"byte_items", report.byte_items},
-                                 {"bytes", report.bytes}};
+  nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},    {"equal", report.differences.empty()},
+                                 {"tensors", report.tensors},       {"byte_items", report.byte_items},
+                                 {"side_files", report.side_files}, {"bytes", report.bytes}};
   nlohmann::ordered_json& list = json["differences"] = nlohmann::ordered_json::array();
   for (const VerifyReport::Difference& difference : report.differences) {
     list.push_back({{"name", difference.name}, {"what", difference.what}});
@@ -41,17 +41,21 @@ std::string ReportText(const VerifyReport& report) {
     absl::StrAppend(&text, Printable(difference.name), ": ", Printable(difference.what), "\n");
   }
   absl::StrAppendFormat(
-      &text, "%d tensors and %d byte items compared, %s: %s\n", report.tensors, report.byte_items,
+      &text, "%d tensors and %d byte items compared, %s%s: %s\n", report.tensors, report.byte_items,
       HumanBytes(report.bytes),
+      report.side_files == 0 ? std::string() : absl::StrCat(", and ", report.side_files, " side files"),
       report.differences.empty() ? std::string("equal") : absl::StrCat(report.differences.size(), " differ"));
   return text;
 }
 
-int RunVerify(const VerifyFlags& flags) {
+int RunVerify(VerifyFlags& flags) {
   if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads must be between 1 and 1024");
+  if (const int bad = flags.what.Parse(); bad != kOk) return bad;
   VerifyOptions options;
   options.threads = flags.threads;
   options.ignore_sidecar = flags.ignore_sidecar;
+  options.selection = flags.what.selection;
+  options.side_files = flags.what.side_files;
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
   const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(flags.a, flags.b, options);
@@ -71,6 +75,7 @@ Action AddVerify(CLI::App& parent) {
   app.add_option("B", flags->b, "another, in any layout and format")->required();
   app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");
+  flags->what.Declare(app, "A");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.verify/1)");
   return [flags] { return RunVerify(*flags); };
 }

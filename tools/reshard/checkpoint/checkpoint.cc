@@ -12,17 +12,20 @@
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
 #include "reshard/runtime/communicator.h"
+#include "tools/reshard/checkpoint/selection_flags.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/printable.h"
 #include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
 
 struct CheckpointFlags {
-  std::string source, destination, rules, mesh, layout, format, memory_limit, file_size;
+  std::string source, destination, rules, mesh, layout, format, to, memory_limit, file_size;
   int threads = 0;
   int64_t workers = 1, worker_id = 0;
+  SelectionFlags what;
   bool dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false, json = false;
 };
 
@@ -64,7 +67,36 @@ std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& fla
     json["committed"] = summary.committed;
   }
   json["left_out"] = summary.left_out;
+  json["left_out_items"] = summary.left_out_items;
+  json["dropped_attributes"] = summary.dropped_attributes;
+  nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
+  for (const SideFile& file : summary.side_files) {
+    side_files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
+  }
+  json["left_beside"] = summary.left_beside;
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// What comes along from beside the source, and what does not. Long lists are cut: --json has them.
+std::string BesideText(const ConvertSummary& summary) {
+  constexpr size_t kShown = 12;
+  std::string text;
+  const auto list = [&](const char* head, size_t count, const auto& one) {
+    if (count == 0) return;
+    absl::StrAppend(&text, head);
+    for (size_t i = 0; i < count && i < kShown; ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", one(i));
+    if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
+    text += "\n";
+  };
+  list("side files: ", summary.side_files.size(), [&](size_t i) {
+    const SideFile& file = summary.side_files[i];
+    return absl::StrCat(Printable(file.path), file.may_run ? " (unchecked: loading it runs code)" : "");
+  });
+  list("left beside the source: ", summary.left_beside.size(),
+       [&](size_t i) { return Printable(summary.left_beside[i]); });
+  list("dropped, as it describes the source's files: ", summary.dropped_attributes.size(),
+       [&](size_t i) { return Printable(summary.dropped_attributes[i]); });
+  return text;
 }
 
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags) {
@@ -73,6 +105,7 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
                                      summary.byte_items, HumanBytes(summary.bytes), summary.pieces);
   absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
+  text += BesideText(summary);
   if (flags.workers > 1) {
     absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", flags.worker_id, flags.workers,
                           HumanBytes(summary.own_bytes), summary.own_pieces);
@@ -92,13 +125,31 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
   return text;
 }
 
-int RunCheckpoint(const CheckpointFlags& flags) {
-  ConvertOptions options;
-  if (const std::optional<CheckpointFormat> format = FindCheckpointFormat(flags.format)) {
-    options.format = *format;
-  } else {
-    return Fail(kUsage, absl::StrCat("--format must be dcp or safetensors, not ", Clipped(flags.format)));
+// --to, or --format. Returns an exit code, kOk if all is well.
+int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
+  const bool is_to = !flags.to.empty();
+  if (is_to && !flags.format.empty()) return Fail(kUsage, "--to and --format say the same; give one of them");
+  const std::string& name = is_to ? flags.to : flags.format;
+  if (name.empty()) return kOk;  // dcp
+  if (is_to && name == "hf") {
+    options->format = CheckpointFormat::kSafetensors;
+    options->always_index = true;
+    return kOk;
   }
+  const std::optional<CheckpointFormat> format = FindCheckpointFormat(name);
+  if (!format) {
+    return Fail(kUsage, absl::StrCat(is_to ? "--to must be hf, dcp or safetensors, not "
+                                           : "--format must be dcp or safetensors, not ",
+                                     Clipped(name)));
+  }
+  options->format = *format;
+  return kOk;
+}
+
+int RunCheckpoint(CheckpointFlags& flags) {
+  ConvertOptions options;
+  if (const int bad = ReadFormat(flags, &options); bad != kOk) return bad;
+  if (const int bad = flags.what.Parse(); bad != kOk) return bad;
   if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
@@ -127,6 +178,8 @@ int RunCheckpoint(const CheckpointFlags& flags) {
   options.resume = flags.resume;
   options.verify = flags.verify;
   options.ignore_sidecar = flags.ignore_sidecar;
+  options.selection = flags.what.selection;
+  options.side_files = flags.what.side_files;
   std::optional<LayoutRules> rules;
   const int bad_rules = ReadRules(flags, &rules);
   if (bad_rules != kOk) return bad_rules;
@@ -141,24 +194,32 @@ int RunCheckpoint(const CheckpointFlags& flags) {
   const std::string text = flags.json ? ReportJson(*summary, flags) : ReportText(*summary, flags);
   std::fwrite(text.data(), 1, text.size(), stdout);
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
+  if (const size_t items = summary->left_out_items.size(); items > 0) {
+    Fail(kDifferences, absl::StrCat("not written: ", items, " byte items, such as ", summary->left_out_items[0],
+                                    ", for which ", std::string(Name(options.format)),
+                                    " has no place; --drop-byte-items leaves them out on purpose"));
+  }
   if (flags.dry_run && summary->disk_bytes > summary->free_bytes) {
     return Fail(kIo, absl::StrCat("not enough disk space: ", summary->disk_bytes, " bytes are needed, ",
                                   summary->free_bytes, " are free"));
   }
-  return summary->left_out.empty() ? kOk : kDifferences;
+  return summary->left_out.empty() && summary->left_out_items.empty() ? kOk : kDifferences;
 }
 
 }  // namespace
 
 Action AddCheckpoint(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrite a checkpoint in another layout or format");
+  app.alias("convert");
   auto flags = std::make_shared<CheckpointFlags>();
   app.add_option("SRC", flags->source, "a DCP directory, a safetensors file, or a directory of them")->required();
   app.add_option("DST", flags->destination, "the directory to create")->required();
   app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout");
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}");
   app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]");
-  app.add_option("--format", flags->format, "dcp or safetensors")->default_str("dcp")->default_val("dcp");
+  app.add_option("--format", flags->format, "dcp (if nothing is said) or safetensors");
+  app.add_option("--to", flags->to, "the same, or hf: safetensors with an index, as Hugging Face models have them");
+  flags->what.Declare(app, "SRC");
   app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)");
   app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)");

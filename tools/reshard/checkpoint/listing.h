@@ -1,6 +1,6 @@
 // What `reshard inspect` shows of a checkpoint, before it becomes text or JSON.
-#ifndef RESHARD_TOOLS_RESHARD_LISTING_H_
-#define RESHARD_TOOLS_RESHARD_LISTING_H_
+#ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_LISTING_H_
+#define RESHARD_TOOLS_RESHARD_CHECKPOINT_LISTING_H_
 
 #include <cstdint>
 #include <map>
@@ -45,4 +45,4 @@ std::string ListingJson(const Listing& listing, bool with_chunks);
 
 }  // namespace reshard::tool
 
-#endif  // RESHARD_TOOLS_RESHARD_LISTING_H_
+#endif  // RESHARD_TOOLS_RESHARD_CHECKPOINT_LISTING_H_

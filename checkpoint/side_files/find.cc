@@ -1,0 +1,136 @@
+#include "checkpoint/side_files/find.h"
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/side_files/kinds.h"
+#include "checkpoint/source/sidecar.h"
+#include "reshard/checkpoint/pattern.h"
+#include "status/macros.h"
+
+namespace reshard::side_files {
+namespace {
+
+constexpr size_t kMostEntries = 10'000;
+constexpr int kDeepest = 8;
+
+class Walk {
+ public:
+  Walk(const Catalog& catalog, const SideFileTerms& terms) : catalog_(catalog), terms_(terms) {
+    for (const Catalog::File& file : catalog.files()) own_.insert(file.path);
+    own_.insert(source::kSidecarName);
+  }
+
+  // `within` is empty or ends with '/'. `names` are those in it.
+  absl::Status Enter(const std::string& within, const std::vector<std::string>& names, int depth) {
+    entries_ += names.size();
+    for (const std::string& name : names) {
+      const std::string path = within + name;
+      ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(catalog_.root(), path)));
+      if (kind == io::FileKind::kDirectory) {
+        RETURN_IF_ERROR(MayEnter(path + "/", name, depth));
+      } else if (!own_.contains(path) && !catalog_.traits().is_header(name)) {
+        RETURN_IF_ERROR(Add(path, kind, depth));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Found Take() && {
+    const auto by_path = [](const SideFile& a, const SideFile& b) { return a.path < b.path; };
+    std::sort(found_.carried.begin(), found_.carried.end(), by_path);
+    std::sort(found_.left.begin(), found_.left.end());
+    return std::move(found_);
+  }
+
+ private:
+  absl::Status MayEnter(const std::string& path, const std::string& name, int depth) {
+    const bool closed = name.starts_with('.') || depth == kDeepest || entries_ > kMostEntries || !MayBeWanted(path);
+    if (closed && !HoldsOwn(path)) {
+      found_.left.push_back(path);
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListDirectory(io::JoinPath(catalog_.root(), path)));
+    if (!HoldsOwn(path) && std::any_of(names.begin(), names.end(), HasTensors)) {  // another checkpoint
+      found_.left.push_back(path);
+      return absl::OkStatus();
+    }
+    return Enter(path, names, depth + 1);
+  }
+
+  // Whether anything below the directory may be carried: others need not be open to us.
+  bool MayBeWanted(std::string_view directory) const {
+    if (terms_.none) return false;
+    return IsLookedInto(directory) ||
+           std::any_of(terms_.also.begin(), terms_.also.end(), [&](std::string_view pattern) {
+             const std::string_view begin = pattern.substr(0, pattern.find_first_of("*?"));
+             return begin.starts_with(directory) || directory.starts_with(begin);
+           });
+  }
+
+  // Whether a file of the checkpoint is in it.
+  bool HoldsOwn(std::string_view directory) const {
+    for (const Catalog::File& file : catalog_.files()) {
+      if (file.path.starts_with(directory)) return true;
+    }
+    return false;
+  }
+
+  absl::Status Add(const std::string& path, io::FileKind kind, int depth) {
+    const bool wanted =
+        !terms_.none && (IsLookedFor(path, catalog_.format() == CheckpointFormat::kDcp) || IsAsked(path));
+    bool link = false;
+    if (wanted && kind == io::FileKind::kLink) {
+      ASSIGN_OR_RETURN(link, LeadsToBlob(path, depth));
+    }
+    if (!wanted || HasTensors(path) || (kind != io::FileKind::kFile && !link)) {
+      found_.left.push_back(path);
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file,
+                     io::ReadFile::Open(io::JoinPath(catalog_.root(), path), link));
+    found_.carried.push_back({path, file->bytes(), file->modified(), MayRun(path)});
+    return absl::OkStatus();
+  }
+
+  bool IsAsked(std::string_view path) const {
+    return std::any_of(terms_.also.begin(), terms_.also.end(),
+                       [&](const std::string& pattern) { return MatchesPattern(pattern, path); });
+  }
+
+  // A hub's cache is `blobs` with the files and `snapshots/REVISION` with links to them.
+  absl::StatusOr<bool> LeadsToBlob(const std::string& path, int depth) const {
+    ASSIGN_OR_RETURN(const std::string target, io::TargetOf(io::JoinPath(catalog_.root(), path)));
+    std::string up;
+    for (int i = 0; i < depth + 2; ++i) up += "../";
+    up += "blobs/";
+    const bool below = absl::StartsWith(target, up) && target.size() > up.size();
+    return below && target.find('/', up.size()) == std::string::npos;
+  }
+
+  const Catalog& catalog_;
+  const SideFileTerms& terms_;
+  absl::flat_hash_set<std::string_view> own_;
+  size_t entries_ = 0;
+  Found found_;
+};
+
+}  // namespace
+
+absl::StatusOr<Found> Find(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
+  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
+  if (absl::IsNotFound(names.status())) return Found();  // a file
+  if (!names.ok()) return names.status();
+  Walk walk(catalog, terms);
+  RETURN_IF_ERROR(walk.Enter("", *names, 0));
+  return std::move(walk).Take();
+}
+
+}  // namespace reshard::side_files

@@ -15,24 +15,11 @@ namespace reshard {
 namespace {
 
 constexpr std::string_view kTraining[] = {
-    "optim",
-    "optimizer",
-    "optimizers",
-    "optimizer_states",
-    "optimizer_state_dict",
-    "lr_scheduler",
-    "scheduler",
-    "schedulers",
-    "lr_schedulers",
-    "rng",
-    "rng_state",
-    "rng_states",
-    "rerun_state_machine_state",
-    "train_state",
-    "dataloader",
-    "callbacks",
-    "loops",
+    "optim",         "optimizer", "optimizers", "optimizer_states", "optimizer_state_dict",      "lr_scheduler",
+    "lr_schedulers", "rng_state", "rng_states", "train_state",      "rerun_state_machine_state",
 };
+// Words that models use, too, but not as the first part of a name.
+constexpr std::string_view kTrainingFirst[] = {"scheduler", "schedulers", "rng", "dataloader", "callbacks", "loops"};
 
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) {
   return std::any_of(patterns.begin(), patterns.end(),
@@ -95,7 +82,10 @@ bool IsTrainingState(std::string_view name) {
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find_first_of("./", begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (std::find(std::begin(kTraining), std::end(kTraining), part) != std::end(kTraining)) return true;
+    const auto is_one_of = [&](const auto& words) {
+      return std::find(std::begin(words), std::end(words), part) != std::end(words);
+    };
+    if (is_one_of(kTraining) || (begin == 0 && is_one_of(kTrainingFirst))) return true;
     begin = end + 1;
   }
   return false;

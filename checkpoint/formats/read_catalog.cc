@@ -3,6 +3,7 @@
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/recognize.h"
 #include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/read.h"
 #include "checkpoint/io/files.h"
@@ -46,7 +47,14 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
 }
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
-  return status::NoThrow(absl::StrCat("reading ", path), [&] { return Read(path, limits); });
+  return status::NoThrow(absl::StrCat("reading ", path), [&]() -> absl::StatusOr<Catalog> {
+    absl::StatusOr<Catalog> catalog = Read(path, limits);
+    // What is found at fault with a file that is none of ours says less than what it is.
+    if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
+      RETURN_IF_ERROR(formats::Recognize(path));
+    }
+    return catalog;
+  });
 }
 
 }  // namespace reshard

@@ -46,7 +46,16 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
 }
 
 int Fail(ExitCode code, std::string_view message) {
-  std::string line = "reshard: " + std::string(message) + "\n";
+  // The reason stands at the end, often behind a path of any length.
+  constexpr size_t kLongest = 8192, kBegin = 4096, kEnd = 2048;
+  std::string line = "reshard: ";
+  if (message.size() <= kLongest) {
+    line += message;
+  } else {
+    line += std::string(message.substr(0, kBegin)) + "... (" + std::to_string(message.size()) + " bytes) ..." +
+            std::string(message.substr(message.size() - kEnd));
+  }
+  line += "\n";
   // A message may repeat a name out of a file, which must not command the terminal.
   for (size_t i = 0; i < line.size(); ++i) {
     const auto byte = static_cast<unsigned char>(line[i]);

@@ -171,9 +171,9 @@ class Catalog {
 // safetensors files, or one safetensors file.
 // NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
 // byte. InvalidArgument: a pickle that asks for code to be run (with its name), or a path that leaves the directory.
-// Unimplemented: encoded streams, with the name of the encoding. ResourceExhausted: over a limit. Unavailable: the
-// system could not read a file, with its reason.
-// Whether the chunks cover their tensors is not checked here: see CheckCover.
+// Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it
+// is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its reason. Whether the
+// chunks cover their tensors is not checked here: see CheckCover.
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits = {});
 
 }  // namespace reshard

@@ -124,11 +124,12 @@ TEST_CASE("texts of renamings") {
 }
 
 TEST_CASE("the state of training is known by parts of names") {
-  for (const char* name :
-       {"optimizer.state.exp_avg.w", "optim.x", "lr_scheduler", "a.rng_state/shard_0_4", "train_state.step"}) {
+  for (const char* name : {"optimizer.state.exp_avg.w", "optim.x", "lr_scheduler", "a.rng_state/shard_0_4",
+                           "train_state.step", "loops.fit", "rng"}) {
     CHECK(IsTrainingState(name));
   }
-  for (const char* name : {"model.w", "", "optimizer_of_words.weight", "model.optimal", "."})
+  for (const char* name :
+       {"model.w", "", "optimizer_of_words.weight", "model.optimal", ".", "model.loops.0.w", "a.rng"})
     CHECK_FALSE(IsTrainingState(name));
 }
 

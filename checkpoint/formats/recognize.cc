@@ -1,0 +1,161 @@
+#include "checkpoint/formats/recognize.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
+#include "reshard/checkpoint/pattern.h"
+#include "status/view.h"
+
+namespace reshard::formats {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// A kind of file, by its first bytes.
+struct FileKind {
+  std::string_view begin;
+  std::string_view what;
+};
+constexpr FileKind kFiles[] = {
+    {"GGUF", "a GGUF file, which is not read; convert the safetensors it was made from"},
+    {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes what is"},
+    {"\x89HDF\r\n", "an HDF5 file, which is not read"},
+    {"PK\x03\x04",
+     "a zip archive, as torch.save writes it, or NumPy; neither is read. In PyTorch, "
+     "safetensors.torch.save_file or torch.distributed.checkpoint.save writes what is"},
+    {"\x80\x02\x8a\x0a",
+     "a file of the torch.save of before PyTorch 1.6, which is not read; "
+     "safetensors.torch.save_file writes what is"},
+};
+
+// A kind of directory, by a name in it.
+struct DirectoryKind {
+  std::string_view pattern;
+  std::string_view what;
+};
+constexpr DirectoryKind kDirectories[] = {
+    {"*_optim_states.pt",
+     "a checkpoint of DeepSpeed ZeRO, which is not read; DeepSpeed's zero_to_fp32.py writes "
+     "safetensors with --safe_serialization"},
+    {"mp_rank_*_model_states.pt",
+     "a checkpoint of DeepSpeed, which is not read; DeepSpeed's zero_to_fp32.py writes "
+     "safetensors with --safe_serialization"},
+    {"manifest.ocdbt", "a checkpoint of Orbax, which is not read"},
+    {"_CHECKPOINT_METADATA", "a checkpoint of Orbax, which is not read"},
+    {"model_world_size_*_rank_*.pt",
+     "files of torch.save, one for each rank of FSDP, as verl writes them, which are not "
+     "read; verl's model_merger writes safetensors"},
+    {"pytorch_model*.bin",
+     "a Hugging Face model in files of torch.save, which are not read; save_pretrained writes "
+     "safetensors"},
+    {"*.pt",
+     "files of torch.save, which are not read; safetensors.torch.save_file or torch.distributed.checkpoint.save "
+     "writes what is"},
+    {"*.pth",
+     "files of torch.save, which are not read; safetensors.torch.save_file or torch.distributed.checkpoint.save "
+     "writes what is"},
+    {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
+};
+
+bool Has(const Names& names, std::string_view pattern) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return MatchesPattern(pattern, name); });
+}
+
+bool IsCheckpoint(const Names& names) { return !dcp::MetadataFiles(names).empty() || Has(names, "*.safetensors"); }
+
+// The number that a name ends with, such as 100 of "step-100"; -1 where it ends with none.
+int64_t NumberOf(std::string_view name) {
+  size_t begin = name.size();
+  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  constexpr size_t kMostDigits = 18;
+  if (begin == name.size() || name.size() - begin > kMostDigits) return -1;
+  int64_t number = 0;
+  for (const char digit : name.substr(begin)) number = 10 * number + (digit - '0');
+  return number;
+}
+
+absl::Status RecognizeFile(const std::string& path) {
+  const auto file = io::ReadFile::Open(path, /*follow_links=*/true);
+  if (!file.ok()) return absl::OkStatus();
+  constexpr int64_t kLongest = 8;
+  std::string begin(static_cast<size_t>(std::min(kLongest, (*file)->bytes())), '\0');
+  if (!(*file)->ReadAt(0, absl::MakeSpan(begin)).ok()) return absl::OkStatus();
+  for (const FileKind& kind : kFiles) {
+    if (begin.starts_with(kind.begin)) {
+      return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind.what)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of `inside`, names of directories with a checkpoint each.
+absl::Status Offer(const std::string& path, Names inside) {
+  const auto later = [](const std::string& a, const std::string& b) {
+    return NumberOf(a) != NumberOf(b) ? NumberOf(a) > NumberOf(b) : a < b;
+  };
+  std::sort(inside.begin(), inside.end(), later);
+  constexpr size_t kShown = 5;
+  const size_t count = inside.size();
+  if (count == 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        io::Shown(path), " is no checkpoint, but has one in it: ", io::Shown(io::JoinPath(path, inside[0]))));
+  }
+  const bool numbered = NumberOf(inside[0]) > NumberOf(inside[1]);
+  const std::string first = io::Shown(io::JoinPath(path, inside[0]));
+  inside.resize(std::min(count, kShown));
+  for (std::string& name : inside) name = io::Shown(name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      io::Shown(path), " is no checkpoint, but has ", count, " in it: ", absl::StrJoin(inside, ", "),
+      count > kShown ? ", ..." : "", numbered ? absl::StrCat("; the latest is ", first) : "; name one of them"));
+}
+
+absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
+  if (IsCheckpoint(names)) return absl::OkStatus();  // ours, and what was said of it counts
+  if (Has(names, ".metadata.tmp") || Has(names, "*.distcp")) {
+    return absl::DataLossError(absl::StrCat(io::Shown(path),
+                                            " is a distributed checkpoint of which the save did not finish: "
+                                            "there is no .metadata; use the one saved before it"));
+  }
+  for (const DirectoryKind& kind : kDirectories) {
+    if (Has(names, kind.pattern)) {
+      return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind.what)));
+    }
+  }
+  Names checkpoints;
+  absl::Status inner;
+  constexpr size_t kMostLooked = 1000;
+  for (size_t i = 0; i < std::min(names.size(), kMostLooked); ++i) {
+    const absl::StatusOr<Names> below = io::ListDirectory(io::JoinPath(path, names[i]));
+    if (!below.ok()) continue;
+    if (IsCheckpoint(*below)) {
+      checkpoints.push_back(names[i]);
+    } else if (inner.ok()) {
+      for (const DirectoryKind& kind : kDirectories) {
+        if (!Has(*below, kind.pattern)) continue;
+        inner = absl::UnimplementedError(
+            absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ", status::View(kind.what)));
+        break;
+      }
+    }
+  }
+  return checkpoints.empty() ? inner : Offer(path, std::move(checkpoints));
+}
+
+}  // namespace
+
+absl::Status Recognize(const std::string& path) {
+  const absl::StatusOr<Names> names = io::ListDirectory(path);
+  return names.ok() ? RecognizeDirectory(path, *names) : RecognizeFile(path);
+}
+
+}  // namespace reshard::formats

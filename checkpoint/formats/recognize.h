@@ -1,0 +1,20 @@
+// Checkpoints of other kinds, called by their names.
+#ifndef RESHARD_CHECKPOINT_FORMATS_RECOGNIZE_H_
+#define RESHARD_CHECKPOINT_FORMATS_RECOGNIZE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace reshard::formats {
+
+// What there is at a path at which no format has found a checkpoint, and what to do about it. Judged by names, in the
+// directory and in those below it, and by the first bytes of a file; nothing is read beyond those.
+// Unimplemented: a checkpoint of a kind that is not read (torch.save, DeepSpeed, Orbax, GGUF, ...). DataLoss: a save
+// that did not finish. InvalidArgument: a directory of checkpoints, with the one that was saved last. OK: nothing that
+// is known, or nothing that could be looked at.
+absl::Status Recognize(const std::string& path);
+
+}  // namespace reshard::formats
+
+#endif  // RESHARD_CHECKPOINT_FORMATS_RECOGNIZE_H_

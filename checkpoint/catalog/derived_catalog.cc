@@ -13,6 +13,7 @@ namespace {
 struct Names {
   std::shared_ptr<const void> before;  // shapes and dtypes
   std::deque<std::string> names;
+  std::deque<std::vector<int64_t>> shapes_made;
 };
 
 }  // namespace
@@ -33,6 +34,14 @@ Catalog DerivedCatalog::Make(std::vector<Kept> tensors, std::vector<Kept> byte_i
   for (Kept& kept : tensors) {
     Catalog::Tensor tensor = before_.tensors_[kept.index];
     tensor.name = rename(tensor.name, &kept, static_cast<int64_t>(kept_tensors.size()));
+    if (kept.made) {
+      tensor.shape = names->shapes_made.emplace_back(std::move(kept.made->shape));
+      tensor.dtype = kept.made->dtype;
+      tensor.stored_dtype = Name(kept.made->dtype);
+      tensor.num_chunks = 0;
+      tensor.bytes = SizeOf(kept.made->dtype);
+      for (const int64_t size : tensor.shape) tensor.bytes *= size;
+    }
     kept_tensors.push_back(tensor);
   }
   std::vector<Catalog::ByteItem> kept_items;

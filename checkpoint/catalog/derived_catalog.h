@@ -1,20 +1,30 @@
-// A catalog made out of another: some of its tensors and byte items, under other names, at the same places.
+// A catalog made out of another: some of its tensors and byte items, under other names, at the same places, and tensors
+// that are made of them.
 #ifndef RESHARD_CHECKPOINT_CATALOG_DERIVED_CATALOG_H_
 #define RESHARD_CHECKPOINT_CATALOG_DERIVED_CATALOG_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/layout/dtype.h"
 
 namespace reshard::catalog {
 
 // The tensor, or byte item, of that index in the catalog before.
 struct Kept {
+  // What a tensor is instead, if it is another one: it is stored nowhere, and has no chunks.
+  struct Made {
+    std::vector<int64_t> shape;
+    DType dtype = DType::kU8;
+  };
   size_t index = 0;
   std::string name;
+  std::optional<Made> made = {};
 };
 
 class DerivedCatalog {
@@ -22,7 +32,8 @@ class DerivedCatalog {
   explicit DerivedCatalog(Catalog before) : before_(std::move(before)) {}
 
   // Called once. No name comes twice. Paths in nested containers stay with names that stay; others are a path of one
-  // step where the name before had one. Attributes of the whole checkpoint stay, or go.
+  // step where the name before had one. The bytes of what is made fit 64 bits. Attributes of the whole checkpoint stay,
+  // or go.
   Catalog Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, bool keep_attributes) &&;
 
  private:

@@ -91,17 +91,20 @@ bool IsTrainingState(std::string_view name) {
   return false;
 }
 
+absl::Status CheckRenaming(std::string_view from, std::string_view to) {
+  const auto stars = static_cast<size_t>(std::count(from.begin(), from.end(), '*'));
+  if (Fill(to, std::vector<std::string_view>(stars))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the new name ", io::Shown(to), " has a $ that stands for no * of ",
+                                                 io::Shown(from), "; $$ is a dollar"));
+}
+
 absl::StatusOr<std::pair<std::string, std::string>> ParseRenaming(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(io::Shown(text), " is not of the form OLD=NEW"));
   }
   const std::string_view from = text.substr(0, equals), to = text.substr(equals + 1);
-  const auto stars = static_cast<size_t>(std::count(from.begin(), from.end(), '*'));
-  if (!Fill(to, std::vector<std::string_view>(stars))) {
-    return absl::InvalidArgumentError(absl::StrCat("the new name ", io::Shown(to), " has a $ that stands for no * of ",
-                                                   io::Shown(from), "; $$ is a dollar"));
-  }
+  RETURN_IF_ERROR(CheckRenaming(from, to));
   return std::pair(std::string(from), std::string(to));
 }
 

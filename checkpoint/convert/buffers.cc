@@ -7,6 +7,7 @@
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/tasks/run_tasks.h"
+#include "checkpoint/views/read_view.h"
 
 namespace reshard::convert {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 constexpr int64_t kStripesPerThread = 2;
 constexpr int64_t kReadingPerThread = (int64_t{4} << 20) + (int64_t{256} << 10);
 constexpr int64_t kLargestStripe = int64_t{1} << 20;
+// A view may take a few elements out of every row: the longer the stripe, the less often the rows are read.
+constexpr int64_t kLargestViewStripe = int64_t{16} << 20;
 constexpr int64_t kSmallestStripe = int64_t{64} << 10;
 // Metadata as it is written: a pickle and a sidecar.
 constexpr int64_t kBytesPerPiece = 512;
@@ -24,6 +27,20 @@ int64_t CatalogBytes(const Catalog& catalog) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     bytes += static_cast<int64_t>(sizeof(tensor) + tensor.name.size());
     bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(Catalog::Place) + 16 * tensor.shape.size());
+  }
+  return bytes;
+}
+
+int64_t NodeBytes(const views::Node& node) {
+  auto bytes = static_cast<int64_t>(sizeof(node) + 8 * (node.shape.size() + node.ends.size() + node.dims.size()));
+  for (const views::Node& input : node.inputs) bytes += NodeBytes(input);
+  return bytes;
+}
+
+int64_t ViewBytes(const std::vector<views::View>& views) {
+  int64_t bytes = 0;
+  for (const views::View& view : views) {
+    bytes += static_cast<int64_t>(sizeof(view) + view.text.size()) + (view.node ? NodeBytes(*view.node) : 0);
   }
   return bytes;
 }
@@ -45,11 +62,15 @@ absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& option
   return absl::OkStatus();
 }
 
-absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::OutputPlan& plan,
+absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::OutputPlan& plan,
                                     const ConvertOptions& options) {
-  const int64_t fixed =
-      2 * CatalogBytes(catalog) + plan.MemoryBytes() + kBytesPerPiece * static_cast<int64_t>(plan.pieces().size());
-  const auto of_thread = [](int64_t stripe) { return kStripesPerThread * stripe + kReadingPerThread; };
+  const bool has_views = source.views() != nullptr;
+  const int64_t of_views = has_views ? CatalogBytes(source.stored()) + ViewBytes(*source.views()) : 0;
+  const int64_t fixed = 2 * CatalogBytes(source.catalog()) + of_views + plan.MemoryBytes() +
+                        kBytesPerPiece * static_cast<int64_t>(plan.pieces().size());
+  const auto of_thread = [&](int64_t stripe) {
+    return kStripesPerThread * stripe + kReadingPerThread + (has_views ? views::MemoryToRead(stripe) : 0);
+  };
   Buffers buffers;
   const int64_t least = fixed + of_thread(kSmallestStripe);
   if (least > options.memory_limit) {
@@ -61,7 +82,11 @@ absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::Output
   const int64_t room = options.memory_limit - fixed;
   buffers.threads =
       static_cast<int>(std::clamp<int64_t>(room / of_thread(kSmallestStripe), 1, tasks::ThreadCount(options.threads)));
-  buffers.stripe = std::min(kLargestStripe, (room / buffers.threads - kReadingPerThread) / kStripesPerThread);
+  // of_thread grows by as much for each byte of a stripe, from some length on.
+  const int64_t stripes =
+      of_thread(2 * kSmallestStripe) / kSmallestStripe - of_thread(kSmallestStripe) / kSmallestStripe;
+  buffers.stripe = std::min(has_views ? kLargestViewStripe : kLargestStripe,
+                            kSmallestStripe + (room / buffers.threads - of_thread(kSmallestStripe)) / stripes);
   buffers.total = fixed + buffers.threads * of_thread(buffers.stripe);
   return buffers;
 }

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/output/output_plan.h"
+#include "checkpoint/source/source.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/convert.h"
 
@@ -23,7 +24,7 @@ struct Buffers {
 absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& options);
 
 // As many threads and as long stripes as the limit allows. kMemoryLimit: not even one thread.
-absl::StatusOr<Buffers> PlanBuffers(const Catalog& catalog, const output::OutputPlan& plan,
+absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::OutputPlan& plan,
                                     const ConvertOptions& options);
 
 }  // namespace reshard::convert

@@ -62,14 +62,14 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   auto made = std::make_unique<Conversion>(destination, rules, options);
   ASSIGN_OR_RETURN(std::unique_ptr<source::Source> opened,
                    source::Source::Open(
-                       source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.selection}));
+                       source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe}));
   made->source = std::move(opened);
   RETURN_IF_ERROR(CheckAnnounced(made->catalog(), options));
   ASSIGN_OR_RETURN(std::unique_ptr<output::OutputFormat> format,
                    output::MakeOutputFormat(options.format, {rules, options.file_bytes, options.always_index}));
   ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
-  ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(made->catalog(), *made->plan, options));
+  ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
   made->buffers = buffers;
   ASSIGN_OR_RETURN(side_files::Found beside, side_files::Find(source, made->catalog(), options.side_files));
   made->summary.side_files = std::move(beside.carried);
@@ -77,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   // What is copied from beside the source is a part of the job.
   hash::Digest what, state_now;
   what.Add(std::string_view(output::JobName(made->catalog(), *made->plan)));
+  if (made->source->views() != nullptr) made->source->AddTo(&what);
   state_now.Add(std::string_view(output::SourceState(made->catalog())));
   for (const SideFile& file : made->summary.side_files) {
     what.Add(std::string_view(file.path));
@@ -119,6 +120,23 @@ absl::Status Conversion::Summarize() {
   if (!free.ok()) return io::FromSystem(free.status());
   summary.free_bytes = *free;
   return absl::OkStatus();
+}
+
+std::vector<PlannedTensor> Conversion::Planned() const {
+  std::vector<PlannedTensor> out;
+  for (size_t t = 0; t < catalog().tensors().size(); ++t) {
+    const Catalog::Tensor& tensor = catalog().tensors()[t];
+    PlannedTensor planned{std::string(tensor.name), "", tensor.dtype.value_or(DType::kU8), {}, tensor.bytes,
+                          plan->layouts()[t]};
+    planned.shape.assign(tensor.shape.begin(), tensor.shape.end());
+    // A selection may have renamed it; what it was called then is not what it is read as.
+    planned.from = source->views() == nullptr ? planned.name : (*source->views())[t].text;
+    if (planned.from.empty()) {
+      planned.from = std::string(source->stored().tensors()[static_cast<size_t>((*source->views())[t].stored)].name);
+    }
+    out.push_back(std::move(planned));
+  }
+  return out;
 }
 
 bool Conversion::IsComplete() const {

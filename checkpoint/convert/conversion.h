@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "checkpoint/convert/buffers.h"
@@ -37,6 +38,8 @@ struct Conversion {
   // True when what is at the destination is the result of this job.
   bool IsComplete() const;
   const Catalog& catalog() const { return source->catalog(); }
+  // ConvertSummary::planned.
+  std::vector<PlannedTensor> Planned() const;
 
   Conversion(std::string to, const std::optional<LayoutRules>& layout_rules, const ConvertOptions& asked)
       : destination(std::move(to)), rules(layout_rules), options(asked) {}

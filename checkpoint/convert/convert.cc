@@ -9,6 +9,7 @@
 #include "checkpoint/convert/run.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/staged_directory.h"
+#include "checkpoint/output/output_format.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -107,11 +108,14 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
 
 }  // namespace
 
+bool NeedsLayoutRules(CheckpointFormat format) { return output::NeedsRules(format); }
+
 absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
                                               const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
   return status::NoThrow("planning a conversion", [&]() -> absl::StatusOr<ConvertSummary> {
     ASSIGN_OR_RETURN(std::unique_ptr<convert::Conversion> conversion, Make(source, destination, rules, options));
-    return conversion->summary;
+    conversion->summary.planned = conversion->Planned();
+    return std::move(conversion->summary);
   });
 }
 

@@ -109,6 +109,7 @@ class Loading {
     source::SourceOptions open;
     open.limits = options_.limits;
     open.ignore_sidecar = options_.ignore_sidecar;
+    open.recipe = options_.recipe;
     open.checks = !options_.check                    ? source::ChunkChecks::kNone
                   : options_.read == ReadMode::kOnce ? source::ChunkChecks::kBegun
                                                      : source::ChunkChecks::kAll;
@@ -117,7 +118,9 @@ class Loading {
     source_ = *std::move(source);
     const Catalog& catalog = source_->catalog();
     fields_.push_back({"operation", "load"});
-    fields_.push_back({"checkpoint", catalog::HashOfCatalog(catalog).ToText()});
+    hash::Digest read;
+    source_->AddTo(&read);
+    fields_.push_back({"checkpoint", read.Hash().ToText()});
     fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
     fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});
     std::set<std::string_view> names;

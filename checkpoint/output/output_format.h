@@ -45,6 +45,9 @@ struct OutputTerms {
   bool always_index = false;  // safetensors: an index even of a single file
 };
 
+// Whether a format cannot be written without layout rules.
+bool NeedsRules(CheckpointFormat format);
+
 // InvalidArgument: the format needs layout rules, and there are none; it cannot be written.
 absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat format, const OutputTerms& terms);
 

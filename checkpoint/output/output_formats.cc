@@ -5,8 +5,7 @@
 #include "reshard/checkpoint/rules.h"
 #include "status/view.h"
 
-namespace reshard {
-namespace output {
+namespace reshard::output {
 namespace {
 
 struct WritableFormat {
@@ -45,11 +44,9 @@ absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat 
   return writable->make(terms);
 }
 
-}  // namespace output
-
-bool NeedsLayoutRules(CheckpointFormat format) {
-  const output::WritableFormat* const writable = output::Find(format);
+bool NeedsRules(CheckpointFormat format) {
+  const WritableFormat* const writable = Find(format);
   return writable != nullptr && writable->needs_rules;
 }
 
-}  // namespace reshard
+}  // namespace reshard::output

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/tensor_stream.h"
 #include "checkpoint/formats/zip/reader.h"
@@ -20,6 +21,8 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/source/chunk_index.h"
 #include "checkpoint/source/sidecar_match.h"
+#include "checkpoint/views/node_hash.h"
+#include "checkpoint/views/read_view.h"
 #include "status/macros.h"
 
 namespace reshard::source {
@@ -64,7 +67,8 @@ void PlaceBox(const char* from, absl::Span<const int64_t> size, absl::Span<const
 }  // namespace
 
 struct Source::State {
-  Catalog catalog;
+  Catalog catalog;  // of what is stored
+  std::optional<views::Applied> applied;
   ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;
   HashedChunks hashed;                 // points into `sidecar`
@@ -258,7 +262,7 @@ struct Source::State {
 absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, const SourceOptions& options) {
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(Catalog catalog, ReadCatalog(path, options.limits));
-  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.selection));
+  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.recipe.selection));
   state->checks = options.checks;
   int64_t chunks = 0;
   for (const Catalog::Tensor& tensor : state->catalog.tensors()) {
@@ -269,6 +273,10 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
   state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
   state->indices.resize(state->catalog.tensors().size());
+  if (!options.recipe.only_selects()) {
+    ASSIGN_OR_RETURN(state->applied, views::Apply(options.recipe, state->catalog));
+    if (state->checks == ChunkChecks::kBegun) state->checks = ChunkChecks::kAll;
+  }
   if (!options.ignore_sidecar) {
     RETURN_IF_ERROR(state->FindSidecar(options.limits));
   }
@@ -278,12 +286,36 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
 Source::Source(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Source::~Source() = default;
 
-const Catalog& Source::catalog() const { return state_->catalog; }
+const Catalog& Source::catalog() const { return state_->applied ? state_->applied->catalog : state_->catalog; }
+const Catalog& Source::stored() const { return state_->catalog; }
+const std::vector<views::View>* Source::views() const { return state_->applied ? &state_->applied->views : nullptr; }
 const std::optional<Sidecar>& Source::sidecar() const { return state_->sidecar; }
+void Source::AddTo(hash::Digest* digest) const {
+  digest->Add(std::string_view(catalog::HashOfCatalog(stored()).ToText()));
+  if (views() == nullptr) return;
+  for (const views::View& view : *views()) {
+    digest->Add(view.stored);
+    if (view.node) views::AddTo(*view.node, digest);
+  }
+}
+
 int64_t Source::bytes_read() const { return state_->bytes_read; }
 
 absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                           absl::Span<char> out) {
+  if (!state_->applied) return ReadStored(tensor, offset, size, out);
+  const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
+  if (!view.node) return ReadStored(view.stored, offset, size, out);
+  return views::ReadView(
+      *view.node, offset, size,
+      [&](int64_t stored, absl::Span<const int64_t> from, absl::Span<const int64_t> extent, absl::Span<char> into) {
+        return ReadStored(stored, from, extent, into);
+      },
+      out);
+}
+
+absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                                absl::Span<char> out) {
   State& state = *state_;
   const Catalog::Tensor& entry = state.catalog.tensors()[static_cast<size_t>(tensor)];
   const int64_t element = SizeOf(*entry.dtype);

@@ -11,9 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "checkpoint/hash/digest.h"
 #include "checkpoint/source/sidecar.h"
+#include "checkpoint/views/apply.h"
 #include "reshard/checkpoint/catalog.h"
-#include "reshard/checkpoint/selection.h"
+#include "reshard/checkpoint/recipe.h"
 
 namespace reshard::source {
 
@@ -22,7 +24,7 @@ namespace reshard::source {
 enum class ChunkChecks {
   kAll,    // each, before it is used for the first time
   kBegun,  // those of which a box with their first element is read: where several processes share the reading, each
-           // chunk is compared by one of them
+           // chunk is compared by one of them. Where a recipe makes tensors of others this is kAll
   kNone,
 };
 
@@ -30,20 +32,28 @@ struct SourceOptions {
   CatalogLimits limits;
   bool ignore_sidecar = false;
   ChunkChecks checks = ChunkChecks::kAll;
-  Selection selection = {};  // what of the checkpoint there is to be read, and under which names
+  Recipe recipe = {};  // what of the checkpoint there is to be read, under which names, and what is made of it
 };
 
 // Any number of threads may read.
 class Source {
  public:
-  // Reads the catalog, selects from it, and reads the sidecar where there is one. DataLoss: chunks that leave a
-  // tensor's elements out or have them twice; a sidecar that does not match (sidecar_match.h). Otherwise what
-  // ReadCatalog and Select report.
+  // Reads the catalog, applies the recipe to it, and reads the sidecar where there is one. DataLoss: chunks that leave
+  // a tensor's elements out or have them twice; a sidecar that does not match (sidecar_match.h). Otherwise what
+  // ReadCatalog, Select and Apply report.
   static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
   ~Source();
 
+  // What the recipe makes of what is stored.
   const Catalog& catalog() const;
+  // What is stored, as far as the recipe's selection takes it; the same as catalog() where tensors stay what they are.
+  const Catalog& stored() const;
+  // What each tensor of catalog() is, or null where all are what is stored.
+  const std::vector<views::View>* views() const;
   const std::optional<Sidecar>& sidecar() const;
+
+  // Adds what is read from where, and what is made of it.
+  void AddTo(hash::Digest* digest) const;
 
   // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
   // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
@@ -60,6 +70,8 @@ class Source {
  private:
   struct State;
   explicit Source(std::unique_ptr<State> state);
+  absl::Status ReadStored(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                          absl::Span<char> out);
   std::unique_ptr<State> state_;
 };
 

@@ -127,9 +127,9 @@ absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, cons
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options) {
   return status::NoThrow("comparing checkpoints", [&]() -> absl::StatusOr<VerifyReport> {
-    ASSIGN_OR_RETURN(std::unique_ptr<source::Source> first,
-                     source::Source::Open(
-                         a, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.selection}));
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<source::Source> first,
+        source::Source::Open(a, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe}));
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
                      source::Source::Open(b, {options.limits, options.ignore_sidecar}));
     ASSIGN_OR_RETURN(VerifyReport report,

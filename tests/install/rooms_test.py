@@ -28,7 +28,8 @@ ROOMS = """
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report
     runtime/host runtime/program runtime/execute runtime/packed runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
-    checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/formats/pickle checkpoint/formats/zip
+    checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
+    checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/dcp checkpoint/formats/safetensors checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch
     tools/reshard tools/reshard/checkpoint
@@ -70,10 +71,12 @@ PUBLIC = {
     "checkpoint/convert.h": "checkpoint/convert",
     "checkpoint/describe.h": "checkpoint/catalog",
     "checkpoint/error.h": "checkpoint/io",
+    "checkpoint/expression.h": "checkpoint/recipe",
     "checkpoint/pattern.h": "checkpoint/catalog",
     "checkpoint/progress.h": "checkpoint/tasks",
+    "checkpoint/recipe.h": "checkpoint/recipe",
     "checkpoint/recorded_layouts.h": "checkpoint/source",
-    "checkpoint/rules.h": "checkpoint/output",
+    "checkpoint/rules.h": "checkpoint/catalog",
     "checkpoint/selection.h": "checkpoint/catalog",
     "checkpoint/side_files.h": "checkpoint/side_files",
     "checkpoint/verify.h": "checkpoint/verify",

@@ -55,8 +55,11 @@ def main():
         planned = run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--dry-run")
         assert planned["tensors"] == 2 and planned["bytes"] == len(data) + 6 and not os.path.exists(at("dcp")), planned
         done = run("checkpoint", at("a.safetensors"), at("dcp"), *rows, "--verify")
-        assert {k: done[k] for k in planned if k not in ("dry_run", "free_bytes")} == {
-            k: planned[k] for k in planned if k not in ("dry_run", "free_bytes")}, (planned, done)
+        assert {k: done[k] for k in planned if k not in ("dry_run", "free_bytes", "planned")} == {
+            k: planned[k] for k in planned if k not in ("dry_run", "free_bytes", "planned")}, (planned, done)
+        assert planned["planned"] == [
+            {"name": "w", "from": "w", "dtype": "f32", "shape": [64, 32], "bytes": 8192, "layout": "[16<x>64, 32]"},
+            {"name": "v", "from": "v", "dtype": "u16", "shape": [3], "bytes": 6, "layout": "[1<x>3]"}], planned["planned"]
         assert done["committed"] and not done["was_complete"] and done["read_bytes"] >= done["bytes"], done
         assert sorted(os.listdir(root)) == ["a.safetensors", "dcp"], os.listdir(root)
         on_disk = sum(os.path.getsize(os.path.join(at("dcp"), f)) for f in os.listdir(at("dcp")) if f.endswith(".distcp"))

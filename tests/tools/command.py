@@ -19,6 +19,13 @@ class Command:
                      f"stdout: {done.stdout[:2000]}\nstderr: {done.stderr[:4000]}")
         return done.stdout
 
+    def fails(self, *arguments, code):
+        """The stderr of a call that ends with that code."""
+        done = subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != code:
+            sys.exit(f"exit code {done.returncode} instead of {code}: reshard {' '.join(map(repr, arguments))}: {done.stderr[:4000]}")
+        return done.stderr
+
     def json(self, *arguments, **options):
         return json.loads(self(*arguments, **options))
 

@@ -20,9 +20,10 @@
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/error.h"
 #include "reshard/checkpoint/progress.h"
+#include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/rules.h"
-#include "reshard/checkpoint/selection.h"
 #include "reshard/checkpoint/side_files.h"
+#include "reshard/layout/dtype.h"
 
 namespace reshard {
 
@@ -51,11 +52,21 @@ struct ConvertOptions {
   int64_t file_bytes = int64_t{5} << 30;
   // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
   bool always_index = false;
-  Selection selection;       // which of the source's tensors and byte items, and what they are called in the result
+  Recipe recipe;             // what of the source is taken, and what is made of it; its layouts are not looked at
   SideFileTerms side_files;  // which files beside the source belong to it, and are copied
   CatalogLimits limits;      // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
+};
+
+// A tensor of a result that is not written yet.
+struct PlannedTensor {
+  std::string name;
+  std::string from;  // the name of the tensor that it is, or what it is made of
+  DType dtype = DType::kU8;
+  std::vector<int64_t> shape;  // in elements
+  int64_t bytes = 0;
+  std::string layout;  // as text; empty where the format has none
 };
 
 // What a conversion did, or would do; for all workers together unless it says otherwise.
@@ -82,7 +93,11 @@ struct ConvertSummary {
   std::vector<std::string> dropped_attributes;
   std::vector<SideFile> side_files;      // copied from beside the source
   std::vector<std::string> left_beside;  // paths of what else lies there
+  std::vector<PlannedTensor> planned;    // of PlanConversion: all tensors, in the order of the source
 };
+
+// Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.
+bool NeedsLayoutRules(CheckpointFormat format);
 
 // What Convert would do with these arguments, and whether it could: reads the source's metadata and writes nothing.
 // Errors as Convert, except those of writing.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/pattern.h"
 #include "reshard/layout/layout.h"
 #include "reshard/layout/mesh.h"
@@ -49,9 +48,6 @@ class LayoutRules {
   Mesh mesh_;
   std::vector<Rule> rules_;
 };
-
-// Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.
-bool NeedsLayoutRules(CheckpointFormat format);
 
 }  // namespace reshard
 

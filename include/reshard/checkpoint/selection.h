@@ -41,6 +41,9 @@ struct Selection {
 // `optim`, `lr_scheduler`, `rng_state`, `train_state` and the like.
 bool IsTrainingState(std::string_view name);
 
+// InvalidArgument: a $ in `to` that is neither of a `*` of `from` nor doubled.
+absl::Status CheckRenaming(std::string_view from, std::string_view to);
+
 // "OLD=NEW" as a renaming. InvalidArgument: no "=", or a $ in NEW that is neither of a `*` of OLD nor doubled.
 absl::StatusOr<std::pair<std::string, std::string>> ParseRenaming(std::string_view text);
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/progress.h"
-#include "reshard/checkpoint/selection.h"
+#include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/side_files.h"
 
 namespace reshard {
@@ -20,7 +20,7 @@ namespace reshard {
 struct VerifyOptions {
   int threads = 0;              // 0: one per core
   bool ignore_sidecar = false;  // does not read either's reshard.json
-  Selection selection;          // which of A's tensors and byte items, and what B calls them
+  Recipe recipe;                // what of A is compared, and what B has made of it; its layouts are not looked at
   SideFileTerms side_files;     // which files beside A belong to it, and are compared
   CatalogLimits limits;         // on the metadata of each
   // Called about five times per second from one of the worker threads; may be empty.

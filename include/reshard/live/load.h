@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/recipe.h"
 #include "reshard/layout/layout.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/tensor_view.h"
@@ -52,7 +53,10 @@ struct LoadOptions {
   // Compares each chunk with the checkpoint's checksum, on the rank that reads its first element.
   bool check = true;
   bool ignore_sidecar = false;  // does not read reshard.json
-  CatalogLimits limits;         // on the checkpoint's metadata
+  // What of the checkpoint is there to be loaded, under which names, and what is made of it: the names in the entries
+  // are those that it gives. Its layouts are not looked at.
+  Recipe recipe;
+  CatalogLimits limits;  // on the checkpoint's metadata
 };
 
 // What this rank did.

@@ -112,7 +112,7 @@ class SyncWatch : public io::System {
 TEST_CASE("a conversion: nothing is told before it is on the disk") {
   const ConvertSource source;
   for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors}) {
-    const testing::Content expected = source.Expected(format);
+    const testing::Content expected = source.Expected({.format = format});
     for (const bool has_old : {false, true}) {
       for (const int64_t workers : {1, 2, 5}) {
         const ConvertPlace place(source, expected, {format, has_old, 2});

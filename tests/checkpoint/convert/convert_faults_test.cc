@@ -42,7 +42,7 @@ enum class Begin { kFresh, kResumed, kLastWorker };
 
 class Faults {
  public:
-  explicit Faults(const ConvertCase& what) : what_(what), expected_(source_.Expected(what.format)) {}
+  explicit Faults(const ConvertCase& what) : what_(what), expected_(source_.Expected(what)) {}
   ~Faults() { CHECK(source_.IsUnchanged()); }
 
   // Runs with the fault at the first, the second... call until it has no turn, and then the rest without any.
@@ -51,7 +51,7 @@ class Faults {
     for (bool happened = true; happened; ++fault.at) {
       INFO("call " << fault.at << ", kind " << fault.kind << ", error " << fault.error << ", onwards " << fault.onwards
                    << ", begin " << static_cast<int>(begin) << ", format " << Name(what_.format) << ", something there "
-                   << what_.has_old << ", threads " << what_.threads);
+                   << what_.has_old << ", threads " << what_.threads << ", recipe " << what_.has_recipe);
       happened = Once(fault, begin, harmless);
     }
     return fault.at;
@@ -107,7 +107,11 @@ class Faults {
   int64_t calls_ = 0;
 };
 
-const ConvertCase kCases[] = {{kDcp, false, 1}, {kDcp, true, 1}, {kSafetensors, false, 1}, {kSafetensors, true, 2}};
+const ConvertCase kCases[] = {{kDcp, false, 1},
+                              {kDcp, true, 1},
+                              {kSafetensors, false, 1},
+                              {kSafetensors, true, 2},
+                              {.format = kDcp, .has_recipe = true}};
 
 TEST_CASE("a conversion: interruptions and short counts at any call do not show") {
   for (const ConvertCase& what : kCases) {
@@ -155,7 +159,7 @@ TEST_CASE("a conversion: what an interrupted run wrote is kept where it is still
     for (const CheckpointFormat format : {kDcp, kSafetensors}) {
       const ConvertCase what = {format, has_old, 1};
       const ConvertSource source;
-      const testing::Content expected = source.Expected(format);
+      const testing::Content expected = source.Expected({.format = format});
       for (const bool lost : {false, true}) {
         const ConvertPlace place(source, expected, what);
         {
@@ -191,7 +195,7 @@ TEST_CASE("a conversion: what an interrupted run wrote is kept where it is still
 TEST_CASE("a conversion: an error, or death, at any call of a worker that waits in vain") {
   const ConvertSource source;
   const ConvertCase what = {kDcp, true, 1};
-  const testing::Content expected = source.Expected(what.format);
+  const testing::Content expected = source.Expected(what);
   for (Fault fault : {Fault{.kind = Fault::kFails, .error = EIO}, Fault{.kind = Fault::kFails, .error = EINTR},
                       Fault{.kind = Fault::kCrash}}) {
     for (bool happened = true; happened; ++fault.at) {

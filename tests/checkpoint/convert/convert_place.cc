@@ -18,8 +18,16 @@ const std::optional<LayoutRules>& Rules() {
   return rules;
 }
 
+Recipe RecipeOf(const ConvertCase& what) {
+  if (!what.has_recipe) return {};
+  return *Recipe::Parse(R"({"schema": "reshard.recipe/1", "keep": ["*"], "tensors": [
+      {"to": "embed", "from": {"transpose": {"concatenate": ["embed.weight",
+          {"cast": {"unflatten": "embed.bias", "sizes": [1, -1]}, "dtype": "f32"}]}, "dims": [0, 1]}}]})");
+}
+
 ConvertOptions OptionsOf(const ConvertCase& what) {
   ConvertOptions options;
+  options.recipe = RecipeOf(what);
   options.format = what.format;
   options.overwrite = what.has_old;
   options.threads = what.threads;
@@ -35,17 +43,20 @@ ConvertSource::ConvertSource() {
   content_ = ContentAt(path());
 }
 
-Content ConvertSource::Expected(CheckpointFormat format) const {
+Content ConvertSource::Expected(const ConvertCase& what) const {
+  const CheckpointFormat format = what.format;
   const std::string result = directory_ / std::string(Name(format));
-  const absl::StatusOr<ConvertSummary> summary =
-      Convert(path(), result, Rules(), OptionsOf({.format = format, .has_old = true}));
+  const ConvertCase anew{.format = format, .has_old = true, .has_recipe = what.has_recipe};
+  const absl::StatusOr<ConvertSummary> summary = Convert(path(), result, Rules(), OptionsOf(anew));
   INFO(summary.status());
   REQUIRE(summary.ok());
-  const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(path(), result);
+  VerifyOptions compare;
+  compare.recipe = RecipeOf(what);
+  const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(path(), result, compare);
   REQUIRE(report.ok());
   CHECK(report->differences.size() == summary->left_out.size() + summary->left_out_items.size());
-  CHECK(report->tensors == 6);
-  if (format == CheckpointFormat::kDcp) {
+  CHECK(report->tensors == (what.has_recipe ? 5 : 6));
+  if (format == CheckpointFormat::kDcp && !what.has_recipe) {
     const absl::StatusOr<Catalog> before = ReadCatalog(path()), after = ReadCatalog(result);
     REQUIRE(before.ok());
     REQUIRE(after.ok());

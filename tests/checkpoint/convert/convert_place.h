@@ -18,6 +18,7 @@ struct ConvertCase {
   CheckpointFormat format = CheckpointFormat::kDcp;
   bool has_old = false;  // something at the destination, to be replaced
   int threads = 1;
+  bool has_recipe = false;  // tensors that are made of those of the source
 };
 
 // A copy of a fixture, and what its conversion gives when nothing goes wrong: compared with the source tensor by
@@ -26,7 +27,7 @@ class ConvertSource {
  public:
   ConvertSource();
   std::string path() const { return directory_ / "source"; }
-  Content Expected(CheckpointFormat format) const;
+  Content Expected(const ConvertCase& what) const;
   bool IsUnchanged() const { return ContentAt(path()) == content_; }
 
  private:

@@ -46,7 +46,7 @@ TEST_CASE("a conversion: killed after any call, it is gone on with") {
   const ConvertSource source;
   for (const ConvertCase& what :
        {ConvertCase{CheckpointFormat::kDcp, true, 1}, ConvertCase{CheckpointFormat::kSafetensors, false, 1}}) {
-    const testing::Content expected = source.Expected(what.format);
+    const testing::Content expected = source.Expected(what);
     for (const int64_t workers : {1, 2}) {
       int64_t call = 0;
       for (bool killed = true; killed; call += kEvery) {
@@ -75,7 +75,7 @@ TEST_CASE("a conversion: a worker ends what another was killed in the middle of"
   const ConvertSource source;
   for (const bool has_old : {false, true}) {
     const ConvertCase what = {CheckpointFormat::kDcp, has_old, 1};
-    const testing::Content expected = source.Expected(what.format);
+    const testing::Content expected = source.Expected(what);
     int64_t killed = 0;
     for (int round = 0; round < 100 && killed < 3; ++round) {
       const ConvertPlace place(source, expected, what);
@@ -174,7 +174,7 @@ TEST_CASE("a conversion: all that another worker does may come after any call of
   const ConvertSource source;
   for (const bool has_old : {false, true}) {
     const ConvertCase what = {CheckpointFormat::kSafetensors, has_old, 1};
-    const testing::Content expected = source.Expected(what.format);
+    const testing::Content expected = source.Expected(what);
     const auto in_vain = [](const ConvertPlace& place) {
       FaultySystem system;
       const io::ScopedSystem scoped(&system);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "reshard/checkpoint/convert.h"
 #include "reshard/checkpoint/rules.h"
 #include "reshard/planner/option_text.h"
@@ -74,6 +75,17 @@ std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& fla
     side_files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
   }
   json["left_beside"] = summary.left_beside;
+  if (dry_run) {
+    nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();
+    for (const PlannedTensor& tensor : summary.planned) {
+      planned.push_back({{"name", tensor.name},
+                         {"from", tensor.from},
+                         {"dtype", std::string(Name(tensor.dtype))},
+                         {"shape", tensor.shape},
+                         {"bytes", tensor.bytes}});
+      if (!tensor.layout.empty()) planned.back()["layout"] = tensor.layout;
+    }
+  }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -99,10 +111,24 @@ std::string BesideText(const ConvertSummary& summary) {
   return text;
 }
 
+// One line for each tensor: what it is called, is made of, and is.
+std::string PlannedText(const std::vector<PlannedTensor>& planned) {
+  std::string text;
+  for (const PlannedTensor& tensor : planned) {
+    absl::StrAppend(&text, Printable(tensor.name), ": ", std::string(Name(tensor.dtype)), " ",
+                    tensor.layout.empty() ? absl::StrCat("[", absl::StrJoin(tensor.shape, ", "), "]") : tensor.layout,
+                    ", ", HumanBytes(tensor.bytes));
+    if (tensor.from != tensor.name) absl::StrAppend(&text, " = ", Printable(tensor.from));
+    text += "\n";
+  }
+  return text;
+}
+
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags) {
   const bool dry_run = flags.dry_run;
-  std::string text = absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors,
-                                     summary.byte_items, HumanBytes(summary.bytes), summary.pieces);
+  std::string text = PlannedText(summary.planned);
+  text += absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors, summary.byte_items,
+                          HumanBytes(summary.bytes), summary.pieces);
   absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
   text += BesideText(summary);
@@ -154,8 +180,9 @@ int RunCheckpoint(CheckpointFlags& flags) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
   if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
-  if (flags.rules.empty() && flags.mesh.empty() && NeedsLayoutRules(options.format)) {
-    return Fail(kUsage, "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE");
+  if (flags.rules.empty() && flags.mesh.empty() && !flags.what.recipe.layouts && NeedsLayoutRules(options.format)) {
+    return Fail(kUsage,
+                "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe");
   }
   for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},
                                          std::tuple{&flags.file_size, &options.file_bytes, "--file-size"}}) {
@@ -178,9 +205,9 @@ int RunCheckpoint(CheckpointFlags& flags) {
   options.resume = flags.resume;
   options.verify = flags.verify;
   options.ignore_sidecar = flags.ignore_sidecar;
-  options.selection = flags.what.selection;
+  options.recipe = flags.what.recipe;
   options.side_files = flags.what.side_files;
-  std::optional<LayoutRules> rules;
+  std::optional<LayoutRules> rules = flags.what.recipe.layouts;
   const int bad_rules = ReadRules(flags, &rules);
   if (bad_rules != kOk) return bad_rules;
 
@@ -226,7 +253,8 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--workers", flags->workers,
                  "number of processes that share the job, each started with the same flags");
   app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0");
-  app.add_flag("--dry-run", flags->dry_run, "write nothing; print what would be written, and whether there is room");
+  app.add_flag("--dry-run", flags->dry_run,
+               "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
   app.add_flag("--resume", flags->resume, "continue an interrupted run");
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");

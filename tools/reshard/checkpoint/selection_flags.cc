@@ -1,9 +1,14 @@
 #include "tools/reshard/checkpoint/selection_flags.h"
 
+#include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/layout/dtype.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/printable.h"
 
 namespace reshard::tool {
 
@@ -11,28 +16,80 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
   const auto each = [&](const char* name, std::vector<std::string>& into, const std::string& help) {
     app.add_option(name, into, help)->allow_extra_args(false);
   };
-  each("--include", selection.include,
+  each("--include", selection_.include,
        "only what has a name in " + source + " that matches (* is any text, ? one character)");
-  each("--exclude", selection.exclude, "nothing that has a name in " + source + " that matches; after --include");
-  app.add_flag("--weights-only", selection.weights_only,
+  each("--exclude", selection_.exclude, "nothing that has a name in " + source + " that matches; after --include");
+  app.add_flag("--weights-only", selection_.weights_only,
                "no byte items, and no state of training (optimizer, lr_scheduler, rng_state, train_state, ...)");
   app.add_flag("--drop-byte-items", drop_byte_items_, "no byte items");
-  app.add_option("--strip-prefix", selection.strip_prefix, "take this away from the beginning of names");
+  app.add_option("--strip-prefix", selection_.strip_prefix, "take this away from the beginning of names");
   each("--rename", renamings_,
        "OLD=NEW: OLD is a pattern, $1 to $9 in NEW are what its * stand for; the first that matches counts");
-  app.add_option("--add-prefix", selection.add_prefix, "put this in front of names");
+  app.add_option("--add-prefix", selection_.add_prefix, "put this in front of names");
+  each("--dtype", dtypes_,
+       "DTYPE, or PATTERN=DTYPE for names in the result: cast f16, bf16, f32 and f64 elements to it; the first that "
+       "matches counts, and one without a pattern comes last");
+  app.add_option("--recipe", recipe_file_,
+                 "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source);
+  app.add_flag("--invert", invert_, "the recipe backwards: what it was made of, out of what it makes");
   each("--side-file", side_files.also, "also files beside " + source + " whose paths match");
   app.add_flag("--no-side-files", side_files.none,
                "no files beside " + source + ", not even those that frameworks look for");
 }
 
+int SelectionFlags::ReadRecipe() {
+  if (recipe_file_.empty()) return invert_ ? Fail(kUsage, "--invert needs --recipe") : kOk;
+  std::ifstream file(recipe_file_, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Fail(kIo, absl::StrCat("cannot read ", Printable(recipe_file_)));
+  absl::StatusOr<Recipe> read = Recipe::Parse(text.str());
+  if (read.ok() && invert_) read = read->Inverted();
+  if (!read.ok()) return Fail(kBadInput, absl::StrCat(Printable(recipe_file_), ": ", read.status().message()));
+  recipe = *std::move(read);
+  return kOk;
+}
+
+int SelectionFlags::ReadDTypes() {
+  std::vector<std::pair<std::string, DType>> patterns, others;
+  for (const std::string& text : dtypes_) {
+    const size_t equals = text.rfind('=');
+    const std::string name = equals == std::string::npos ? text : text.substr(equals + 1);
+    const std::optional<DType> dtype = ParseDType(name);
+    if (!dtype) return Fail(kUsage, absl::StrCat("--dtype: there is no dtype ", Printable(name)));
+    if (equals == std::string::npos) {
+      others.emplace_back("*", *dtype);
+    } else {
+      patterns.emplace_back(text.substr(0, equals), *dtype);
+    }
+  }
+  if (others.size() > 1) return Fail(kUsage, "--dtype without a pattern is given twice");
+  // What the command line says comes before what the recipe says.
+  patterns.insert(patterns.end(), others.begin(), others.end());
+  recipe.dtypes.insert(recipe.dtypes.begin(), patterns.begin(), patterns.end());
+  return kOk;
+}
+
 int SelectionFlags::Parse() {
-  selection.byte_items = !drop_byte_items_;
+  if (const int bad = ReadRecipe(); bad != kOk) return bad;
+  if (const int bad = ReadDTypes(); bad != kOk) return bad;
   for (const std::string& text : renamings_) {
     absl::StatusOr<std::pair<std::string, std::string>> renaming = ParseRenaming(text);
     if (!renaming.ok()) return Fail(kUsage, absl::StrCat("--rename: ", renaming.status().message()));
-    selection.renamings.push_back(*std::move(renaming));
+    selection_.renamings.push_back(*std::move(renaming));
   }
+  Selection& all = recipe.selection;
+  for (const auto& [flag, of_recipe] :
+       {std::pair(&selection_.strip_prefix, &all.strip_prefix), std::pair(&selection_.add_prefix, &all.add_prefix)}) {
+    if (flag->empty()) continue;
+    if (!of_recipe->empty()) return Fail(kUsage, "a prefix is in the recipe as well as on the command line");
+    *of_recipe = *flag;
+  }
+  all.renamings.insert(all.renamings.begin(), selection_.renamings.begin(), selection_.renamings.end());
+  all.include.insert(all.include.end(), selection_.include.begin(), selection_.include.end());
+  all.exclude.insert(all.exclude.end(), selection_.exclude.begin(), selection_.exclude.end());
+  all.weights_only = all.weights_only || selection_.weights_only;
+  all.byte_items = all.byte_items && !drop_byte_items_;
   return kOk;
 }
 

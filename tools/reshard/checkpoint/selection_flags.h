@@ -1,5 +1,5 @@
 // The flags of `reshard checkpoint` and `reshard verify` that say which tensors, byte items and side files of the
-// source are meant, and what the tensors and items are called in the result.
+// source are meant, what the tensors and items are called in the result, and what tensors are made of them.
 #ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 #define RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 
@@ -7,23 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "reshard/checkpoint/selection.h"
+#include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/side_files.h"
 
 namespace reshard::tool {
 
 struct SelectionFlags {
-  Selection selection;
+  Recipe recipe;
   SideFileTerms side_files;
 
   // `source` is what the flags' help calls the checkpoint that they are about.
   void Declare(CLI::App& app, const std::string& source);
-  // After the command line was read: completes `selection`. Returns an exit code, kOk if all is well.
+  // After the command line was read: completes `recipe`, from the file that is named, too. Returns an exit code, kOk if
+  // all is well.
   int Parse();
 
  private:
-  std::vector<std::string> renamings_;
-  bool drop_byte_items_ = false;
+  // Returns an exit code, kOk if all is well.
+  int ReadRecipe();
+  int ReadDTypes();
+
+  Selection selection_;
+  std::vector<std::string> renamings_, dtypes_;
+  std::string recipe_file_;
+  bool drop_byte_items_ = false, invert_ = false;
 };
 
 }  // namespace reshard::tool

@@ -54,7 +54,7 @@ int RunVerify(VerifyFlags& flags) {
   VerifyOptions options;
   options.threads = flags.threads;
   options.ignore_sidecar = flags.ignore_sidecar;
-  options.selection = flags.what.selection;
+  options.recipe = flags.what.recipe;
   options.side_files = flags.what.side_files;
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };

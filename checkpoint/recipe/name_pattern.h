@@ -1,0 +1,55 @@
+// Names with placeholders: "layers.{i}.{p*}.weight", in which {i} is a decimal number and {p*} any text.
+#ifndef RESHARD_CHECKPOINT_RECIPE_NAME_PATTERN_H_
+#define RESHARD_CHECKPOINT_RECIPE_NAME_PATTERN_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace reshard::recipe {
+
+// What placeholders stand for, by their names.
+using Values = std::map<std::string, std::string, std::less<>>;
+
+class NamePattern {
+ public:
+  // InvalidArgument: a brace without its partner (one that is meant as such is doubled), a placeholder that is no
+  // identifier, more than 8 of them, or more than 2 that are text.
+  static absl::StatusOr<NamePattern> Parse(std::string_view text);
+
+  // In the order in which they come, each once.
+  const std::vector<std::string>& placeholders() const { return placeholders_; }
+  bool Has(std::string_view placeholder) const;
+  // Whether it is any text; a number otherwise.
+  bool IsText(std::string_view placeholder) const;
+
+  // The name for values of all placeholders.
+  std::string Fill(const Values& values) const;
+  // What names that match begin with, given values of some placeholders.
+  std::string Prefix(const Values& known) const;
+  // `known`, and values of the other placeholders with which it is that name. A number has no zeros in front. The
+  // first text is as short as can be, then the second one. Names over 4096 bytes match only without a text.
+  std::optional<Values> Match(std::string_view name, const Values& known) const;
+
+ private:
+  struct Part {
+    std::string text;  // as it is, or the name of a placeholder
+    bool is_placeholder = false;
+    bool is_text = false;
+  };
+  bool MatchFrom(size_t part, std::string_view rest, Values* values) const;
+
+  std::vector<Part> parts_;
+  std::vector<std::string> placeholders_;
+};
+
+// Numbers by size, texts in the order of their bytes, texts behind numbers.
+bool ComesBefore(std::string_view a, std::string_view b);
+
+}  // namespace reshard::recipe
+
+#endif  // RESHARD_CHECKPOINT_RECIPE_NAME_PATTERN_H_

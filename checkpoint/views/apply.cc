@@ -1,0 +1,338 @@
+#include "checkpoint/views/apply.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/derived_catalog.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/recipe/name_pattern.h"
+#include "checkpoint/recipe/rule.h"
+#include "checkpoint/views/cast.h"
+#include "checkpoint/views/lower.h"
+#include "reshard/checkpoint/pattern.h"
+#include "reshard/layout/checked.h"
+#include "status/macros.h"
+#include "status/view.h"
+
+namespace reshard::views {
+namespace {
+
+using recipe::NamePattern;
+using recipe::Values;
+
+bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return MatchesPattern(pattern, name); });
+}
+
+// A tensor of the result, before its element type is what the recipe asks for.
+struct Target {
+  std::string name;
+  View view;
+  DType dtype;
+  std::vector<int64_t> shape;
+};
+
+class Applying {
+ public:
+  Applying(const Recipe& recipe, const Catalog& stored) : recipe_(recipe), stored_(stored) {
+    for (const Catalog::Tensor& tensor : stored.tensors()) names_.push_back(tensor.name);
+    std::sort(names_.begin(), names_.end());
+    used_.resize(stored.tensors().size(), false);
+  }
+
+  absl::StatusOr<Applied> Run() {
+    for (const TensorRule& rule : recipe_.tensors) {
+      absl::Status made = Make(rule);
+      if (made.ok()) continue;
+      return absl::Status(made.code(), absl::StrCat("to make ", io::Shown(rule.to), ": ", made.message()));
+    }
+    RETURN_IF_ERROR(KeepOthers());
+    for (Target& target : targets_) {
+      RETURN_IF_ERROR(CastTarget(&target));
+    }
+    return Result();
+  }
+
+ private:
+  // Calls `take` with the values of each stored name that matches, by number and name.
+  std::vector<Values> MatchesOf(const NamePattern& pattern, const Values& known) const {
+    const std::string prefix = pattern.Prefix(known);
+    std::vector<Values> found;
+    for (auto name = std::lower_bound(names_.begin(), names_.end(), prefix);
+         name != names_.end() && name->starts_with(prefix); ++name) {
+      if (std::optional<Values> values = pattern.Match(*name, known)) found.push_back(*std::move(values));
+    }
+    return found;
+  }
+
+  absl::Status Make(const TensorRule& rule) {
+    ASSIGN_OR_RETURN(const recipe::Rule names, recipe::Rule::Of(rule));
+    const auto in_order = [&](const Values& a, const Values& b) {
+      for (const std::string& placeholder : names.to.placeholders()) {
+        const auto left = a.find(placeholder), right = b.find(placeholder);
+        if (left == a.end() || left->second == right->second) continue;
+        return recipe::ComesBefore(left->second, right->second);
+      }
+      return false;
+    };
+    std::set<Values, decltype(in_order)> all(in_order);
+    for (Values& values : MatchesOf(names.key, {})) {
+      std::erase_if(values, [&](const auto& value) { return !names.to.Has(value.first); });
+      all.insert(std::move(values));
+    }
+    if (all.empty() && !rule.optional) {
+      const std::string name = names.key.Fill(AsWritten(names.key));
+      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name)));
+    }
+    for (const Values& values : all) {
+      RETURN_IF_ERROR(MakeCounted(rule, names, 0, values));
+    }
+    return absl::OkStatus();
+  }
+
+  // Placeholders as they are written.
+  static Values AsWritten(const NamePattern& pattern) {
+    Values values;
+    for (const std::string& placeholder : pattern.placeholders()) {
+      values[placeholder] = absl::StrCat("{", placeholder, pattern.IsText(placeholder) ? "*}" : "}");
+    }
+    return values;
+  }
+
+  // Gives values to the placeholders from the first-th counted one on.
+  absl::Status MakeCounted(const TensorRule& rule, const recipe::Rule& names, size_t first, Values values) {
+    if (first == names.counted.size()) return MakeOne(rule, names, values);
+    const recipe::Rule::Counted& counted = names.counted[first];
+    values[counted.placeholder] = "0";
+    // What is within the operation may have parts that are counted later: theirs do not change how many there are.
+    Values any = values;
+    for (const recipe::Rule::Counted& other : names.counted) any.try_emplace(other.placeholder, "0");
+    ASSIGN_OR_RETURN(const Expression operation, Ground(*counted.operation, any));
+    ASSIGN_OR_RETURN(const int64_t parts, NumParts(operation, stored_));
+    constexpr int64_t kMostParts = int64_t{1} << 24;
+    if (parts > kMostParts) return absl::InvalidArgumentError(absl::StrCat(parts, " parts are too many"));
+    for (int64_t part = 0; part < parts; ++part) {
+      values[counted.placeholder] = absl::StrCat(part);
+      RETURN_IF_ERROR(MakeCounted(rule, names, first + 1, values));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeOne(const TensorRule& rule, const recipe::Rule& names, const Values& values) {
+    ASSIGN_OR_RETURN(const Expression expression, Ground(rule.from, values));
+    ASSIGN_OR_RETURN(Node node, Lower(expression, stored_));
+    Target target{
+        names.to.Fill(values), {-1, std::nullopt, ToString(Shown(rule.from, values))}, node.dtype, node.shape};
+    Use(node, &target.view.stored);
+    if (node.kind == Node::Kind::kTensor) {
+      target.view.text.clear();
+    } else {
+      target.view.node = std::move(node);
+    }
+    targets_.push_back(std::move(target));
+    return absl::OkStatus();
+  }
+
+  // Marks what a view is made of, and finds the first of it.
+  void Use(const Node& node, int64_t* first) {
+    if (node.kind == Node::Kind::kTensor) {
+      used_[static_cast<size_t>(node.tensor)] = true;
+      if (*first < 0 || node.tensor < *first) *first = node.tensor;
+    }
+    for (const Node& input : node.inputs) Use(input, first);
+  }
+
+  // The expression for values of all placeholders.
+  absl::StatusOr<Expression> Ground(const Expression& e, const Values& values) const {
+    Expression out = e;
+    if (e.op == Expression::Op::kTensor) {
+      ASSIGN_OR_RETURN(const NamePattern name, NamePattern::Parse(e.name));
+      out.name = name.Fill(values);
+      return out;
+    }
+    if (!e.part.placeholder.empty()) {
+      const std::string& text = values.at(e.part.placeholder);
+      out.part = {};
+      // A number of a name may be one of any length.
+      constexpr size_t kMostDigits = 18;
+      if (text.size() > kMostDigits) return absl::InvalidArgumentError(absl::StrCat("there is no part ", text));
+      for (const char digit : text) out.part.number = 10 * out.part.number + (digit - '0');
+    }
+    out.inputs.clear();
+    out.over.clear();
+    if (e.over.empty()) {
+      for (const Expression& input : e.inputs) {
+        ASSIGN_OR_RETURN(Expression grounded, Ground(input, values));
+        out.inputs.push_back(std::move(grounded));
+      }
+      return out;
+    }
+    ASSIGN_OR_RETURN(const int64_t count, CountOver(e, values));
+    for (int64_t i = 0; i < count; ++i) {
+      Values more = values;
+      more[e.over] = absl::StrCat(i);
+      ASSIGN_OR_RETURN(Expression grounded, Ground(e.inputs[0], more));
+      out.inputs.push_back(std::move(grounded));
+    }
+    return out;
+  }
+
+  // The expression as it is shown: what goes over a placeholder is written once.
+  static Expression Shown(Expression e, const Values& values) {
+    if (e.op == Expression::Op::kTensor) {
+      const absl::StatusOr<NamePattern> name = NamePattern::Parse(e.name);
+      if (!name.ok()) return e;
+      Values all = AsWritten(*name);
+      for (const auto& [placeholder, value] : values) all[placeholder] = value;
+      e.name = name->Fill(all);
+    }
+    if (const auto part = values.find(e.part.placeholder); part != values.end()) {
+      e.part = {};
+      for (const char digit : part->second) e.part.number = 10 * e.part.number + (digit - '0');
+    }
+    for (Expression& input : e.inputs) input = Shown(std::move(input), values);
+    return e;
+  }
+
+  // How many values the placeholder has over which an operation goes: 0, 1, 2, ...
+  absl::StatusOr<int64_t> CountOver(const Expression& e, const Values& values) const {
+    ASSIGN_OR_RETURN(const NamePattern name, NamePattern::Parse(*recipe::FirstNameWith(e.inputs[0], e.over)));
+    std::vector<std::string> numbers;
+    for (const Values& match : MatchesOf(name, values)) numbers.push_back(match.at(e.over));
+    std::sort(numbers.begin(), numbers.end(), recipe::ComesBefore);
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    Values shown = AsWritten(name);
+    for (const auto& [placeholder, value] : values) shown[placeholder] = value;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i] == absl::StrCat(i)) continue;
+      shown[e.over] = absl::StrCat(i);
+      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)),
+                                                     ", but one for ", e.over, " = ", numbers.back()));
+    }
+    if (!numbers.empty()) return static_cast<int64_t>(numbers.size());
+    return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown))));
+  }
+
+  absl::Status KeepOthers() {
+    int64_t unused = 0;
+    std::string_view first;
+    for (size_t t = 0; t < stored_.tensors().size(); ++t) {
+      const Catalog::Tensor& tensor = stored_.tensors()[t];
+      if (used_[t]) continue;
+      const bool keeps = MatchesAny(recipe_.keep, tensor.name);
+      if (!keeps && MatchesAny(recipe_.drop, tensor.name)) continue;
+      if (!keeps && !recipe_.tensors.empty()) {
+        if (unused++ == 0) first = tensor.name;
+        continue;
+      }
+      targets_.push_back({std::string(tensor.name),
+                          {static_cast<int64_t>(t), std::nullopt, ""},
+                          tensor.dtype.value_or(DType::kU8),
+                          {}});
+    }
+    if (unused == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        unused == 1 ? "a tensor is" : absl::StrCat(unused, " tensors are"), " used by no rule, such as ",
+        io::Shown(first), "; say in \"keep\" or \"drop\" of the recipe what becomes of ", unused == 1 ? "it" : "them"));
+  }
+
+  absl::Status CastTarget(Target* target) const {
+    const auto rule = std::find_if(recipe_.dtypes.begin(), recipe_.dtypes.end(),
+                                   [&](const auto& each) { return MatchesPattern(each.first, target->name); });
+    if (rule == recipe_.dtypes.end()) return absl::OkStatus();
+    const Catalog::Tensor& stored = stored_.tensors()[static_cast<size_t>(target->view.stored)];
+    const bool known = target->view.node || stored.dtype.has_value();
+    const auto is_float = [](DType dtype) {
+      return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
+    };
+    if (!known || !is_float(target->dtype)) {
+      const bool names_it = rule->first.find_first_of("*?") == std::string::npos;
+      if (!names_it || target->dtype == rule->second) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(target->name), " has elements of type ",
+                                                     status::View(known ? Name(target->dtype) : stored.stored_dtype),
+                                                     ", and only floats are cast"));
+    }
+    if (target->dtype == rule->second) return absl::OkStatus();
+    absl::Status can = CheckCast(target->dtype, rule->second);
+    if (!can.ok()) {
+      return absl::Status(can.code(), absl::StrCat("tensor ", io::Shown(target->name), ": ", can.message()));
+    }
+    if (!target->view.node) {
+      Node node;
+      node.dtype = target->dtype;
+      node.shape.assign(stored.shape.begin(), stored.shape.end());
+      node.tensor = target->view.stored;
+      target->shape = node.shape;
+      target->view.text = stored.name;
+      target->view.node = std::move(node);
+    }
+    Node cast;
+    cast.kind = Node::Kind::kCast;
+    cast.dtype = target->dtype = rule->second;
+    cast.shape = target->shape;
+    int64_t bytes = SizeOf(cast.dtype);
+    for (const int64_t size : cast.shape) {
+      const std::optional<int64_t> product = CheckedMul(bytes, std::max<int64_t>(size, 1));
+      if (!product) {
+        return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(target->name), " has too many elements"));
+      }
+      bytes = *product;
+    }
+    cast.inputs.push_back(*std::move(target->view.node));
+    target->view.node = std::move(cast);
+    target->view.text = absl::StrCat("cast(", target->view.text, ", dtype=", status::View(Name(target->dtype)), ")");
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Applied> Result() {
+    std::stable_sort(targets_.begin(), targets_.end(),
+                     [](const Target& a, const Target& b) { return a.view.stored < b.view.stored; });
+    absl::flat_hash_map<std::string_view, const Target*> by_name;
+    for (const Catalog::ByteItem& item : stored_.byte_items()) by_name.emplace(item.name, nullptr);
+    for (const Target& target : targets_) {
+      const auto [other, fresh] = by_name.emplace(target.name, &target);
+      if (fresh) continue;
+      const auto from = [&](const Target* which) {
+        if (which == nullptr) return std::string("a byte item");
+        return which->view.text.empty()
+                   ? absl::StrCat("tensor ", io::Shown(stored_.tensors()[static_cast<size_t>(which->view.stored)].name))
+                   : which->view.text;
+      };
+      return absl::InvalidArgumentError(absl::StrCat("both ", from(other->second), " and ", from(&target),
+                                                     " would be called ", io::Shown(target.name)));
+    }
+    if (targets_.empty() && !stored_.tensors().empty() && stored_.byte_items().empty()) {
+      return absl::InvalidArgumentError("nothing is left");
+    }
+    Applied out;
+    std::vector<catalog::Kept> tensors, items;
+    for (Target& target : targets_) {
+      catalog::Kept kept{static_cast<size_t>(target.view.stored), std::move(target.name), std::nullopt};
+      if (target.view.node) kept.made = {std::move(target.shape), target.dtype};
+      tensors.push_back(std::move(kept));
+      out.views.push_back(std::move(target.view));
+    }
+    for (size_t i = 0; i < stored_.byte_items().size(); ++i) {
+      items.push_back({i, std::string(stored_.byte_items()[i].name), std::nullopt});
+    }
+    out.catalog = catalog::DerivedCatalog(stored_).Make(std::move(tensors), std::move(items), true);
+    return out;
+  }
+
+  const Recipe& recipe_;
+  const Catalog& stored_;
+  std::vector<std::string_view> names_;  // of tensors, in ascending order
+  std::vector<bool> used_;               // by tensor
+  std::vector<Target> targets_;
+};
+
+}  // namespace
+
+absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored) { return Applying(recipe, stored).Run(); }
+
+}  // namespace reshard::views

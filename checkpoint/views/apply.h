@@ -1,0 +1,35 @@
+// A recipe applied to a checkpoint: what its result is, and how each tensor of it is read.
+#ifndef RESHARD_CHECKPOINT_VIEWS_APPLY_H_
+#define RESHARD_CHECKPOINT_VIEWS_APPLY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/views/node.h"
+#include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/recipe.h"
+
+namespace reshard::views {
+
+struct View {
+  int64_t stored = 0;        // the tensor that it is, or the first one that it is made of
+  std::optional<Node> node;  // nothing where it is that tensor as it is
+  std::string text;          // what it is, for people; empty where it is the tensor as it is
+};
+
+struct Applied {
+  Catalog catalog;          // of the result
+  std::vector<View> views;  // of its tensors
+};
+
+// `stored` is what the recipe's selection has left. Tensors are in the order of the first ones that they are made of.
+// InvalidArgument: a rule that does not fit, with its new name; a tensor that no rule uses and that is neither to be
+// kept nor dropped; two of one name; numbers of what goes over a placeholder that are not 0, 1, 2, ...; nothing left.
+absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored);
+
+}  // namespace reshard::views
+
+#endif  // RESHARD_CHECKPOINT_VIEWS_APPLY_H_

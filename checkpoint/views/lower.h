@@ -1,0 +1,24 @@
+// From what a recipe says to the few operations that are read.
+#ifndef RESHARD_CHECKPOINT_VIEWS_LOWER_H_
+#define RESHARD_CHECKPOINT_VIEWS_LOWER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/views/node.h"
+#include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/expression.h"
+
+namespace reshard::views {
+
+// An expression over tensors of a catalog: without placeholders in names and parts, and with nothing left to be
+// repeated over one. InvalidArgument: a tensor that is not there; a dimension, size or part that does not fit the
+// shapes, which the message has; a cast that cannot be; elements of a type that is not known.
+absl::StatusOr<Node> Lower(const Expression& expression, const Catalog& catalog);
+
+// The number of parts of which an operation takes one, in which nothing else is a placeholder.
+absl::StatusOr<int64_t> NumParts(const Expression& expression, const Catalog& catalog);
+
+}  // namespace reshard::views
+
+#endif  // RESHARD_CHECKPOINT_VIEWS_LOWER_H_

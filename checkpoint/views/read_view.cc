@@ -1,0 +1,168 @@
+#include "checkpoint/views/read_view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/views/cast.h"
+#include "checkpoint/views/strided_box.h"
+#include "reshard/runtime/strided_copy.h"
+#include "status/macros.h"
+
+namespace reshard::views {
+namespace {
+
+// What is read at once is at most this, or as long as what it is read for.
+constexpr int64_t kLeastRead = int64_t{64} << 10;
+// Longer ones are not read where less than one of so many bytes is wanted.
+constexpr int64_t kMostWaste = 4;
+
+int64_t MostRead(int64_t bytes) { return std::max(bytes, kLeastRead); }
+
+int64_t Product(absl::Span<const int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Casts one after the other, a few elements at a time, so that nothing is longer than both ends.
+void CastAll(DType from, const Casts& casts, const char* in, int64_t count, char* out) {
+  constexpr int64_t kAtOnce = 1024, kLongestElement = 16;
+  alignas(kLongestElement) char parts[2][kAtOnce * kLongestElement];
+  for (int64_t done = 0; done < count; done += kAtOnce) {
+    const int64_t now = std::min(kAtOnce, count - done);
+    const char* part = in + done * SizeOf(from);
+    DType is = from;
+    for (size_t c = 0; c < casts.size(); ++c) {
+      char* const next = c + 1 == casts.size() ? out + done * SizeOf(casts.back()) : parts[c % 2];
+      Cast(is, casts[c], part, static_cast<size_t>(now), next);
+      part = next;
+      is = casts[c];
+    }
+  }
+}
+
+// One read of ReadView.
+class Reading {
+ public:
+  Reading(TensorReader read, absl::Span<char> out)
+      : read_(read), out_(out), most_(MostRead(static_cast<int64_t>(out.size()))) {}
+
+  absl::Status Leaf(const Node& leaf, StridedBox box, const Casts& casts) {
+    const DType last = casts.empty() ? leaf.dtype : casts.back();
+    if (leaf.kind == Node::Kind::kConstant) {
+      std::string element(static_cast<size_t>(SizeOf(last)), '\0');
+      if (casts.empty()) {
+        element = leaf.element;
+      } else {
+        CastAll(leaf.dtype, casts, leaf.element.data(), 1, element.data());
+      }
+      // The same element again and again: no step of the loops takes it elsewhere.
+      Place(box, std::vector<int64_t>(box.loops.size(), 0), last, element.data());
+      return absl::OkStatus();
+    }
+    std::vector<int64_t> size(box.at.size());
+    for (size_t d = 0; d < size.size(); ++d) size[d] = box.Last(d) - box.at[d] + 1;
+    int64_t wanted = 1;
+    for (const StridedBox::Loop& loop : box.loops) wanted *= loop.count;
+    const int64_t elements = Product(size);
+    if (casts.empty() && wanted == elements && IsDense(box)) {
+      return read_(leaf.tensor, box.at, size, Bytes(box.to, wanted, last));
+    }
+    const int64_t longer = std::max(SizeOf(leaf.dtype), SizeOf(last));
+    const bool wastes = elements / kMostWaste > wanted && elements * longer > kLeastRead;
+    // One element is never too long.
+    if ((elements * longer > most_ || wastes) && !box.loops.empty()) return Halves(leaf, std::move(box), casts);
+    hull_.resize(static_cast<size_t>(elements * SizeOf(leaf.dtype)));
+    RETURN_IF_ERROR(read_(leaf.tensor, box.at, size, absl::MakeSpan(hull_)));
+    const char* from = hull_.data();
+    if (!casts.empty()) {
+      cast_.resize(static_cast<size_t>(elements * SizeOf(last)));
+      CastAll(leaf.dtype, casts, hull_.data(), elements, cast_.data());
+      from = cast_.data();
+    }
+    std::vector<int64_t> strides(size.size(), 1);
+    for (size_t d = size.size(); d-- > 1;) strides[d - 1] = strides[d] * size[d];
+    std::vector<int64_t> steps;
+    for (const StridedBox::Loop& loop : box.loops) steps.push_back(loop.step * strides[loop.dim]);
+    Place(box, steps, last, from);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Span<char> Bytes(int64_t element, int64_t count, DType dtype) const {
+    return out_.subspan(static_cast<size_t>(element * SizeOf(dtype)), static_cast<size_t>(count * SizeOf(dtype)));
+  }
+
+  // Whether a box without gaps goes to elements side by side in its own row-major order.
+  static bool IsDense(const StridedBox& box) {
+    int64_t next = 1;
+    std::vector<const StridedBox::Loop*> loops;
+    for (const StridedBox::Loop& loop : box.loops) loops.push_back(&loop);
+    std::sort(loops.begin(), loops.end(),
+              [](const auto* a, const auto* b) { return a->dim != b->dim ? a->dim > b->dim : a->step < b->step; });
+    for (const StridedBox::Loop* loop : loops) {
+      if (loop->to != next) return false;
+      next *= loop->count;
+    }
+    return true;
+  }
+
+  // Cuts the loop that goes farthest: the longest step of the first dimension.
+  absl::Status Halves(const Node& leaf, StridedBox box, const Casts& casts) {
+    size_t cut = 0;
+    for (size_t l = 1; l < box.loops.size(); ++l) {
+      const StridedBox::Loop &a = box.loops[l], &b = box.loops[cut];
+      if (a.dim != b.dim ? a.dim < b.dim : a.step > b.step) cut = l;
+    }
+    const StridedBox::Loop loop = box.loops[cut];
+    const int64_t first = loop.count / 2;
+    for (const auto& [begin, count] : {std::pair(int64_t{0}, first), std::pair(first, loop.count - first)}) {
+      StridedBox half = box;
+      half.at[loop.dim] += begin * loop.step;
+      half.to += begin * loop.to;
+      half.loops[cut].count = count;
+      if (count == 1) half.loops.erase(half.loops.begin() + static_cast<ptrdiff_t>(cut));
+      RETURN_IF_ERROR(Leaf(leaf, std::move(half), casts));
+    }
+    return absl::OkStatus();
+  }
+
+  // `steps` are how far a step of each loop is in `from`, in elements.
+  void Place(const StridedBox& box, const std::vector<int64_t>& steps, DType dtype, const char* from) {
+    // The loop that writes side by side is the innermost one.
+    std::vector<size_t> order(box.loops.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return box.loops[a].to > box.loops[b].to; });
+    std::vector<int64_t> counts, from_strides, to_strides;
+    for (const size_t l : order) {
+      counts.push_back(box.loops[l].count);
+      from_strides.push_back(steps[l]);
+      to_strides.push_back(box.loops[l].to);
+    }
+    StridedCopy(WholeRegion(counts), SizeOf(dtype), from_strides, to_strides)
+        .Run(from, out_.data() + box.to * SizeOf(dtype));
+  }
+
+  const TensorReader read_;
+  const absl::Span<char> out_;
+  const int64_t most_;
+  std::string hull_, cast_;
+};
+
+}  // namespace
+
+absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                      TensorReader read, absl::Span<char> out) {
+  if (Product(size) == 0) return absl::OkStatus();
+  Reading reading(read, out);
+  return VisitLeaves(
+      view, StridedBox::Of(offset, size),
+      [&](const Node& leaf, const StridedBox& box, const Casts& casts) { return reading.Leaf(leaf, box, casts); });
+}
+
+// What is read, and the same cast.
+int64_t MemoryToRead(int64_t bytes) { return 2 * MostRead(bytes); }
+
+}  // namespace reshard::views

@@ -1,0 +1,80 @@
+// How one tensor is made out of others. Every element of the result is one element of one tensor, cast perhaps, or a
+// constant: nothing is added or multiplied, so what an expression says can be read box by box.
+//
+//   {"concatenate": ["q", {"slice": "kv", "end": 128}], "dim": 0}
+#ifndef RESHARD_CHECKPOINT_EXPRESSION_H_
+#define RESHARD_CHECKPOINT_EXPRESSION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reshard/layout/dtype.h"
+
+namespace reshard {
+
+// A tensor of the checkpoint, or an operation on others. Dimensions count from 0, or from -1 for the last one. Members
+// that an operation has no use for keep their defaults.
+struct Expression {
+  // With the members that each has beside `inputs`, which has one element where nothing else is said. A member called
+  // "dim" in JSON is `dim`, and so on.
+  enum class Op {
+    kTensor,        // a tensor of that `name`; no inputs
+    kConcatenate,   // any number of inputs along `dim`; `sizes`, if any, are those of the inputs, and are checked
+    kSplit,         // cut along `dim` into parts of `sizes`: the `part`-th
+    kChunk,         // cut along `dim` into `count` ("chunks") equal parts: the `part`-th
+    kStack,         // any number of inputs of one shape along a new dimension `dim`
+    kUnstack,       // the `part`-th index of `dim`, without that dimension
+    kTranspose,     // `numbers` ("dims"): the two dimensions that change places
+    kPermute,       // `numbers` ("dims"): which dimension of the input is the first one, the second one, ...
+    kReshape,       // `numbers` ("shape"): the same elements in row-major order; one size may be -1. `sizes` ("from"),
+                    // if any, is the shape before, and is checked, as is every other "from"
+    kFlatten,       // `numbers` ("dims"): the first and the last of the dimensions that become one; `sizes` ("from")
+    kUnflatten,     // `dim` becomes dimensions of `sizes`, of which one may be -1
+    kInterleave,    // any number of inputs, each cut along `dim` into `count` ("blocks") equal blocks: the first
+                    // block of each input, then the second one of each, ...
+    kDeinterleave,  // the inverse: of `count` ("blocks") equal blocks along `dim` the `part`-th part of each, which
+                    // are cut into parts of `sizes`
+    kPermuteForRope,  // the first dimension as [`count` ("heads"), half, 2], of which the last two change places: from
+                      // pairs of a rotation side by side to halves
+    kSlice,           // [`begin`, `end`) of `dim`; both count from the end where they are negative
+    kPad,             // `value` behind the input along `dim`, up to `end` ("to") in all; `begin` ("from"), if any, is
+                      // how long the input is
+    kCast,            // to `dtype`, from `from`: as PyTorch's Tensor.to, rounded to nearest even where that means
+                      // anything
+  };
+  // What takes one of several parts: a number, or the value that a placeholder of the rule's target has.
+  struct Part {
+    int64_t number = 0;
+    std::string placeholder = {};
+    bool operator==(const Part&) const = default;
+  };
+
+  Op op = Op::kTensor;
+  std::string name = {};  // kTensor: may have placeholders, see Recipe
+  std::vector<Expression> inputs = {};
+  // kConcatenate, kStack and kInterleave of one input: it stands for as many as this placeholder has values.
+  std::string over = {};
+  int64_t dim = 0;
+  std::vector<int64_t> numbers = {};
+  // In elements; or, with `in_ratio` ("ratio" in JSON), in proportion to each other.
+  std::vector<int64_t> sizes = {};
+  bool in_ratio = false;
+  int64_t count = 0;
+  Part part = {};
+  int64_t begin = 0;
+  std::optional<int64_t> end = {};
+  double value = 0;
+  DType dtype = DType::kF32;
+  std::optional<DType> from = {};
+
+  bool operator==(const Expression&) const = default;
+};
+
+// "concatenate(q, k, dim=0)": as it is shown to people. Long ones are shortened.
+std::string ToString(const Expression& expression);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_EXPRESSION_H_

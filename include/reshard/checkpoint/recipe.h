@@ -1,0 +1,67 @@
+// What of a checkpoint is taken, what it is called, and what is made of it.
+//
+//   {"schema": "reshard.recipe/1",
+//    "strip_prefix": "model.",
+//    "tensors": [
+//      {"to": "layers.{i}.qkv.weight",
+//       "from": {"concatenate": ["layers.{i}.q.weight", "layers.{i}.k.weight", "layers.{i}.v.weight"], "dim": 0}},
+//      {"to": "layers.{i}.experts.w1", "from": {"stack": "layers.{i}.experts.{e}.w1.weight", "over": "e"}}],
+//    "keep": ["*"],
+//    "dtype": [["*norm*", "f32"], ["*", "bf16"]]}
+#ifndef RESHARD_CHECKPOINT_RECIPE_H_
+#define RESHARD_CHECKPOINT_RECIPE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reshard/checkpoint/expression.h"
+#include "reshard/checkpoint/rules.h"
+#include "reshard/checkpoint/selection.h"
+#include "reshard/layout/dtype.h"
+
+namespace reshard {
+
+// Names in `to` and `from` may have placeholders: {i} is a decimal number, {p*} any text, and each stands for the same
+// wherever it comes in a rule. A rule makes one tensor for all values of the placeholders of `to` for which there is
+// the tensor in `from` that has all of these (a placeholder that is a part of something counts its parts). {{ and }}
+// are braces.
+struct TensorRule {
+  std::string to;
+  Expression from;
+  bool optional = false;  // it is no error that there is nothing to make
+};
+
+struct Recipe {
+  // What is taken, and how it is called: everything below is about these names.
+  Selection selection = {};
+  // What is made, beside what is kept.
+  std::vector<TensorRule> tensors = {};
+  // Patterns (reshard/checkpoint/pattern.h) of what no rule uses. Where there are rules for tensors, all else must
+  // match one of these: what is in `keep` comes along as it is, what is in `drop` does not. Byte items stay.
+  std::vector<std::string> keep = {};
+  std::vector<std::string> drop = {};
+  // The first pattern that matches the name in the result says what f16, bf16, f32 and f64 elements are cast to. Others
+  // stay as they are, and it is an error if a pattern without * and ? names such a tensor.
+  std::vector<std::pair<std::string, DType>> dtypes = {};
+  // How the result is sharded.
+  std::optional<LayoutRules> layouts = {};
+
+  // Whether tensors stay what they are.
+  bool only_selects() const { return tensors.empty() && drop.empty() && dtypes.empty(); }
+
+  // reshard.recipe/1, see docs/recipe.schema.json. InvalidArgument: no JSON, or none that is one; with the place of
+  // what is wrong. Nothing of the text is taken for granted: it may come from a stranger.
+  static absl::StatusOr<Recipe> Parse(std::string_view json);
+
+  // The recipe that makes the old tensors out of the new ones. InvalidArgument: a rule or a renaming that loses
+  // something, or does not say what is needed to undo it (sizes of a concatenation, ...), by name.
+  absl::StatusOr<Recipe> Inverted() const;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_RECIPE_H_

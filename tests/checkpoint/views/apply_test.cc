@@ -1,0 +1,147 @@
+// What the rules of a recipe make of a checkpoint's names and shapes.
+#include "checkpoint/views/apply.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/safetensors/format.h"
+#include "tests/catch.h"
+
+namespace reshard {
+namespace {
+
+using Shape = std::vector<int64_t>;
+using Tensors = std::vector<std::pair<std::string, Shape>>;
+
+Catalog CatalogOf(const Tensors& tensors, DType dtype = DType::kF32) {
+  catalog::CatalogBuilder builder(safetensors::kFormat, "");
+  for (const auto& [name, shape] : tensors) REQUIRE(builder.AddTensor(name, "x", dtype, shape, false).ok());
+  return std::move(builder).BuildUnstored();
+}
+
+absl::StatusOr<views::Applied> Applied(const std::string& members, const Catalog& catalog) {
+  const absl::StatusOr<Recipe> recipe = Recipe::Parse(R"({"schema": "reshard.recipe/1", )" + members + "}");
+  INFO(members);
+  REQUIRE(recipe.status().ToString() == "OK");
+  return views::Apply(*recipe, catalog);
+}
+
+// "name [shape] dtype = text" of each tensor.
+std::vector<std::string> Made(const std::string& members, const Catalog& catalog) {
+  const absl::StatusOr<views::Applied> applied = Applied(members, catalog);
+  REQUIRE(applied.status().ToString() == "OK");
+  std::vector<std::string> lines;
+  for (size_t t = 0; t < applied->views.size(); ++t) {
+    const Catalog::Tensor& tensor = applied->catalog.tensors()[t];
+    std::string line = std::string(tensor.name) + " [";
+    for (size_t d = 0; d < tensor.shape.size(); ++d) line += (d == 0 ? "" : ",") + std::to_string(tensor.shape[d]);
+    line += "] " + std::string(Name(*tensor.dtype));
+    const std::string& text = applied->views[t].text;
+    lines.push_back(text.empty() ? line : line + " = " + text);
+    CHECK(applied->catalog.FindTensor(tensor.name) == &tensor);
+  }
+  return lines;
+}
+
+std::string Refused(const std::string& members, const Catalog& catalog) {
+  const absl::Status status = Applied(members, catalog).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+Tensors Experts() {
+  Tensors tensors = {{"norm", {4}}};
+  for (int l = 0; l < 2; ++l) {
+    for (int e = 0; e < 11; ++e) {
+      tensors.emplace_back("l." + std::to_string(l) + ".e." + std::to_string(e) + ".w", Shape{3, 4});
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("a rule makes a tensor for all values of its placeholders, in the order of numbers") {
+  const Catalog catalog = CatalogOf(Experts());
+  CHECK(Made(R"("tensors": [{"to": "l.{l}.w", "from": {"stack": "l.{l}.e.{e}.w", "over": "e"}}], "keep": ["norm"])",
+             catalog) == std::vector<std::string>{"norm [4] f32",
+                                                  "l.0.w [11,3,4] f32 = stack(l.0.e.{e}.w, dim=0, over={e})",
+                                                  "l.1.w [11,3,4] f32 = stack(l.1.e.{e}.w, dim=0, over={e})"});
+  // Any text, and nothing kept.
+  CHECK(Made(R"("tensors": [{"to": "{p*}.x", "from": {"transpose": "{p*}.e.10.w", "dims": [0, 1]}}], "drop": ["*"])",
+             catalog) == std::vector<std::string>{"l.0.x [4,3] f32 = transpose(l.0.e.10.w, dims=[0,1])",
+                                                  "l.1.x [4,3] f32 = transpose(l.1.e.10.w, dims=[0,1])"});
+  // Renaming is a rule, too.
+  CHECK(Made(R"("tensors": [{"to": "n", "from": "norm"}], "drop": ["l.*"])", catalog) ==
+        std::vector<std::string>{"n [4] f32"});
+}
+
+TEST_CASE("a placeholder that is a part counts the parts") {
+  const Catalog catalog = CatalogOf({{"l.0.w", {3, 2}}, {"l.1.w", {3, 2}}});
+  CHECK(Made(R"("tensors": [{"to": "l.{l}.e.{e}", "from": {"unstack": "l.{l}.w", "part": "{e}"}}])", catalog) ==
+        std::vector<std::string>{
+            "l.0.e.0 [2] f32 = unstack(l.0.w, dim=0, part=0)", "l.0.e.1 [2] f32 = unstack(l.0.w, dim=0, part=1)",
+            "l.0.e.2 [2] f32 = unstack(l.0.w, dim=0, part=2)", "l.1.e.0 [2] f32 = unstack(l.1.w, dim=0, part=0)",
+            "l.1.e.1 [2] f32 = unstack(l.1.w, dim=0, part=1)", "l.1.e.2 [2] f32 = unstack(l.1.w, dim=0, part=2)"});
+  CHECK(Made(R"("tensors": [{"to": "x.{i}.{j}", "from":
+                {"chunk": {"split": "l.0.w", "sizes": [2, 1], "part": "{i}"}, "dim": 1, "chunks": 2, "part": "{j}"}}],
+                "drop": ["*"])",
+             catalog)
+            .size() == 4);
+}
+
+TEST_CASE("what nobody asked for is not lost, and what is asked for twice not made") {
+  const Catalog catalog = CatalogOf({{"a", {2}}, {"b", {2}}, {"c", {2}}});
+  Has(Refused(R"("tensors": [{"to": "x", "from": "a"}])", catalog),
+      "2 tensors are used by no rule, such as \"b\"; say in \"keep\" or \"drop\"");
+  Has(Refused(R"("tensors": [{"to": "x", "from": "a"}], "keep": ["b"])", catalog),
+      "a tensor is used by no rule, such as \"c\"");
+  Has(Refused(R"("tensors": [{"to": "b", "from": "a"}], "keep": ["*"])", catalog),
+      "both tensor \"a\" and tensor \"b\" would be called \"b\"");
+  Has(Refused(R"("tensors": [{"to": "x", "from": "a"}, {"to": "x", "from": {"slice": "b", "end": 1}}], "keep": ["*"])",
+              catalog),
+      "both tensor \"a\" and slice(b, dim=0, end=1) would be called \"x\"");
+  Has(Refused(R"("tensors": [{"to": "x", "from": "d"}], "keep": ["*"])", catalog),
+      "to make \"x\": there is no tensor \"d\"");
+  CHECK(Made(R"("tensors": [{"to": "x", "from": "d", "optional": true}], "keep": ["*"])", catalog).size() == 3);
+  Has(Refused(R"("drop": ["*"])", catalog), "nothing is left");
+  CHECK(Made(R"("drop": ["b"])", catalog) == std::vector<std::string>{"a [2] f32", "c [2] f32"});
+}
+
+TEST_CASE("what goes over a placeholder is 0, 1, 2, ..., all of them there") {
+  Tensors tensors = Experts();
+  tensors.erase(tensors.begin() + 3);  // l.0.e.2.w
+  const char* const recipe =
+      R"("tensors": [{"to": "l.{l}.w", "from": {"stack": "l.{l}.e.{e}.w", "over": "e"}}], "keep": ["*"])";
+  Has(Refused(recipe, CatalogOf(tensors)), "to make \"l.{l}.w\": there is no tensor \"l.0.e.2.w\", but one for e = 10");
+  // Of another tensor of the same expression.
+  Has(Refused(R"("tensors": [{"to": "w", "from":
+               {"stack": {"concatenate": ["l.0.e.{e}.w", "l.1.e.{e}.w"]}, "over": "e"}}], "keep": ["*"])",
+              CatalogOf({{"l.0.e.0.w", {2}}, {"l.0.e.1.w", {2}}, {"l.1.e.0.w", {2}}})),
+      "there is no tensor \"l.1.e.1.w\"");
+}
+
+TEST_CASE("floats are cast as the first pattern that matches says, others are left alone") {
+  const Catalog floats = CatalogOf({{"a.norm", {2}}, {"a.w", {2, 2}}});
+  CHECK(Made(R"("dtype": [["*norm", "f64"], ["*", "bf16"]])", floats) ==
+        std::vector<std::string>{"a.norm [2] f64 = cast(a.norm, dtype=f64)", "a.w [2,2] bf16 = cast(a.w, dtype=bf16)"});
+  CHECK(Made(R"("dtype": [["*norm", "f32"]])", floats) == std::vector<std::string>{"a.norm [2] f32", "a.w [2,2] f32"});
+  CHECK(Made(R"("tensors": [{"to": "t", "from": {"transpose": "a.w", "dims": [0, 1]}}], "keep": ["*"],
+                "dtype": [["t", "f16"]])",
+             floats) ==
+        std::vector<std::string>{"a.norm [2] f32", "t [2,2] f16 = cast(transpose(a.w, dims=[0,1]), dtype=f16)"});
+  const Catalog integers = CatalogOf({{"a", {2}}}, DType::kI64);
+  CHECK(Made(R"("dtype": [["*", "bf16"]])", integers) == std::vector<std::string>{"a [2] i64"});
+  Has(Refused(R"("dtype": [["a", "bf16"]])", integers), "elements of type i64, and only floats are cast");
+  Has(Refused(R"("dtype": [["a.w", "i32"]])", floats), "\"a.w\": f32 elements cannot be cast to i32");
+}
+
+}  // namespace reshard

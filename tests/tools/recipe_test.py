@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""`reshard convert --recipe`: what the command says and does; what the recipes mean is tested against PyTorch elsewhere.
+
+usage: recipe_test.py COMMAND SOURCE_DIR
+"""
+import glob
+import json
+import os
+import struct
+import sys
+import tempfile
+
+import jsonschema
+
+from command import Command
+from checkpoint_test import safetensors
+
+
+def floats(*numbers):
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def main():
+    reshard, source_dir = Command(sys.argv[1]), sys.argv[2]
+    with open(os.path.join(source_dir, "docs/recipe.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    jsonschema.Draft7Validator.check_schema(schema)
+    rows = ["--mesh", "{x:2}", "--layout", "[<x>, ...]"]
+
+    with tempfile.TemporaryDirectory() as root:
+        at = lambda name: os.path.join(root, name)  # noqa: E731
+
+        def recipe(name, **members):
+            value = {"schema": "reshard.recipe/1", **members}
+            jsonschema.validate(value, schema)
+            with open(at(name), "w", encoding="utf-8") as file:
+                json.dump(value, file)
+            return at(name)
+
+        source = at("a.safetensors")
+        safetensors(source, {"l.0.q": ("F32", [2, 2], floats(0, 1, 2, 3)), "l.0.k": ("F32", [1, 2], floats(4, 5)),
+                             "l.1.q": ("F32", [2, 2], floats(10, 11, 12, 13)), "l.1.k": ("F32", [1, 2], floats(14, 15)),
+                             "step": ("I64", [], bytes(8))})
+        fuse = recipe("fuse.json", tensors=[{"to": "l.{i}.qk", "from": {"concatenate": ["l.{i}.q", "l.{i}.k"], "sizes": [2, 1]}}],
+                      keep=["step"])
+
+        # What would be made, before it is.
+        planned = reshard.json("convert", source, at("hf"), "--to", "hf", "--recipe", fuse, "--dry-run", "--json")["planned"]
+        assert planned == [
+            {"name": "l.0.qk", "from": "concatenate(l.0.q, l.0.k, dim=0, sizes=[2,1])", "dtype": "f32", "shape": [3, 2], "bytes": 24},
+            {"name": "l.1.qk", "from": "concatenate(l.1.q, l.1.k, dim=0, sizes=[2,1])", "dtype": "f32", "shape": [3, 2], "bytes": 24},
+            {"name": "step", "from": "step", "dtype": "i64", "shape": [], "bytes": 8}], planned
+        text = reshard("convert", source, at("hf"), "--to", "hf", "--recipe", fuse, "--dry-run")
+        assert "l.0.qk: f32 [3, 2], 24 B = concatenate(l.0.q, l.0.k, dim=0, sizes=[2,1])\n" in text, text
+        assert "step: i64 [], 8 B\n" in text and not os.path.exists(at("hf")), text
+
+        # It is made, compared by the same recipe, and turned around.
+        reshard("convert", source, at("hf"), "--to", "hf", "--recipe", fuse, "--verify")
+        with open(at("hf/model.safetensors"), "rb") as file:
+            content = file.read()
+        assert content.endswith(bytes(8) + floats(0, 1, 2, 3, 4, 5) + floats(10, 11, 12, 13, 14, 15)), content
+        assert reshard.json("verify", source, at("hf"), "--recipe", fuse, "--json")["equal"]
+        reshard("verify", source, at("hf"), code=1)
+        reshard("convert", at("hf"), at("back"), *rows, "--recipe", fuse, "--invert")
+        assert reshard.json("verify", source, at("back"), "--json")["equal"]
+        assert reshard.json("verify", at("hf"), at("back"), "--recipe", fuse, "--invert", "--json")["equal"]
+
+        # A damaged result is found, by the name that it has there.
+        with open(at("hf/model.safetensors"), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\xff")
+        found = reshard.json("verify", source, at("hf"), "--recipe", fuse, "--json", "--ignore-sidecar", code=1)
+        assert [d["name"] for d in found["differences"]] == ["l.1.qk"], found
+
+        # Casts, by flags: the pattern first; integers stay what they are.
+        cast = ["--dtype", "bf16", "--dtype", "*.k=f64"]
+        planned = reshard.json("convert", source, at("cast"), "--to", "hf", *cast, "--dry-run", "--json")["planned"]
+        assert sorted((t["name"], t["dtype"]) for t in planned) == [
+            ("l.0.k", "f64"), ("l.0.q", "bf16"), ("l.1.k", "f64"), ("l.1.q", "bf16"), ("step", "i64")], planned
+        reshard("convert", source, at("cast"), "--to", "hf", *cast, "--verify")
+        with open(at("cast/model.safetensors"), "rb") as file:
+            assert struct.pack("<2d", 4, 5) in file.read()
+
+        # Layouts may be in the recipe; another job has another name, and is not gone on with.
+        sharded = recipe("sharded.json", keep=["*"], mesh="{x:2}", layouts=[["*", "[<x>, ...]"]])
+        reshard("convert", source, at("sharded"), "--recipe", sharded)
+        reshard("convert", source, at("sharded"), "--recipe", sharded, "--resume")
+        reshard("convert", source, at("sharded"), *rows, "--recipe", fuse, "--resume", code=5)
+
+        # What is wrong is said, and nothing is written.
+        for members, said in [
+                (dict(tensors=[{"to": "x", "from": {"concatenate": ["l.0.q", "step"]}}], keep=["*"]), "differ in more than dimension"),
+                (dict(tensors=[{"to": "x", "from": "l.0.q"}]), "used by no rule"),
+                (dict(tensors=[{"to": "step", "from": "l.0.q"}], keep=["*"]), "would be called"),
+                (dict(tensors=[{"to": "x", "from": "y"}], keep=["*"]), "there is no tensor \"y\""),
+                (dict(tensors=[{"to": "x", "from": {"stack": "l.{i}.{i}", "over": "i"}}], keep=["*"]), "there is no tensor"),
+                (dict(dtype=[["step", "f32"]]), "only floats are cast")]:
+            bad = recipe("bad.json", **members)
+            error = reshard.fails("convert", source, at("bad"), "--to", "hf", "--recipe", bad, code=4)
+            assert said in error, error
+            assert not [name for name in os.listdir(root) if name.startswith("bad") and name != "bad.json"], os.listdir(root)
+        drops = recipe("drops.json", drop=["step"])
+        assert "it drops \"step\"" in reshard.fails("convert", source, at("bad"), "--to", "hf", "--recipe", drops, "--invert", code=4)
+        reshard.fails("convert", source, at("bad"), "--to", "hf", "--recipe", at("none.json"), code=5)
+        reshard.fails("convert", source, at("bad"), "--to", "hf", "--invert", code=2)
+        reshard.fails("convert", source, at("bad"), "--to", "hf", "--dtype", "float", code=2)
+
+        # The schema takes what the parser takes.
+        for path in glob.glob(os.path.join(source_dir, "examples/recipes/*.json")) + glob.glob(
+                os.path.join(source_dir, "tests/fuzz/corpus/recipe/*.json")):
+            with open(path, encoding="utf-8") as file:
+                jsonschema.validate(json.load(file), schema)
+
+
+if __name__ == "__main__":
+    main()

@@ -118,9 +118,10 @@ class Loading {
     source_ = *std::move(source);
     const Catalog& catalog = source_->catalog();
     fields_.push_back({"operation", "load"});
-    hash::Digest read;
-    source_->AddTo(&read);
-    fields_.push_back({"checkpoint", read.Hash().ToText()});
+    fields_.push_back({"checkpoint", catalog::HashOfCatalog(source_->stored()).ToText()});
+    hash::Digest made;
+    source_->AddTo(&made);
+    fields_.push_back({"recipe", made.Hash().ToText()});
     fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
     fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});
     std::set<std::string_view> names;
@@ -188,11 +189,15 @@ class Loading {
     return absl::OkStatus();
   }
 
-  // The shape of the first chunk with elements; of a tensor of one dimension where there are none.
+  // The shape of the first chunk with elements; of a tensor of one dimension where there are none. What a recipe makes
+  // has no chunks, and counts as one.
   static std::vector<int64_t> TypicalChunk(const Catalog& catalog, const Catalog::Tensor& tensor) {
     for (int64_t i = 0; i < tensor.num_chunks; ++i) {
       const Catalog::Chunk chunk = catalog.chunk(tensor, i);
       if (NumElements(chunk.size) > 0 && !chunk.size.empty()) return {chunk.size.begin(), chunk.size.end()};
+    }
+    if (tensor.num_chunks == 0 && tensor.bytes > 0 && !tensor.shape.empty()) {
+      return {tensor.shape.begin(), tensor.shape.end()};
     }
     return std::vector<int64_t>(std::max<size_t>(1, tensor.shape.size()), 1);
   }

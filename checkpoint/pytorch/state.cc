@@ -66,7 +66,7 @@ absl::StatusOr<Layout> LayoutOf(const std::string& name, const std::string& mesh
 std::tuple<std::vector<at::Tensor>, std::string> LoadOp(at::TensorList tensors, c10::string_view path,
                                                         const Texts& names, const Texts& meshes, const Texts& layouts,
                                                         const Texts& item_names, c10::string_view group, bool read_once,
-                                                        bool check, bool ignore_sidecar) {
+                                                        bool check, bool ignore_sidecar, c10::string_view recipe) {
   std::vector<LoadEntry> entries;
   std::vector<std::string> bytes(item_names.size());
   std::vector<LoadItem> items;
@@ -77,6 +77,9 @@ std::tuple<std::vector<at::Tensor>, std::string> LoadOp(at::TensorList tensors, 
   options.ignore_sidecar = ignore_sidecar;
   const auto prepare = [&]() -> absl::Status {
     RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
+    if (!recipe.empty()) {
+      ASSIGN_OR_RETURN(options.recipe, Recipe::Parse(std::string_view(recipe.data(), recipe.size())));
+    }
     for (size_t i = 0; i < tensors.size(); ++i) {
       RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
       ASSIGN_OR_RETURN(const Layout layout, LayoutOf(names[i], meshes[i], layouts[i]));
@@ -162,7 +165,7 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
   library.def(
       "_load(Tensor(a!)[] tensors, str path, str[] names, str[] meshes, str[] layouts, str[] items, str group, "
-      "bool read_once, bool check, bool ignore_sidecar) -> (Tensor[], str)",
+      "bool read_once, bool check, bool ignore_sidecar, str recipe) -> (Tensor[], str)",
       LoadOp);
   library.def(
       "_save(Tensor[] tensors, str path, str[] names, str[] meshes, str[] layouts, int[] requires_grad, "

@@ -114,8 +114,10 @@ class Applying {
     for (const recipe::Rule::Counted& other : names.counted) any.try_emplace(other.placeholder, "0");
     ASSIGN_OR_RETURN(const Expression operation, Ground(*counted.operation, any));
     ASSIGN_OR_RETURN(const int64_t parts, NumParts(operation, stored_));
-    constexpr int64_t kMostParts = int64_t{1} << 24;
-    if (parts > kMostParts) return absl::InvalidArgumentError(absl::StrCat(parts, " parts are too many"));
+    constexpr int64_t kMostParts = int64_t{1} << 16;
+    if (parts > kMostParts) {
+      return absl::InvalidArgumentError(absl::StrCat(parts, " parts are more than ", kMostParts));
+    }
     for (int64_t part = 0; part < parts; ++part) {
       values[counted.placeholder] = absl::StrCat(part);
       RETURN_IF_ERROR(MakeCounted(rule, names, first + 1, values));
@@ -148,9 +150,14 @@ class Applying {
   }
 
   // The expression for values of all placeholders.
-  absl::StatusOr<Expression> Ground(const Expression& e, const Values& values) const {
+  absl::StatusOr<Expression> Ground(const Expression& e, const Values& values) {
     Expression out = e;
     if (e.op == Expression::Op::kTensor) {
+      // Within each other, a few operations over placeholders could ask for any number.
+      constexpr int64_t kMostUses = int64_t{1} << 20;
+      if (++uses_ > kMostUses) {
+        return absl::InvalidArgumentError(absl::StrCat("the rules use tensors more than ", kMostUses, " times"));
+      }
       ASSIGN_OR_RETURN(const NamePattern name, NamePattern::Parse(e.name));
       out.name = name.Fill(values);
       return out;
@@ -329,6 +336,7 @@ class Applying {
   std::vector<std::string_view> names_;  // of tensors, in ascending order
   std::vector<bool> used_;               // by tensor
   std::vector<Target> targets_;
+  int64_t uses_ = 0;  // of tensors in expressions
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ struct Applied {
 
 // `stored` is what the recipe's selection has left. Tensors are in the order of the first ones that they are made of.
 // InvalidArgument: a rule that does not fit, with its new name; a tensor that no rule uses and that is neither to be
-// kept nor dropped; two of one name; numbers of what goes over a placeholder that are not 0, 1, 2, ...; nothing left.
+// kept nor dropped; more than 2^20 uses of tensors in all, or 2^16 parts of something; two of one name; numbers of what
+// goes over a placeholder that are not 0, 1, 2, ...; nothing left.
 absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored);
 
 }  // namespace reshard::views

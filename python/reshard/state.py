@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import pathlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +40,7 @@ def load(
     group: Group = None,
     check: bool = True,
     ignore_sidecar: bool = False,
+    recipe: str | os.PathLike | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Loads a checkpoint into the tensors of a state dict, whatever layout, mesh and format it was saved in.
 
@@ -59,17 +62,20 @@ def load(
         group: the process group that takes part; None means the default group.
         check: compare what is read with the checkpoint's checksums.
         ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
+        recipe: what of the checkpoint is taken, under which names, and what is made of it (reshard.recipe/1): a file, or
+            what is in one. The names in the state dict are those that it gives. The same on all ranks.
 
     Returns:
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds.
 
     Raises:
-        ValueError: a name that is not in the checkpoint, another shape or dtype, a placement that no layout can
-            express, or ranks that pass different things under one name.
+        ValueError: a recipe that is none, or does not fit; a name that is not in the checkpoint, another shape or dtype,
+            a placement that no layout can express, or ranks that pass different things under one name.
         RuntimeError: the checkpoint is damaged or cannot be read; another rank failed, is gone or disagrees.
     """
     if read not in ("once", "own"):
         raise ValueError(f'read is "once" or "own", not {read!r}')
+    recipe_text = _recipe_text(recipe)
     span = span_of_group(group)
     flat, paths = flatten_state_dict(state_dict)
     own = _entries(flat, span)
@@ -91,6 +97,7 @@ def load(
         read == "once",
         check,
         ignore_sidecar,
+        recipe_text,
     )
     for local, loaded in zip(locals_, staged):
         if local is not loaded:
@@ -100,6 +107,14 @@ def load(
             value = torch.load(io.BytesIO(bytes_.numpy().tobytes()), weights_only=True)
             set_element(state_dict, paths[name], value)
     return json.loads(summary)
+
+
+def _recipe_text(recipe: str | os.PathLike | Mapping[str, Any] | None) -> str:
+    if recipe is None:
+        return ""
+    if isinstance(recipe, Mapping):
+        return json.dumps(recipe)
+    return pathlib.Path(recipe).read_text(encoding="utf-8")
 
 
 def save(

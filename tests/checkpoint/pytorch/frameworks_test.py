@@ -85,7 +85,8 @@ class FrameworksTest(unittest.TestCase):
             merged.append(self.folder / f"merged{number}")
             self.run_it(pathlib.Path(sys.executable).parent / "accelerate", "merge-weights", path, merged[-1])
         # What it merges is what `--to hf` writes.
-        merged.append(self.convert(source, "hf", "--to", "hf", "--weights-only", "--strip-prefix", "model."))
+        recipe = pathlib.Path(__file__).parents[3] / "examples/recipes/training_to_hf.json"
+        merged.append(self.convert(source, "hf", "--to", "hf", "--recipe", recipe))
         tensors = [safetensors.torch.load_file(path / "model.safetensors") for path in merged]
         self.assert_same(tensors[0], tensors[1])
         self.assert_same(tensors[0], tensors[2])

@@ -2,6 +2,7 @@
 """Checkpoints of running jobs, on Gloo ranks: PyTorch saves and reshard loads, reshard saves and PyTorch loads, and
 reshard both; any mesh, placements, shard order. Every element is compared by its index in the whole tensor."""
 
+import json
 import os
 import random
 import signal
@@ -272,6 +273,39 @@ def check_pipeline_stages(c):
     remove(c, root)
 
 
+def check_recipes(c):
+    """What a recipe makes of the checkpoint is what ranks load, each its part."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    rows = Placed((4,), [Shard(0)])
+    q, k, v = (whole((n, 6), torch.float32, i) for i, n in enumerate((8, 4, 4)))
+    dcp.save({name: rows.dtensor(full, c.rank) for name, full in (("q", q), ("k", k), ("v", v))}, checkpoint_id=path)
+    recipe = {"schema": "reshard.recipe/1", "dtype": [["qkv", "bf16"]], "tensors": [
+        {"to": "qkv", "from": {"concatenate": ["q", "k", "v"]}}, {"to": "t", "from": {"transpose": {"stack": ["k", "v"]}, "dims": [0, -1]}}]}
+    file = os.path.join(root, "recipe.json")
+    if c.rank == 0:
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(recipe, out)
+    dist.barrier()
+    wanted = {"qkv": torch.cat([q, k, v]).to(torch.bfloat16), "t": torch.stack([k, v]).transpose(0, 2).contiguous()}
+    for placed in FOUR:
+        for read in ("once", "own"):
+            state = {name: placed.dtensor(full, c.rank, False) for name, full in wanted.items()}
+            c.run(f"made, {placed}, {read}", lambda: reshard.load(path, state, read=read, recipe=recipe if read == "once" else file))
+            for name, full in wanted.items():
+                equal_bits(c, f"made, {placed}, {read}, {name}", state[name]._local_tensor, placed.local(full, c.rank))
+    plain = {"t": torch.zeros(6, 4, 2)}
+    c.raises("no recipe", lambda: reshard.load(path, plain, recipe={"schema": "?"}), "this is no recipe", kind=ValueError)
+    other = {**recipe, "dtype": []} if c.rank == 1 else recipe
+    c.raises("ranks differ", lambda: reshard.load(path, plain, recipe=other), "rank 1 has another recipe")
+    c.raises("used up", lambda: reshard.load(path, {"q": q.clone()}, recipe=recipe), "no tensor of that name")
+    c.run("a part", lambda: reshard.load(path, plain, recipe=recipe))
+    c.equal("a part", plain["t"], wanted["t"])
+    remove(c, root)
+
+
 def check_errors(c):
     import reshard
 
@@ -344,7 +378,7 @@ class StateTest(ChecksTest):
         self.on_ranks(4, [check_torch_loads_what_is_saved, check_saving], timeout=300)
 
     def test_states(self):
-        self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_errors], timeout=120)
+        self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_recipes, check_errors], timeout=120)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,25 @@ TEST_CASE("what goes over a placeholder is 0, 1, 2, ..., all of them there") {
       "there is no tensor \"l.1.e.1.w\"");
 }
 
+TEST_CASE("a few rules do not ask for any number of tensors") {
+  Tensors tensors;
+  for (int i = 0; i < 200; ++i) tensors.emplace_back("a." + std::to_string(i), Shape{0, 65536});
+  const Catalog catalog = CatalogOf(tensors);
+  Has(Refused(
+          R"("tensors": [{"to": "x", "from": {"stack": {"stack": {"stack": {"concatenate": ["a.{i}", "a.{j}", "a.{k}"]},
+                 "over": "k"}, "over": "j"}, "over": "i"}}], "keep": ["*"])",
+          catalog),
+      "use tensors more than 1048576 times");
+  Has(Refused(R"("tensors": [{"to": "x.{i}.{j}", "from": {"unstack": {"chunk": "a.0", "chunks": 65536, "part": "{j}"},
+                 "dim": 1, "part": "{i}"}}], "keep": ["*"])",
+              catalog),
+      "use tensors more than 1048576 times");
+  Has(Refused(
+          R"("tensors": [{"to": "x.{j}", "from": {"chunk": "a.0", "chunks": 65537, "part": "{j}"}}], "keep": ["*"])",
+          catalog),
+      "65537 parts are more than 65536");
+}
+
 TEST_CASE("floats are cast as the first pattern that matches says, others are left alone") {
   const Catalog floats = CatalogOf({{"a.norm", {2}}, {"a.w", {2, 2}}});
   CHECK(Made(R"("dtype": [["*norm", "f64"], ["*", "bf16"]])", floats) ==

@@ -13,6 +13,7 @@
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
+#include "checkpoint/side_files/config.h"
 #include "checkpoint/side_files/find.h"
 #include "checkpoint/source/sidecar.h"
 #include "reshard/layout/checked.h"
@@ -74,6 +75,10 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   ASSIGN_OR_RETURN(side_files::Found beside, side_files::Find(source, made->catalog(), options.side_files));
   made->summary.side_files = std::move(beside.carried);
   made->summary.left_beside = std::move(beside.left);
+  absl::StatusOr<std::vector<std::string>> contradictions =
+      side_files::FindContradictions(made->catalog().root(), made->summary.side_files, made->catalog());
+  if (!contradictions.ok()) return io::FromSystem(contradictions.status());
+  made->summary.contradictions = *std::move(contradictions);
   // What is copied from beside the source is a part of the job.
   hash::Digest what, state_now;
   what.Add(std::string_view(output::JobName(made->catalog(), *made->plan)));

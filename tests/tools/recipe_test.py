@@ -81,6 +81,14 @@ def main():
         with open(at("cast/model.safetensors"), "rb") as file:
             assert struct.pack("<2d", 4, 5) in file.read()
 
+        # The configuration is copied as it is, and where that is no longer true the command says so.
+        with open(at("cast/config.json"), "w", encoding="utf-8") as file:
+            json.dump({"torch_dtype": "bfloat16", "vocab_size": 7}, file)
+        same = reshard.json("convert", at("cast"), at("same"), "--to", "hf", "--dtype", "bf16", "--json")
+        assert [f["path"] for f in same["side_files"]] == ["config.json"] and same["contradictions"] == [], same
+        said = reshard("convert", at("cast"), at("wide"), "--to", "hf", "--dtype", "f32")
+        assert "as it is copied, config.json says torch_dtype bfloat16, most elements are f32\n" in said, said
+
         # Layouts may be in the recipe; another job has another name, and is not gone on with.
         sharded = recipe("sharded.json", keep=["*"], mesh="{x:2}", layouts=[["*", "[<x>, ...]"]])
         reshard("convert", source, at("sharded"), "--recipe", sharded)

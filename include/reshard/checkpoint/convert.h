@@ -91,7 +91,9 @@ struct ConvertSummary {
   std::vector<std::string> left_out_items;  // names of the byte items that it cannot
   // Attributes of the source that describe its files, and that the result has no use for.
   std::vector<std::string> dropped_attributes;
-  std::vector<SideFile> side_files;      // copied from beside the source
+  std::vector<SideFile> side_files;  // copied from beside the source
+  // Where the model's configuration, which is among them, says of tensors what they are not: one sentence each.
+  std::vector<std::string> contradictions;
   std::vector<std::string> left_beside;  // paths of what else lies there
   std::vector<PlannedTensor> planned;    // of PlanConversion: all tensors, in the order of the source
 };

@@ -1,0 +1,104 @@
+#include "checkpoint/side_files/config.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
+#include "json/document.h"
+#include "status/macros.h"
+#include "status/view.h"
+
+namespace reshard::side_files {
+namespace {
+
+constexpr std::string_view kName = "config.json";
+constexpr int64_t kLongest = int64_t{16} << 20;
+
+// As transformers writes them.
+std::optional<DType> DTypeNamed(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  if (name == "float32") return DType::kF32;
+  if (name == "float16") return DType::kF16;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float64") return DType::kF64;
+  return std::nullopt;
+}
+
+// The member of the configuration, or of that of the text part of one for several kinds of input.
+std::optional<json::Value> Member(const json::Value& config, std::string_view name) {
+  if (std::optional<json::Value> own = config.Find(name)) return own;
+  const std::optional<json::Value> text = config.Find("text_config");
+  return text ? text->Find(name) : std::nullopt;
+}
+
+bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) {
+    return name == end || (name.ends_with(end) && name[name.size() - end.size() - 1] == '.');
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> Contradictions(std::string_view config, const Catalog& result) {
+  const absl::StatusOr<json::Document> document = json::Document::Parse(config);
+  if (!document.ok() || !document->root().is_object()) return {};
+  const json::Value root = document->root();
+  std::vector<std::string> found;
+
+  std::map<DType, int64_t> bytes;  // of floats
+  const Catalog::Tensor* embedding = nullptr;
+  const Catalog::Tensor* output = nullptr;
+  for (const Catalog::Tensor& tensor : result.tensors()) {
+    using enum DType;
+    if (tensor.dtype == kF16 || tensor.dtype == kBF16 || tensor.dtype == kF32 || tensor.dtype == kF64) {
+      bytes[*tensor.dtype] += tensor.bytes / SizeOf(*tensor.dtype);
+    }
+    if (IsOneOf(tensor.name, {"embed_tokens.weight", "wte.weight", "word_embeddings.weight"})) embedding = &tensor;
+    if (IsOneOf(tensor.name, {"lm_head.weight"})) output = &tensor;
+  }
+  std::optional<json::Value> dtype = Member(root, "dtype");
+  const std::string_view member = dtype ? "dtype" : "torch_dtype";
+  if (!dtype) dtype = Member(root, "torch_dtype");
+  const std::optional<DType> said = dtype && dtype->Text() ? DTypeNamed(*dtype->Text()) : std::nullopt;
+  if (said && !bytes.empty()) {
+    const auto most =
+        std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most->first != *said) {
+      found.push_back(absl::StrCat(status::View(kName), " says ", status::View(member), " ", *dtype->Text(),
+                                   ", most elements are ", status::View(Name(most->first))));
+    }
+  }
+  const std::optional<json::Value> vocabulary = Member(root, "vocab_size");
+  const std::optional<int64_t> words = vocabulary ? vocabulary->Count() : std::nullopt;
+  if (words && embedding != nullptr && !embedding->shape.empty() && embedding->shape[0] != *words) {
+    found.push_back(absl::StrCat(status::View(kName), " says vocab_size ", *words, ", ", io::Shown(embedding->name),
+                                 " has ", embedding->shape[0], " rows"));
+  }
+  const std::optional<json::Value> tie = Member(root, "tie_word_embeddings");
+  const std::optional<bool> tied = tie ? tie->Bool() : std::nullopt;
+  if (tied && embedding != nullptr && *tied == (output != nullptr)) {
+    found.push_back(absl::StrCat(status::View(kName), " says tie_word_embeddings ", *tied ? "true" : "false",
+                                 *tied ? ", and there is a lm_head.weight" : ", and there is no lm_head.weight"));
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> FindContradictions(const std::string& directory,
+                                                            absl::Span<const SideFile> files, const Catalog& result) {
+  for (const SideFile& file : files) {
+    if (file.path != kName || file.bytes > kLongest) continue;
+    // Links were looked at when the file was found.
+    ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> open,
+                     io::ReadFile::Open(io::JoinPath(directory, file.path), /*follow_links=*/true));
+    ASSIGN_OR_RETURN(const std::string text, open->ReadAll(kLongest));
+    return Contradictions(text, result);
+  }
+  return std::vector<std::string>();
+}
+
+}  // namespace reshard::side_files

@@ -1,0 +1,54 @@
+// What a configuration says of tensors that they are not.
+#include "checkpoint/side_files/config.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/safetensors/format.h"
+#include "tests/catch.h"
+
+namespace reshard {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Catalog ModelOf(DType dtype, bool has_output) {
+  catalog::CatalogBuilder builder(safetensors::kFormat, "");
+  const auto add = [&](const char* name, DType of, std::vector<int64_t> shape) {
+    REQUIRE(builder.AddTensor(name, "x", of, shape, false).ok());
+  };
+  add("model.embed_tokens.weight", dtype, {32, 4});
+  add("model.norm.weight", DType::kF32, {4});
+  if (has_output) add("lm_head.weight", dtype, {32, 4});
+  return std::move(builder).BuildUnstored();
+}
+
+}  // namespace
+
+TEST_CASE("a configuration that says what tensors are is not contradicted") {
+  const Catalog model = ModelOf(DType::kBF16, true);
+  for (const char* text : {R"({"torch_dtype": "bfloat16", "vocab_size": 32, "tie_word_embeddings": false})",
+                           R"({"dtype": "bfloat16"})", R"({"dtype": "auto", "vocab_size": "many"})", "{}", "[]",
+                           "no JSON", R"({"text_config": {"dtype": "bfloat16", "vocab_size": 32}})"}) {
+    INFO(text);
+    CHECK(side_files::Contradictions(text, model).empty());
+  }
+  CHECK(side_files::Contradictions(R"({"tie_word_embeddings": true})", ModelOf(DType::kF32, false)).empty());
+  CHECK(side_files::Contradictions(R"({"dtype": "float16", "vocab_size": 9})", Catalog()).empty());
+}
+
+TEST_CASE("what a configuration says and tensors are not is told") {
+  CHECK(side_files::Contradictions(R"({"torch_dtype": "float32", "vocab_size": 30, "tie_word_embeddings": true})",
+                                   ModelOf(DType::kBF16, true)) ==
+        Texts{"config.json says torch_dtype float32, most elements are bf16",
+              "config.json says vocab_size 30, \"model.embed_tokens.weight\" has 32 rows",
+              "config.json says tie_word_embeddings true, and there is a lm_head.weight"});
+  CHECK(side_files::Contradictions(R"({"tie_word_embeddings": false, "text_config": {"vocab_size": 31}})",
+                                   ModelOf(DType::kF32, false)) ==
+        Texts{"config.json says vocab_size 31, \"model.embed_tokens.weight\" has 32 rows",
+              "config.json says tie_word_embeddings false, and there is no lm_head.weight"});
+}
+
+}  // namespace reshard

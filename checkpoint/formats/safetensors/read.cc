@@ -143,8 +143,8 @@ class Reader {
                                             ", which is no tensor of the file"));
   }
 
-  // Keeps of every tensor that several files have whole the one of the file that the index says. All that the index has
-  // must be there.
+  // All that the index has must be there, and a tensor that a file has whole in no other file that the index names:
+  // programs would differ in which one they load.
   absl::Status Choose(const std::string& index_path, const WeightMap& map) {
     builder_.SetHasIndex();
     for (const auto& [name, file] : map) {
@@ -156,10 +156,11 @@ class Reader {
         return absl::DataLossError(absl::StrCat(index_path, " says that tensor ", io::Shown(name), " is in ",
                                                 io::Shown(file), ", which has none of that name"));
       }
-      std::vector<Part>& parts = tensors_[at->second].parts;
-      parts.erase(std::remove_if(parts.begin(), parts.end(),
-                                 [&](const Part& part) { return !part.sharded && !is_there(part); }),
-                  parts.end());
+      const std::vector<Part>& parts = tensors_[at->second].parts;
+      if (std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return !part.sharded && !is_there(part); })) {
+        return absl::DataLossError(absl::StrCat(index_path, " says that tensor ", io::Shown(name), " is in ",
+                                                io::Shown(file), ", but another of its files has it, too"));
+      }
     }
     return absl::OkStatus();
   }

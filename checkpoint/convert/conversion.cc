@@ -10,6 +10,7 @@
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
@@ -117,6 +118,13 @@ absl::Status Conversion::Summarize() {
   }
   for (const Catalog::Attribute& attribute : catalog().attributes()) {
     if (attribute.of_files) summary.dropped_attributes.push_back(attribute.name);
+  }
+  for (const views::PartlyUsed& part : source->partly_used()) {
+    const Catalog::Tensor& tensor = source->stored().tensors()[static_cast<size_t>(part.stored)];
+    int64_t elements = 1;
+    for (const int64_t size : tensor.shape) elements *= size;
+    summary.partly_used.push_back(
+        absl::StrCat(io::Shown(tensor.name), ": ", part.elements, " of ", elements, " elements are used"));
   }
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();

@@ -305,6 +305,10 @@ absl::StatusOr<Recipe> Read(std::string_view text) {
   for (const std::string& key : root.Keys()) {
     RETURN_IF_ERROR(ReadField(key, *root.Find(key), &recipe));
   }
+  if (recipe.tensors.empty() && !recipe.keep.empty()) {
+    return absl::InvalidArgumentError(
+        "keep: there are no rules for tensors, so that all is kept; \"include\" says what is taken");
+  }
   const std::optional<Value> mesh = root.Find("mesh"), layouts = root.Find("layouts");
   if (mesh.has_value() != layouts.has_value()) {
     return absl::InvalidArgumentError("mesh and layouts are needed together");

@@ -290,6 +290,10 @@ const Catalog& Source::catalog() const { return state_->applied ? state_->applie
 const Catalog& Source::stored() const { return state_->catalog; }
 const std::vector<views::View>* Source::views() const { return state_->applied ? &state_->applied->views : nullptr; }
 const std::optional<Sidecar>& Source::sidecar() const { return state_->sidecar; }
+absl::Span<const views::PartlyUsed> Source::partly_used() const {
+  return state_->applied ? state_->applied->partly_used : absl::Span<const views::PartlyUsed>();
+}
+
 void Source::AddTo(hash::Digest* digest) const {
   digest->Add(std::string_view(catalog::HashOfCatalog(stored()).ToText()));
   if (views() == nullptr) return;

@@ -50,6 +50,8 @@ class Source {
   const Catalog& stored() const;
   // What each tensor of catalog() is, or null where all are what is stored.
   const std::vector<views::View>* views() const;
+  // Tensors of stored() of which the result has less than all.
+  absl::Span<const views::PartlyUsed> partly_used() const;
   const std::optional<Sidecar>& sidecar() const;
 
   // Adds what is read from where, and what is made of it.

@@ -1,6 +1,7 @@
 #include "checkpoint/views/apply.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "checkpoint/recipe/rule.h"
 #include "checkpoint/views/cast.h"
 #include "checkpoint/views/lower.h"
+#include "checkpoint/views/strided_box.h"
 #include "reshard/checkpoint/pattern.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
@@ -296,6 +298,43 @@ class Applying {
     return absl::OkStatus();
   }
 
+  // Counts the elements that the rules take of each tensor. A view of very many boxes counts as taking all.
+  std::vector<PartlyUsed> FindPartlyUsed() const {
+    std::vector<int64_t> taken(stored_.tensors().size(), 0);
+    const auto all_of = [&](size_t t) {
+      int64_t elements = 1;
+      for (const int64_t size : stored_.tensors()[t].shape) elements *= size;
+      return elements;
+    };
+    for (const Target& target : targets_) {
+      if (!target.view.node) {
+        taken[static_cast<size_t>(target.view.stored)] = all_of(static_cast<size_t>(target.view.stored));
+        continue;
+      }
+      const std::vector<int64_t>& shape = target.view.node->shape;
+      if (std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;
+      constexpr int64_t kMostBoxes = 100000;
+      int64_t boxes = 0;
+      const auto count = [&](const Node& leaf, const StridedBox& box, const Casts&) -> absl::Status {
+        if (++boxes > kMostBoxes) return absl::CancelledError("");
+        if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
+        int64_t elements = 1;
+        for (const StridedBox::Loop& loop : box.loops) elements *= loop.count;
+        // A tensor may be used any number of times.
+        int64_t& sum = taken[static_cast<size_t>(leaf.tensor)];
+        sum = CheckedAdd(sum, elements).value_or(std::numeric_limits<int64_t>::max());
+        return absl::OkStatus();
+      };
+      const StridedBox whole = StridedBox::Of(std::vector<int64_t>(shape.size(), 0), shape);
+      if (!VisitLeaves(*target.view.node, whole, count).ok()) return {};
+    }
+    std::vector<PartlyUsed> found;
+    for (size_t t = 0; t < taken.size(); ++t) {
+      if (used_[t] && taken[t] < all_of(t)) found.push_back({static_cast<int64_t>(t), taken[t]});
+    }
+    return found;
+  }
+
   absl::StatusOr<Applied> Result() {
     std::stable_sort(targets_.begin(), targets_.end(),
                      [](const Target& a, const Target& b) { return a.view.stored < b.view.stored; });
@@ -317,6 +356,7 @@ class Applying {
       return absl::InvalidArgumentError("nothing is left");
     }
     Applied out;
+    out.partly_used = FindPartlyUsed();
     std::vector<catalog::Kept> tensors, items;
     for (Target& target : targets_) {
       catalog::Kept kept{static_cast<size_t>(target.view.stored), std::move(target.name), std::nullopt};

@@ -20,9 +20,16 @@ struct View {
   std::string text;          // what it is, for people; empty where it is the tensor as it is
 };
 
+// A tensor of which less is in the result than it has: a part of a split that no rule takes, or what a slice leaves.
+struct PartlyUsed {
+  int64_t stored = 0;
+  int64_t elements = 0;  // that are used; those that come twice count twice
+};
+
 struct Applied {
   Catalog catalog;          // of the result
   std::vector<View> views;  // of its tensors
+  std::vector<PartlyUsed> partly_used;
 };
 
 // `stored` is what the recipe's selection has left. Tensors are in the order of the first ones that they are made of.

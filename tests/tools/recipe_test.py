@@ -65,6 +65,12 @@ def main():
         assert reshard.json("verify", source, at("back"), "--json")["equal"]
         assert reshard.json("verify", at("hf"), at("back"), "--recipe", fuse, "--invert", "--json")["equal"]
 
+        # What is forgotten is told.
+        part = recipe("part.json", tensors=[{"to": "l.{i}.q0", "from": {"unstack": "l.{i}.q", "part": 0}}], keep=["*"])
+        partly = reshard.json("convert", source, at("part"), "--to", "hf", "--recipe", part, "--dry-run", "--json")["partly_used"]
+        assert partly == ['"l.0.q": 2 of 4 elements are used', '"l.1.q": 2 of 4 elements are used'], partly
+        assert 'only partly used: "l.0.q": 2 of 4' in reshard("convert", source, at("part"), "--to", "hf", "--recipe", part)
+
         # A damaged result is found, by the name that it has there.
         with open(at("hf/model.safetensors"), "r+b") as file:
             file.seek(-1, os.SEEK_END)
@@ -90,7 +96,7 @@ def main():
         assert "as it is copied, config.json says torch_dtype bfloat16, most elements are f32\n" in said, said
 
         # Layouts may be in the recipe; another job has another name, and is not gone on with.
-        sharded = recipe("sharded.json", keep=["*"], mesh="{x:2}", layouts=[["*", "[<x>, ...]"]])
+        sharded = recipe("sharded.json", mesh="{x:2}", layouts=[["*", "[<x>, ...]"]])
         reshard("convert", source, at("sharded"), "--recipe", sharded)
         reshard("convert", source, at("sharded"), "--recipe", sharded, "--resume")
         reshard("convert", source, at("sharded"), *rows, "--recipe", fuse, "--resume", code=5)

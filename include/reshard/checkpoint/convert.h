@@ -92,6 +92,8 @@ struct ConvertSummary {
   // Attributes of the source that describe its files, and that the result has no use for.
   std::vector<std::string> dropped_attributes;
   std::vector<SideFile> side_files;  // copied from beside the source
+  // Tensors of which a recipe takes only a part, as "name: 6 of 8 elements are used".
+  std::vector<std::string> partly_used;
   // Where the model's configuration, which is among them, says of tensors what they are not: one sentence each.
   std::vector<std::string> contradictions;
   std::vector<std::string> left_beside;  // paths of what else lies there

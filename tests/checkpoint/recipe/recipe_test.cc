@@ -44,7 +44,7 @@ TEST_CASE("a recipe is read as it is written") {
   const Recipe recipe = Parsed(With(R"(
       "description": "for a test", "include": ["model.*"], "exclude": ["*.bias"], "weights_only": true,
       "drop_byte_items": true, "strip_prefix": "model.", "rename": [["a.*", "b.$1"]], "add_prefix": "x.",
-      "keep": ["*"], "drop": ["rotary.*"], "dtype": [["*norm*", "f32"], ["*", "bf16"]],
+      "keep": ["*"], "drop": ["rotary.*"],  "dtype": [["*norm*", "f32"], ["*", "bf16"]],
       "mesh": "{tp:2}", "layouts": [["*", "[<tp>, ...]"]],
       "tensors": [{"to": "{p*}.qkv", "optional": true,
                    "from": {"concatenate": ["{p*}.q", {"cast": "{p*}.k", "dtype": "f32"}], "dim": -1, "ratio": [2, 1]}}])"));
@@ -93,6 +93,7 @@ TEST_CASE("a recipe that is none is refused, with the place") {
   Has(Refused(R"({"schema": "reshard.recipe/2"})"), "is not \"reshard.recipe/1\"");
   Has(Refused(With(R"("tensor": [])")), "no member \"tensor\"");
   Has(Refused(With(R"("keep": "*")")), "keep: no list of texts");
+  Has(Refused(With(R"("keep": ["*"])")), "there are no rules for tensors");
   Has(Refused(With(R"("dtype": [["*", "bfloat"]])")), "\"bfloat\" is no dtype");
   Has(Refused(With(R"("rename": [["a", "$1"]])")), "$ that stands for no *");
   Has(Refused(With(R"("mesh": "{tp:2}")")), "mesh and layouts are needed together");

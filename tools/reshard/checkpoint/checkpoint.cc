@@ -75,6 +75,7 @@ std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& fla
     side_files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
   }
   json["left_beside"] = summary.left_beside;
+  json["partly_used"] = summary.partly_used;
   json["contradictions"] = summary.contradictions;
   if (dry_run) {
     nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();
@@ -107,6 +108,7 @@ std::string BesideText(const ConvertSummary& summary) {
   });
   list("left beside the source: ", summary.left_beside.size(),
        [&](size_t i) { return Printable(summary.left_beside[i]); });
+  list("only partly used: ", summary.partly_used.size(), [&](size_t i) { return Printable(summary.partly_used[i]); });
   for (const std::string& contradiction : summary.contradictions) {
     absl::StrAppend(&text, "as it is copied, ", Printable(contradiction), "\n");
   }

@@ -115,6 +115,7 @@ const ConvertCase kCases[] = {{kDcp, false, 1},
 
 TEST_CASE("a conversion: interruptions and short counts at any call do not show") {
   for (const ConvertCase& what : kCases) {
+    if (what.has_recipe) continue;  // which reads and writes by the same calls
     Faults faults(what);
     for (const Fault& fault :
          {Fault{.kind = Fault::kFails, .error = EINTR}, Fault{.kind = Fault::kOneByte}, Fault{.kind = Fault::kHalf}}) {

@@ -50,6 +50,8 @@ bool MatchesPattern(std::string_view pattern, std::string_view name) {
   return Match(pattern, name, ignore, ignore);
 }
 
+bool NamesOne(std::string_view pattern) { return pattern.find_first_of("*?") == std::string_view::npos; }
+
 std::optional<std::vector<std::string_view>> Captures(std::string_view pattern, std::string_view name) {
   std::vector<std::string_view> found;
   size_t begin = 0;

@@ -113,9 +113,8 @@ absl::StatusOr<Layout> LayoutRules::LayoutFor(std::string_view name, const std::
     return absl::InvalidArgumentError(
         absl::StrCat("no rule matches tensor ", io::Shown(name), "; end the rules with \"*\""));
   }
-  const bool names_one = rule->pattern.find_first_of("*?") == std::string::npos;
-  auto layout =
-      names_one ? ParseLayoutRule(rule->layout, mesh_, shape) : ParseLayoutRuleForAnyRank(rule->layout, mesh_, shape);
+  auto layout = NamesOne(rule->pattern) ? ParseLayoutRule(rule->layout, mesh_, shape)
+                                        : ParseLayoutRuleForAnyRank(rule->layout, mesh_, shape);
   if (layout.ok()) return layout;
   return absl::Status(layout.status().code(),
                       absl::StrCat("tensor ", io::Shown(name), " of shape [", absl::StrJoin(shape, ", "), "], rule ",

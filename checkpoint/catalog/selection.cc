@@ -21,11 +21,6 @@ constexpr std::string_view kTraining[] = {
 // Words that models use, too, but not as the first part of a name.
 constexpr std::string_view kTrainingFirst[] = {"scheduler", "schedulers", "rng", "dataloader", "callbacks", "loops"};
 
-bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return MatchesPattern(pattern, name); });
-}
-
 bool Takes(const Selection& selection, std::string_view name) {
   if (!selection.include.empty() && !MatchesAny(selection.include, name)) return false;
   if (selection.weights_only && IsTrainingState(name)) return false;
@@ -61,10 +56,7 @@ absl::StatusOr<std::string> Renamed(const Selection& selection, std::string_view
     const auto captures = Captures(from, name);
     if (!captures) continue;
     std::optional<std::string> filled = Fill(to, *captures);
-    if (!filled) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the new name ", io::Shown(to), " has a $ that stands for no * of ", io::Shown(from), "; $$ is a dollar"));
-    }
+    if (!filled) return CheckRenaming(from, to);
     renamed = *std::move(filled);
     break;
   }

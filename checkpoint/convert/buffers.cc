@@ -68,9 +68,9 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
   const int64_t of_views = has_views ? CatalogBytes(source.stored()) + ViewBytes(*source.views()) : 0;
   const int64_t fixed = 2 * CatalogBytes(source.catalog()) + of_views + plan.MemoryBytes() +
                         kBytesPerPiece * static_cast<int64_t>(plan.pieces().size());
-  const auto of_thread = [&](int64_t stripe) {
-    return kStripesPerThread * stripe + kReadingPerThread + (has_views ? views::MemoryToRead(stripe) : 0);
-  };
+  static_assert(kSmallestStripe >= views::kLeastRead);
+  const int64_t stripes = kStripesPerThread + (has_views ? views::kReadBuffers : 0);
+  const auto of_thread = [&](int64_t stripe) { return stripes * stripe + kReadingPerThread; };
   Buffers buffers;
   const int64_t least = fixed + of_thread(kSmallestStripe);
   if (least > options.memory_limit) {
@@ -82,11 +82,8 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
   const int64_t room = options.memory_limit - fixed;
   buffers.threads =
       static_cast<int>(std::clamp<int64_t>(room / of_thread(kSmallestStripe), 1, tasks::ThreadCount(options.threads)));
-  // of_thread grows by as much for each byte of a stripe, from some length on.
-  const int64_t stripes =
-      of_thread(2 * kSmallestStripe) / kSmallestStripe - of_thread(kSmallestStripe) / kSmallestStripe;
-  buffers.stripe = std::min(has_views ? kLargestViewStripe : kLargestStripe,
-                            kSmallestStripe + (room / buffers.threads - of_thread(kSmallestStripe)) / stripes);
+  buffers.stripe =
+      std::min(has_views ? kLargestViewStripe : kLargestStripe, (room / buffers.threads - kReadingPerThread) / stripes);
   buffers.total = fixed + buffers.threads * of_thread(buffers.stripe);
   return buffers;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/hash/digest.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/error_kind.h"
@@ -83,7 +84,10 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   // What is copied from beside the source is a part of the job.
   hash::Digest what, state_now;
   what.Add(std::string_view(output::JobName(made->catalog(), *made->plan)));
-  if (made->source->views() != nullptr) made->source->AddTo(&what);
+  if (made->source->views() != nullptr) {
+    what.Add(std::string_view(catalog::HashOfCatalog(made->source->stored()).ToText()));
+    made->source->AddViews(&what);
+  }
   state_now.Add(std::string_view(output::SourceState(made->catalog())));
   for (const SideFile& file : made->summary.side_files) {
     what.Add(std::string_view(file.path));
@@ -119,12 +123,12 @@ absl::Status Conversion::Summarize() {
   for (const Catalog::Attribute& attribute : catalog().attributes()) {
     if (attribute.of_files) summary.dropped_attributes.push_back(attribute.name);
   }
-  for (const views::PartlyUsed& part : source->partly_used()) {
-    const Catalog::Tensor& tensor = source->stored().tensors()[static_cast<size_t>(part.stored)];
-    int64_t elements = 1;
-    for (const int64_t size : tensor.shape) elements *= size;
-    summary.partly_used.push_back(
-        absl::StrCat(io::Shown(tensor.name), ": ", part.elements, " of ", elements, " elements are used"));
+  if (source->views() != nullptr) {
+    for (const views::PartlyUsed& part : views::FindPartlyUsed(*source->views(), source->stored())) {
+      const Catalog::Tensor& tensor = source->stored().tensors()[static_cast<size_t>(part.stored)];
+      summary.partly_used.push_back(
+          absl::StrCat(io::Shown(tensor.name), ": ", part.used, " of ", part.elements, " elements are used"));
+    }
   }
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();

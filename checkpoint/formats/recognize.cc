@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
@@ -71,17 +72,21 @@ bool Has(const Names& names, std::string_view pattern) {
                      [&](const std::string& name) { return MatchesPattern(pattern, name); });
 }
 
+// What it is called that has those names in it; null where it is nothing that is known.
+const DirectoryKind* KindOf(const Names& names) {
+  const auto found = std::find_if(std::begin(kDirectories), std::end(kDirectories),
+                                  [&](const DirectoryKind& kind) { return Has(names, kind.pattern); });
+  return found == std::end(kDirectories) ? nullptr : found;
+}
+
 bool IsCheckpoint(const Names& names) { return !dcp::MetadataFiles(names).empty() || Has(names, "*.safetensors"); }
 
 // The number that a name ends with, such as 100 of "step-100"; -1 where it ends with none.
 int64_t NumberOf(std::string_view name) {
   size_t begin = name.size();
   while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
-  constexpr size_t kMostDigits = 18;
-  if (begin == name.size() || name.size() - begin > kMostDigits) return -1;
   int64_t number = 0;
-  for (const char digit : name.substr(begin)) number = 10 * number + (digit - '0');
-  return number;
+  return absl::SimpleAtoi(status::View(name.substr(begin)), &number) ? number : -1;
 }
 
 absl::Status RecognizeFile(const std::string& path) {
@@ -126,10 +131,8 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
                                             " is a distributed checkpoint of which the save did not finish: "
                                             "there is no .metadata; use the one saved before it"));
   }
-  for (const DirectoryKind& kind : kDirectories) {
-    if (Has(names, kind.pattern)) {
-      return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind.what)));
-    }
+  if (const DirectoryKind* const kind = KindOf(names)) {
+    return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind->what)));
   }
   Names checkpoints;
   absl::Status inner;
@@ -139,13 +142,9 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
     if (!below.ok()) continue;
     if (IsCheckpoint(*below)) {
       checkpoints.push_back(names[i]);
-    } else if (inner.ok()) {
-      for (const DirectoryKind& kind : kDirectories) {
-        if (!Has(*below, kind.pattern)) continue;
-        inner = absl::UnimplementedError(
-            absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ", status::View(kind.what)));
-        break;
-      }
+    } else if (const DirectoryKind* const kind = KindOf(*below); kind != nullptr && inner.ok()) {
+      inner = absl::UnimplementedError(
+          absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ", status::View(kind->what)));
     }
   }
   return checkpoints.empty() ? inner : Offer(path, std::move(checkpoints));

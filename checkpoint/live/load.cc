@@ -120,7 +120,7 @@ class Loading {
     fields_.push_back({"operation", "load"});
     fields_.push_back({"checkpoint", catalog::HashOfCatalog(source_->stored()).ToText()});
     hash::Digest made;
-    source_->AddTo(&made);
+    source_->AddViews(&made);
     fields_.push_back({"recipe", made.Hash().ToText()});
     fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
     fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});

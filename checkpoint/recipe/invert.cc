@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/recipe/cast.h"
 #include "checkpoint/recipe/operations.h"
 #include "checkpoint/recipe/rule.h"
 #include "reshard/checkpoint/recipe.h"
@@ -95,6 +96,7 @@ class Inverting {
       }
       case Op::kCast: {
         if (!e.from) return Cannot(e, "say in \"from\" what it was cast from");
+        if (!recipe::IsExactCast(*e.from, e.dtype)) return Cannot(e, "it loses bits of what it was cast from");
         Expression before = With(e, std::move(made));
         before.dtype = *e.from;
         before.from = e.dtype;

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/formats/dcp/read_metadata.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/recipe/cast.h"
 #include "json/document.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -19,14 +21,10 @@ namespace {
 constexpr std::string_view kName = "config.json";
 constexpr int64_t kLongest = int64_t{16} << 20;
 
-// As transformers writes them.
-std::optional<DType> DTypeNamed(std::string_view name) {
-  if (name.starts_with("torch.")) name.remove_prefix(6);
-  if (name == "float32") return DType::kF32;
-  if (name == "float16") return DType::kF16;
-  if (name == "bfloat16") return DType::kBF16;
-  if (name == "float64") return DType::kF64;
-  return std::nullopt;
+// A wide float as transformers writes it, with PyTorch's prefix or without.
+std::optional<DType> WideFloatNamed(const std::string& name) {
+  const std::optional<DType> dtype = dcp::DTypeOfTorch(name.starts_with("torch.") ? name : "torch." + name);
+  return dtype && recipe::IsWideFloat(*dtype) ? dtype : std::nullopt;
 }
 
 // The member of the configuration, or of that of the text part of one for several kinds of input.
@@ -50,13 +48,12 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   const json::Value root = document->root();
   std::vector<std::string> found;
 
-  std::map<DType, int64_t> bytes;  // of floats
+  std::map<DType, int64_t> elements;  // that are wide floats
   const Catalog::Tensor* embedding = nullptr;
   const Catalog::Tensor* output = nullptr;
   for (const Catalog::Tensor& tensor : result.tensors()) {
-    using enum DType;
-    if (tensor.dtype == kF16 || tensor.dtype == kBF16 || tensor.dtype == kF32 || tensor.dtype == kF64) {
-      bytes[*tensor.dtype] += tensor.bytes / SizeOf(*tensor.dtype);
+    if (tensor.dtype && recipe::IsWideFloat(*tensor.dtype)) {
+      elements[*tensor.dtype] += tensor.bytes / SizeOf(*tensor.dtype);
     }
     if (IsOneOf(tensor.name, {"embed_tokens.weight", "wte.weight", "word_embeddings.weight"})) embedding = &tensor;
     if (IsOneOf(tensor.name, {"lm_head.weight"})) output = &tensor;
@@ -64,10 +61,10 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   std::optional<json::Value> dtype = Member(root, "dtype");
   const std::string_view member = dtype ? "dtype" : "torch_dtype";
   if (!dtype) dtype = Member(root, "torch_dtype");
-  const std::optional<DType> said = dtype && dtype->Text() ? DTypeNamed(*dtype->Text()) : std::nullopt;
-  if (said && !bytes.empty()) {
-    const auto most =
-        std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const std::optional<DType> said = dtype && dtype->Text() ? WideFloatNamed(*dtype->Text()) : std::nullopt;
+  if (said && !elements.empty()) {
+    const auto most = std::max_element(elements.begin(), elements.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most->first != *said) {
       found.push_back(absl::StrCat(status::View(kName), " says ", status::View(member), " ", *dtype->Text(),
                                    ", most elements are ", status::View(Name(most->first))));

@@ -100,10 +100,7 @@ class Walk {
     return absl::OkStatus();
   }
 
-  bool IsAsked(std::string_view path) const {
-    return std::any_of(terms_.also.begin(), terms_.also.end(),
-                       [&](const std::string& pattern) { return MatchesPattern(pattern, path); });
-  }
+  bool IsAsked(std::string_view path) const { return MatchesAny(terms_.also, path); }
 
   // A hub's cache is `blobs` with the files and `snapshots/REVISION` with links to them.
   absl::StatusOr<bool> LeadsToBlob(const std::string& path, int depth) const {

@@ -79,13 +79,6 @@ constexpr std::string_view kTensors[] = {
 
 constexpr std::string_view kMayRun[] = {"*.pt", "*.pth", "*.bin", "*.pkl", "*.pickle", "*.ckpt", "*.py"};
 
-bool MatchesAny(absl::Span<const std::string_view> patterns, std::string_view name) {
-  for (const std::string_view pattern : patterns) {
-    if (MatchesPattern(pattern, name)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool IsLookedFor(std::string_view path, bool beside_dcp) {

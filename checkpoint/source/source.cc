@@ -12,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/tensor_stream.h"
 #include "checkpoint/formats/zip/reader.h"
@@ -290,12 +289,7 @@ const Catalog& Source::catalog() const { return state_->applied ? state_->applie
 const Catalog& Source::stored() const { return state_->catalog; }
 const std::vector<views::View>* Source::views() const { return state_->applied ? &state_->applied->views : nullptr; }
 const std::optional<Sidecar>& Source::sidecar() const { return state_->sidecar; }
-absl::Span<const views::PartlyUsed> Source::partly_used() const {
-  return state_->applied ? state_->applied->partly_used : absl::Span<const views::PartlyUsed>();
-}
-
-void Source::AddTo(hash::Digest* digest) const {
-  digest->Add(std::string_view(catalog::HashOfCatalog(stored()).ToText()));
+void Source::AddViews(hash::Digest* digest) const {
   if (views() == nullptr) return;
   for (const views::View& view : *views()) {
     digest->Add(view.stored);

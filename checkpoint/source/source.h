@@ -50,12 +50,10 @@ class Source {
   const Catalog& stored() const;
   // What each tensor of catalog() is, or null where all are what is stored.
   const std::vector<views::View>* views() const;
-  // Tensors of stored() of which the result has less than all.
-  absl::Span<const views::PartlyUsed> partly_used() const;
   const std::optional<Sidecar>& sidecar() const;
 
-  // Adds what is read from where, and what is made of it.
-  void AddTo(hash::Digest* digest) const;
+  // Adds what is made of stored(): nothing where tensors stay what they are.
+  void AddViews(hash::Digest* digest) const;
 
   // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
   // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).

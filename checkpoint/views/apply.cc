@@ -7,16 +7,19 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/derived_catalog.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/recipe/cast.h"
 #include "checkpoint/recipe/name_pattern.h"
 #include "checkpoint/recipe/rule.h"
-#include "checkpoint/views/cast.h"
 #include "checkpoint/views/lower.h"
 #include "checkpoint/views/strided_box.h"
 #include "reshard/checkpoint/pattern.h"
 #include "reshard/layout/checked.h"
+#include "reshard/runtime/tensor_view.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -26,18 +29,17 @@ namespace {
 using recipe::NamePattern;
 using recipe::Values;
 
-bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return MatchesPattern(pattern, name); });
-}
-
 // A tensor of the result, before its element type is what the recipe asks for.
 struct Target {
   std::string name;
   View view;
-  DType dtype;
-  std::vector<int64_t> shape;
 };
+
+// Calls `visit` with each tensor that a view is made of.
+void VisitTensors(const Node& node, absl::FunctionRef<void(int64_t tensor)> visit) {
+  if (node.kind == Node::Kind::kTensor) visit(node.tensor);
+  for (const Node& input : node.inputs) VisitTensors(input, visit);
+}
 
 class Applying {
  public:
@@ -61,7 +63,7 @@ class Applying {
   }
 
  private:
-  // Calls `take` with the values of each stored name that matches, by number and name.
+  // The values for each stored name that matches, in the order of their bytes.
   std::vector<Values> MatchesOf(const NamePattern& pattern, const Values& known) const {
     const std::string prefix = pattern.Prefix(known);
     std::vector<Values> found;
@@ -110,7 +112,7 @@ class Applying {
   absl::Status MakeCounted(const TensorRule& rule, const recipe::Rule& names, size_t first, Values values) {
     if (first == names.counted.size()) return MakeOne(rule, names, values);
     const recipe::Rule::Counted& counted = names.counted[first];
-    values[counted.placeholder] = "0";
+    values[counted.placeholder] = absl::StrCat(0);
     // What is within the operation may have parts that are counted later: theirs do not change how many there are.
     Values any = values;
     for (const recipe::Rule::Counted& other : names.counted) any.try_emplace(other.placeholder, "0");
@@ -130,9 +132,12 @@ class Applying {
   absl::Status MakeOne(const TensorRule& rule, const recipe::Rule& names, const Values& values) {
     ASSIGN_OR_RETURN(const Expression expression, Ground(rule.from, values));
     ASSIGN_OR_RETURN(Node node, Lower(expression, stored_));
-    Target target{
-        names.to.Fill(values), {-1, std::nullopt, ToString(Shown(rule.from, values))}, node.dtype, node.shape};
-    Use(node, &target.view.stored);
+    Target target{names.to.Fill(values), {-1, std::nullopt, ToString(Shown(rule.from, values))}};
+    int64_t& first = target.view.stored;
+    VisitTensors(node, [&](int64_t tensor) {
+      used_[static_cast<size_t>(tensor)] = true;
+      if (first < 0 || tensor < first) first = tensor;
+    });
     if (node.kind == Node::Kind::kTensor) {
       target.view.text.clear();
     } else {
@@ -140,15 +145,6 @@ class Applying {
     }
     targets_.push_back(std::move(target));
     return absl::OkStatus();
-  }
-
-  // Marks what a view is made of, and finds the first of it.
-  void Use(const Node& node, int64_t* first) {
-    if (node.kind == Node::Kind::kTensor) {
-      used_[static_cast<size_t>(node.tensor)] = true;
-      if (*first < 0 || node.tensor < *first) *first = node.tensor;
-    }
-    for (const Node& input : node.inputs) Use(input, first);
   }
 
   // The expression for values of all placeholders.
@@ -168,9 +164,9 @@ class Applying {
       const std::string& text = values.at(e.part.placeholder);
       out.part = {};
       // A number of a name may be one of any length.
-      constexpr size_t kMostDigits = 18;
-      if (text.size() > kMostDigits) return absl::InvalidArgumentError(absl::StrCat("there is no part ", text));
-      for (const char digit : text) out.part.number = 10 * out.part.number + (digit - '0');
+      if (!absl::SimpleAtoi(text, &out.part.number)) {
+        return absl::InvalidArgumentError(absl::StrCat("there is no part ", text));
+      }
     }
     out.inputs.clear();
     out.over.clear();
@@ -202,7 +198,7 @@ class Applying {
     }
     if (const auto part = values.find(e.part.placeholder); part != values.end()) {
       e.part = {};
-      for (const char digit : part->second) e.part.number = 10 * e.part.number + (digit - '0');
+      if (!absl::SimpleAtoi(part->second, &e.part.number)) return e;  // Ground has refused it
     }
     for (Expression& input : e.inputs) input = Shown(std::move(input), values);
     return e;
@@ -239,10 +235,7 @@ class Applying {
         if (unused++ == 0) first = tensor.name;
         continue;
       }
-      targets_.push_back({std::string(tensor.name),
-                          {static_cast<int64_t>(t), std::nullopt, ""},
-                          tensor.dtype.value_or(DType::kU8),
-                          {}});
+      targets_.push_back({std::string(tensor.name), {static_cast<int64_t>(t), std::nullopt, ""}});
     }
     if (unused == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
@@ -255,84 +248,25 @@ class Applying {
                                    [&](const auto& each) { return MatchesPattern(each.first, target->name); });
     if (rule == recipe_.dtypes.end()) return absl::OkStatus();
     const Catalog::Tensor& stored = stored_.tensors()[static_cast<size_t>(target->view.stored)];
-    const bool known = target->view.node || stored.dtype.has_value();
-    const auto is_float = [](DType dtype) {
-      return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
-    };
-    if (!known || !is_float(target->dtype)) {
-      const bool names_it = rule->first.find_first_of("*?") == std::string::npos;
-      if (!names_it || target->dtype == rule->second) return absl::OkStatus();
+    View& view = target->view;
+    const std::optional<DType> dtype = view.node ? view.node->dtype : stored.dtype;
+    if (!dtype || !recipe::IsWideFloat(*dtype)) {
+      if (!NamesOne(rule->first) || dtype == rule->second) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(target->name), " has elements of type ",
-                                                     status::View(known ? Name(target->dtype) : stored.stored_dtype),
+                                                     status::View(dtype ? Name(*dtype) : stored.stored_dtype),
                                                      ", and only floats are cast"));
     }
-    if (target->dtype == rule->second) return absl::OkStatus();
-    absl::Status can = CheckCast(target->dtype, rule->second);
-    if (!can.ok()) {
-      return absl::Status(can.code(), absl::StrCat("tensor ", io::Shown(target->name), ": ", can.message()));
+    if (*dtype == rule->second) return absl::OkStatus();
+    absl::StatusOr<Node> cast =
+        CastTo(view.node ? *std::move(view.node) : TensorNode(stored_, view.stored), rule->second);
+    if (!cast.ok()) {
+      return absl::Status(cast.status().code(),
+                          absl::StrCat("tensor ", io::Shown(target->name), ": ", cast.status().message()));
     }
-    if (!target->view.node) {
-      Node node;
-      node.dtype = target->dtype;
-      node.shape.assign(stored.shape.begin(), stored.shape.end());
-      node.tensor = target->view.stored;
-      target->shape = node.shape;
-      target->view.text = stored.name;
-      target->view.node = std::move(node);
-    }
-    Node cast;
-    cast.kind = Node::Kind::kCast;
-    cast.dtype = target->dtype = rule->second;
-    cast.shape = target->shape;
-    int64_t bytes = SizeOf(cast.dtype);
-    for (const int64_t size : cast.shape) {
-      const std::optional<int64_t> product = CheckedMul(bytes, std::max<int64_t>(size, 1));
-      if (!product) {
-        return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(target->name), " has too many elements"));
-      }
-      bytes = *product;
-    }
-    cast.inputs.push_back(*std::move(target->view.node));
-    target->view.node = std::move(cast);
-    target->view.text = absl::StrCat("cast(", target->view.text, ", dtype=", status::View(Name(target->dtype)), ")");
+    view.node = *std::move(cast);
+    view.text = absl::StrCat("cast(", status::View(view.text.empty() ? stored.name : view.text),
+                             ", dtype=", status::View(Name(rule->second)), ")");
     return absl::OkStatus();
-  }
-
-  // Counts the elements that the rules take of each tensor. A view of very many boxes counts as taking all.
-  std::vector<PartlyUsed> FindPartlyUsed() const {
-    std::vector<int64_t> taken(stored_.tensors().size(), 0);
-    const auto all_of = [&](size_t t) {
-      int64_t elements = 1;
-      for (const int64_t size : stored_.tensors()[t].shape) elements *= size;
-      return elements;
-    };
-    for (const Target& target : targets_) {
-      if (!target.view.node) {
-        taken[static_cast<size_t>(target.view.stored)] = all_of(static_cast<size_t>(target.view.stored));
-        continue;
-      }
-      const std::vector<int64_t>& shape = target.view.node->shape;
-      if (std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;
-      constexpr int64_t kMostBoxes = 100000;
-      int64_t boxes = 0;
-      const auto count = [&](const Node& leaf, const StridedBox& box, const Casts&) -> absl::Status {
-        if (++boxes > kMostBoxes) return absl::CancelledError("");
-        if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
-        int64_t elements = 1;
-        for (const StridedBox::Loop& loop : box.loops) elements *= loop.count;
-        // A tensor may be used any number of times.
-        int64_t& sum = taken[static_cast<size_t>(leaf.tensor)];
-        sum = CheckedAdd(sum, elements).value_or(std::numeric_limits<int64_t>::max());
-        return absl::OkStatus();
-      };
-      const StridedBox whole = StridedBox::Of(std::vector<int64_t>(shape.size(), 0), shape);
-      if (!VisitLeaves(*target.view.node, whole, count).ok()) return {};
-    }
-    std::vector<PartlyUsed> found;
-    for (size_t t = 0; t < taken.size(); ++t) {
-      if (used_[t] && taken[t] < all_of(t)) found.push_back({static_cast<int64_t>(t), taken[t]});
-    }
-    return found;
   }
 
   absl::StatusOr<Applied> Result() {
@@ -356,11 +290,10 @@ class Applying {
       return absl::InvalidArgumentError("nothing is left");
     }
     Applied out;
-    out.partly_used = FindPartlyUsed();
     std::vector<catalog::Kept> tensors, items;
     for (Target& target : targets_) {
       catalog::Kept kept{static_cast<size_t>(target.view.stored), std::move(target.name), std::nullopt};
-      if (target.view.node) kept.made = {std::move(target.shape), target.dtype};
+      if (target.view.node) kept.made = {target.view.node->shape, target.view.node->dtype};
       tensors.push_back(std::move(kept));
       out.views.push_back(std::move(target.view));
     }
@@ -382,5 +315,40 @@ class Applying {
 }  // namespace
 
 absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored) { return Applying(recipe, stored).Run(); }
+
+std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Catalog& stored) {
+  struct Uses {
+    bool any = false;
+    int64_t taken = 0;
+  };
+  std::vector<Uses> uses(stored.tensors().size());
+  for (const View& view : views) {
+    if (!view.node) {
+      uses[static_cast<size_t>(view.stored)].taken = std::numeric_limits<int64_t>::max();
+      continue;
+    }
+    VisitTensors(*view.node, [&](int64_t tensor) { uses[static_cast<size_t>(tensor)].any = true; });
+    const std::vector<int64_t>& shape = view.node->shape;
+    if (NumElements(shape) == 0) continue;
+    constexpr int64_t kMostBoxes = 100000;
+    int64_t boxes = 0;
+    const auto count = [&](const Node& leaf, const StridedBox& box, const Casts&) -> absl::Status {
+      if (++boxes > kMostBoxes) return absl::CancelledError("");
+      if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
+      // A tensor may be used any number of times.
+      int64_t& taken = uses[static_cast<size_t>(leaf.tensor)].taken;
+      taken = CheckedAdd(taken, box.Elements()).value_or(std::numeric_limits<int64_t>::max());
+      return absl::OkStatus();
+    };
+    const StridedBox whole = StridedBox::Of(std::vector<int64_t>(shape.size(), 0), shape);
+    if (!VisitLeaves(*view.node, whole, count).ok()) return {};
+  }
+  std::vector<PartlyUsed> found;
+  for (size_t t = 0; t < uses.size(); ++t) {
+    const int64_t elements = NumElements(stored.tensors()[t].shape);
+    if (uses[t].any && uses[t].taken < elements) found.push_back({static_cast<int64_t>(t), uses[t].taken, elements});
+  }
+  return found;
+}
 
 }  // namespace reshard::views

@@ -20,16 +20,9 @@ struct View {
   std::string text;          // what it is, for people; empty where it is the tensor as it is
 };
 
-// A tensor of which less is in the result than it has: a part of a split that no rule takes, or what a slice leaves.
-struct PartlyUsed {
-  int64_t stored = 0;
-  int64_t elements = 0;  // that are used; those that come twice count twice
-};
-
 struct Applied {
   Catalog catalog;          // of the result
   std::vector<View> views;  // of its tensors
-  std::vector<PartlyUsed> partly_used;
 };
 
 // `stored` is what the recipe's selection has left. Tensors are in the order of the first ones that they are made of.
@@ -37,6 +30,16 @@ struct Applied {
 // kept nor dropped; more than 2^20 uses of tensors in all, or 2^16 parts of something; two of one name; numbers of what
 // goes over a placeholder that are not 0, 1, 2, ...; nothing left.
 absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored);
+
+// A tensor of which less is in the result than it has: a part of a split that no rule takes, or what a slice leaves.
+struct PartlyUsed {
+  int64_t stored = 0;
+  int64_t used = 0;      // elements; those that come twice count twice
+  int64_t elements = 0;  // in all
+};
+
+// By counting the elements of all boxes. Where a view has very many of them, nothing is found.
+std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Catalog& stored);
 
 }  // namespace reshard::views
 

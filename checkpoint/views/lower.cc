@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
-#include "checkpoint/views/cast.h"
+#include "checkpoint/recipe/cast.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -183,6 +183,18 @@ absl::StatusOr<Shape> SizesOf(const Expression& expression, int64_t length) {
   return sizes;
 }
 
+// Concatenates, and holds the inputs against the sizes that the expression says they have, if any.
+absl::StatusOr<Node> Join(const Expression& expression, std::vector<Node> inputs, size_t dim) {
+  Shape lengths;
+  for (const Node& input : inputs) lengths.push_back(dim < input.shape.size() ? input.shape[dim] : 0);
+  ASSIGN_OR_RETURN(Node whole, Concatenate(std::move(inputs), dim));
+  if (expression.sizes.empty()) return whole;
+  ASSIGN_OR_RETURN(const Shape sizes, SizesOf(expression, whole.shape[dim]));
+  if (sizes == lengths) return whole;
+  return Bad(
+      absl::StrCat("the inputs have ", io::Shown(lengths), " along dimension ", dim, ", not ", io::Shown(sizes)));
+}
+
 absl::StatusOr<Node> TakePart(Node input, size_t dim, const Shape& sizes, int64_t part) {
   if (part < 0 || part >= static_cast<int64_t>(sizes.size())) {
     return Bad(absl::StrCat("there is no part ", part, " of ", sizes.size()));
@@ -230,11 +242,7 @@ class Lowering {
       return Bad(absl::StrCat("tensor ", io::Shown(name), " has elements of type ", status::View(found->stored_dtype),
                               ", of which nothing can be made"));
     }
-    Node node;
-    node.dtype = *found->dtype;
-    node.shape.assign(found->shape.begin(), found->shape.end());
-    node.tensor = found - catalog_.tensors().data();
-    return node;
+    return TensorNode(catalog_, found - catalog_.tensors().data());
   }
 
   static absl::StatusOr<Node> Operation(const Expression& e, std::vector<Node> inputs) {
@@ -245,14 +253,7 @@ class Lowering {
         break;
       case Op::kConcatenate: {
         ASSIGN_OR_RETURN(const size_t dim, DimOf(e.dim, rank));
-        Shape lengths;
-        for (const Node& each : inputs) lengths.push_back(each.shape.size() == rank ? each.shape[dim] : 0);
-        ASSIGN_OR_RETURN(Node whole, Concatenate(std::move(inputs), dim));
-        if (e.sizes.empty()) return whole;
-        ASSIGN_OR_RETURN(const Shape sizes, SizesOf(e, whole.shape[dim]));
-        if (sizes == lengths) return whole;
-        return Bad(
-            absl::StrCat("the inputs have ", io::Shown(lengths), " along dimension ", dim, ", not ", io::Shown(sizes)));
+        return Join(e, std::move(inputs), dim);
       }
       case Op::kSplit: {
         ASSIGN_OR_RETURN(const size_t dim, DimOf(e.dim, rank));
@@ -335,15 +336,7 @@ class Lowering {
           if (each.shape.size() != rank) return Bad("inputs of different rank");
           ASSIGN_OR_RETURN(each, Unflatten(std::move(each), dim, {e.count, -1}));
         }
-        ASSIGN_OR_RETURN(Node blocks, Concatenate(std::move(inputs), dim + 1));
-        if (!e.sizes.empty()) {
-          ASSIGN_OR_RETURN(const Shape sizes, SizesOf(e, blocks.shape[dim + 1]));
-          Shape ends = blocks.ends;
-          for (size_t i = ends.size(); i-- > 1;) ends[i] -= ends[i - 1];
-          if (!ends.empty() && sizes != ends) {
-            return Bad(absl::StrCat("the blocks have ", io::Shown(ends), ", not ", io::Shown(sizes)));
-          }
-        }
+        ASSIGN_OR_RETURN(Node blocks, Join(e, std::move(inputs), dim + 1));
         return Flatten(std::move(blocks), dim, dim + 1);
       }
       case Op::kDeinterleave: {
@@ -389,15 +382,7 @@ class Lowering {
         if (e.from && *e.from != input.dtype) {
           return Bad(absl::StrCat("the input is ", status::View(Name(input.dtype))));
         }
-        RETURN_IF_ERROR(CheckCast(input.dtype, e.dtype));
-        if (input.dtype == e.dtype) return std::move(input);
-        if (!Elements(input.shape, e.dtype)) return Bad("too many elements");
-        Node node;
-        node.kind = Node::Kind::kCast;
-        node.dtype = e.dtype;
-        node.shape = input.shape;
-        node.inputs.push_back(std::move(input));
-        return node;
+        return CastTo(std::move(input), e.dtype);
       }
     }
     return absl::InternalError("an operation that is none");
@@ -412,12 +397,12 @@ class Lowering {
     constant.element.assign(static_cast<size_t>(SizeOf(input.dtype)), '\0');
     if (value != 0) {
       const auto whole = static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
-      if (CheckCast(DType::kF64, input.dtype).ok()) {
-        Cast(DType::kF64, input.dtype, &value, 1, constant.element.data());
-      } else if (CheckCast(DType::kI64, input.dtype).ok() && static_cast<double>(whole) == value) {
-        Cast(DType::kI64, input.dtype, &whole, 1, constant.element.data());
+      if (recipe::CheckCast(DType::kF64, input.dtype).ok()) {
+        recipe::Cast(DType::kF64, input.dtype, &value, 1, constant.element.data());
+      } else if (recipe::CheckCast(DType::kI64, input.dtype).ok() && static_cast<double>(whole) == value) {
+        recipe::Cast(DType::kI64, input.dtype, &whole, 1, constant.element.data());
         int64_t back = 0;
-        Cast(input.dtype, DType::kI64, constant.element.data(), 1, &back);
+        recipe::Cast(input.dtype, DType::kI64, constant.element.data(), 1, &back);
         if (back != whole) return Bad(absl::StrCat(value, " is no ", status::View(Name(input.dtype))));
       } else {
         return Bad(absl::StrCat(value, " is no element of type ", status::View(Name(input.dtype))));
@@ -433,6 +418,27 @@ class Lowering {
 };
 
 }  // namespace
+
+Node TensorNode(const Catalog& catalog, int64_t tensor) {
+  const Catalog::Tensor& found = catalog.tensors()[static_cast<size_t>(tensor)];
+  Node node;
+  node.dtype = *found.dtype;
+  node.shape.assign(found.shape.begin(), found.shape.end());
+  node.tensor = tensor;
+  return node;
+}
+
+absl::StatusOr<Node> CastTo(Node input, DType dtype) {
+  RETURN_IF_ERROR(recipe::CheckCast(input.dtype, dtype));
+  if (input.dtype == dtype) return input;
+  if (!Elements(input.shape, dtype)) return Bad("too many elements");
+  Node node;
+  node.kind = Node::Kind::kCast;
+  node.dtype = dtype;
+  node.shape = input.shape;
+  node.inputs.push_back(std::move(input));
+  return node;
+}
 
 absl::StatusOr<Node> Lower(const Expression& expression, const Catalog& catalog) {
   return Lowering(catalog).Of(expression);

@@ -16,6 +16,12 @@ namespace reshard::views {
 // shapes, which the message has; a cast that cannot be; elements of a type that is not known.
 absl::StatusOr<Node> Lower(const Expression& expression, const Catalog& catalog);
 
+// A tensor of the catalog as it is. Requires that its dtype is known.
+Node TensorNode(const Catalog& catalog, int64_t tensor);
+
+// The same elements as another type. InvalidArgument: a cast that cannot be; too many bytes.
+absl::StatusOr<Node> CastTo(Node input, DType dtype);
+
 // The number of parts of which an operation takes one, in which nothing else is a placeholder.
 absl::StatusOr<int64_t> NumParts(const Expression& expression, const Catalog& catalog);
 

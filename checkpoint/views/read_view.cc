@@ -7,24 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/views/cast.h"
+#include "checkpoint/recipe/cast.h"
 #include "checkpoint/views/strided_box.h"
 #include "reshard/runtime/strided_copy.h"
+#include "reshard/runtime/tensor_view.h"
 #include "status/macros.h"
 
 namespace reshard::views {
 namespace {
 
-// What is read at once is at most this, or as long as what it is read for.
-constexpr int64_t kLeastRead = int64_t{64} << 10;
 // Longer ones are not read where less than one of so many bytes is wanted.
 constexpr int64_t kMostWaste = 4;
-
-int64_t MostRead(int64_t bytes) { return std::max(bytes, kLeastRead); }
-
-int64_t Product(absl::Span<const int64_t> sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 // Casts one after the other, a few elements at a time, so that nothing is longer than both ends.
 void CastAll(DType from, const Casts& casts, const char* in, int64_t count, char* out) {
@@ -36,7 +29,7 @@ void CastAll(DType from, const Casts& casts, const char* in, int64_t count, char
     DType is = from;
     for (size_t c = 0; c < casts.size(); ++c) {
       char* const next = c + 1 == casts.size() ? out + done * SizeOf(casts.back()) : parts[c % 2];
-      Cast(is, casts[c], part, static_cast<size_t>(now), next);
+      recipe::Cast(is, casts[c], part, static_cast<size_t>(now), next);
       part = next;
       is = casts[c];
     }
@@ -47,7 +40,7 @@ void CastAll(DType from, const Casts& casts, const char* in, int64_t count, char
 class Reading {
  public:
   Reading(TensorReader read, absl::Span<char> out)
-      : read_(read), out_(out), most_(MostRead(static_cast<int64_t>(out.size()))) {}
+      : read_(read), out_(out), most_(std::max(static_cast<int64_t>(out.size()), kLeastRead)) {}
 
   absl::Status Leaf(const Node& leaf, StridedBox box, const Casts& casts) {
     const DType last = casts.empty() ? leaf.dtype : casts.back();
@@ -64,9 +57,8 @@ class Reading {
     }
     std::vector<int64_t> size(box.at.size());
     for (size_t d = 0; d < size.size(); ++d) size[d] = box.Last(d) - box.at[d] + 1;
-    int64_t wanted = 1;
-    for (const StridedBox::Loop& loop : box.loops) wanted *= loop.count;
-    const int64_t elements = Product(size);
+    const int64_t wanted = box.Elements();
+    const int64_t elements = NumElements(size);
     if (casts.empty() && wanted == elements && IsDense(box)) {
       return read_(leaf.tensor, box.at, size, Bytes(box.to, wanted, last));
     }
@@ -116,17 +108,12 @@ class Reading {
       const StridedBox::Loop &a = box.loops[l], &b = box.loops[cut];
       if (a.dim != b.dim ? a.dim < b.dim : a.step > b.step) cut = l;
     }
-    const StridedBox::Loop loop = box.loops[cut];
-    const int64_t first = loop.count / 2;
-    for (const auto& [begin, count] : {std::pair(int64_t{0}, first), std::pair(first, loop.count - first)}) {
-      StridedBox half = box;
-      half.at[loop.dim] += begin * loop.step;
-      half.to += begin * loop.to;
-      half.loops[cut].count = count;
-      if (count == 1) half.loops.erase(half.loops.begin() + static_cast<ptrdiff_t>(cut));
-      RETURN_IF_ERROR(Leaf(leaf, std::move(half), casts));
-    }
-    return absl::OkStatus();
+    const int64_t count = box.loops[cut].count, first = count / 2;
+    StridedBox half = box;
+    half.Narrow(cut, 0, first);
+    RETURN_IF_ERROR(Leaf(leaf, std::move(half), casts));
+    box.Narrow(cut, first, count - first);
+    return Leaf(leaf, std::move(box), casts);
   }
 
   // `steps` are how far a step of each loop is in `from`, in elements.
@@ -155,14 +142,11 @@ class Reading {
 
 absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                       TensorReader read, absl::Span<char> out) {
-  if (Product(size) == 0) return absl::OkStatus();
+  if (NumElements(size) == 0) return absl::OkStatus();
   Reading reading(read, out);
   return VisitLeaves(
       view, StridedBox::Of(offset, size),
       [&](const Node& leaf, const StridedBox& box, const Casts& casts) { return reading.Leaf(leaf, box, casts); });
 }
-
-// What is read, and the same cast.
-int64_t MemoryToRead(int64_t bytes) { return 2 * MostRead(bytes); }
 
 }  // namespace reshard::views

@@ -15,13 +15,16 @@ namespace reshard::views {
 using TensorReader = absl::FunctionRef<absl::Status(int64_t tensor, absl::Span<const int64_t> offset,
                                                     absl::Span<const int64_t> size, absl::Span<char> out)>;
 
-// The same of a view: `out` has exactly the bytes of the box. Beside it this takes at most MemoryToRead(out.size())
-// bytes, and what `read` takes. What lies between the elements that are wanted is read with them where that costs less
+// What is read at once is at most so many bytes, or as many as what it is read for.
+inline constexpr int64_t kLeastRead = int64_t{64} << 10;
+// As many buffers of that length ReadView has: what is read, and the same cast.
+inline constexpr int64_t kReadBuffers = 2;
+
+// The same of a view: `out` has exactly the bytes of the box. Beside it this takes the memory of kReadBuffers, and what
+// `read` takes. What lies between the elements that are wanted is read with them where that costs less
 // than to leave it out. Errors are those of `read`.
 absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                       TensorReader read, absl::Span<char> out);
-
-int64_t MemoryToRead(int64_t bytes);
 
 }  // namespace reshard::views
 

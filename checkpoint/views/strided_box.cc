@@ -12,15 +12,6 @@ using Loop = StridedBox::Loop;
 using Loops = std::vector<Loop>;
 using BoxVisitor = absl::FunctionRef<absl::Status(StridedBox box)>;
 
-// The first `count` iterations of a loop, beginning with the first-th.
-void Narrow(StridedBox* box, size_t loop, int64_t first, int64_t count) {
-  Loop& l = box->loops[loop];
-  box->at[l.dim] += first * l.step;
-  box->to += first * l.to;
-  l.count = count;
-  if (count == 1) box->loops.erase(box->loops.begin() + static_cast<ptrdiff_t>(loop));
-}
-
 // Cuts a box along a dimension where parts that end at `ends` meet, and calls `visit` with the part and the box, whose
 // indices count from the part's begin then.
 absl::Status VisitParts(StridedBox box, size_t dim, const std::vector<int64_t>& ends,
@@ -44,9 +35,9 @@ absl::Status VisitParts(StridedBox box, size_t dim, const std::vector<int64_t>& 
     // Iterations that are whole in this part; or one that is not, in which a shorter step crosses.
     const int64_t taken = std::max<int64_t>(1, whole);
     StridedBox here = box;
-    Narrow(&here, longest, 0, taken);
+    here.Narrow(longest, 0, taken);
     RETURN_IF_ERROR(VisitParts(std::move(here), dim, ends, visit));
-    Narrow(&box, longest, taken, loop.count - taken);
+    box.Narrow(longest, taken, loop.count - taken);
   }
 }
 
@@ -232,6 +223,20 @@ StridedBox StridedBox::Of(absl::Span<const int64_t> offset, absl::Span<const int
     to *= size[d];
   }
   return box;
+}
+
+void StridedBox::Narrow(size_t loop, int64_t first, int64_t count) {
+  Loop& l = loops[loop];
+  at[l.dim] += first * l.step;
+  to += first * l.to;
+  l.count = count;
+  if (count == 1) loops.erase(loops.begin() + static_cast<ptrdiff_t>(loop));
+}
+
+int64_t StridedBox::Elements() const {
+  int64_t elements = 1;
+  for (const Loop& loop : loops) elements *= loop.count;
+  return elements;
 }
 
 int64_t StridedBox::Last(size_t dim) const {

@@ -29,6 +29,10 @@ struct StridedBox {
 
   // The box at that offset into a dense row-major buffer. Requires that it has elements.
   static StridedBox Of(absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
+  // Only `count` iterations of a loop, beginning with the first-th; no loop for one of them.
+  void Narrow(size_t loop, int64_t first, int64_t count);
+  // How many there are.
+  int64_t Elements() const;
   // The largest index of a dimension that comes.
   int64_t Last(size_t dim) const;
 };

@@ -2,6 +2,8 @@
 #ifndef RESHARD_CHECKPOINT_PATTERN_H_
 #define RESHARD_CHECKPOINT_PATTERN_H_
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,16 @@ namespace reshard {
 
 // True if the pattern matches the whole name. Takes time O(pattern length * name length) at most.
 bool MatchesPattern(std::string_view pattern, std::string_view name);
+
+// Whether one of the patterns, which are texts of any kind, matches.
+template <typename Patterns>
+bool MatchesAny(const Patterns& patterns, std::string_view name) {
+  return std::any_of(std::begin(patterns), std::end(patterns),
+                     [&](std::string_view pattern) { return MatchesPattern(pattern, name); });
+}
+
+// Whether it has neither `*` nor `?`, and so matches nothing but itself.
+bool NamesOne(std::string_view pattern);
 
 // What each `*` stands for, in their order, or nullopt where the pattern does not match. Each stands for as little as
 // possible, the first one first. Views into `name`.

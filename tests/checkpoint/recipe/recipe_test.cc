@@ -190,6 +190,7 @@ TEST_CASE("what loses something, or does not say enough, is not turned around") 
   Has(refused(Rule("t", R"({"slice": "a", "end": 2})")), "of \"t\", slice(a, dim=0, end=2) cannot be undone");
   Has(refused(Rule("t", R"({"concatenate": ["a", "b"]})")), "how long the parts are");
   Has(refused(Rule("t", R"({"cast": "a", "dtype": "bf16"})")), "what it was cast from");
+  Has(refused(Rule("t", R"({"cast": "a", "dtype": "bf16", "from": "f32"})")), "it loses bits of what it was cast from");
   Has(refused(Rule("t", R"({"pad": "a", "to": 2})")), "how long it was");
   Has(refused(Rule("t", R"({"flatten": "a", "dims": [0, 1]})")), "what sizes");
   Has(refused(Rule("t", R"({"reshape": "a", "shape": [4]})")), "what shape");

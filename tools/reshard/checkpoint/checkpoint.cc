@@ -1,9 +1,7 @@
 // reshard checkpoint SRC DST: rewrites a checkpoint in another layout or format.
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,6 +15,7 @@
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
+#include "tools/reshard/problem.h"
 #include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
@@ -33,11 +32,9 @@ struct CheckpointFlags {
 // Reads the rules that the flags give, if any. Returns an exit code, kOk if all is well.
 int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   if (!flags.rules.empty()) {
-    std::ifstream file(flags.rules, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) return Fail(kIo, absl::StrCat("cannot read ", flags.rules));
-    absl::StatusOr<LayoutRules> parsed = LayoutRules::Parse(text.str());
+    const absl::StatusOr<std::string> text = ReadFile(flags.rules);
+    if (!text.ok()) return Fail(kIo, std::string(text.status().message()));
+    absl::StatusOr<LayoutRules> parsed = LayoutRules::Parse(*text);
     if (!parsed.ok()) return Fail(kBadInput, absl::StrCat(flags.rules, ": ", parsed.status().message()));
     *rules = *std::move(parsed);
   } else if (!flags.mesh.empty()) {

@@ -1,14 +1,13 @@
 #include "tools/reshard/checkpoint/selection_flags.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/dtype.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
+#include "tools/reshard/problem.h"
 
 namespace reshard::tool {
 
@@ -39,11 +38,9 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
 
 int SelectionFlags::ReadRecipe() {
   if (recipe_file_.empty()) return invert_ ? Fail(kUsage, "--invert needs --recipe") : kOk;
-  std::ifstream file(recipe_file_, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return Fail(kIo, absl::StrCat("cannot read ", Printable(recipe_file_)));
-  absl::StatusOr<Recipe> read = Recipe::Parse(text.str());
+  const absl::StatusOr<std::string> text = ReadFile(recipe_file_);
+  if (!text.ok()) return Fail(kIo, std::string(text.status().message()));
+  absl::StatusOr<Recipe> read = Recipe::Parse(*text);
   if (read.ok() && invert_) read = read->Inverted();
   if (!read.ok()) return Fail(kBadInput, absl::StrCat(Printable(recipe_file_), ": ", read.status().message()));
   recipe = *std::move(read);

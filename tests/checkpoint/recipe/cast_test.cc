@@ -1,5 +1,5 @@
 // Casts have the values that they should have, and are exact where they say so.
-#include "checkpoint/views/cast.h"
+#include "checkpoint/recipe/cast.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "tests/catch.h"
 
-namespace reshard::views {
+namespace reshard::recipe {
 namespace {
 
 template <typename To, typename From>
@@ -96,4 +96,4 @@ TEST_CASE("a cast that is called exact brings every number back") {
   CHECK(IsExactCast(DType::kI32, DType::kF64));
 }
 
-}  // namespace reshard::views
+}  // namespace reshard::recipe

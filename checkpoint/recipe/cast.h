@@ -1,13 +1,17 @@
 // Elements of one type as elements of another.
-#ifndef RESHARD_CHECKPOINT_VIEWS_CAST_H_
-#define RESHARD_CHECKPOINT_VIEWS_CAST_H_
+#ifndef RESHARD_CHECKPOINT_RECIPE_CAST_H_
+#define RESHARD_CHECKPOINT_RECIPE_CAST_H_
 
 #include <cstddef>
 
 #include "absl/status/status.h"
 #include "reshard/layout/dtype.h"
 
-namespace reshard::views {
+namespace reshard::recipe {
+
+// Whether patterns of dtypes are about it: f16, bf16, f32 and f64. Narrower floats have scales beside them, without
+// which they mean little.
+bool IsWideFloat(DType dtype);
 
 // Whether Cast can: between numbers, but not from floats to integers (which has no result for most floats), nor from
 // complex ones to others. InvalidArgument: it cannot, with both types.
@@ -22,6 +26,6 @@ bool IsExactCast(DType from, DType to);
 // overlap.
 void Cast(DType from, DType to, const void* in, size_t count, void* out);
 
-}  // namespace reshard::views
+}  // namespace reshard::recipe
 
-#endif  // RESHARD_CHECKPOINT_VIEWS_CAST_H_
+#endif  // RESHARD_CHECKPOINT_RECIPE_CAST_H_

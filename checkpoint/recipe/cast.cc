@@ -1,4 +1,4 @@
-#include "checkpoint/views/cast.h"
+#include "checkpoint/recipe/cast.h"
 
 #include <cstdint>
 #include <cstring>
@@ -6,56 +6,17 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/host/float8.h"
-#include "runtime/host/half.h"
+#include "runtime/host/reduce_formulas.h"
 #include "status/view.h"
 
-namespace reshard::views {
+namespace reshard::recipe {
 namespace {
 
-// How an element lies in memory, and what it is as a number.
-template <typename T>
-struct Plain {
-  using Stored = T;
-  static T Load(Stored x) { return x; }
-  template <typename V>
-  static Stored Store(V x) {
-    return static_cast<T>(x);
-  }
-};
-struct Bool {
-  using Stored = uint8_t;
-  static uint8_t Load(Stored x) { return x != 0; }
-  template <typename V>
-  static Stored Store(V x) {
-    return x != V{};
-  }
-};
-struct Half {
-  using Stored = uint16_t;
-  static float Load(Stored x) { return host::HalfToFloat(x); }
-  template <typename V>
-  static Stored Store(V x) {
-    return host::FloatToHalf(static_cast<float>(x));
-  }
-};
-struct BFloat16 {
-  using Stored = uint16_t;
-  static float Load(Stored x) { return host::BFloat16ToFloat(x); }
-  template <typename V>
-  static Stored Store(V x) {
-    return host::FloatToBFloat16(static_cast<float>(x));
-  }
-};
-template <typename F8>
-struct Float8 {
-  using Stored = uint8_t;
-  static float Load(Stored x) { return host::Float8ToFloat<F8>(x); }
-  template <typename V>
-  static Stored Store(V x) {
-    return host::FloatToFloat8<F8>(static_cast<float>(x));
-  }
-};
+using host::formulas::BFloat16;
+using host::formulas::Bool;
+using host::formulas::Float8;
+using host::formulas::Half;
+using host::formulas::Plain;
 
 // visitor.template operator()<type>() for a real type. Complex ones are pairs of those.
 template <typename Visitor>
@@ -184,6 +145,10 @@ Range RangeOf(DType dtype) {
 
 }  // namespace
 
+bool IsWideFloat(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
+}
+
 absl::Status CheckCast(DType from, DType to) {
   if (from == to) return absl::OkStatus();
   const Sort a = SortOf(from), b = SortOf(to);
@@ -227,15 +192,23 @@ void Cast(DType from, DType to, const void* in, size_t count, void* out) {
   }
   VisitReal(from, [&]<typename From>() {
     VisitReal(to, [&]<typename To>() {
-      using Value = decltype(From::Load({}));
-      if constexpr (!std::is_floating_point_v<Value> || !std::is_integral_v<typename To::Stored> ||
-                    !std::is_same_v<To, Plain<typename To::Stored>>) {
+      constexpr bool kToBool = std::is_same_v<To, Bool>;
+      // What CheckCast refuses is not compiled: it has no meaning for most floats.
+      constexpr bool kCuts = std::is_floating_point_v<typename From::Value> && std::is_integral_v<typename To::Value>;
+      if constexpr (kToBool || !kCuts) {
         const auto* const a = static_cast<const typename From::Stored*>(in);
         auto* const b = static_cast<typename To::Stored*>(out);
-        for (size_t i = 0; i < count; ++i) b[i] = To::Store(From::Load(a[i]));
+        for (size_t i = 0; i < count; ++i) {
+          const typename From::Value value = From::Load(a[i]);
+          if constexpr (kToBool) {
+            b[i] = value != 0;
+          } else {
+            b[i] = To::Store(static_cast<typename To::Value>(value));
+          }
+        }
       }
     });
   });
 }
 
-}  // namespace reshard::views
+}  // namespace reshard::recipe

@@ -41,6 +41,10 @@ Catalog::Chunk Catalog::chunk(const Tensor& tensor, int64_t index) const {
   return {{box, rank}, {box + rank, rank}, places_[static_cast<size_t>(tensor.first_chunk + index)]};
 }
 
+const catalog::StoredElements* Catalog::StoredAs(const Tensor& tensor, int64_t index) const {
+  return elements_.empty() ? nullptr : elements_[static_cast<size_t>(tensor.first_chunk + index)].get();
+}
+
 int64_t Catalog::BytesOf(const Tensor& tensor) const {
   if (tensor.dtype || traits().chunks_are_archives) return tensor.bytes;
   int64_t bytes = 0;

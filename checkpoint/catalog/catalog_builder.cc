@@ -85,6 +85,7 @@ struct CatalogBuilder::State {
   std::vector<Catalog::Tensor> tensors;
   std::vector<Catalog::ByteItem> byte_items;
   std::vector<Catalog::Place> places;
+  std::vector<std::shared_ptr<const StoredElements>> elements;  // of all places, or none
   std::vector<int64_t> boxes;
   std::vector<Run> runs;
   bool again = false;  // some name came more than once
@@ -111,6 +112,13 @@ absl::StatusOr<int32_t> CatalogBuilder::AddFile(std::string_view path) {
   const auto index = static_cast<int32_t>(state_->files.size());
   state_->files.push_back({text});
   state_->file_index.emplace(text, index);
+  return index;
+}
+
+int32_t CatalogBuilder::AddContent(std::string path, std::string bytes) {
+  const auto index = static_cast<int32_t>(state_->files.size());
+  const auto size = static_cast<int64_t>(bytes.size());
+  state_->files.push_back({std::move(path), size, 0, std::make_shared<const std::string>(std::move(bytes))});
   return index;
 }
 
@@ -186,6 +194,21 @@ absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Sp
   return absl::OkStatus();
 }
 
+absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, int32_t file, StoredElements elements) {
+  State& state = *state_;
+  int64_t last = 0;  // every element is within the record, so nothing overflows
+  bool empty = false;
+  for (size_t d = 0; d < elements.shape.size(); ++d) {
+    empty |= elements.shape[d] == 0;
+    last += (elements.shape[d] - 1) * elements.strides[d];
+  }
+  const int64_t bytes = empty ? 0 : (last + 1) * SizeOf(elements.dtype);
+  RETURN_IF_ERROR(AddChunk(offset, elements.shape, {file, elements.first_at, bytes}));
+  state.elements.resize(state.places.size() - 1);
+  state.elements.push_back(std::make_shared<const StoredElements>(std::move(elements)));
+  return absl::OkStatus();
+}
+
 absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::Place& place) {
   const auto found = state_->lookup->items.find(name);
   if (found != state_->lookup->items.end()) {
@@ -219,6 +242,7 @@ void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
 absl::Status CatalogBuilder::State::FindFiles() {
   const bool links = format->may_be_links;
   for (Catalog::File& file : files) {
+    if (file.content != nullptr) continue;
     if (!links) {
       RETURN_IF_ERROR(CheckParents(root, file.path));
     }
@@ -249,10 +273,12 @@ absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Cata
 void CatalogBuilder::State::JoinRuns() {
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.tensor < b.tensor; });
   std::vector<Catalog::Place> joined_places;
+  std::vector<std::shared_ptr<const StoredElements>> joined_elements;
   std::vector<int64_t> joined_boxes;
   std::vector<Run> joined;
   joined_places.reserve(places.size());
   joined_boxes.reserve(boxes.size());
+  if (!elements.empty()) elements.resize(places.size());
   absl::flat_hash_set<std::vector<int64_t>> seen;
   for (size_t first = 0, last = 0; first < runs.size(); first = last) {
     while (last < runs.size() && runs[last].tensor == runs[first].tensor) ++last;
@@ -268,6 +294,9 @@ void CatalogBuilder::State::JoinRuns() {
         if (!format->replicas_come_again) key.insert(key.end(), {place.file, place.at, place.length});
         if (last - first > 1 && !seen.insert(std::move(key)).second) continue;
         joined_places.push_back(place);
+        if (!elements.empty()) {
+          joined_elements.push_back(std::move(elements[static_cast<size_t>(runs[r].first_chunk + i)]));
+        }
         joined_boxes.insert(joined_boxes.end(), box, box + static_cast<int64_t>(width));
         ++all.num_chunks;
       }
@@ -275,6 +304,7 @@ void CatalogBuilder::State::JoinRuns() {
     joined.push_back(all);
   }
   places = std::move(joined_places);
+  elements = std::move(joined_elements);
   boxes = std::move(joined_boxes);
   runs = std::move(joined);
 }
@@ -311,6 +341,8 @@ Catalog CatalogBuilder::Take() {
   catalog.tensors_ = std::move(state.tensors);
   catalog.byte_items_ = std::move(state.byte_items);
   catalog.places_ = std::move(state.places);
+  if (!state.elements.empty()) state.elements.resize(catalog.places_.size());
+  catalog.elements_ = std::move(state.elements);
   catalog.boxes_ = std::move(state.boxes);
   catalog.names_ = std::move(state.arena);
   catalog.attributes_ = std::move(state.attributes);

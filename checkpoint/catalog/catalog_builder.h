@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/catalog/stored_elements.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::catalog {
@@ -26,6 +27,8 @@ class CatalogBuilder {
   // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build.
   // InvalidArgument: the path leaves the directory.
   absl::StatusOr<int32_t> AddFile(std::string_view path);
+  // The index of bytes that no file of their own has; `path` is that of the file they were made of, and some more.
+  int32_t AddContent(std::string path, std::string bytes);
   // Names, dtypes and texts are copied. All chunks of a tensor are added before the next tensor; a name may come again,
   // with the same dtype and shape, and then its chunks join those that it has (DataLoss when they differ, or when the
   // name is that of a byte item). DataLoss: a negative size, more than 64 dimensions, a shape whose bytes overflow.
@@ -37,6 +40,8 @@ class CatalogBuilder {
   // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
   // left out; where replicas come again (FormatTraits) the box is enough.
   absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size, const Catalog::Place& place);
+  // The same, in `file`, for elements in any order. InvalidArgument: they have another shape than `elements`.
+  absl::Status AddChunk(absl::Span<const int64_t> offset, int32_t file, StoredElements elements);
   // DataLoss: the name is there already, and replicas do not come again.
   absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "checkpoint/catalog/stored_elements.h"
 #include "checkpoint/hash/digest.h"
 
 namespace reshard::catalog {
@@ -12,6 +13,7 @@ hash::ContentHash HashOfCatalog(const Catalog& catalog) {
   for (const Catalog::File& file : catalog.files()) {
     digest.Add(std::string_view(file.path));
     digest.Add(file.bytes);
+    if (file.content != nullptr) digest.Add(std::string_view(*file.content));
   }
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     digest.Add(tensor.name);
@@ -25,6 +27,7 @@ hash::ContentHash HashOfCatalog(const Catalog& catalog) {
       digest.Add(chunk.offset);
       digest.Add(chunk.size);
       digest.Add({chunk.place.file, chunk.place.at, chunk.place.length});
+      if (const StoredElements* const elements = catalog.StoredAs(tensor, i)) digest.Add(elements->strides);
     }
   }
   for (const Catalog::ByteItem& item : catalog.byte_items()) {

@@ -1,4 +1,8 @@
 // What kind of checkpoint a path is, and the formats there are.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/format.h"
@@ -6,6 +10,8 @@
 #include "checkpoint/formats/recognize.h"
 #include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/read.h"
+#include "checkpoint/formats/torch_save/format.h"
+#include "checkpoint/formats/torch_save/read.h"
 #include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
 #include "status/macros.h"
@@ -14,21 +20,53 @@
 namespace reshard {
 namespace {
 
+// What nothing says to be of another format.
+absl::StatusOr<Catalog> ReadRest(const std::string& path, const CatalogLimits& limits) {
+  absl::StatusOr<Catalog> catalog = safetensors::ReadSafetensorsCatalog(path, limits);
+  // What is found at fault with a file that is none of ours says less than what it is.
+  if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
+    RETURN_IF_ERROR(formats::Recognize(path));
+  }
+  return catalog;
+}
+
+absl::StatusOr<Catalog> ReadOneFile(const std::string& path, const CatalogLimits& limits) {
+  ASSIGN_OR_RETURN(const bool archive, torch_save::IsArchive(path));
+  return archive ? torch_save::ReadFile(path, limits) : ReadRest(path, limits);
+}
+
+bool HasSafetensors(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.ends_with(".safetensors"); });
+}
+
+absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector<std::string>& names,
+                                      const CatalogLimits& limits) {
+  const std::vector<std::string> metadata = dcp::MetadataFiles(names);
+  if (!metadata.empty()) return dcp::ReadDcpCatalog(path, metadata, limits);
+  if (HasSafetensors(names)) return ReadRest(path, limits);
+  if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {
+    return torch_save::ReadBinSet(path, bins, limits);
+  }
+  const absl::StatusOr<std::vector<torch_save::RankFile>> of_ranks = torch_save::RankFilesOf(names);
+  if (!of_ranks.ok()) {
+    return absl::Status(of_ranks.status().code(), absl::StrCat(path, ": ", of_ranks.status().message()));
+  }
+  if (!of_ranks->empty()) return torch_save::ReadRankFiles(path, *of_ranks, limits);
+  return ReadRest(path, limits);
+}
+
 absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limits) {
   ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path));
   if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": there is nothing"));
-  if (kind == io::FileKind::kFile) return safetensors::ReadSafetensorsCatalog(path, limits);
+  if (kind == io::FileKind::kFile) return ReadOneFile(path, limits);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
-  if (names.ok()) {
-    const std::vector<std::string> metadata = dcp::MetadataFiles(*names);
-    if (!metadata.empty()) return dcp::ReadDcpCatalog(path, metadata, limits);
-  } else if (kind == io::FileKind::kDirectory) {
-    return names.status();
-  }
-  return safetensors::ReadSafetensorsCatalog(path, limits);  // a directory of them, or a link to a file
+  if (names.ok()) return ReadDirectory(path, *names, limits);
+  if (kind == io::FileKind::kDirectory) return names.status();
+  return ReadOneFile(path, limits);  // a link to a file
 }
 
-constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat};
+constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat, &torch_save::kFormat};
 
 }  // namespace
 
@@ -47,14 +85,8 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
 }
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
-  return status::NoThrow(absl::StrCat("reading ", path), [&]() -> absl::StatusOr<Catalog> {
-    absl::StatusOr<Catalog> catalog = Read(path, limits);
-    // What is found at fault with a file that is none of ours says less than what it is.
-    if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
-      RETURN_IF_ERROR(formats::Recognize(path));
-    }
-    return catalog;
-  });
+  return status::NoThrow(absl::StrCat("reading ", path),
+                         [&]() -> absl::StatusOr<Catalog> { return Read(path, limits); });
 }
 
 }  // namespace reshard

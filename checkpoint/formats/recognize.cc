@@ -30,9 +30,6 @@ constexpr FileKind kFiles[] = {
     {"GGUF", "a GGUF file, which is not read; convert the safetensors it was made from"},
     {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes what is"},
     {"\x89HDF\r\n", "an HDF5 file, which is not read"},
-    {"PK\x03\x04",
-     "a zip archive, as torch.save writes it, or NumPy; neither is read. In PyTorch, "
-     "safetensors.torch.save_file or torch.distributed.checkpoint.save writes what is"},
     {"\x80\x02\x8a\x0a",
      "a file of the torch.save of before PyTorch 1.6, which is not read; "
      "safetensors.torch.save_file writes what is"},
@@ -52,18 +49,10 @@ constexpr DirectoryKind kDirectories[] = {
      "safetensors with --safe_serialization"},
     {"manifest.ocdbt", "a checkpoint of Orbax, which is not read"},
     {"_CHECKPOINT_METADATA", "a checkpoint of Orbax, which is not read"},
-    {"model_world_size_*_rank_*.pt",
-     "files of torch.save, one for each rank of FSDP, as verl writes them, which are not "
-     "read; verl's model_merger writes safetensors"},
-    {"pytorch_model*.bin",
-     "a Hugging Face model in files of torch.save, which are not read; save_pretrained writes "
-     "safetensors"},
-    {"*.pt",
-     "files of torch.save, which are not read; safetensors.torch.save_file or torch.distributed.checkpoint.save "
-     "writes what is"},
-    {"*.pth",
-     "files of torch.save, which are not read; safetensors.torch.save_file or torch.distributed.checkpoint.save "
-     "writes what is"},
+    {"pytorch_model-*.bin",
+     "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
+    {"*.pt", "a directory with files of torch.save; name one of them"},
+    {"*.pth", "a directory with files of torch.save; name one of them"},
     {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
 };
 

@@ -25,6 +25,56 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode) {
   return Uninterrupted([&] { return CurrentSystem().Open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode); });
 }
 
+class SystemFile : public ReadFile {
+ public:
+  SystemFile(const std::string& path, int fd, int64_t bytes, int64_t modified, std::atomic<int64_t>* count)
+      : ReadFile(path, bytes, modified), fd_(fd), count_(count) {}
+  ~SystemFile() override { CurrentSystem().Close(fd_); }
+  absl::Status ReadAt(int64_t at, absl::Span<char> out) const override;
+
+ private:
+  int fd_;
+  std::atomic<int64_t>* count_;
+};
+
+absl::Status EndsBefore(const ReadFile& file, int64_t end, int64_t at, absl::Span<const char> out) {
+  return absl::DataLossError(absl::StrCat(file.path(), " ends at byte ", end, "; bytes ", at, " to ",
+                                          at + static_cast<int64_t>(out.size()), " were wanted"));
+}
+
+absl::Status SystemFile::ReadAt(int64_t at, absl::Span<char> out) const {
+  size_t done = 0;
+  while (done < out.size()) {
+    const size_t ask = std::min<size_t>(out.size() - done, kMostAtOnce);
+    const ssize_t got = CurrentSystem().PRead(fd_, out.data() + done, ask, at + static_cast<int64_t>(done));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return SystemError(errno, "read", path());
+    }
+    if (got == 0) return EndsBefore(*this, at + static_cast<int64_t>(done), at, out);
+    done += static_cast<size_t>(got);
+    if (count_ != nullptr) count_->fetch_add(got, std::memory_order_relaxed);
+  }
+  return absl::OkStatus();
+}
+
+class BytesFile : public ReadFile {
+ public:
+  BytesFile(std::string path, std::shared_ptr<const std::string> content)
+      : ReadFile(std::move(path), static_cast<int64_t>(content->size()), 0), content_(std::move(content)) {}
+
+  absl::Status ReadAt(int64_t at, absl::Span<char> out) const override {
+    if (at < 0 || at > bytes() || static_cast<int64_t>(out.size()) > bytes() - at) {
+      return EndsBefore(*this, bytes(), at, out);
+    }
+    if (!out.empty()) std::memcpy(out.data(), content_->data() + at, out.size());
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<const std::string> content_;
+};
+
 }  // namespace
 
 absl::Status SystemError(int error, std::string_view what, std::string_view path) {
@@ -57,33 +107,17 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
   // Unsigned: a time that somebody made up may be far away, and has only to be another than before.
   const uint64_t modified =
       static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(facts.st_mtim.tv_nsec);
-  return std::unique_ptr<ReadFile>(new ReadFile(path, fd, facts.st_size, static_cast<int64_t>(modified), count));
+  return std::make_unique<SystemFile>(path, fd, facts.st_size, static_cast<int64_t>(modified), count);
 }
 
-ReadFile::~ReadFile() { CurrentSystem().Close(fd_); }
-
-absl::Status ReadFile::ReadAt(int64_t at, absl::Span<char> out) const {
-  size_t done = 0;
-  while (done < out.size()) {
-    const size_t ask = std::min<size_t>(out.size() - done, kMostAtOnce);
-    const ssize_t got = CurrentSystem().PRead(fd_, out.data() + done, ask, at + static_cast<int64_t>(done));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      return SystemError(errno, "read", path_);
-    }
-    if (got == 0) {
-      return absl::DataLossError(absl::StrCat(path_, " ends at byte ", at + static_cast<int64_t>(done), "; bytes ", at,
-                                              " to ", at + static_cast<int64_t>(out.size()), " were wanted"));
-    }
-    done += static_cast<size_t>(got);
-    if (count_ != nullptr) count_->fetch_add(got, std::memory_order_relaxed);
-  }
-  return absl::OkStatus();
+std::unique_ptr<ReadFile> ReadFile::OfBytes(std::string path, std::shared_ptr<const std::string> bytes) {
+  return std::make_unique<BytesFile>(std::move(path), std::move(bytes));
 }
 
 absl::Status ReadFile::CheckSize(int64_t limit) const {
   if (bytes_ <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(path_, " has ", bytes_, " bytes; at most ", limit, " are allowed"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(path(), " has ", bytes(), " bytes; at most ", limit, " are allowed"));
 }
 
 absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {

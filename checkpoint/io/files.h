@@ -25,14 +25,16 @@ namespace reshard::io {
 // The error that errno, taken right after a call failed, stands for: "cannot <what> <path>: <reason>".
 absl::Status SystemError(int error, std::string_view what, std::string_view path);
 
-// A regular file that is read at any place by any number of threads.
+// A regular file, or what can be read as one, that is read at any place by any number of threads.
 class ReadFile {
  public:
   // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
   // Where `count`, which must outlive the file, is not null, the bytes of every read are added to it.
   static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false,
                                                         std::atomic<int64_t>* count = nullptr);
-  ~ReadFile();
+  // Bytes that are in memory, read as a file is.
+  static std::unique_ptr<ReadFile> OfBytes(std::string path, std::shared_ptr<const std::string> bytes);
+  virtual ~ReadFile() = default;
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;
 
@@ -42,22 +44,22 @@ class ReadFile {
   int64_t modified() const { return modified_; }
 
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
-  absl::Status ReadAt(int64_t at, absl::Span<char> out) const;
+  virtual absl::Status ReadAt(int64_t at, absl::Span<char> out) const = 0;
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
   // The same for files that may be very large.
   absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
 
+ protected:
+  ReadFile(std::string path, int64_t bytes, int64_t modified)
+      : path_(std::move(path)), bytes_(bytes), modified_(modified) {}
+
  private:
   absl::Status CheckSize(int64_t limit) const;
 
-  ReadFile(std::string path, int fd, int64_t bytes, int64_t modified, std::atomic<int64_t>* count)
-      : path_(std::move(path)), fd_(fd), bytes_(bytes), modified_(modified), count_(count) {}
   std::string path_;
-  int fd_;
   int64_t bytes_;
   int64_t modified_;
-  std::atomic<int64_t>* count_;
 };
 
 // A new file that is written at any place by any number of threads.

@@ -11,7 +11,8 @@
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/dcp/format.h"
-#include "checkpoint/formats/dcp/tensor_frame.h"
+#include "checkpoint/formats/torch_save/tensor_frame.h"
+#include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/hash/content_sums.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -96,7 +97,7 @@ class Saving {
       absl::Status fits = placement.status();
       if (fits.ok()) fits = live::CheckFragment(*placement, entry.dtype, entry.from);
       if (fits.ok()) {
-        fits = builder.AddTensor(entry.name, absl::StrCat("torch.", status::View(dcp::TorchName(entry.dtype))),
+        fits = builder.AddTensor(entry.name, absl::StrCat("torch.", status::View(torch_save::TorchName(entry.dtype))),
                                  entry.dtype, placement->layout.shape(), entry.requires_grad);
       }
       if (!fits.ok()) {
@@ -188,7 +189,7 @@ class Saving {
     } else {
       if (piece.payload_bytes > 0) status = PassOnBox(piece, buffer, pass_on);
       const absl::StatusOr<zip::StoredArchive> frame =
-          dcp::TensorFrame(entries_[static_cast<size_t>(piece.tensor)].dtype, plan_->size(piece));
+          torch_save::TensorFrame(entries_[static_cast<size_t>(piece.tensor)].dtype, plan_->size(piece));
       if (status.ok()) status = frame.status();
       if (status.ok()) status = file.WriteAt(piece.place.at, frame->Before(sums.crc()));
       if (status.ok()) status = file.WriteAt(at, frame->After(sums.crc()));

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/formats/dcp/format.h"
-#include "checkpoint/formats/dcp/tensor_frame.h"
 #include "checkpoint/formats/dcp/write_metadata.h"
+#include "checkpoint/formats/torch_save/tensor_frame.h"
 #include "checkpoint/formats/zip/stored_archive.h"
 #include "checkpoint/io/show.h"
 #include "reshard/layout/checked.h"
@@ -61,7 +61,7 @@ class DcpOutput final : public OutputFormat {
             cut.code(), absl::StrCat("tensor ", io::Shown(tensor.name), ", ", ToString(layout), ": ", cut.message()));
       }
       for (const catalog::StoredBox& box : found) {
-        ASSIGN_OR_RETURN(const zip::StoredArchive frame, dcp::TensorFrame(*tensor.dtype, box.size));
+        ASSIGN_OR_RETURN(const zip::StoredArchive frame, torch_save::TensorFrame(*tensor.dtype, box.size));
         OutputPlan::Piece piece;
         piece.tensor = static_cast<int64_t>(t);
         piece.place = Take(plan, box.device, frame.bytes());
@@ -104,7 +104,7 @@ class DcpOutput final : public OutputFormat {
   absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const override {
     if (piece.tensor < 0) return Frame{};  // a byte item stands alone
     const Catalog::Tensor& tensor = plan.source().tensors()[static_cast<size_t>(piece.tensor)];
-    ASSIGN_OR_RETURN(const zip::StoredArchive archive, dcp::TensorFrame(*tensor.dtype, plan.size(piece)));
+    ASSIGN_OR_RETURN(const zip::StoredArchive archive, torch_save::TensorFrame(*tensor.dtype, plan.size(piece)));
     return Frame{archive.Before(crc), archive.After(crc)};
   }
 

@@ -39,6 +39,7 @@ std::string SourceState(const Catalog& source) {
 
 absl::StatusOr<std::string> ChangedFile(const Catalog& source) {
   for (const Catalog::File& file : source.files()) {
+    if (file.content != nullptr) continue;
     const absl::StatusOr<std::unique_ptr<io::ReadFile>> now =
         io::ReadFile::Open(io::JoinPath(source.root(), file.path), source.traits().may_be_links);
     if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/formats/dcp/read_metadata.h"
+#include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/recipe/cast.h"
@@ -23,7 +23,7 @@ constexpr int64_t kLongest = int64_t{16} << 20;
 
 // A wide float as transformers writes it, with PyTorch's prefix or without.
 std::optional<DType> WideFloatNamed(const std::string& name) {
-  const std::optional<DType> dtype = dcp::DTypeOfTorch(name.starts_with("torch.") ? name : "torch." + name);
+  const std::optional<DType> dtype = torch_save::DTypeOfTorch(name.starts_with("torch.") ? name : "torch." + name);
   return dtype && recipe::IsWideFloat(*dtype) ? dtype : std::nullopt;
 }
 
@@ -88,7 +88,7 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
 absl::StatusOr<std::vector<std::string>> FindContradictions(const std::string& directory,
                                                             absl::Span<const SideFile> files, const Catalog& result) {
   for (const SideFile& file : files) {
-    if (file.path != kName || file.bytes > kLongest) continue;
+    if (file.to != kName || file.bytes > kLongest) continue;
     // Links were looked at when the file was found.
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> open,
                      io::ReadFile::Open(io::JoinPath(directory, file.path), /*follow_links=*/true));

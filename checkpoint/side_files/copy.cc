@@ -53,8 +53,8 @@ absl::StatusOr<std::unique_ptr<io::ReadFile>> OpenUnchanged(const std::string& f
 
 absl::Status CopyOne(const std::string& from, const SideFile& file, const std::string& to) {
   ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> source, OpenUnchanged(from, file));
-  RETURN_IF_ERROR(MakeParents(to, file.path));
-  const std::string path = io::JoinPath(to, file.path);
+  RETURN_IF_ERROR(MakeParents(to, file.to));
+  const std::string path = io::JoinPath(to, file.to);
   RETURN_IF_ERROR(io::RemoveTree(path));  // an interrupted run may have left one
   ASSIGN_OR_RETURN(const std::unique_ptr<io::WriteFile> copy, io::WriteFile::Create(path, file.bytes));
   RETURN_IF_ERROR(ForEachPart(*source, [&](int64_t at, const std::string& bytes) { return copy->WriteAt(at, bytes); }));
@@ -92,7 +92,7 @@ absl::StatusOr<size_t> FirstDifferent(const std::string& from, absl::Span<const 
                                       const std::string& to) {
   for (size_t i = 0; i < files.size(); ++i) {
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> source, OpenUnchanged(from, files[i]));
-    ASSIGN_OR_RETURN(const bool same, IsSame(*source, io::JoinPath(to, files[i].path)));
+    ASSIGN_OR_RETURN(const bool same, IsSame(*source, io::JoinPath(to, files[i].to)));
     if (!same) return i;
   }
   return files.size();

@@ -47,6 +47,7 @@ class Walk {
     const auto by_path = [](const SideFile& a, const SideFile& b) { return a.path < b.path; };
     std::sort(found_.carried.begin(), found_.carried.end(), by_path);
     std::sort(found_.left.begin(), found_.left.end());
+    if (catalog_.format() == CheckpointFormat::kTorchSave) MoveUp();
     return std::move(found_);
   }
 
@@ -96,8 +97,20 @@ class Walk {
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file,
                      io::ReadFile::Open(io::JoinPath(catalog_.root(), path), link));
-    found_.carried.push_back({path, file->bytes(), file->modified(), MayRun(path)});
+    found_.carried.push_back({path, file->bytes(), file->modified(), path, MayRun(path)});
     return absl::OkStatus();
+  }
+
+  // What is in `huggingface/` goes beside the model, unless something of that name is there.
+  void MoveUp() {
+    constexpr std::string_view kDirectory = "huggingface/";
+    absl::flat_hash_set<std::string> there;
+    for (const SideFile& file : found_.carried) there.insert(file.path);
+    for (SideFile& file : found_.carried) {
+      if (!file.path.starts_with(kDirectory)) continue;
+      const std::string above = file.path.substr(kDirectory.size());
+      if (!there.contains(above)) file.to = above;
+    }
   }
 
   bool IsAsked(std::string_view path) const { return MatchesAny(terms_.also, path); }

@@ -13,12 +13,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/format_traits.h"
-#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "checkpoint/catalog/stored_elements.h"
+#include "checkpoint/formats/torch_save/tensor_stream.h"
 #include "checkpoint/formats/zip/reader.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/source/chunk_index.h"
+#include "checkpoint/source/read_box.h"
 #include "checkpoint/source/sidecar_match.h"
 #include "checkpoint/views/node_hash.h"
 #include "checkpoint/views/read_view.h"
@@ -74,11 +76,14 @@ struct Source::State {
   std::atomic<int64_t> bytes_read{0};  // counted by the files
 
   std::mutex mutex;
-  std::map<int32_t, std::shared_ptr<io::ReadFile>> files;                          // guarded by mutex
-  std::vector<std::shared_ptr<const ChunkIndex>> indices;                          // by tensor; guarded by mutex
-  absl::flat_hash_map<int64_t, std::shared_ptr<const dcp::TensorStream>> streams;  // by chunk; guarded by mutex
-  std::vector<int64_t> first_chunk;                                                // of every tensor, in `checked`
+  std::map<int32_t, std::shared_ptr<io::ReadFile>> files;                                // guarded by mutex
+  std::vector<std::shared_ptr<const ChunkIndex>> indices;                                // by tensor; guarded by mutex
+  absl::flat_hash_map<int64_t, std::shared_ptr<const catalog::StoredElements>> streams;  // by chunk; guarded by mutex
+  std::vector<int64_t> first_chunk;  // of every tensor, in `checked`
 
+  // Which of `checked` is a chunk's: those of one record share it. Empty: each chunk has its own.
+  std::vector<size_t> check_of;
+  size_t CheckOf(size_t chunk) const { return check_of.empty() ? chunk : check_of[chunk]; }
   // Whether a chunk's checksum has been compared; one of the mutexes is held meanwhile.
   std::vector<std::atomic<char>> checked;
   std::vector<std::atomic<char>> items_checked;
@@ -88,9 +93,12 @@ struct Source::State {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = files.find(index);
     if (found != files.end()) return found->second;
-    ASSIGN_OR_RETURN(std::unique_ptr<io::ReadFile> opened,
-                     io::ReadFile::Open(io::JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(index)].path),
-                                        catalog.traits().may_be_links, &bytes_read));
+    const Catalog::File& entry = catalog.files()[static_cast<size_t>(index)];
+    if (entry.content != nullptr)
+      return files.emplace(index, io::ReadFile::OfBytes(entry.path, entry.content)).first->second;
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<io::ReadFile> opened,
+        io::ReadFile::Open(io::JoinPath(catalog.root(), entry.path), catalog.traits().may_be_links, &bytes_read));
     if (files.size() >= kFilesOpen) files.erase(files.begin());
     return files.emplace(index, std::move(opened)).first->second;
   }
@@ -105,11 +113,14 @@ struct Source::State {
     return indices[static_cast<size_t>(tensor)] = std::move(made);
   }
 
-  absl::StatusOr<std::shared_ptr<const dcp::TensorStream>> Stream(int64_t tensor, int64_t number,
-                                                                  const io::ReadFile& file) {
+  absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Stream(int64_t tensor, int64_t number,
+                                                                        const io::ReadFile& file) {
     const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
     const Catalog::Chunk chunk = catalog.chunk(entry, number);
-    auto stream = std::make_shared<dcp::TensorStream>();
+    if (const catalog::StoredElements* const known = catalog.StoredAs(entry, number)) {
+      return std::shared_ptr<const catalog::StoredElements>(std::shared_ptr<const void>(), known);  // the catalog's
+    }
+    auto stream = std::make_shared<catalog::StoredElements>();
     if (!catalog.traits().chunks_are_archives) {
       stream->dtype = *entry.dtype;
       stream->shape.assign(chunk.size.begin(), chunk.size.end());
@@ -125,7 +136,8 @@ struct Source::State {
       const auto found = streams.find(key);
       if (found != streams.end()) return found->second;
     }
-    ASSIGN_OR_RETURN(dcp::TensorStream looked, dcp::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size));
+    ASSIGN_OR_RETURN(catalog::StoredElements looked,
+                     torch_save::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size));
     *stream = std::move(looked);
     const std::lock_guard<std::mutex> lock(mutex);
     if (streams.size() >= kStreamsKept) streams.clear();
@@ -141,7 +153,8 @@ struct Source::State {
 
   // Empty when the sidecar does not know all of them. It has hashes of this library's own chunks, whose record is the
   // elements: of an archive as a whole, of elements alone piece by piece.
-  std::vector<Part> PartsOf(std::string_view path, const Catalog::Place& place, const dcp::TensorStream& stream) const {
+  std::vector<Part> PartsOf(std::string_view path, const Catalog::Place& place,
+                            const catalog::StoredElements& stream) const {
     std::vector<Part> parts;
     const bool whole = catalog.traits().chunks_are_archives;
     for (int64_t at = 0; at < stream.record_length || (parts.empty() && whole);) {
@@ -157,8 +170,8 @@ struct Source::State {
   }
 
   // Reads all of a chunk, once, and compares what is known of it.
-  absl::Status Check(int64_t tensor, int64_t number, const io::ReadFile& file, const dcp::TensorStream& stream) {
-    const auto key = static_cast<size_t>(first_chunk[static_cast<size_t>(tensor)] + number);
+  absl::Status Check(int64_t tensor, int64_t number, const io::ReadFile& file, const catalog::StoredElements& stream) {
+    const size_t key = CheckOf(static_cast<size_t>(first_chunk[static_cast<size_t>(tensor)] + number));
     if (checked[key].load(std::memory_order_acquire) != 0) return absl::OkStatus();
     const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
     const Catalog::Chunk chunk = catalog.chunk(entry, number);
@@ -264,9 +277,16 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.recipe.selection));
   state->checks = options.checks;
   int64_t chunks = 0;
+  absl::flat_hash_map<std::pair<int32_t, int64_t>, size_t> record_check;
   for (const Catalog::Tensor& tensor : state->catalog.tensors()) {
     RETURN_IF_ERROR(state->catalog.CheckCover(tensor));
     state->first_chunk.push_back(chunks);
+    for (int64_t i = 0; i < tensor.num_chunks; ++i) {
+      const catalog::StoredElements* const known = state->catalog.StoredAs(tensor, i);
+      if (known == nullptr) break;  // then it is so for all chunks
+      const std::pair record(state->catalog.chunk(tensor, i).place.file, known->record_at);
+      state->check_of.push_back(record_check.try_emplace(record, static_cast<size_t>(chunks + i)).first->second);
+    }
     chunks += tensor.num_chunks;
   }
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
@@ -323,7 +343,7 @@ absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset
     const Catalog::Chunk chunk = state.catalog.chunk(entry, number);
     const absl::StatusOr<std::shared_ptr<io::ReadFile>> file = state.File(chunk.place.file);
     if (!file.ok()) return file.status();
-    ASSIGN_OR_RETURN(const std::shared_ptr<const dcp::TensorStream> stream, state.Stream(tensor, number, **file));
+    ASSIGN_OR_RETURN(const std::shared_ptr<const catalog::StoredElements> stream, state.Stream(tensor, number, **file));
     std::vector<int64_t> within(rank);
     std::vector<int64_t> common(rank);
     std::vector<int64_t> at(rank);
@@ -343,9 +363,9 @@ absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset
       status = state.Check(tensor, number, **file, *stream);
       if (!status.ok()) return status;
     }
-    if (absl::MakeConstSpan(common) == size) return dcp::ReadBox(**file, *stream, within, common, out);
+    if (absl::MakeConstSpan(common) == size) return ReadBox(**file, *stream, within, common, out);
     part.resize(static_cast<size_t>(bytes));
-    status = dcp::ReadBox(**file, *stream, within, common, absl::MakeSpan(part));
+    status = ReadBox(**file, *stream, within, common, absl::MakeSpan(part));
     if (!status.ok()) return status;
     PlaceBox(part.data(), common, at, size, element, out.data());
   }

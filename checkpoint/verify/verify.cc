@@ -115,7 +115,7 @@ absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, cons
     ASSIGN_OR_RETURN(const size_t different, side_files::FirstDifferent(catalog.root(), {&file, 1}, b));
     ++report->side_files;
     if (different == 1) continue;
-    ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(b, file.path)));
+    ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(b, file.to)));
     report->differences.push_back(
         {absl::StrCat("side file ", file.path), kind == io::FileKind::kNothing ? "only in A" : "its bytes differ"});
   }

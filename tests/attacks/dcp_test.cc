@@ -221,8 +221,8 @@ TEST_CASE("dcp: streams that are of another tensor") {
   checkpoint.Refuses({.shape = {}, .strides = {}}, "a tensor of shape []");
   checkpoint.Refuses({.storage_class = Global("torch", "IntStorage")}, "where the metadata says f32");
   checkpoint.Refuses({.storage_class = Global("torch", "DoubleStorage")}, "where the metadata says f32");
-  checkpoint.Refuses({.storage_class = Global("torch", "QInt8Storage")}, "elements of \"QInt8Storage\"");
-  checkpoint.Refuses({.storage_class = Global("os", "FloatStorage")}, "elements of \"FloatStorage\"");
+  checkpoint.Refuses({.storage_class = Global("torch", "QInt8Storage")}, "elements of \"torch.QInt8Storage\"");
+  checkpoint.Refuses({.storage_class = Global("os", "FloatStorage")}, "elements of \"os.FloatStorage\"");
   checkpoint.Refuses({.storage_class = Str("FloatStorage")}, "a tensor without a storage");
   checkpoint.Refuses({.byteorder = "big"}, "big-endian");
   checkpoint.Refuses({.byteorder = "middle"}, "the byte order \"middle\"");

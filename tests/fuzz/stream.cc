@@ -2,7 +2,8 @@
 #include <array>
 #include <string>
 
-#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "checkpoint/formats/torch_save/tensor_stream.h"
+#include "checkpoint/source/read_box.h"
 #include "tests/checkpoint/formats/zip_bytes.h"
 #include "tests/fuzz/memory_file.h"
 
@@ -17,11 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::array<int64_t, 2> zero = {0, 0};
   std::array<char, 96> out;
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kU16}) {
-    const absl::StatusOr<dcp::TensorStream> stream =
-        dcp::FindTensorStream(*file, {0, 0, static_cast<int64_t>(bytes.size())}, dtype, shape);
+    const absl::StatusOr<catalog::StoredElements> stream =
+        torch_save::FindTensorStream(*file, {0, 0, static_cast<int64_t>(bytes.size())}, dtype, shape);
     if (!stream.ok()) continue;
     const auto wanted = static_cast<size_t>(6 * SizeOf(dtype));
-    testing::Promised(dcp::ReadBox(*file, *stream, zero, shape, {out.data(), wanted}).ok(),
+    testing::Promised(source::ReadBox(*file, *stream, zero, shape, {out.data(), wanted}).ok(),
                       "every element lies in its record");
   }
   return 0;

@@ -3,8 +3,9 @@
 #include <array>
 #include <vector>
 
-#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "checkpoint/formats/torch_save/tensor_stream.h"
 #include "checkpoint/formats/zip/reader.h"
+#include "checkpoint/source/read_box.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -22,11 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)archive->CheckPayloads().ok();
   }
   const std::array<int64_t, 2> shape = {2, 3};
-  const absl::StatusOr<dcp::TensorStream> stream = dcp::FindTensorStream(*file, {0, 0, bytes}, DType::kF32, shape);
+  const absl::StatusOr<catalog::StoredElements> stream =
+      torch_save::FindTensorStream(*file, {0, 0, bytes}, DType::kF32, shape);
   if (!stream.ok()) return 0;
   std::array<char, 24> out;
   const std::array<int64_t, 2> zero = {0, 0};
-  testing::Promised(dcp::ReadBox(*file, *stream, zero, shape, absl::MakeSpan(out)).ok(),
+  testing::Promised(source::ReadBox(*file, *stream, zero, shape, absl::MakeSpan(out)).ok(),
                     "every element lies in its record");
   return 0;
 }

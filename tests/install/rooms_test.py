@@ -30,7 +30,7 @@ ROOMS = """
     runtime/host runtime/program runtime/execute runtime/packed runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
-    checkpoint/formats/dcp checkpoint/formats/safetensors checkpoint/formats checkpoint/source checkpoint/output
+    checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch
     tools/reshard tools/reshard/checkpoint
 """.split()

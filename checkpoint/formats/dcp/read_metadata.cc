@@ -14,6 +14,7 @@
 #include "checkpoint/formats/dcp/pickle_fields.h"
 #include "checkpoint/formats/pickle/machine.h"
 #include "checkpoint/formats/pickle/plain_data.h"
+#include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/io/show.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -140,7 +141,7 @@ class MetadataReader {
       return Bad("has a dtype of ", ShownText(item->name), " with too long a name");
     }
     item->stored_dtype = absl::StrCat(status::View(pickle_.Module(dtype)), ".", status::View(pickle_.Name(dtype)));
-    if (!LooksLikeTorchDType(item->stored_dtype)) {
+    if (!torch_save::LooksLikeTorchDType(item->stored_dtype)) {
       return Bad("has a dtype of ", ShownText(item->name), " that is none: ", io::Shown(item->stored_dtype));
     }
     item->requires_grad = requires_grad != 0 && pickle_.IsTrue(requires_grad);
@@ -275,7 +276,7 @@ class MetadataReader {
   absl::Status AddTensor(const Item& item) {
     if (!fields_.Ints(item.shape, &left_)) return Bad("has a shape of ", ShownText(item.name), " that is none");
     absl::Status added = builder_->AddTensor(pickle_.Text(item.name), item.stored_dtype,
-                                             DTypeOfTorch(item.stored_dtype), left_, item.requires_grad);
+                                             torch_save::DTypeOfTorch(item.stored_dtype), left_, item.requires_grad);
     for (size_t i = 0; added.ok() && i < item.num_chunks; ++i) {
       const Chunk& chunk = chunks_[item.first_chunk + i];
       constexpr size_t kAhead = 16;

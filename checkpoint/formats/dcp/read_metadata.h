@@ -3,7 +3,6 @@
 #ifndef RESHARD_CHECKPOINT_FORMATS_DCP_READ_METADATA_H_
 #define RESHARD_CHECKPOINT_FORMATS_DCP_READ_METADATA_H_
 
-#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -11,12 +10,6 @@
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::dcp {
-
-// The dtype with that name in PyTorch ("torch.bfloat16"); nullopt for one that this library does not have.
-std::optional<DType> DTypeOfTorch(std::string_view name);
-
-// Whether a PyTorch may have a dtype of that name ("torch.complex32", "torch.float3_of_the_future").
-bool LooksLikeTorchDType(std::string_view name);
 
 // Adds what the `.metadata` (or per-rank `__N.metadata`) in `bytes` lists to `builder`, and what else it says of the
 // checkpoint as attributes. Objects of unknown

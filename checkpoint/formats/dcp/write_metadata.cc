@@ -3,8 +3,8 @@
 #include <utility>
 #include <variant>
 
-#include "checkpoint/formats/dcp/tensor_frame.h"
 #include "checkpoint/formats/pickle/writer.h"
+#include "checkpoint/formats/torch_save/torch_dtype.h"
 
 namespace reshard::dcp {
 namespace {
@@ -32,7 +32,7 @@ void WriteSize(absl::Span<const int64_t> sizes, pickle::PickleWriter* out) {
 void WriteProperties(const MetadataTensor& tensor, pickle::PickleWriter* out) {
   Begin(kModule, "TensorProperties", out);
   out->BeginTuple();
-  out->Global("torch", TorchName(tensor.dtype));
+  out->Global("torch", torch_save::TorchName(tensor.dtype));
   if (!out->Recall(kStrided)) {
     out->Global("torch.serialization", "_get_layout");
     out->BeginTuple();

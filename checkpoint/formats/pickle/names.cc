@@ -30,7 +30,27 @@ constexpr Row kRows[] = {
     {"torch.serialization", "_get_layout", Known::kGetLayout},
     {"torch._utils", "_rebuild_tensor_v2", Known::kRebuildTensorV2},
     {"torch._utils", "_rebuild_tensor_v3", Known::kRebuildTensorV3},
+    {"torch._utils", "_rebuild_parameter", Known::kRebuildParameter},
+    {"torch._utils", "_rebuild_wrapper_subclass", Known::kRebuildWrapper},
+    {"torch._tensor", "_rebuild_from_type_v2", Known::kRebuildFromType},
     {"collections", "OrderedDict", Known::kOrderedDict},
+    {"collections", "defaultdict", Known::kDefaultDict},
+    {"__builtin__", "set", Known::kSetOf},
+    {"__builtin__", "frozenset", Known::kSetOf},
+    {"builtins", "set", Known::kSetOf},
+    {"builtins", "frozenset", Known::kSetOf},
+    {"_codecs", "encode", Known::kEncode},
+    {"__builtin__", "bytearray", Known::kOther},
+    {"builtins", "bytearray", Known::kOther},
+    {"__builtin__", "complex", Known::kOther},
+    {"builtins", "complex", Known::kOther},
+    {"datetime", "datetime", Known::kOther},
+    {"datetime", "timedelta", Known::kOther},
+    {"numpy", "dtype", Known::kOther},
+    {"numpy.core.multiarray", "scalar", Known::kOther},
+    {"numpy.core.multiarray", "_reconstruct", Known::kOther},
+    {"numpy._core.multiarray", "scalar", Known::kOther},
+    {"numpy._core.multiarray", "_reconstruct", Known::kOther},
     {"pathlib", "PosixPath", Known::kPath},
     {"pathlib", "WindowsPath", Known::kPath},
     {"pathlib", "PurePosixPath", Known::kPath},
@@ -61,8 +81,14 @@ bool MayReduce(Known known) {
     case Known::kGetLayout:
     case Known::kPath:
     case Known::kOrderedDict:
+    case Known::kDefaultDict:
+    case Known::kSetOf:
+    case Known::kEncode:
+    case Known::kOther:
     case Known::kRebuildTensorV2:
     case Known::kRebuildTensorV3:
+    case Known::kRebuildParameter:
+    case Known::kRebuildFromType:
     case Known::kDevice:
       return true;
     default:

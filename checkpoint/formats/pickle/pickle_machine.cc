@@ -159,6 +159,8 @@ bool PickleMachine::Reduce() {
     case Known::kOrderedDict:
       if (!given.empty()) return Bad("an OrderedDict with arguments");
       return PushContainer(Kind::kDict);
+    case Known::kDefaultDict:  // of what makes its values, which nobody asks for
+      return PushContainer(Kind::kDict);
     case Known::kGetAttr:
       // Python 3.11 before .4 writes a member of an enum as getattr(enum, name).
       if (given.size() == 2 && Is(given[0], Kind::kName) && IsEnum(pickle_.known(given[0])) &&

@@ -74,13 +74,49 @@ class PlainWriter {
         if (one.hashable) return false;
         out_.BeginDict();
         return Descend(v, true, false, &PickleWriter::EndDict);
+      case Kind::kObject:
+        return WriteCall(v, one.hashable);
       case Kind::kBigInt:
       case Kind::kName:
-      case Kind::kObject:
       case Kind::kPersistent:
         break;
     }
     return false;
+  }
+
+  // Sets and bytes as protocol 2 has them: set([...]), encode("...", "latin1").
+  bool WriteCall(Value v, bool hashable) {
+    if (pickle_.kind(pickle_.Class(v)) != Kind::kName || pickle_.HasItems(v) || pickle_.State(v)) return false;
+    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(v));
+    const Known known = pickle_.known(pickle_.Class(v));
+    if (known == Known::kSetOf && given.size() == 1 && !hashable &&
+        (pickle_.kind(given[0]) == Kind::kList || pickle_.kind(given[0]) == Kind::kTuple)) {
+      out_.BeginSet();
+      return Descend(given[0], true, true, &PickleWriter::EndSet);
+    }
+    if (known != Known::kEncode || given.size() != 2 || pickle_.kind(given[0]) != Kind::kString ||
+        !(pickle_.IsText(given[1], "latin1") || pickle_.IsText(given[1], "latin-1"))) {
+      return false;
+    }
+    const std::optional<std::string> bytes = Latin1(pickle_.Text(given[0]));
+    if (bytes) out_.Bytes(*bytes);
+    return bytes.has_value();
+  }
+
+  // The characters of a text in UTF-8, a byte each; nothing where there are others than those of Latin-1.
+  static std::optional<std::string> Latin1(std::string_view utf8) {
+    std::string out;
+    for (size_t i = 0; i < utf8.size(); ++i) {
+      const auto first = static_cast<uint8_t>(utf8[i]);
+      if (first < 0x80) {
+        out.push_back(utf8[i]);
+      } else if ((first == 0xC2 || first == 0xC3) && i + 1 < utf8.size()) {
+        out.push_back(static_cast<char>((first & 0x03) << 6 | (static_cast<uint8_t>(utf8[++i]) & 0x3F)));
+      } else {
+        return std::nullopt;
+      }
+    }
+    return out;
   }
 
   bool WriteText(Value v) {

@@ -11,9 +11,9 @@
 namespace reshard::pickle {
 
 // A pickle of an equal value: None, bools, ints of 64 bits, floats, texts, bytes, and tuples, lists, sets and dicts of
-// those. What was shared is written again each time; an OrderedDict becomes a dict. The same value always gives the
-// same bytes. Nothing where it contains anything else (classes, objects, longer ints), or where more than `most_bytes`
-// would be needed, as for a container that contains itself.
+// those; a frozenset as a set. What was shared is written again each time; an OrderedDict becomes a dict. The same
+// value always gives the same bytes. Nothing where it contains anything else (classes, objects, longer ints), or where
+// more than `most_bytes` would be needed, as for a container that contains itself.
 std::optional<std::string> PlainData(const Pickle& pickle, Pickle::Value value, size_t most_bytes);
 
 }  // namespace reshard::pickle

@@ -16,6 +16,7 @@
 #include "checkpoint/formats/safetensors/dtypes.h"
 #include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/header.h"
+#include "checkpoint/formats/safetensors/weight_map.h"
 #include "checkpoint/formats/safetensors/write_header.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -64,36 +65,6 @@ absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLi
       });
   if (!walked.ok()) return In("DCP_SHARDING_INFO", walked);
   return offsets;
-}
-
-// tensor -> file, as an index file has it.
-using WeightMap = std::map<std::string, std::string, std::less<>>;
-
-absl::StatusOr<WeightMap> ReadIndex(const std::string& path, const CatalogLimits& limits) {
-  ASSIGN_OR_RETURN(auto file, io::ReadFile::Open(path, /*follow_links=*/true));
-  auto json = file->ReadAll(limits.metadata_bytes);
-  if (!json.ok()) return json.status();
-  WeightMap map;
-  bool found = false;
-  absl::Status walked =
-      json::Walk(*json, limits.depth, [&](absl::Span<const json::PathStep> at, const json::WalkedValue& value) {
-        if (at.empty()) {
-          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("no JSON object");
-        }
-        if (at[0].key != "weight_map") return absl::OkStatus();
-        if (at.size() == 1) {
-          found = true;
-          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
-        }
-        if (value.kind != Kind::kString) {
-          return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is no text"));
-        }
-        map.emplace(at[1].key, std::move(*value.text));
-        return absl::OkStatus();
-      });
-  if (!walked.ok()) return In(path, walked);
-  if (!found) return absl::DataLossError(absl::StrCat(path, ": there is no weight_map"));
-  return map;
 }
 
 // Reads the headers of the files of one checkpoint and puts their entries together.
@@ -242,7 +213,7 @@ std::vector<std::string> WithSuffix(const std::vector<std::string>& names, std::
 absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& index_name,
                                     const CatalogLimits& limits) {
   const std::string path = io::JoinPath(root, index_name);
-  ASSIGN_OR_RETURN(auto map, ReadIndex(path, limits));
+  ASSIGN_OR_RETURN(auto map, ReadWeightMap(path, limits));
   std::set<std::string> files;
   for (const auto& [name, file] : map) files.insert(file);
   Reader reader(root, limits);

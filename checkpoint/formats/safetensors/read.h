@@ -11,8 +11,7 @@ namespace reshard::safetensors {
 
 // `path` is one file, or a directory:
 //   with *.safetensors.index.json
-//     the files that it names, and all tensors in them; if several files have a tensor, that of the file given by the
-//     index. The index is checked against the files.
+//     the files that it names, and all tensors in them. The index is checked against the files.
 //   without
 //     all *.safetensors of the directory, in which no name may appear twice; if there are none, those of its folder
 //     `sharded`
@@ -22,9 +21,9 @@ namespace reshard::safetensors {
 // the directory.
 //
 // NotFound: nothing there, or no safetensors files. DataLoss: a bad header or index, a tensor or file that the index
-// names but that is missing, a name twice, shards that do not fit each other. InvalidArgument: an index that names a
-// path outside the directory; several indices of which none is model.safetensors.index.json. ResourceExhausted: over a
-// limit. Unavailable: the system could not read a file.
+// names but that is missing or in another of its files as well, a name twice, shards that do not fit each other.
+// InvalidArgument: an index that names a path outside the directory; several indices of which none is
+// model.safetensors.index.json. ResourceExhausted: over a limit. Unavailable: the system could not read a file.
 absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits);
 
 }  // namespace reshard::safetensors

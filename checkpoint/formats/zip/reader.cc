@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +16,7 @@
 namespace reshard::zip {
 namespace {
 
-constexpr int64_t kEnd = 4096;                        // read at either end
-constexpr int64_t kMostDirectory = int64_t{1} << 20;  // bytes
+constexpr int64_t kEnd = 4096;  // read at either end
 constexpr size_t kLongestName = 4096;
 constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
 
@@ -92,7 +92,7 @@ absl::Status ZipArchive::ReadEnds() {
   return file_->ReadAt(at_, absl::MakeSpan(head_));
 }
 
-absl::Status ZipArchive::ReadDirectory() {
+absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
   if (length_ < kEndRecord) return Bad("no zip archive: too short");
   std::string end(kEndRecord, '\0');
   RETURN_IF_ERROR(ReadAt(length_ - kEndRecord, absl::MakeSpan(end)));
@@ -135,9 +135,9 @@ absl::Status ZipArchive::ReadDirectory() {
   if (size < 0 || at < 0 || size > directory_end || at != directory_end - size) {
     return Bad("the directory is not where the end record says");
   }
-  if (size > kMostDirectory) {
+  if (size > most_directory) {
     return absl::ResourceExhaustedError(
-        Bad(absl::StrCat("a directory of ", size, " bytes; at most ", kMostDirectory, " are allowed")).message());
+        Bad(absl::StrCat("a directory of ", size, " bytes; at most ", most_directory, " are allowed")).message());
   }
   std::string directory(static_cast<size_t>(size), '\0');
   RETURN_IF_ERROR(ReadAt(at, absl::MakeSpan(directory)));
@@ -186,14 +186,16 @@ absl::Status ZipArchive::ReadDirectory() {
 
 // Records lie one after the other, before the directory, and have names of their own.
 absl::Status ZipArchive::CheckOrder(int64_t directory_at) {
-  std::vector<Record*> ordered;
-  for (Record& record : records_) ordered.push_back(&record);
-  std::sort(ordered.begin(), ordered.end(), [](const Record* a, const Record* b) { return a->name < b->name; });
-  for (size_t i = 1; i < ordered.size(); ++i) {
-    if (ordered[i - 1]->name == ordered[i]->name) {
-      return Bad(absl::StrCat("two records are called ", io::Shown(ordered[i]->name)));
+  by_name_.resize(records_.size());
+  std::iota(by_name_.begin(), by_name_.end(), size_t{0});
+  std::sort(by_name_.begin(), by_name_.end(), [&](size_t a, size_t b) { return records_[a].name < records_[b].name; });
+  for (size_t i = 1; i < by_name_.size(); ++i) {
+    if (records_[by_name_[i - 1]].name == records_[by_name_[i]].name) {
+      return Bad(absl::StrCat("two records are called ", io::Shown(records_[by_name_[i]].name)));
     }
   }
+  std::vector<Record*> ordered;
+  for (Record& record : records_) ordered.push_back(&record);
   std::sort(ordered.begin(), ordered.end(),
             [](const Record* a, const Record* b) { return a->header_at < b->header_at; });
   for (size_t i = 0; i < ordered.size(); ++i) {
@@ -208,19 +210,21 @@ absl::Status ZipArchive::CheckOrder(int64_t directory_at) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ZipArchive> ZipArchive::Open(const io::ReadFile& file, int64_t at, int64_t length) {
+absl::StatusOr<ZipArchive> ZipArchive::Open(const io::ReadFile& file, int64_t at, int64_t length,
+                                            int64_t most_directory) {
   ZipArchive archive(file, at, length);
   if (at < 0 || length < 0 || length > file.bytes() || at > file.bytes() - length) {
     return archive.Bad("beyond the end of the file");
   }
   RETURN_IF_ERROR(archive.ReadEnds());
-  RETURN_IF_ERROR(archive.ReadDirectory());
+  RETURN_IF_ERROR(archive.ReadDirectory(most_directory));
   return archive;
 }
 
 const ZipArchive::Record* ZipArchive::Find(std::string_view name) const {
-  const auto found = std::find_if(records_.begin(), records_.end(), [&](const Record& r) { return r.name == name; });
-  return found == records_.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [&](size_t i, std::string_view wanted) { return records_[i].name < wanted; });
+  return found == by_name_.end() || records_[*found].name != name ? nullptr : &records_[*found];
 }
 
 absl::StatusOr<int64_t> ZipArchive::PayloadAt(const Record& record) const {

@@ -3,6 +3,7 @@
 #ifndef RESHARD_CHECKPOINT_FORMATS_ZIP_READER_H_
 #define RESHARD_CHECKPOINT_FORMATS_ZIP_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,11 +26,14 @@ class ZipArchive {
     uint32_t crc32 = 0;      // of its payload, as the archive says; see has_checksums()
   };
 
+  static constexpr int64_t kMostDirectory = int64_t{1} << 20;  // bytes; of archives that have few records
+
   // The archive in bytes [at, at + length) of `file`, which must outlive it. Reads its two ends, 4 KiB each, and what
-  // of the directory is not in those; at most 1 MiB is kept. DataLoss: no archive, or one that contradicts itself:
-  // records that overlap or lie outside, a name twice. Unimplemented: compressed or encrypted records, archives of
-  // several disks. ResourceExhausted: a larger directory.
-  static absl::StatusOr<ZipArchive> Open(const io::ReadFile& file, int64_t at, int64_t length);
+  // of the directory is not in those. DataLoss: no archive, or one that contradicts itself: records that overlap or lie
+  // outside, a name twice. Unimplemented: compressed or encrypted records, archives of several disks.
+  // ResourceExhausted: a directory of more than `most_directory` bytes.
+  static absl::StatusOr<ZipArchive> Open(const io::ReadFile& file, int64_t at, int64_t length,
+                                         int64_t most_directory = kMostDirectory);
 
   const std::vector<Record>& records() const { return records_; }
   // Null when there is none of that name.
@@ -49,7 +53,7 @@ class ZipArchive {
   // Bytes of the archive, from its ends where they have them.
   absl::Status ReadAt(int64_t at, absl::Span<char> out) const;
   absl::Status ReadEnds();
-  absl::Status ReadDirectory();
+  absl::Status ReadDirectory(int64_t most_directory);
   absl::Status CheckOrder(int64_t directory_at);
   absl::Status CheckChecksum(const Record& record, uint32_t crc32) const;
   absl::Status Bad(std::string_view what) const;
@@ -60,6 +64,7 @@ class ZipArchive {
   std::string head_;
   std::string tail_;
   std::vector<Record> records_;
+  std::vector<size_t> by_name_;  // the records, sorted
   bool has_checksums_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The bytes of an archive of stored (uncompressed) records around one large record that is written separately: what
+// The bytes of an archive of stored (uncompressed) records around at most one large record, written separately: what
 // torch.save writes, with every position known before the first byte of the large record.
 //
 //   StoredArchive archive("archive");
@@ -34,6 +34,8 @@ class StoredArchive {
   // Of the whole archive.
   int64_t bytes() const;
 
+  // The whole archive, where nothing large was added.
+  std::string Whole() const { return Before(records_.back().crc) + After(records_.back().crc); }
   // Bytes [0, large_at()) and [large_at() + its bytes, bytes()), for a large record with this CRC-32.
   std::string Before(uint32_t crc) const;
   std::string After(uint32_t crc) const;

@@ -1,6 +1,7 @@
 // What a checkpoint contains: tensors, the chunks they are stored in, and items that are plain bytes. The form is the
-// same for both formats, PyTorch's distributed checkpoints (DCP: a directory with `.metadata` and `.distcp` files) and
-// safetensors (one file, or several with an index, or the shards that PyTorch's Hugging Face storage writes).
+// same for all formats: PyTorch's distributed checkpoints (DCP: a directory with `.metadata` and `.distcp` files),
+// safetensors (one file, or several with an index, or the shards that PyTorch's Hugging Face storage writes), and
+// torch.save (one file, the `.bin` files of a Hugging Face model, or a file for each rank with its parts of DTensors).
 //
 //   absl::StatusOr<Catalog> catalog = ReadCatalog("step-1000", {});
 //   for (const Catalog::Tensor& tensor : catalog->tensors()) {
@@ -28,10 +29,10 @@
 
 namespace reshard {
 
-// PyTorch's distributed checkpoints, or safetensors.
-enum class CheckpointFormat { kDcp, kSafetensors };
+// PyTorch's distributed checkpoints, safetensors, or files of torch.save.
+enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave };
 
-// "dcp", "safetensors".
+// "dcp", "safetensors", "torch_save".
 std::string_view Name(CheckpointFormat format);
 // The format of that name, if there is one.
 std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name);
@@ -41,6 +42,7 @@ class CatalogBuilder;
 class DerivedCatalog;
 struct FormatTraits;
 struct CatalogLookup;  // finds by name
+struct StoredElements;
 }  // namespace catalog
 
 // Limits on untrusted input. Whatever exceeds one is refused with ResourceExhausted, which has both numbers.
@@ -62,7 +64,8 @@ class Catalog {
   };
 
   // A box of one tensor. For safetensors `place` has the elements themselves, dense and row-major; for DCP it has a
-  // stream, which is an archive that contains the elements.
+  // stream, which is an archive that contains the elements; for torch.save it reaches from the first element to the
+  // last, and StoredAs says in which order they are.
   struct Chunk {
     absl::Span<const int64_t> offset;  // index of its first element, one per dimension
     absl::Span<const int64_t> size;    // in elements, one per dimension; any may be 0
@@ -82,7 +85,8 @@ class Catalog {
     bool requires_grad = false;       // DCP: as recorded
   };
 
-  // A value that is stored as plain bytes. In DCP these are pickles, which are never run.
+  // A value that is stored as plain bytes. In DCP these are pickles, which are never run; for torch.save they are what
+  // torch.save would write for the value alone.
   struct ByteItem {
     std::string_view name;  // the flat key exactly as stored
     Place place;            // where its bytes are
@@ -107,6 +111,8 @@ class Catalog {
     std::string path;      // relative to root(), with '/' between its parts
     int64_t bytes = 0;     // its size
     int64_t modified = 0;  // time of the last modification, in nanoseconds since 1970
+    // Not null: no file of its own, but these bytes, made of the file that `path` begins with.
+    std::shared_ptr<const std::string> content = nullptr;
   };
 
   // What was read.
@@ -130,16 +136,20 @@ class Catalog {
   // The index-th chunk of a tensor of this catalog. Requires 0 <= index < tensor.num_chunks.
   Chunk chunk(const Tensor& tensor, int64_t index) const;
 
+  // Where the elements of that chunk are, and in which order; null where its place says that already.
+  const catalog::StoredElements* StoredAs(const Tensor& tensor, int64_t index) const;
+
   // The bytes of all elements of a tensor of this catalog; also of an unknown dtype where the chunks are the elements
   // themselves, as in safetensors, and otherwise 0 for one. The largest int64_t where they are more than that.
   int64_t BytesOf(const Tensor& tensor) const;
 
-  // DCP: the path of a flat key in nested containers, or null if the checkpoint does not record one.
+  // DCP, torch.save: the path of a flat key in nested containers, or null if the checkpoint does not record one.
   const std::vector<PathStep>* PathOf(std::string_view name) const;
   // DCP: in the order of the metadata, each name once, without those whose value is None. Megatron's `mcore_data` is
   // one that is plain data, and the `all_local_plans` that some versions of PyTorch keep is one of the files.
   const std::vector<Attribute>& attributes() const { return attributes_; }
-  // safetensors: whether an index says which file has which tensor. Some readers want one even for a single file.
+  // safetensors, torch.save: whether an index says which file has which tensor. Some readers want one even for a single
+  // file.
   bool has_index() const { return has_index_; }
   // safetensors: the key-value pairs of `__metadata__` of all files, without those that describe sharding.
   const std::vector<std::pair<std::string, std::string>>& notes() const { return notes_; }
@@ -158,7 +168,8 @@ class Catalog {
   std::vector<File> files_;
   std::vector<Tensor> tensors_;
   std::vector<ByteItem> byte_items_;
-  std::vector<Place> places_;          // of all chunks, tensor by tensor
+  std::vector<Place> places_;                                             // of all chunks, tensor by tensor
+  std::vector<std::shared_ptr<const catalog::StoredElements>> elements_;  // of all chunks, or none
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
   std::shared_ptr<const void> names_;  // what the views point into
   std::vector<Attribute> attributes_;
@@ -168,7 +179,8 @@ class Catalog {
 };
 
 // Reads the checkpoint at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with
-// safetensors files, or one safetensors file.
+// safetensors files, with `pytorch_model*.bin` files, or with `model_world_size_W_rank_R.pt` files of all W ranks, or
+// one file of safetensors or torch.save.
 // NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
 // byte. InvalidArgument: a pickle that asks for code to be run (with its name), or a path that leaves the directory.
 // Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it

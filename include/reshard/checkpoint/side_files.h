@@ -22,6 +22,8 @@ struct SideFile {
   std::string path;      // relative to the checkpoint's directory, with '/' between its parts
   int64_t bytes = 0;     // its size
   int64_t modified = 0;  // time of the last modification, in nanoseconds since 1970
+  std::string to;        // where it goes, relative to the result's directory: `path`, but for those that verl keeps in
+                         // `huggingface/`, which go where a Hugging Face model has them
   bool may_run = false;  // a pickle or Python source: whoever loads it runs what is in it
 };
 

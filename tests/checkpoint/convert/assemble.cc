@@ -5,8 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "checkpoint/formats/dcp/tensor_stream.h"
+#include "checkpoint/formats/torch_save/tensor_stream.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/source/read_box.h"
 
 namespace reshard::testing {
 namespace {
@@ -70,10 +71,10 @@ absl::StatusOr<std::string> ReadTensorBox(const Catalog& catalog, const Catalog:
     const std::string path = io::JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(chunk.place.file)].path);
     const auto file = io::ReadFile::Open(path);
     if (!file.ok()) return file.status();
-    const auto stream = dcp::FindTensorStream(**file, chunk.place, *tensor.dtype, chunk.size);
+    const auto stream = torch_save::FindTensorStream(**file, chunk.place, *tensor.dtype, chunk.size);
     if (!stream.ok()) return stream.status();
     std::string bytes(static_cast<size_t>(Product(part) * element), '\0');
-    if (auto read = dcp::ReadBox(**file, *stream, in_chunk, part, absl::MakeSpan(bytes)); !read.ok()) return read;
+    if (auto read = source::ReadBox(**file, *stream, in_chunk, part, absl::MakeSpan(bytes)); !read.ok()) return read;
     size_t at = 0;
     ForEachIndex(part, [&](const std::vector<int64_t>& index) {
       out.replace(static_cast<size_t>(Linear(index, begin, size) * element), static_cast<size_t>(element), bytes, at,

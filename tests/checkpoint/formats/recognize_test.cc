@@ -46,12 +46,12 @@ TEST_CASE("checkpoints of other kinds are called by their names") {
   Says(SaidOf({{"default/manifest.ocdbt", "x"}, {"_CHECKPOINT_METADATA", "{}"}}), "Orbax");
   Says(SaidOf({{"default/manifest.ocdbt", "x"}}), "Orbax");
   Says(SaidOf({{"pytorch_model-00001-of-00001.bin", zip}, {"config.json", "{}"}}), "Hugging Face");
-  Says(SaidOf({{"model_world_size_2_rank_0.pt", zip}, {"fsdp_config.json", "{}"}}), "verl");
-  Says(SaidOf({{"model_0.pt", zip}, {"model_1.pt", zip}}), "torch.save");
+  Says(SaidOf({{"model_world_size_2_rank_0.pt", zip}, {"fsdp_config.json", "{}"}}), "rank_1.pt is missing");
+  Says(SaidOf({{"best.pt", zip}, {"last.pt", zip}}), "torch.save");
   Says(SaidOf({{"m.gguf", "GGUF"}}), "GGUF");
   Says(SaidOf({{".metadata.tmp", "x"}, {"__0_0.distcp", zip}}), "did not finish");
   Says(SaidOf({{"__0_0.distcp", zip}}), "did not finish");
-  Says(SaidOf({{"f", zip}}, "/f"), "torch.save");
+  Says(SaidOf({{"f", zip}}, "/f"), "no zip archive");
   Says(SaidOf({{"f", std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9)}}, "/f"), "before PyTorch 1.6");
   Says(SaidOf({{"f", "GGUF\3\0\0\0"}}, "/f"), "GGUF");
 }

@@ -138,7 +138,7 @@ TEST_CASE("side files are copied as they are, over what is there, and compared b
     struct stat facts;
     REQUIRE(stat((from + "/" + path).c_str(), &facts) == 0);
     const auto seconds = static_cast<int64_t>(facts.st_mtim.tv_sec);
-    files.push_back({path, facts.st_size, seconds * 1'000'000'000 + facts.st_mtim.tv_nsec, false});
+    files.push_back({path, facts.st_size, seconds * 1'000'000'000 + facts.st_mtim.tv_nsec, path, false});
   }
   CHECK(*side_files::FirstDifferent(from, files, to) == 0);
   REQUIRE(side_files::Copy(from, files, to).ToString() == "OK");

@@ -69,7 +69,7 @@ std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& fla
   json["dropped_attributes"] = summary.dropped_attributes;
   nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
   for (const SideFile& file : summary.side_files) {
-    side_files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
+    side_files.push_back({{"path", file.path}, {"to", file.to}, {"bytes", file.bytes}, {"may_run", file.may_run}});
   }
   json["left_beside"] = summary.left_beside;
   json["partly_used"] = summary.partly_used;
@@ -101,7 +101,8 @@ std::string BesideText(const ConvertSummary& summary) {
   };
   list("side files: ", summary.side_files.size(), [&](size_t i) {
     const SideFile& file = summary.side_files[i];
-    return absl::StrCat(Printable(file.path), file.may_run ? " (unchecked: loading it runs code)" : "");
+    return absl::StrCat(Printable(file.path), file.to == file.path ? "" : absl::StrCat(" as ", Printable(file.to)),
+                        file.may_run ? " (unchecked: loading it runs code)" : "");
   });
   list("left beside the source: ", summary.left_beside.size(),
        [&](size_t i) { return Printable(summary.left_beside[i]); });

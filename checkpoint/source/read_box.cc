@@ -1,3 +1,5 @@
+#include "checkpoint/source/read_box.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -5,12 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/formats/dcp/tensor_stream.h"
 #include "checkpoint/io/show.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 
-namespace reshard::dcp {
+namespace reshard::source {
 namespace {
 
 // Bytes worth reading in vain to save a call, and worth a call of their own. Measured on files in memory: a call takes
@@ -165,37 +166,37 @@ class BoxReader {
 
 }  // namespace
 
-absl::Status ReadBox(const io::ReadFile& file, const TensorStream& stream, absl::Span<const int64_t> offset,
+absl::Status ReadBox(const io::ReadFile& file, const catalog::StoredElements& chunk, absl::Span<const int64_t> offset,
                      absl::Span<const int64_t> size, absl::Span<char> out) {
-  const size_t rank = stream.shape.size();
+  const size_t rank = chunk.shape.size();
   bool inside = offset.size() == rank && size.size() == rank;
   for (size_t d = 0; inside && d < rank; ++d) {
-    inside = offset[d] >= 0 && size[d] >= 0 && offset[d] <= stream.shape[d] && size[d] <= stream.shape[d] - offset[d];
+    inside = offset[d] >= 0 && size[d] >= 0 && offset[d] <= chunk.shape[d] && size[d] <= chunk.shape[d] - offset[d];
   }
   if (!inside) {
     return absl::InvalidArgumentError(absl::StrCat("the box at ", io::Shown(offset), " of size ", io::Shown(size),
-                                                   " is no part of a chunk of ", io::Shown(stream.shape)));
+                                                   " is no part of a chunk of ", io::Shown(chunk.shape)));
   }
-  const int64_t element = SizeOf(stream.dtype);
-  int64_t first_at = stream.first_at;
+  const int64_t element = SizeOf(chunk.dtype);
+  int64_t first_at = chunk.first_at;
   int64_t bytes = element;  // the chunk's bytes fit an int64, so do those of a part
   std::vector<Axis> axes(rank);
   for (size_t d = rank; d-- > 0;) {
-    axes[d] = {size[d], stream.strides[d] * element, bytes};
+    axes[d] = {size[d], chunk.strides[d] * element, bytes};
     bytes *= size[d];
     if (bytes == 0) break;
-    first_at += offset[d] * stream.strides[d] * element;
+    first_at += offset[d] * chunk.strides[d] * element;
   }
   if (bytes != static_cast<int64_t>(out.size())) {
     return absl::InvalidArgumentError(absl::StrCat("a box of ", bytes, " bytes for ", out.size()));
   }
   if (bytes == 0) return absl::OkStatus();
   RETURN_IF_ERROR(BoxReader(file, first_at, element, out).Read(std::move(axes)));
-  if (stream.conjugated || stream.negated) {
-    const bool is_complex = stream.dtype == DType::kC32 || stream.dtype == DType::kC64 || stream.dtype == DType::kC128;
-    FlipSigns(is_complex ? element / 2 : element, stream.negated, stream.conjugated != stream.negated, is_complex, out);
+  if (chunk.conjugated || chunk.negated) {
+    const bool is_complex = chunk.dtype == DType::kC32 || chunk.dtype == DType::kC64 || chunk.dtype == DType::kC128;
+    FlipSigns(is_complex ? element / 2 : element, chunk.negated, chunk.conjugated != chunk.negated, is_complex, out);
   }
   return absl::OkStatus();
 }
 
-}  // namespace reshard::dcp
+}  // namespace reshard::source

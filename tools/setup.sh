@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 torch=2.11.0
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 megatron=megatron-core==0.13.1
-packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema libabsl-dev nlohmann-json3-dev libcli11-dev
+packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl libcurl4 libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
 full=false

@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/boxes.h"
+#include "checkpoint/catalog/stored_elements.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/remote_file.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/views/read_view.h"
@@ -27,6 +30,12 @@ int64_t CatalogBytes(const Catalog& catalog) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     bytes += static_cast<int64_t>(sizeof(tensor) + tensor.name.size());
     bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(Catalog::Place) + 16 * tensor.shape.size());
+    if (tensor.num_chunks > 0 && catalog.StoredAs(tensor, 0) != nullptr) {
+      bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(catalog::StoredElements) + 16 * tensor.shape.size());
+    }
+  }
+  for (const Catalog::File& file : catalog.files()) {
+    if (file.content != nullptr) bytes += file.bytes;
   }
   return bytes;
 }
@@ -66,7 +75,8 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
                                     const ConvertOptions& options) {
   const bool has_views = source.views() != nullptr;
   const int64_t of_views = has_views ? CatalogBytes(source.stored()) + ViewBytes(*source.views()) : 0;
-  const int64_t fixed = 2 * CatalogBytes(source.catalog()) + of_views + plan.MemoryBytes() +
+  const int64_t of_servers = https::IsUrl(source.catalog().root()) ? io::kRemoteMemory : 0;
+  const int64_t fixed = 2 * CatalogBytes(source.catalog()) + of_views + of_servers + plan.MemoryBytes() +
                         kBytesPerPiece * static_cast<int64_t>(plan.pieces().size());
   static_assert(kSmallestStripe >= views::kLeastRead);
   const int64_t stripes = kStripesPerThread + (has_views ? views::kReadBuffers : 0);

@@ -12,6 +12,7 @@
 #include "checkpoint/formats/safetensors/read.h"
 #include "checkpoint/formats/torch_save/format.h"
 #include "checkpoint/formats/torch_save/read.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
 #include "status/macros.h"
@@ -36,8 +37,9 @@ absl::StatusOr<Catalog> ReadOneFile(const std::string& path, const CatalogLimits
 }
 
 bool HasSafetensors(const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return name.ends_with(".safetensors"); });
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+  });
 }
 
 absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector<std::string>& names,
@@ -85,8 +87,11 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
 }
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
-  return status::NoThrow(absl::StrCat("reading ", path),
-                         [&]() -> absl::StatusOr<Catalog> { return Read(path, limits); });
+  return status::NoThrow("reading a checkpoint", [&]() -> absl::StatusOr<Catalog> {
+    if (!https::IsUrl(path)) return Read(path, limits);
+    ASSIGN_OR_RETURN(const std::string admitted, https::Admit(path));
+    return Read(admitted, limits);
+  });
 }
 
 }  // namespace reshard

@@ -29,6 +29,7 @@ CheckpointError KindOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kAlreadyExists:
       return CheckpointError::kSystem;
     case absl::StatusCode::kInternal:

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/https/url.h"
+#include "checkpoint/io/remote_file.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
 #include "status/macros.h"
@@ -88,6 +90,7 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 
 absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links,
                                                          std::atomic<int64_t>* count) {
+  if (https::IsUrl(path)) return OpenRemote(path, count);
   const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
   if (fd < 0) {
     const int error = errno;
@@ -207,6 +210,7 @@ absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_v
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  if (https::IsUrl(path)) return ListRemote(path);
   DIR* const directory = Uninterrupted([&] { return CurrentSystem().OpenDir(path.c_str()); });
   if (directory == nullptr) return SystemError(errno, "list", path);
   absl::StatusOr<std::vector<std::string>> names = TakeNames(directory, path);
@@ -225,6 +229,7 @@ absl::Status SyncDirectory(const std::string& path) {
 }
 
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
+  if (https::IsUrl(path)) return KindOfRemote(path);
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
     if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return FileKind::kNothing;

@@ -28,6 +28,7 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 // A regular file, or what can be read as one, that is read at any place by any number of threads.
 class ReadFile {
  public:
+  // A path that is a URL is read from its server (remote_file.h).
   // DataLoss: not a regular file (a directory, a device, a pipe). Symbolic links are followed only when `follow_links`.
   // Where `count`, which must outlive the file, is not null, the bytes of every read are added to it.
   static absl::StatusOr<std::unique_ptr<ReadFile>> Open(const std::string& path, bool follow_links = false,
@@ -43,6 +44,9 @@ class ReadFile {
   // When it had last been written then, in nanoseconds since 1970.
   int64_t modified() const { return modified_; }
 
+  // How many bytes are better read in vain than left out, at the price of one more call.
+  virtual int64_t gap() const { return kGap; }
+
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
   virtual absl::Status ReadAt(int64_t at, absl::Span<char> out) const = 0;
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
@@ -51,6 +55,10 @@ class ReadFile {
   absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
 
  protected:
+  // A call takes as long as copying 2 KiB, as measured on files in memory. On a disk the system reads whole pages, and
+  // ahead, whatever is asked for.
+  static constexpr int64_t kGap = int64_t{2} << 10;
+
   ReadFile(std::string path, int64_t bytes, int64_t modified)
       : path_(std::move(path)), bytes_(bytes), modified_(modified) {}
 
@@ -91,7 +99,7 @@ class WriteFile {
 
 // The names that are left in an open directory, without "." and "..", in any order; closes it. `path` for the message.
 absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_view path);
-// Names in a directory without "." and "..", sorted. NotFound, Unavailable.
+// Names in a directory without "." and "..", sorted; at a URL, those that are known. NotFound, Unavailable.
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 // Makes the entries of a directory durable.
 absl::Status SyncDirectory(const std::string& path);

@@ -14,9 +14,6 @@
 namespace reshard::source {
 namespace {
 
-// Bytes worth reading in vain to save a call, and worth a call of their own. Measured on files in memory: a call takes
-// as long as copying 2 KiB. On a disk the system reads whole pages, and ahead, whatever is asked for.
-constexpr int64_t kGap = int64_t{2} << 10;
 constexpr int64_t kBuffer = int64_t{4} << 20;  // bytes
 
 // One dimension of the box: strides in bytes.
@@ -109,9 +106,9 @@ class BoxReader {
     const bool direct = axes[inner].to == element_;
     int64_t piece = direct ? axes[inner].size : std::min(axes[inner].size, kBuffer / element_);
     int64_t extent = piece * element_;
-    while (inner > 0 && piece == axes[inner].size && !(direct && extent >= kGap)) {
+    while (inner > 0 && piece == axes[inner].size && !(direct && extent >= file_.gap())) {
       const Axis& outer = axes[inner - 1];
-      if (outer.from == 0 || outer.from - extent > kGap) break;
+      if (outer.from == 0 || outer.from - extent > file_.gap()) break;
       const int64_t fit = std::min(outer.size, 1 + std::max<int64_t>(kBuffer - extent, 0) / outer.from);
       if (fit == 1) break;
       --inner;

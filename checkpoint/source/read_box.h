@@ -12,9 +12,9 @@
 namespace reshard::source {
 
 // Reads the box of `size` elements at `offset` of the chunk into `out`, dense and row-major. Reads little more than the
-// box: runs that are at most 2 KiB apart are read together; a box that is one run is read directly into `out`. Uses up
-// to 4 MiB of memory.
-// InvalidArgument: the box is not within the chunk, or `out` has another size. DataLoss, Unavailable: the file.
+// box: runs that are at most the gap of the file apart are read together; a box that is one run is read directly into
+// `out`. Uses up to 4 MiB of memory. InvalidArgument: the box is not within the chunk, or `out` has another size.
+// DataLoss, Unavailable: the file.
 absl::Status ReadBox(const io::ReadFile& file, const catalog::StoredElements& chunk, absl::Span<const int64_t> offset,
                      absl::Span<const int64_t> size, absl::Span<char> out);
 

@@ -28,7 +28,7 @@ ROOMS = """
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report
     runtime/host runtime/program runtime/execute runtime/packed runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
-    checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
+    checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch

@@ -12,9 +12,8 @@
 
 namespace reshard::safetensors {
 
-using Kind = json::WalkedValue::Kind;
-
 absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path, const CatalogLimits& limits) {
+  using Is = json::WalkedValue::Kind;
   ASSIGN_OR_RETURN(auto file, io::ReadFile::Open(path, /*follow_links=*/true));
   auto json = file->ReadAll(limits.metadata_bytes);
   if (!json.ok()) return json.status();
@@ -23,14 +22,14 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path, const CatalogLi
   absl::Status walked =
       json::Walk(*json, limits.depth, [&](absl::Span<const json::PathStep> at, const json::WalkedValue& value) {
         if (at.empty()) {
-          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("no JSON object");
+          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("no JSON object");
         }
         if (at[0].key != "weight_map") return absl::OkStatus();
         if (at.size() == 1) {
           found = true;
-          return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
+          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
         }
-        if (value.kind != Kind::kString) {
+        if (value.kind != Is::kString) {
           return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is no text"));
         }
         map.emplace(at[1].key, std::move(*value.text));

@@ -10,7 +10,7 @@ namespace reshard {
 enum class CheckpointError {
   kInput,        // the source, the rules, or what they ask for
   kMemoryLimit,  // it does not fit in memory_limit
-  kSystem,       // the operating system: files, disk space, something at the destination
+  kSystem,       // the operating system: files, disk space, something at the destination; a server
   kPeer,         // other workers did not finish
   kInternal,     // a bug in this library
 };

@@ -1,0 +1,32 @@
+// URLs as paths of checkpoints: shown and kept without what is secret in them.
+#ifndef RESHARD_CHECKPOINT_HTTPS_URL_H_
+#define RESHARD_CHECKPOINT_HTTPS_URL_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace reshard::https {
+
+// Whether a path is a URL of any scheme ("s3://bucket"), and so no path of the system.
+bool IsUrl(std::string_view path);
+
+// The URL without user, password, query and fragment, and with its path decoded: what is shown, kept and joined with
+// names. User, password and query are remembered by this process, and sent with requests for that URL and those below
+// it. The same for a URL that has nothing of that. InvalidArgument: another scheme than https; no host; a control
+// character; a path with "." or ".." for a part.
+absl::StatusOr<std::string> Admit(std::string_view url);
+
+// What a request for an admitted URL consists of.
+struct Request {
+  std::string url;     // encoded, with the query
+  std::string user;    // "name:password", or empty
+  std::string header;  // "Authorization: ...", or empty
+};
+// For huggingface.co the header has the token of the environment variable HF_TOKEN.
+Request RequestFor(std::string_view admitted);
+
+}  // namespace reshard::https
+
+#endif  // RESHARD_CHECKPOINT_HTTPS_URL_H_

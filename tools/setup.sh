@@ -8,7 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 torch=2.11.0
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
-megatron=megatron-core==0.13.1
+# Those that ask for more than reading a checkpoint needs, and what of it they do need.
+alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl libcurl4 libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
@@ -85,14 +86,13 @@ fi
 # The frameworks that must be able to read results, in an environment of their own that sees that PyTorch: what they need
 # beside it may change, and nothing else is built or tested with it.
 readers=build/frameworks
-if [[ ! -e $readers/complete ]]; then
-  say "installing frameworks that read checkpoints: ${frameworks[*]}"
+if [[ $(cat "$readers/complete" 2>/dev/null) != "${frameworks[*]} ${alone[*]}" ]]; then
+  say "installing frameworks that read checkpoints: ${frameworks[*]} ${alone[*]}"
   quietly /usr/bin/python3 -m venv --clear "$readers"
   for packages in "$readers"/lib/python3*/site-packages; do
     compgen -G "$PWD/$venv/lib/python3*/site-packages" >"$packages/torch.pth"
   done
   quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input "${frameworks[@]}" "torch==$torch"
-  # It lists much that only training needs.
-  quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps "$megatron"
-  touch "$readers/complete"
+  quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps "${alone[@]}"
+  echo "${frameworks[*]} ${alone[*]}" >"$readers/complete"
 fi

@@ -157,7 +157,7 @@ absl::Status CatalogBuilder::AddTensor(std::string_view name, std::string_view s
 
   const auto index = static_cast<int64_t>(state.tensors.size());
   Catalog::Tensor tensor;
-  tensor.name = state.arena->Keep(name);
+  tensor.name = tensor.stored_name = state.arena->Keep(name);
   if (state.last_dtype != stored_dtype) state.last_dtype = state.arena->Keep(stored_dtype);
   tensor.stored_dtype = state.last_dtype;
   tensor.dtype = dtype;

@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
   made->buffers = buffers;
-  ASSIGN_OR_RETURN(side_files::Found beside, side_files::Find(source, made->catalog(), options.side_files));
+  ASSIGN_OR_RETURN(SideFiles beside, side_files::Find(source, made->catalog(), options.side_files));
   made->summary.side_files = std::move(beside.carried);
   made->summary.left_beside = std::move(beside.left);
   absl::StatusOr<std::vector<std::string>> contradictions =
@@ -147,9 +147,10 @@ std::vector<PlannedTensor> Conversion::Planned() const {
                           plan->layouts()[t]};
     planned.shape.assign(tensor.shape.begin(), tensor.shape.end());
     // A selection may have renamed it; what it was called then is not what it is read as.
-    planned.from = source->views() == nullptr ? planned.name : (*source->views())[t].text;
+    planned.from = source->views() == nullptr ? std::string(tensor.stored_name) : (*source->views())[t].text;
     if (planned.from.empty()) {
-      planned.from = std::string(source->stored().tensors()[static_cast<size_t>((*source->views())[t].stored)].name);
+      planned.from =
+          std::string(source->stored().tensors()[static_cast<size_t>((*source->views())[t].stored)].stored_name);
     }
     out.push_back(std::move(planned));
   }

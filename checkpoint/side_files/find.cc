@@ -14,6 +14,7 @@
 #include "checkpoint/source/sidecar.h"
 #include "reshard/checkpoint/pattern.h"
 #include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard::side_files {
 namespace {
@@ -43,7 +44,7 @@ class Walk {
     return absl::OkStatus();
   }
 
-  Found Take() && {
+  SideFiles Take() && {
     const auto by_path = [](const SideFile& a, const SideFile& b) { return a.path < b.path; };
     std::sort(found_.carried.begin(), found_.carried.end(), by_path);
     std::sort(found_.left.begin(), found_.left.end());
@@ -129,14 +130,14 @@ class Walk {
   const SideFileTerms& terms_;
   absl::flat_hash_set<std::string_view> own_;
   size_t entries_ = 0;
-  Found found_;
+  SideFiles found_;
 };
 
 }  // namespace
 
-absl::StatusOr<Found> Find(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
+absl::StatusOr<SideFiles> Find(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
-  if (absl::IsNotFound(names.status())) return Found();  // a file
+  if (absl::IsNotFound(names.status())) return SideFiles();  // a file
   if (!names.ok()) return names.status();
   Walk walk(catalog, terms);
   RETURN_IF_ERROR(walk.Enter("", *names, 0));
@@ -144,3 +145,11 @@ absl::StatusOr<Found> Find(const std::string& path, const Catalog& catalog, cons
 }
 
 }  // namespace reshard::side_files
+
+namespace reshard {
+
+absl::StatusOr<SideFiles> FindSideFiles(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
+  return status::NoThrow("looking beside a checkpoint", [&] { return side_files::Find(path, catalog, terms); });
+}
+
+}  // namespace reshard

@@ -110,7 +110,7 @@ absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, cons
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(b);
   if (absl::IsNotFound(names.status())) return absl::OkStatus();  // a file
   if (!names.ok()) return names.status();
-  ASSIGN_OR_RETURN(const side_files::Found found, side_files::Find(a, catalog, terms));
+  ASSIGN_OR_RETURN(const SideFiles found, side_files::Find(a, catalog, terms));
   for (const SideFile& file : found.carried) {
     ASSIGN_OR_RETURN(const size_t different, side_files::FirstDifferent(catalog.root(), {&file, 1}, b));
     ++report->side_files;

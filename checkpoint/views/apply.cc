@@ -264,7 +264,7 @@ class Applying {
                           absl::StrCat("tensor ", io::Shown(target->name), ": ", cast.status().message()));
     }
     view.node = *std::move(cast);
-    view.text = absl::StrCat("cast(", status::View(view.text.empty() ? stored.name : view.text),
+    view.text = absl::StrCat("cast(", status::View(view.text.empty() ? stored.stored_name : view.text),
                              ", dtype=", status::View(Name(rule->second)), ")");
     return absl::OkStatus();
   }

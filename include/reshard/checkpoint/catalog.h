@@ -74,7 +74,8 @@ class Catalog {
 
   // One tensor.
   struct Tensor {
-    std::string_view name;            // the flat key exactly as stored
+    std::string_view name;            // the flat key exactly as stored, unless a selection has renamed it
+    std::string_view stored_name;     // the flat key exactly as stored
     std::string_view stored_dtype;    // as the file has it: "torch.float32", "F32"
     std::optional<DType> dtype;       // nullopt: one that this library does not have (torch.complex32, quantized types)
     absl::Span<const int64_t> shape;  // in elements

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "reshard/checkpoint/catalog.h"
+
 namespace reshard {
 
 // Which files beside a checkpoint belong to it. Those that frameworks are known to look for do: Megatron's `common.pt`
@@ -26,6 +29,22 @@ struct SideFile {
                          // `huggingface/`, which go where a Hugging Face model has them
   bool may_run = false;  // a pickle or Python source: whoever loads it runs what is in it
 };
+
+struct SideFiles {
+  std::vector<SideFile> carried;  // by path
+  std::vector<std::string> left;  // paths of all else that lies there, sorted; a directory that was not entered as "a/"
+};
+
+// What lies in the directory of the checkpoint at `path`, beside the files that the catalog was read from. Nothing
+// where `path` is a file: what is in its directory need not belong to it.
+//
+// Never carried, whatever the terms say: files with tensors or their index in any format, and what this library writes
+// itself; what is no regular file; links, but for those of a hub's cache, which lead from a snapshot to `blobs` beside
+// all snapshots. Not entered: links, directories in which nothing is looked for, of which the name begins with a dot,
+// that have a checkpoint of their own in them, that are deeper than 8, or that come after the first 10,000 entries.
+// Errors of the system.
+absl::StatusOr<SideFiles> FindSideFiles(const std::string& path, const Catalog& catalog,
+                                        const SideFileTerms& terms = {});
 
 }  // namespace reshard
 

@@ -91,6 +91,56 @@ class FrameworksTest(unittest.TestCase):
         self.assert_same(tensors[0], tensors[1])
         self.assert_same(tensors[0], tensors[2])
 
+    def test_torchtitan(self):
+        from torchtitan.components.checkpoint import CheckpointManager
+        from torchtitan.components.lr_scheduler import LRSchedulersContainer
+        from torchtitan.components.optimizer import OptimizersContainer
+        from torchtitan.config.job_config import Checkpoint
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+
+        class Counter:
+            step = 0
+
+            def state_dict(self):
+                return {"step": torch.tensor(self.step)}
+
+            def load_state_dict(self, state):
+                self.step = int(state["step"])
+
+        class Job:
+            def __init__(self, folder, seed):
+                torch.manual_seed(seed)
+                self.model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Linear(6, 2))
+                self.optimizer = OptimizersContainer([self.model], torch.optim.AdamW, {"lr": 0.1})
+                self.schedule = LRSchedulersContainer(self.optimizer, lambda step: 1 / (1 + step))
+                self.counter = Counter()
+                self.checkpoints = CheckpointManager(
+                    dataloader=None, model_parts=[self.model], optimizers=self.optimizer, lr_schedulers=self.schedule,
+                    states={"train_state": self.counter}, sd_adapter=None, base_folder=str(folder),
+                    checkpoint_config=Checkpoint(enable=True, folder="checkpoint", interval=1))
+
+            def step(self):
+                self.model(torch.randn(5, 4)).sum().backward()
+                self.optimizer.step()
+                self.schedule.step()
+                self.counter.step += 1
+
+            def state(self):
+                parts = (self.model, self.optimizer, self.schedule, self.counter)
+                return [part.state_dict() for part in parts]
+
+        first = Job(self.folder / "first", 1)
+        for _ in range(3):
+            first.step()
+        first.checkpoints.save(3)
+        (self.folder / "second/checkpoint").mkdir(parents=True)
+        self.convert(self.folder / "first/checkpoint/step-3", "second/checkpoint/step-3", *ROWS)
+        second = Job(self.folder / "second", 2)
+        self.assertTrue(second.checkpoints.load(step=-1))
+        self.assert_same(first.state(), second.state())
+
     def test_transformers(self):
         import transformers
 

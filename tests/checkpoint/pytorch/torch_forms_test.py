@@ -180,6 +180,33 @@ class FormsTest(unittest.TestCase):
         self.assertGreater(len(list((self.folder / "items").iterdir())), 10)
         self.same(self.folder / "items")
 
+    def test_quantized_weights_stay_with_their_scales(self):
+        # As DeepSeek writes them: blocks of 128 x 128 with a scale each. PyTorch's reader finds scales by the index.
+        import json
+
+        from safetensors.torch import save_file
+        from torch.distributed.checkpoint.quantized_hf_storage import QuantizedHuggingFaceStorageReader
+
+        source = self.folder / "deepseek"
+        source.mkdir()
+        weight = torch.randn(200, 384).to(torch.float8_e4m3fn)
+        tensors = {"a.weight": weight, "a.weight_scale_inv": torch.rand(2, 3) + 0.5, "norm.weight": torch.randn(384)}
+        save_file(tensors, source / "model.safetensors")
+        (source / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {name: "model.safetensors" for name in tensors}}))
+
+        def read(folder):
+            into = {"a.weight": torch.zeros(200, 384), "norm.weight": torch.zeros(384)}
+            dcp.load(into, storage_reader=QuantizedHuggingFaceStorageReader(str(folder)), no_dist=True)
+            return into
+
+        self.command("convert", source, self.folder / "cut", "--mesh", "{x:3}", "--layout", "[<x>, ...]", "--verify")
+        self.command("convert", self.folder / "cut", self.folder / "back", "--to", "hf", "--verify")
+        wanted, found = read(source), read(self.folder / "back")
+        self.assertTrue(wanted["a.weight"].abs().sum() > 0)
+        for name, tensor in wanted.items():
+            self.assertTrue(torch.equal(tensor, found[name]), name)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)

@@ -24,11 +24,11 @@ using Names = std::vector<std::string>;
 
 constexpr const char* kFixtures = RESHARD_SOURCE_DIR "/tests/checkpoint/fixtures/";
 
-side_files::Found MustFind(const std::string& path, const SideFileTerms& terms = {}) {
+SideFiles MustFind(const std::string& path, const SideFileTerms& terms = {}) {
   const absl::StatusOr<Catalog> catalog = ReadCatalog(path);
   INFO(catalog.status());
   REQUIRE(catalog.ok());
-  absl::StatusOr<side_files::Found> found = side_files::Find(path, *catalog, terms);
+  absl::StatusOr<SideFiles> found = side_files::Find(path, *catalog, terms);
   INFO(found.status());
   REQUIRE(found.ok());
   return *std::move(found);
@@ -43,7 +43,7 @@ Names PathsOf(const std::vector<SideFile>& files) {
 }  // namespace
 
 TEST_CASE("what frameworks look for is carried, and what it is is told") {
-  const side_files::Found megatron = MustFind(std::string(kFixtures) + "frameworks/megatron_plans");
+  const SideFiles megatron = MustFind(std::string(kFixtures) + "frameworks/megatron_plans");
   CHECK(PathsOf(megatron.carried) == Names{"common.pt", "metadata.json"});
   CHECK(megatron.carried[0].may_run);
   CHECK_FALSE(megatron.carried[1].may_run);
@@ -66,7 +66,7 @@ TEST_CASE("all else is named, by pattern it comes along, and tensors never do") 
                     {".git/config", "[core]"},
                     {"modeling_x.py", "import x"}});
   const Names left = {".git/", "README.md", "metadata.json", "notes/", "original/", "pytorch_model.bin"};
-  side_files::Found found = MustFind(path);
+  SideFiles found = MustFind(path);
   CHECK(PathsOf(found.carried) == Names{"config.json", "modeling_x.py"});
   CHECK(found.carried[1].may_run);
   CHECK(found.left == left);
@@ -84,7 +84,7 @@ TEST_CASE("beside a single file nothing belongs to it") {
   TempDirectory directory;
   fs::copy(std::string(kFixtures) + "hf_consolidated/model-00001-of-00002.safetensors", directory / "a.safetensors");
   PutContent(directory.path(), {{"config.json", "{}"}});
-  const side_files::Found found = MustFind(directory / "a.safetensors");
+  const SideFiles found = MustFind(directory / "a.safetensors");
   CHECK(found.carried.empty());
   CHECK(found.left.empty());
 }
@@ -108,7 +108,7 @@ TEST_CASE("links are followed only into a hub's cache, and a pipe holds nobody u
   fs::create_symlink(directory / "blobs/abc", path + "/params.json");
   fs::create_symlink("../../blobs", path + "/additional_chat_templates");
   REQUIRE(mkfifo((path + "/generation_config.json").c_str(), 0600) == 0);
-  const side_files::Found found = MustFind(path, {.also = {"*"}});
+  const SideFiles found = MustFind(path, {.also = {"*"}});
   CHECK(PathsOf(found.carried) == Names{"config.json", "huggingface/config.json"});
   CHECK(found.left == Names{"additional_chat_templates", "generation_config.json", "merges.txt", "params.json",
                             "tokenizer.json", "vocab.json"});

@@ -243,7 +243,9 @@ Action AddCheckpoint(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrite a checkpoint in another layout or format");
   app.alias("convert");
   auto flags = std::make_shared<CheckpointFlags>();
-  app.add_option("SRC", flags->source, "a DCP directory, a safetensors file, or a directory of them")->required();
+  app.add_option("SRC", flags->source,
+                 "a checkpoint: a directory, a file or an https URL, in any format that inspect lists")
+      ->required();
   app.add_option("DST", flags->destination, "the directory to create")->required();
   app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout");
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}");

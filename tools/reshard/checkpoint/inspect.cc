@@ -20,6 +20,11 @@ int RunInspect(const InspectCommand& state) {
   auto catalog = ReadCatalog(state.checkpoint);
   if (!catalog.ok()) return FailCheckpoint(catalog.status());
   Listing listing = List(*catalog, state.tensor);
+  if (state.tensor.empty()) {
+    auto beside = FindSideFiles(state.checkpoint, *catalog);
+    if (!beside.ok()) return FailCheckpoint(beside.status());
+    listing.beside = *std::move(beside);
+  }
   auto layouts = ReadRecordedLayouts(*catalog);
   const bool known = layouts.ok();
   if (known) {
@@ -40,7 +45,10 @@ int RunInspect(const InspectCommand& state) {
 Action AddInspect(CLI::App& app) {
   auto state = std::make_shared<InspectCommand>();
   CLI::App& inspect = *app.add_subcommand("inspect", "List the contents of a checkpoint");
-  inspect.add_option("CHECKPOINT", state->checkpoint, "a directory (DCP or safetensors), or a safetensors file")
+  inspect
+      .add_option("CHECKPOINT", state->checkpoint,
+                  "a directory (DCP, safetensors, .bin or .pt files of ranks), a file (safetensors, torch.save), or an "
+                  "https URL")
       ->required();
   inspect.add_option("--tensor", state->tensor, "list only names that match (* is any text, ? one character)");
   inspect.add_flag("--chunks", state->chunks, "also list the chunks of every tensor");

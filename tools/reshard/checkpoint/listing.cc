@@ -18,22 +18,33 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   Listing listing;
   listing.catalog = &catalog;
   const auto wanted = [&](std::string_view name) { return pattern.empty() || MatchesPattern(pattern, name); };
-  std::set<int32_t> files;
+  std::set<std::string_view> files;
+  const auto in_file = [&](const Catalog::Place& place) {
+    // Bytes that were made of a file are in that file.
+    const Catalog::File& file = catalog.files()[static_cast<size_t>(place.file)];
+    files.insert(
+        std::string_view(file.path).substr(0, file.content == nullptr ? file.path.npos : file.path.rfind('#')));
+  };
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     if (!wanted(tensor.name)) continue;
     listing.tensors.push_back(&tensor);
     listing.totals.chunks += tensor.num_chunks;
     listing.totals.bytes = Sum(listing.totals.bytes, catalog.BytesOf(tensor));
-    for (int64_t i = 0; i < tensor.num_chunks; ++i) files.insert(catalog.chunk(tensor, i).place.file);
+    for (int64_t i = 0; i < tensor.num_chunks; ++i) in_file(catalog.chunk(tensor, i).place);
   }
   for (const Catalog::ByteItem& item : catalog.byte_items()) {
     if (!wanted(item.name)) continue;
     listing.byte_items.push_back(&item);
     listing.totals.item_bytes = Sum(listing.totals.item_bytes, item.place.length);
-    files.insert(item.place.file);
+    in_file(item.place);
   }
   listing.totals.tensors = static_cast<int64_t>(listing.tensors.size());
+  const auto is_made = [](const Catalog::File& file) { return file.content != nullptr; };
+  const auto made = std::count_if(catalog.files().begin(), catalog.files().end(), is_made);
   listing.totals.files = static_cast<int64_t>(pattern.empty() ? catalog.files().size() : files.size());
+  if (!pattern.empty()) return listing;
+  listing.totals.files -= made;
+  for (const Catalog::Attribute& attribute : catalog.attributes()) listing.attributes.push_back(&attribute);
   return listing;
 }
 

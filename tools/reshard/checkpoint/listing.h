@@ -10,6 +10,7 @@
 
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/recorded_layouts.h"
+#include "reshard/checkpoint/side_files.h"
 
 namespace reshard::tool {
 
@@ -26,7 +27,9 @@ struct Listing {
   std::vector<const Catalog::Tensor*> tensors;
   std::vector<const Catalog::ByteItem*> byte_items;
   Totals totals;
-  std::map<std::string, RecordedLayout> layouts;  // by the name of the tensor
+  std::map<std::string, RecordedLayout> layouts;      // by the name of the tensor
+  std::vector<const Catalog::Attribute*> attributes;  // of the whole checkpoint; without a pattern
+  SideFiles beside;                                   // without a pattern
 };
 
 // `pattern` is as in layout rules; empty matches everything.

@@ -58,10 +58,24 @@ std::string ListingJson(const Listing& listing, bool with_chunks) {
     out += comma + Dump({{"name", item->name}, {"length", item->place.length}});
     comma = ",";
   }
-  out += R"(],"totals":)" + Dump({{"tensors", listing.totals.tensors},
-                                  {"chunks", listing.totals.chunks},
-                                  {"bytes", listing.totals.bytes},
-                                  {"files", listing.totals.files}});
+  out += R"(],"attributes":[)";
+  comma = "";
+  for (const Catalog::Attribute* attribute : listing.attributes) {
+    out += comma +
+           Dump({{"name", attribute->name}, {"of_files", attribute->of_files}, {"plain", !attribute->pickle.empty()}});
+    comma = ",";
+  }
+  out += R"(],"side_files":[)";
+  comma = "";
+  for (const SideFile& file : listing.beside.carried) {
+    out += comma + Dump({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
+    comma = ",";
+  }
+  out += R"(],"left_beside":)" + Dump(listing.beside.left);
+  out += R"(,"totals":)" + Dump({{"tensors", listing.totals.tensors},
+                                 {"chunks", listing.totals.chunks},
+                                 {"bytes", listing.totals.bytes},
+                                 {"files", listing.totals.files}});
   return out + "}\n";
 }
 

@@ -188,6 +188,32 @@ class Tree {
   std::vector<Leaf> leaves_;  // sorted
 };
 
+// What belongs to the checkpoint beside tensors and byte items.
+std::string BesideText(const Listing& listing) {
+  std::vector<std::string> attributes, files, left;
+  for (const Catalog::Attribute* const attribute : listing.attributes) {
+    attributes.push_back(absl::StrCat(Printable(attribute->name), attribute->of_files         ? " (describes its files)"
+                                                                  : attribute->pickle.empty() ? " (no plain data)"
+                                                                                              : ""));
+  }
+  for (const SideFile& file : listing.beside.carried) {
+    files.push_back(absl::StrCat(Printable(file.path), file.may_run ? " (loading it runs code)" : ""));
+  }
+  for (const std::string& path : listing.beside.left) left.push_back(Printable(path));
+  std::string out;
+  const auto line = [&](const char* head, std::vector<std::string> words) {
+    constexpr size_t kShown = 12;  // --json has all
+    if (words.empty()) return;
+    const size_t more = words.size() - std::min(words.size(), kShown);
+    words.resize(words.size() - more);
+    absl::StrAppend(&out, head, absl::StrJoin(words, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "", "\n");
+  };
+  line("attributes: ", std::move(attributes));
+  line("side files: ", std::move(files));
+  line("beside it: ", std::move(left));
+  return out;
+}
+
 }  // namespace
 
 std::string ListingText(const Listing& listing, bool with_chunks) {
@@ -216,7 +242,7 @@ std::string ListingText(const Listing& listing, bool with_chunks) {
                     HumanBytes(listing.totals.item_bytes));
   }
   absl::StrAppend(&out, "; ", Counted(listing.totals.files, "file"), "\n");
-  return out;
+  return out + BesideText(listing);
 }
 
 }  // namespace reshard::tool

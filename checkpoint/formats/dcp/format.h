@@ -17,7 +17,7 @@ inline constexpr catalog::FormatTraits kFormat = {
     .name = "dcp",
     .chunks_are_archives = true,
     .replicas_come_again = true,
-    .is_header = [](std::string_view name) { return name == kMetadataName; },
+    .is_header = [](std::string_view name) { return name.ends_with(kMetadataName); },
 };
 
 }  // namespace reshard::dcp

@@ -1,5 +1,7 @@
 #include "checkpoint/formats/torch_save/archive.h"
 
+#include <algorithm>
+
 #include "checkpoint/io/show.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -42,8 +44,17 @@ absl::Status Archive::FindFolder(const zip::ZipArchive::Record** description) {
     if (*description != nullptr) return Bad("two descriptions");
     *description = &record;
   }
-  if (*description == nullptr) return Bad("no description data.pkl");
+  if (*description == nullptr) {
+    const auto is_array = [](const zip::ZipArchive::Record& record) { return record.name.ends_with(".npy"); };
+    if (!records_.records().empty() && std::all_of(records_.records().begin(), records_.records().end(), is_array)) {
+      return CannotRead("a file of NumPy, which is not read; safetensors.numpy.save_file writes what is");
+    }
+    return Bad("a zip archive, but none of torch.save: it has no description data.pkl");
+  }
   folder_ = (*description)->name.substr(0, (*description)->name.size() - kDescription.size());
+  if (records_.Find(absl::StrCat(folder_, "/constants.pkl")) != nullptr) {
+    return CannotRead("a TorchScript module, which is not read; torch.save(module.state_dict(), ...) writes what is");
+  }
   return absl::OkStatus();
 }
 

@@ -137,7 +137,10 @@ TEST_CASE("descriptions that contradict the archive, or themselves") {
   Has(SaidOf(File(Dict({{Ints({1, 2}), Num(1)}})), absl::StatusCode::kUnimplemented), "neither text nor number");
   Has(SaidOf(File(Object(Global("m", "Model"))), absl::StatusCode::kUnimplemented), "an object of m.Model");
   Has(SaidOf(File(Call(Global("os", "system"), {Str("true")})), absl::StatusCode::kInvalidArgument), "os.system");
-  Has(SaidOf(ZipBytes({{.name = "weights.npy", .content = "x"}})), "no description");
+  Has(SaidOf(ZipBytes({{.name = "a/other", .content = "x"}})), "no description");
+  Has(SaidOf(ZipBytes({{.name = "weights.npy", .content = "x"}}), absl::StatusCode::kUnimplemented), "NumPy");
+  Has(SaidOf(File(Num(1), {{.name = "a/constants.pkl", .content = "x"}}), absl::StatusCode::kUnimplemented),
+      "TorchScript");
 }
 
 TEST_CASE("what is in itself again and again is refused in no time") {

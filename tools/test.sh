@@ -56,7 +56,8 @@ if $slow; then
   selection[1]=build/$preset
 fi
 code=0
-ctest "${selection[@]}" --no-label-summary --parallel "$(nproc)" "$@" </dev/null || code=$?
+# One more than there are cores: some tests wait most of the time, for what does not come.
+ctest "${selection[@]}" --no-label-summary --parallel "$(($(nproc) + 1))" "$@" </dev/null || code=$?
 # CTest names what it skipped, this says why.
 sed -n 's/^ *test skipped: /not tested here: /p' "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null | sort -u || true
 exit $code

@@ -61,7 +61,7 @@ absl::StatusOr<Mesh> ParseMesh(std::string_view text) {
     do {
       const absl::StatusOr<std::string_view> name = in.Name("the name of an axis");
       if (!name.ok()) return name.status();
-      RETURN_IF_ERROR(in.Expect(':'));
+      if (!in.Take('=')) RETURN_IF_ERROR(in.Expect(':'));
       const size_t at = in.column();
       const absl::StatusOr<int64_t> size = in.Int("the size of the axis");
       if (!size.ok()) return size.status();

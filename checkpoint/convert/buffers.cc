@@ -11,6 +11,7 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/views/read_view.h"
+#include "reshard/planner/units.h"
 
 namespace reshard::convert {
 namespace {
@@ -65,7 +66,7 @@ absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& option
     return io::WithKind(
         absl::ResourceExhaustedError(absl::StrCat(
             "tensor ", io::Shown(tensor.name), " has ", tensor.bytes, " bytes, in pieces of ", catalog::kLargestBox,
-            ": a list of them needs more memory than the limit of ", options.memory_limit, " bytes")),
+            ": a list of them needs more memory than the limit of ", ExactBytes(options.memory_limit))),
         CheckpointError::kMemoryLimit);
   }
   return absl::OkStatus();
@@ -84,10 +85,10 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
   Buffers buffers;
   const int64_t least = fixed + of_thread(kSmallestStripe);
   if (least > options.memory_limit) {
-    return io::WithKind(
-        absl::ResourceExhaustedError(absl::StrCat("this needs ", least, " bytes of memory, of which ", fixed,
-                                                  " for metadata; the limit is ", options.memory_limit)),
-        CheckpointError::kMemoryLimit);
+    return io::WithKind(absl::ResourceExhaustedError(
+                            absl::StrCat("this needs ", ExactBytes(least), " of memory, of which ", ExactBytes(fixed),
+                                         " for metadata; the limit is ", ExactBytes(options.memory_limit))),
+                        CheckpointError::kMemoryLimit);
   }
   const int64_t room = options.memory_limit - fixed;
   buffers.threads =

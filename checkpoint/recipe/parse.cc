@@ -82,8 +82,8 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Pairs(const std
 }
 
 absl::StatusOr<DType> DTypeOf(const std::string& where, const std::string& name) {
-  const std::optional<DType> dtype = ParseDType(name);
-  if (!dtype) return Bad(where, absl::StrCat(io::Shown(name), " is no dtype; they are called f32, bf16, i64, ..."));
+  const std::optional<DType> dtype = FindDType(name);
+  if (!dtype) return Bad(where, absl::StrCat(io::Shown(name), " is no dtype: ", KnownDTypes()));
   return *dtype;
 }
 

@@ -1,5 +1,6 @@
 #include "reshard/layout/notation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,26 @@ std::string KnownNotations() {
   std::string names;
   for (const Entry& entry : kNotations) absl::StrAppend(&names, names.empty() ? "" : ", ", entry.name);
   return names;
+}
+
+std::optional<Notation> GuessNotation(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  struct Beginning {
+    std::string_view text;
+    Notation notation;
+  };
+  constexpr Beginning kBeginnings[] = {
+      {"PartitionSpec", Notation::kJax},   {"P(", Notation::kJax},           {"Shard(", Notation::kDTensor},
+      {"Replicate(", Notation::kDTensor},  {"Partial(", Notation::kDTensor}, {"_StridedShard(", Notation::kDTensor},
+      {"(Shard(", Notation::kDTensor},     {"[Shard(", Notation::kDTensor},  {"(Replicate(", Notation::kDTensor},
+      {"[Replicate(", Notation::kDTensor}, {"S(", Notation::kDTensor},       {"#sdy", Notation::kShardy},
+      {"[{", Notation::kShardy},           {"<@", Notation::kShardy},        {"{devices=", Notation::kHlo},
+      {"{replicated}", Notation::kHlo},    {"{maximal", Notation::kHlo},
+  };
+  for (const Beginning& beginning : kBeginnings) {
+    if (text.starts_with(beginning.text)) return beginning.notation;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, const Mesh& mesh,

@@ -11,6 +11,7 @@
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
+#include "reshard/planner/units.h"
 #include "status/macros.h"
 
 namespace reshard::choice {
@@ -148,9 +149,9 @@ absl::StatusOr<std::optional<Plan>> Choice::NothingToDo() const {
   plan.bounds.intermediate_bytes_max = plan.totals.intermediate_bytes_max;
   plan.certificate = {Certificate::Kind::kLowerBound, "source and target are equivalent; nothing to do"};
   if (options_.memory_limit_bytes && plan.totals.peak_bytes > *options_.memory_limit_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
-                                                     " bytes a device is too small: at least ", plan.totals.peak_bytes,
-                                                     " bytes are needed"));
+    return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", ExactBytes(*options_.memory_limit_bytes),
+                                                     " a device is too small: at least ",
+                                                     ExactBytes(plan.totals.peak_bytes), " are needed"));
   }
   return plan;
 }

@@ -47,9 +47,9 @@ absl::Status Choice::NothingFits() const {
   }
   int64_t needed = std::numeric_limits<int64_t>::max();
   for (const Candidate& c : candidates_) needed = std::min(needed, c.chain.smallest_peak_bytes);
-  return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", *options_.memory_limit_bytes,
-                                                   " bytes a device is too small: at least ", needed,
-                                                   " bytes are needed"));
+  return absl::ResourceExhaustedError(absl::StrCat("the memory limit of ", ExactBytes(*options_.memory_limit_bytes),
+                                                   " a device is too small: at least ", ExactBytes(needed),
+                                                   " are needed"));
 }
 
 void Choice::Certify(const Candidate& best, Plan& plan) const {

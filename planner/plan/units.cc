@@ -29,6 +29,12 @@ std::string HumanBytes(int64_t bytes) {
   return absl::StrCat(Short(value), " ", kUnits[unit]);
 }
 
+std::string ExactBytes(int64_t bytes) {
+  constexpr int64_t kSmall = 1024;
+  if (bytes > -kSmall && bytes < kSmall) return absl::StrCat(bytes, bytes == 1 ? " byte" : " bytes");
+  return absl::StrCat(HumanBytes(bytes), " (", bytes, " bytes)");
+}
+
 std::string HumanTime(int64_t nanoseconds) {
   if (nanoseconds < 1000) return absl::StrCat(nanoseconds, " ns");
   const auto value = static_cast<double>(nanoseconds);

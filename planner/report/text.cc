@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/version.h"
 
@@ -55,6 +56,17 @@ std::string LevelsText(const Plan& plan) {
   return out;
 }
 
+std::string IslandsText(const Plan& plan) {
+  std::string out;
+  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
+  for (const absl::string_view line : absl::StrSplit(DescribeIslands(plan.options.topology, from) +
+                                                         (from == to ? "" : DescribeIslands(plan.options.topology, to)),
+                                                     '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&out, "  ", line, "\n");
+  }
+  return out;
+}
+
 std::string LayoutOn(const Step& step, bool from) {
   const Layout& layout = from ? step.from : step.to;
   if (!step.crosses_meshes()) return ToString(layout);
@@ -84,7 +96,8 @@ std::string ExplainPlan(const Plan& plan) {
                    plan.world() == 1 ? " device" : " devices", ", objective ",
                    std::string(Name(plan.options.objective)), ", topology ", plan.options.topology.name, "\n");
   absl::StrAppend(&out, "  from ", ToString(plan.source), " on ", ToString(plan.source.mesh()), "\n");
-  absl::StrAppend(&out, "  to   ", ToString(plan.target), " on ", ToString(plan.target.mesh()), "\n\n");
+  absl::StrAppend(&out, "  to   ", ToString(plan.target), " on ", ToString(plan.target.mesh()), "\n");
+  absl::StrAppend(&out, IslandsText(plan), "\n");
   if (plan.steps.empty()) {
     return absl::StrCat(out, "Nothing to do: every device already holds what the target asks for.\n");
   }

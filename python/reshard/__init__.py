@@ -8,9 +8,13 @@ Importing it loads the library, which registers torch.ops.reshard.*. The operato
 translates DTensors and process groups into the texts and names that they take.
 """
 
+import torch
+
 from .library import load_library
 
 load_library()  # before the modules below, which look the operators up
+
+__version__: str = torch.ops.reshard.version()
 
 from .bound import BoundBatch, bind  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402

@@ -14,14 +14,15 @@ def _candidates() -> list[pathlib.Path]:
     if chosen:
         return [pathlib.Path(chosen)]  # no fallback: a user who names a file wants that one
     package = pathlib.Path(__file__).resolve().parent
-    return [package.parent.parent / "lib" / LIBRARY_NAME, package / LIBRARY_NAME]
+    above = package.parent.parent
+    return [above / "lib" / LIBRARY_NAME, above / LIBRARY_NAME, package / LIBRARY_NAME]
 
 
 def load_library() -> None:
     """Loads the library into this process, unless it is already loaded.
 
     The environment variable RESHARD_TORCH_LIBRARY names the file. If it is not set, the file is looked for in ../../lib
-    relative to this package, where a build puts it, and then in the package.
+    relative to this package, where a build puts it, in ../.., where an installation does, and then in the package.
 
     Raises:
         ImportError: the file does not exist, or was built for another PyTorch.

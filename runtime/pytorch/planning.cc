@@ -76,8 +76,8 @@ absl::StatusOr<Options> OptionsOf(const std::string& text) {
 absl::StatusOr<std::string> MakePlanJson(const std::string& mesh_text, const std::string& source_text,
                                          const std::string& target_text, const std::string& target_mesh_text,
                                          const std::string& dtype_text, const std::string& options_text) {
-  const std::optional<DType> dtype = ParseDType(dtype_text);
-  if (!dtype) return absl::InvalidArgumentError(absl::StrCat("\"", dtype_text, "\" is no dtype"));
+  const std::optional<DType> dtype = FindDType(dtype_text);
+  if (!dtype) return absl::InvalidArgumentError(absl::StrCat("\"", dtype_text, "\" is no dtype: ", KnownDTypes()));
   ASSIGN_OR_RETURN(const Problem problem, ParseProblem(mesh_text, source_text, target_text, target_mesh_text, *dtype));
   ASSIGN_OR_RETURN(const Options options, OptionsOf(options_text));
   const absl::StatusOr<Plan> plan = MakePlan(problem, options.plan);

@@ -71,6 +71,7 @@ PUBLIC = {
     "checkpoint/convert.h": "checkpoint/convert",
     "checkpoint/describe.h": "checkpoint/catalog",
     "checkpoint/error.h": "checkpoint/io",
+    "checkpoint/leavings.h": "checkpoint/io",
     "checkpoint/expression.h": "checkpoint/recipe",
     "checkpoint/pattern.h": "checkpoint/catalog",
     "checkpoint/progress.h": "checkpoint/tasks",

@@ -116,7 +116,7 @@ def small_batches(batches):
     batches.refused(lines([w]) + "\n{\n", 4, "line 3", "not JSON")
     batches.refused(lines([w, {"id": 5, "mesh": "{X:4}"}]), 4, "line 2 (5)", '"from" is missing')
     batches.refused(lines([w, dict(w, id="big", **{"from": "[<X>64, 64]", "to": "[64, <X>64]"})]), 3, "line 2 (big)",
-                    "bytes are needed", arguments=["--memory-limit", "900"])
+                    " are needed", arguments=["--memory-limit", "900"])
     batches.refused(lines([w]), 2, "--bucket", arguments=["--bucket", "much"])
     batches.refused(lines([w]), 2, "--pieces", arguments=["--pieces"])
     assert "--coalesce" in subprocess.run([batches.reshard.path, "plan", "--coalesce", "{}", "[1]", "[1]"], check=False,

@@ -117,7 +117,7 @@ def main():
         assert "it drops \"step\"" in reshard.fails("convert", source, at("bad"), "--to", "hf", "--recipe", drops, "--invert", code=4)
         reshard.fails("convert", source, at("bad"), "--to", "hf", "--recipe", at("none.json"), code=5)
         reshard.fails("convert", source, at("bad"), "--to", "hf", "--invert", code=2)
-        reshard.fails("convert", source, at("bad"), "--to", "hf", "--dtype", "float", code=2)
+        reshard.fails("convert", source, at("bad"), "--to", "hf", "--dtype", "floaty", code=2)
 
         # The schema takes what the parser takes.
         for path in glob.glob(os.path.join(source_dir, "examples/recipes/*.json")) + glob.glob(

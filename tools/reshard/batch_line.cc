@@ -41,8 +41,8 @@ absl::StatusOr<ProblemText> ReadProblemText(const json::Value& line, const Probl
     if (key == "to") out.to = text;
     if (key == "to_mesh") out.to_mesh = text;
     if (key == "dtype") {
-      const auto parsed = ParseDType(text);
-      if (!parsed) return bad(absl::StrCat("\"", text, "\" is no element type"));
+      const auto parsed = FindDType(text);
+      if (!parsed) return bad(absl::StrCat("\"", text, "\" is no element type: ", KnownDTypes()));
       dtype = *parsed;
     }
     if (key == "from_format" || key == "to_format") {

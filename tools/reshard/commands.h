@@ -28,8 +28,8 @@ Action AddCheck(CLI::App& app);
 // The flags that plan and run share.
 struct PlanFlags {
   std::string mesh, from, to;
-  std::string dtype, to_mesh, shape, from_format = "reshard", to_format = "reshard";
-  std::string topology = "flat", memory_limit, objective = "time", ops = "all";
+  std::string dtype, to_mesh, shape, format, from_format, to_format;
+  std::string topology = "flat", nodes, memory_limit, objective = "time", ops = "all";
 
   const CLI::Option* last_positional = nullptr;
   // Whether MESH FROM TO were given. An empty argument counts as given; it is then refused when it is parsed.
@@ -39,6 +39,10 @@ struct PlanFlags {
   // Fills the parsed forms and returns an exit code, kOk if all is well. Flags are checked first (exit code 2), then
   // files (5).
   int Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const;
+
+ private:
+  int ReadTopology(Topology& out) const;
+  int ApplyNodes(const ProblemText& text, Topology& out) const;
 };
 
 // `reshard plan --batch`: reads one problem per line and prints one answer per line. Returns the exit code of the first

@@ -1,10 +1,12 @@
 // reshard plan MESH FROM TO: prints the cheapest plan from one layout to another.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
@@ -37,10 +39,15 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.add_option("--dtype", dtype, "element type")->capture_default_str();
   app.add_option("--to-mesh", to_mesh, "mesh of the target, if it is a different one");
   app.add_option("--shape", shape, "global sizes, like 512,128; FROM and TO may then be layout rules");
-  app.add_option("--from-format", from_format, absl::StrCat("notation of FROM: ", KnownNotations()))
+  app.add_option("--format", format, absl::StrCat("notation of FROM and TO: ", KnownNotations()));
+  app.add_option("--from-format", from_format, "notation of FROM, if it is another one");
+  app.add_option("--to-format", to_format, "notation of TO, if it is another one");
+  app.add_option("--topology", topology,
+                 "flat, dgx-h100, dgx-a100, pcie, cpu, or a JSON file like {\"levels\": [{\"devices\": 8, "
+                 "\"gb_per_s\": 400, \"latency_us\": 3}, {\"gb_per_s\": 50, \"latency_us\": 12}]}")
       ->capture_default_str();
-  app.add_option("--to-format", to_format, "notation of TO")->capture_default_str();
-  app.add_option("--topology", topology, "flat, dgx-h100, dgx-a100, pcie, cpu, or a JSON file")->capture_default_str();
+  app.add_option("--nodes", nodes,
+                 "how many nodes of how many devices there are, like 8x8, in place of the topology's islands");
   app.add_option("--memory-limit", memory_limit, "most bytes that a device may need at once, like 2GiB");
   app.add_option("--objective", objective, "what to minimize: time, bytes or steps")->capture_default_str();
   app.add_option("--ops", ops, "all, boxes (contiguous intermediates, no Exchange), or a list like Slice,AllGather")
@@ -52,18 +59,21 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   text.from = from;
   text.to = to;
   if (!to_mesh.empty()) text.to_mesh = to_mesh;
-  const auto type = ParseDType(dtype);
-  if (!type)
-    return BadFlag("--dtype",
-                   absl::StrCat("\"", Clipped(dtype), "\" is not an element type (bf16, f32, i8, f8e4m3fn, ...)"));
+  const auto type = FindDType(dtype);
+  if (!type) {
+    return BadFlag("--dtype", absl::StrCat("\"", Clipped(dtype), "\" is not an element type: ", KnownDTypes()));
+  }
   parsed_dtype = *type;
   if (!shape.empty()) {
     auto parsed = ParseShape(shape);
     if (!parsed.ok()) return BadFlag("--shape", std::string(parsed.status().message()));
     text.shape = *std::move(parsed);
   }
-  const auto from_notation = ParseNotation(from_format);
-  const auto to_notation = ParseNotation(to_format);
+  if (!format.empty() && !ParseNotation(format)) {
+    return BadFlag("--format", absl::StrCat("must be one of ", KnownNotations()));
+  }
+  const auto from_notation = ParseNotation(from_format.empty() ? format.empty() ? "reshard" : format : from_format);
+  const auto to_notation = ParseNotation(to_format.empty() ? format.empty() ? "reshard" : format : to_format);
   if (!from_notation) return BadFlag("--from-format", absl::StrCat("must be one of ", KnownNotations()));
   if (!to_notation) return BadFlag("--to-format", absl::StrCat("must be one of ", KnownNotations()));
   text.from_format = *from_notation;
@@ -77,9 +87,15 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
     if (!limit.ok()) return BadFlag("--memory-limit", std::string(limit.status().message()));
     options.memory_limit_bytes = *limit;
   }
+  if (const int bad = ReadTopology(options.topology); bad != kOk) return bad;
+  return ApplyNodes(text, options.topology);
+}
+
+// The topology of --topology.
+int PlanFlags::ReadTopology(Topology& out) const {
   auto preset = Topology::Preset(topology);
   if (preset.ok()) {
-    options.topology = *std::move(preset);
+    out = *std::move(preset);
     return kOk;
   }
   const auto content = ReadFile(topology);
@@ -93,7 +109,32 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   }
   auto parsed = Topology::FromJson(*content, topology);
   if (!parsed.ok()) return Fail(parsed.status(), Stage::kInput);
-  options.topology = *std::move(parsed);
+  out = *std::move(parsed);
+  return kOk;
+}
+
+// --nodes NxD: islands of D, and N * D devices in every mesh.
+int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
+  if (nodes.empty()) return kOk;
+  const auto sizes = ParseShape(nodes);
+  if (!sizes.ok() || sizes->size() != 2 || (*sizes)[0] < 1 || (*sizes)[1] < 1 ||
+      (*sizes)[0] > kMaxDevices / (*sizes)[1]) {
+    return BadFlag("--nodes",
+                   absl::StrCat("\"", Clipped(nodes), "\" is not a number of nodes and one of devices, like 8x8"));
+  }
+  if (out.num_levels() != 2) {
+    return BadFlag("--nodes", absl::StrCat("the topology ", out.name, " has ", out.num_levels(),
+                                           out.num_levels() == 1 ? " level" : " levels",
+                                           "; one with two is needed, such as dgx-h100"));
+  }
+  out.levels[0].devices = (*sizes)[1];
+  out.levels[1].nics = std::min(out.levels[1].nics, (*sizes)[1]);
+  for (const std::string& mesh_text : {text.mesh, text.to_mesh.value_or(text.mesh)}) {
+    const auto used = ParseMesh(mesh_text);
+    if (!used.ok() || used->world() <= (*sizes)[0] * (*sizes)[1]) continue;  // what is wrong with it is said later
+    return BadFlag("--nodes", absl::StrCat(nodes, " are ", (*sizes)[0] * (*sizes)[1], " devices, but ", ToString(*used),
+                                           " has one with the number ", used->world() - 1));
+  }
   return kOk;
 }
 
@@ -104,6 +145,13 @@ struct PlanCommand {
   bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
   std::string svg, batch, bucket;
 };
+
+// What --topology means for these devices: ids and the order of axes decide, and neither is checked against a cluster.
+std::string IslandsOf(const Plan& plan) {
+  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
+  const Topology& topology = plan.options.topology;
+  return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
+}
 
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
   if (state.explain || state.simulate || !state.svg.empty()) {
@@ -166,6 +214,7 @@ int RunPlan(const PlanCommand& state) {
     if (state.explain) std::fputs((devices + ExplainPlan(*plan)).c_str(), stderr);
   } else {
     out = devices + (state.explain ? ExplainPlan(*plan) : PlanToText(*plan));
+    if (!state.explain) out += IslandsOf(*plan);
     if (state.simulate) {
       const auto simulation = Simulate(*plan);
       if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);

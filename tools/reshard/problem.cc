@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,6 +20,11 @@ namespace {
 
 absl::Status Named(std::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(std::string(name), ": ", status.message()));
+}
+
+// The flag that says the notation of "source", "target" or "layout".
+const char* FormatFlag(std::string_view name) {
+  return name == "source" ? "from-format" : name == "target" ? "to-format" : "format";
 }
 
 }  // namespace
@@ -36,6 +42,13 @@ absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text
                                                    " notation has no sizes; give the shape (--shape 512,128)"));
   }
   auto layout = shape ? ImportLayout(format, text, mesh, *shape) : ParseLayout(text, mesh);
+  if (!layout.ok() && format == Notation::kReshard) {
+    if (const std::optional<Notation> guess = GuessNotation(text)) {
+      return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": \"", Clipped(text), "\" looks like the ",
+                                                     Name(*guess), " notation: --", FormatFlag(name), " ", Name(*guess),
+                                                     " --shape 512,128 reads it"));
+    }
+  }
   if (!layout.ok()) return Named(name, layout.status());
   return layout;
 }
@@ -60,12 +73,19 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
   std::vector<int64_t> out;
   const std::string copy(text);
   if (copy.empty()) return out;
-  for (absl::string_view part : absl::StrSplit(copy, ',')) {
+  absl::string_view sizes = absl::StripAsciiWhitespace(copy);
+  // As Python prints them, too: (512, 128), [512, 128], and as people write them: 512x128.
+  const auto in_brackets = [&](char open, char close) {
+    return sizes.size() > 1 && sizes.front() == open && sizes.back() == close;
+  };
+  if (in_brackets('(', ')') || in_brackets('[', ']')) sizes = sizes.substr(1, sizes.size() - 2);
+  if (absl::EndsWith(sizes, ",")) sizes.remove_suffix(1);
+  for (absl::string_view part : absl::StrSplit(sizes, absl::ByAnyChar(",xX"))) {
     int64_t size = 0;
     part = absl::StripAsciiWhitespace(part);
     if (part.empty() || !std::all_of(part.begin(), part.end(), absl::ascii_isdigit) || !absl::SimpleAtoi(part, &size)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", Clipped(copy), "\" is not a shape; write sizes like 512,128"));
+          absl::StrCat("\"", Clipped(copy), "\" is not a shape; write sizes like 512,128 or 512x128"));
     }
     out.push_back(size);
   }

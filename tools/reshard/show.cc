@@ -49,7 +49,7 @@ Action AddShow(CLI::App& app) {
   show.add_option("LAYOUT", state->layout, "the layout, like [<X>512, 128]")->required();
   show.add_option("--device", state->device, "draw only what this device holds");
   show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule");
-  show.add_option("--format", state->format, absl::StrCat("notation of LAYOUT: ", KnownNotations()));
+  show.add_option("--format,--from-format", state->format, absl::StrCat("notation of LAYOUT: ", KnownNotations()));
   show.add_option("--svg", state->svg, "also write the picture to this file");
   return [state] { return RunShow(*state); };
 }

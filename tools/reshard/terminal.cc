@@ -1,10 +1,14 @@
 #include "tools/reshard/terminal.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -16,7 +20,34 @@ namespace {
 
 constexpr double kSecondsBetweenLines = 5.0;
 
+constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+// What is said when one of them comes, and what happened then before.
+std::atomic<const char*> last_word = nullptr;
+std::array<struct sigaction, kSignals.size()> actions_before;
+
+// Only what a signal handler may do.
+extern "C" void SayLastWord(int number) {
+  if (const char* const word = last_word.load()) (void)!write(STDERR_FILENO, word, std::strlen(word));
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 }  // namespace
+
+WordOnInterruption::WordOnInterruption(const char* word) {
+  last_word = word;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction say = {};
+    say.sa_handler = SayLastWord;
+    sigaction(kSignals[i], nullptr, &actions_before[i]);
+    if (actions_before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &say, nullptr);  // nohup stays nohup
+  }
+}
+
+WordOnInterruption::~WordOnInterruption() {
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &actions_before[i], nullptr);
+  last_word = nullptr;
+}
 
 void ProgressLine::Show(const ConvertProgress& progress) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -24,6 +24,16 @@ class ProgressLine {
   bool open_ = false;
 };
 
+// While it lives, a process that is told to end (SIGINT, SIGTERM, SIGHUP) first says `word`, which must live as long,
+// on stderr. One at a time.
+class WordOnInterruption {
+ public:
+  explicit WordOnInterruption(const char* word);
+  ~WordOnInterruption();
+  WordOnInterruption(const WordOnInterruption&) = delete;
+  WordOnInterruption& operator=(const WordOnInterruption&) = delete;
+};
+
 // The peak resident memory of this process, in bytes; 0 if it is not known.
 int64_t PeakResidentBytes();
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace reshard {
@@ -48,6 +49,14 @@ std::string_view Name(DType dtype);
 
 // The dtype with that name, or nullopt if there is none. Names are case-sensitive.
 std::optional<DType> ParseDType(std::string_view name);
+
+// The dtype that people call so: by its name here, by that of PyTorch or NumPy ("float32", "torch.bfloat16", "half",
+// "long"), or by that of safetensors ("BF16", "F8_E4M3"); upper and lower case are the same. "fp8" is f8e4m3fn. Nullopt
+// if nobody calls one so. For what people type: files keep to the names.
+std::optional<DType> FindDType(std::string_view name);
+
+// All names, for messages: "bool, i8, ..., f4e2m1x2".
+std::string KnownDTypes();
 
 }  // namespace reshard
 

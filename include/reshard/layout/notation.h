@@ -39,6 +39,9 @@ std::optional<Notation> ParseNotation(std::string_view name);
 // All names, for messages: "reshard, dtensor, jax, shardy, hlo".
 std::string KnownNotations();
 
+// The notation of another framework that a text is probably in, by its first characters; nullopt: none comes to mind.
+std::optional<Notation> GuessNotation(std::string_view text);
+
 // The layout that `text` denotes over `mesh` for a tensor of this shape. For kReshard, a layout or a layout rule.
 // InvalidArgument: the text is malformed or does not fit the mesh or the shape. Unimplemented: well formed, but without
 // an exact equivalent in the algebra; the message says why.

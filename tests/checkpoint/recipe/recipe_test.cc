@@ -109,7 +109,7 @@ TEST_CASE("a recipe that is none is refused, with the place") {
   Has(Refused(Rule("a", R"({"unflatten": "b", "ratio": [1]})")), "unflatten has no such member");
   Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "no whole number");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "x{e}"})")), "neither a number nor a placeholder");
-  Has(Refused(Rule("a", R"({"cast": "b", "dtype": "int"})")), "is no dtype");
+  Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is no dtype");
 }
 
 TEST_CASE("placeholders that have no value, or two, are refused") {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/rules.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
@@ -26,7 +27,8 @@ struct CheckpointFlags {
   int threads = 0;
   int64_t workers = 1, worker_id = 0;
   SelectionFlags what;
-  bool dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false, json = false;
+  bool clean = false, dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false,
+       json = false;
 };
 
 // Reads the rules that the flags give, if any. Returns an exit code, kOk if all is well.
@@ -63,6 +65,7 @@ std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& fla
     json["seconds"] = summary.seconds;
     json["was_complete"] = summary.was_complete;
     json["committed"] = summary.committed;
+    json["verified"] = flags.verify && summary.committed;
   }
   json["left_out"] = summary.left_out;
   json["left_out_items"] = summary.left_out_items;
@@ -150,6 +153,7 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
   // With several workers the time includes the wait for the others, which wrote meanwhile.
   absl::StrAppendFormat(&text, "written in %.2f s, %s/s", summary.seconds,
                         HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
+  if (flags.verify && summary.committed) text += ", read back and compared: equal";
   if (flags.workers > 1) text += summary.committed ? ", moved to the destination by this worker" : ", by all workers";
   text += "\n";
   return text;
@@ -176,6 +180,18 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
   return kOk;
 }
 
+// Names what runs that were interrupted have left beside the destination, and nobody works in.
+void SayWhatIsLeft(const std::string& destination) {
+  const absl::StatusOr<std::vector<Leaving>> leavings = FindLeavings(destination);
+  if (!leavings.ok()) return;  // it was only to be said
+  for (const Leaving& leaving : *leavings) {
+    if (leaving.alive) continue;
+    std::fprintf(
+        stderr, "reshard: an interrupted run has left %s: with its flags and --resume it goes on, --clean removes it\n",
+        Printable(leaving.path).c_str());
+  }
+}
+
 int RunCheckpoint(CheckpointFlags& flags) {
   ConvertOptions options;
   if (const int bad = ReadFormat(flags, &options); bad != kOk) return bad;
@@ -184,6 +200,11 @@ int RunCheckpoint(CheckpointFlags& flags) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
   if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
+  if (!NeedsLayoutRules(options.format) && (!flags.rules.empty() || !flags.mesh.empty())) {
+    return Fail(kUsage, absl::StrCat(flags.rules.empty() ? "--mesh and --layout say" : "--rules says",
+                                     " how tensors are cut, and ", std::string(Name(options.format)),
+                                     " files have them whole; leave that out, or write --to dcp"));
+  }
   if (flags.rules.empty() && flags.mesh.empty() && !flags.what.recipe.layouts && NeedsLayoutRules(options.format)) {
     return Fail(kUsage,
                 "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe");
@@ -215,12 +236,23 @@ int RunCheckpoint(CheckpointFlags& flags) {
   const int bad_rules = ReadRules(flags, &rules);
   if (bad_rules != kOk) return bad_rules;
 
+  if (flags.clean && !flags.dry_run) {
+    const absl::StatusOr<int> removed = RemoveLeavings(flags.destination);
+    if (!removed.ok()) return FailCheckpoint(removed.status());
+    if (*removed > 0) std::fprintf(stderr, "reshard: removed what %d interrupted runs had left\n", *removed);
+  }
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
-  const absl::StatusOr<ConvertSummary> summary = flags.dry_run
-                                                     ? PlanConversion(flags.source, flags.destination, rules, options)
-                                                     : Convert(flags.source, flags.destination, rules, options);
+  absl::StatusOr<ConvertSummary> summary;
+  if (flags.dry_run) {
+    summary = PlanConversion(flags.source, flags.destination, rules, options);
+  } else {
+    const WordOnInterruption word(
+        "\nreshard: interrupted. The same command goes on with --resume, and begins anew with --clean\n");
+    summary = Convert(flags.source, flags.destination, rules, options);
+  }
   line.End();
+  if (!flags.dry_run) SayWhatIsLeft(flags.destination);
   if (!summary.ok()) return FailCheckpoint(summary.status());
   const std::string text = flags.json ? ReportJson(*summary, flags) : ReportText(*summary, flags);
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -263,6 +295,7 @@ Action AddCheckpoint(CLI::App& parent) {
                "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
   app.add_flag("--resume", flags->resume, "continue an interrupted run");
+  app.add_flag("--clean", flags->clean, "first remove what interrupted runs have left beside DST");
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");

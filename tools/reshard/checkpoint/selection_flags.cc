@@ -52,8 +52,8 @@ int SelectionFlags::ReadDTypes() {
   for (const std::string& text : dtypes_) {
     const size_t equals = text.rfind('=');
     const std::string name = equals == std::string::npos ? text : text.substr(equals + 1);
-    const std::optional<DType> dtype = ParseDType(name);
-    if (!dtype) return Fail(kUsage, absl::StrCat("--dtype: there is no dtype ", Printable(name)));
+    const std::optional<DType> dtype = FindDType(name);
+    if (!dtype) return Fail(kUsage, absl::StrCat("--dtype: there is no dtype ", Printable(name), ": ", KnownDTypes()));
     if (equals == std::string::npos) {
       others.emplace_back("*", *dtype);
     } else {

@@ -1,0 +1,28 @@
+// What interrupted conversions have left beside a destination.
+#ifndef RESHARD_CHECKPOINT_LEAVINGS_H_
+#define RESHARD_CHECKPOINT_LEAVINGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace reshard {
+
+// The private directory of one job, beside its destination.
+struct Leaving {
+  std::string job;     // its name
+  std::string path;    // of the directory
+  bool alive = false;  // a process is at work in it
+};
+
+// All of `destination`, by path. Errors of the system; InvalidArgument: it names no directory's entry.
+absl::StatusOr<std::vector<Leaving>> FindLeavings(const std::string& destination);
+
+// Removes those in which no process is at work, and returns how many; those that are alive stay. Errors of the system.
+absl::StatusOr<int> RemoveLeavings(const std::string& destination);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_LEAVINGS_H_

@@ -3,8 +3,6 @@
 #ifndef RESHARD_CHECKPOINT_HTTPS_CURL_API_H_
 #define RESHARD_CHECKPOINT_HTTPS_CURL_API_H_
 
-#include <cstddef>
-
 #include "absl/status/statusor.h"
 
 namespace reshard::https {
@@ -23,7 +21,6 @@ enum CurlOption : int {
   kUrl = 10002,
   kUserPassword = 10005,
   kRange = 10007,
-  kErrorBuffer = 10010,
   kUserAgent = 10018,
   kHttpHeader = 10023,
   kHeaderData = 10029,
@@ -34,7 +31,6 @@ enum CurlOption : int {
 inline constexpr long kProtocolHttps = 2;       // NOLINT(google-runtime-int): curl's
 inline constexpr int kResponseCode = 0x200002;  // of GetInfo, a long
 inline constexpr long kGlobalDefault = 3;       // NOLINT(google-runtime-int): curl's
-inline constexpr size_t kErrorBytes = 256;      // of the buffer for messages
 
 enum CurlCode : int {
   kCurlOk = 0,

@@ -1,7 +1,6 @@
 #include "checkpoint/https/get_range.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +30,7 @@ constexpr int kTries = 4;
 constexpr long kRedirects = 5;  // NOLINT(google-runtime-int): curl's
 constexpr int64_t kConnectMs = 20'000;
 constexpr int64_t kQuietSeconds = 30;
+constexpr int64_t kSlowestBytesASecond = int64_t{16} << 10;
 
 // Handles keep their connections open from request to request.
 class Handles {
@@ -77,7 +77,7 @@ struct Answer {
   absl::Span<char> out;
   size_t got = 0;
   bool too_much = false;
-  std::string range, etag, modified, length;
+  std::string range, etag, modified;
 
   static size_t TakeBody(char* data, size_t one, size_t count, void* self) {
     Answer& answer = *static_cast<Answer*>(self);
@@ -123,7 +123,6 @@ class Try {
     if (handle == nullptr) return absl::UnavailableError("libcurl makes no handle");
     Answer answer;
     answer.out = out;
-    std::array<char, kErrorBytes> message = {};
     const Request request = RequestFor(admitted_);
     const std::string range = absl::StrCat(at, "-", at + static_cast<int64_t>(out.size()) - 1);
     CurlList* const headers = request.header.empty() ? nullptr : curl_.Append(nullptr, request.header.c_str());
@@ -139,13 +138,14 @@ class Try {
     number(kConnectTimeoutMs, std::min(kConnectMs, 1000 * QuietSeconds()));
     number(kLowSpeedLimit, 1);
     number(kLowSpeedTime, QuietSeconds());
+    // A server that drips is no better than one that is silent.
+    number(kTimeoutSeconds, 3 * QuietSeconds() + static_cast<int64_t>(out.size()) / kSlowestBytesASecond);
     text(kUrl, request.url.c_str());
     text(kRange, range.c_str());
     text(kUserAgent, "reshard");
     if (!request.user.empty()) text(kUserPassword, request.user.c_str());
     if (const char* const trusted = std::getenv("SSL_CERT_FILE")) text(kCaFile, trusted);
     if (headers != nullptr) curl_.SetOption(handle, kHttpHeader, headers);
-    curl_.SetOption(handle, kErrorBuffer, message.data());
     curl_.SetOption(handle, kWriteFunction, &Answer::TakeBody);
     curl_.SetOption(handle, kWriteData, static_cast<void*>(&answer));
     curl_.SetOption(handle, kHeaderFunction, &Answer::TakeHeader);
@@ -168,7 +168,8 @@ class Try {
 
   absl::StatusOr<Range> Judge(int code, int64_t status, const Answer& answer, int64_t at) {
     // An answer to the whole or to nothing has a body that does not matter, and that was perhaps cut off.
-    const bool answered = status != 0 && status / 100 != 3 && (code == kCurlOk || status != 206);
+    const bool followed = status / 100 == 3 && code != kCurlOk;  // or rather not, for the reason in `code`
+    const bool answered = status != 0 && !followed && (code == kCurlOk || status != 206);
     if (answered && status != 206 && status != 416) return Refused(status);
     if (!answered || (code != kCurlOk && !answer.too_much)) {
       constexpr int kPassing[] = {kCannotResolveProxy, kCannotResolveHost, kCannotConnect, kWeirdReply,
@@ -195,6 +196,7 @@ class Try {
           "the server sends whole files only, no ranges of them (200 where 206 was asked for); download it first"));
     }
     again_ = status == 408 || status == 429 || status >= 500;
+    if (!again_) return absl::InvalidArgumentError(Says("the server refuses the request (", status, ")"));
     return absl::UnavailableError(Says("the server answers ", status));
   }
 

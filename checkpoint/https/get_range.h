@@ -18,11 +18,13 @@ struct Range {
 
 // Fills `out`, at least a byte, with the bytes of the admitted URL (url.h) from byte `at` on, as many as there are. At
 // most 5 redirects, to https only; credentials go to no other host. Answers that the network or the server may correct
-// (no connection, 30 s without a byte, 408, 429, 5xx) are asked for again, four times in all.
+// (no connection, 30 s without a byte, less than 16 KiB/s for long, 408, 429, 5xx) are asked for again, four times in
+// all.
 //   RESHARD_HTTPS_TIMEOUT_S  seconds without a byte (30)
 //   SSL_CERT_FILE            the certificates to trust, in place of the system's
 // NotFound: 404, 410. PermissionDenied: 401, 403. Unimplemented: the server sends whole files, or nothing by which a
-// changed file is known. DataLoss: an answer that is not for the range. Unavailable: everything else, with the reason.
+// changed file is known. InvalidArgument: other answers of 3xx and 4xx. DataLoss: an answer that is not for the range.
+// Unavailable: everything else, with the reason.
 absl::StatusOr<Range> GetRange(const std::string& admitted, int64_t at, absl::Span<char> out);
 
 }  // namespace reshard::https

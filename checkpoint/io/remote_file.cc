@@ -181,7 +181,7 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
   if (file.ok()) return FileKind::kFile;
   // Some servers answer so for what they do not have, and some have pages for what is no file.
   const bool maybe_above = absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status()) ||
-                           absl::IsUnimplemented(file.status());
+                           absl::IsUnimplemented(file.status()) || absl::IsInvalidArgument(file.status());
   if (!maybe_above) return file.status();
   const absl::StatusOr<std::vector<std::string>> names = ListRemote(url);
   if (names.ok()) return FileKind::kDirectory;

@@ -108,6 +108,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             while True:
                 self.wfile.write(b"x" * 65536)
+        if spoil.get("body") == "drips" and path.suffix == ".distcp":
+            self.send_response(206)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(0.5)
+            return None
+        if spoil.get("status") and path.suffix == ".distcp":
+            return self.answer(spoil["status"], {})
         if spoil.get("body") == "stalls" and path.suffix == ".distcp":
             self.send_response(206)
             for name, value in headers.items():
@@ -225,9 +238,9 @@ def nobody_there(place):
 
 def test_what_goes_wrong(place):
     def said(part, *flags, code=4, **spoil):
+        variables = {name: spoil.pop(name) for name in list(spoil) if name.isupper()}
         with place.serve(FIXTURES, **spoil) as server:
-            spoil_url = f"{server.url}/single"
-            _, done = place.convert(spoil_url, code=code, flags=flags or ROWS)
+            _, done = place.convert(f"{server.url}/single", code=code, flags=flags or ROWS, **variables)
             assert part in done.stderr, done.stderr
             assert done.stderr.count("\n") == 1, done.stderr
 
@@ -250,6 +263,9 @@ def test_what_goes_wrong(place):
         try_("another protocol", redirect="http://localhost:1/PATH", code=5)
         try_("answers 503", fails_first=10_000, code=5)
         try_("imeout", body="stalls", code=5)
+        try_("imeout", body="drips", code=5, RESHARD_HTTPS_TIMEOUT_S="1")
+        try_("refuses the request (418)", status=418)
+        try_("refuses the request (304)", status=304)
         tries.append(pool.submit(nobody_there, place))
         for one in tries:
             one.result()

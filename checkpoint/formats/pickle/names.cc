@@ -31,6 +31,7 @@ constexpr Row kRows[] = {
     {"torch._utils", "_rebuild_tensor_v2", Known::kRebuildTensorV2},
     {"torch._utils", "_rebuild_tensor_v3", Known::kRebuildTensorV3},
     {"torch._utils", "_rebuild_parameter", Known::kRebuildParameter},
+    {"torch._utils", "_rebuild_parameter_with_state", Known::kRebuildParameter},
     {"torch._utils", "_rebuild_wrapper_subclass", Known::kRebuildWrapper},
     {"torch._tensor", "_rebuild_from_type_v2", Known::kRebuildFromType},
     {"collections", "OrderedDict", Known::kOrderedDict},

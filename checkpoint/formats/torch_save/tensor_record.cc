@@ -20,6 +20,33 @@ namespace {
 using Value = pickle::Pickle::Value;
 using Kind = pickle::Pickle::Kind;
 
+// How a tensor is rebuilt: by which of the two functions, with which arguments.
+struct Call {
+  bool v3 = false;
+  absl::Span<const Value> arguments;
+};
+
+std::optional<Call> FindCall(const pickle::Pickle& pickle, Value value) {
+  using pickle::Known;
+  if (pickle.kind(value) != Kind::kObject || pickle.kind(pickle.Class(value)) != Kind::kName) return std::nullopt;
+  Known function = pickle.known(pickle.Class(value));
+  Value arguments = pickle.Arguments(value);
+  if (function == Known::kRebuildFromType) {  // (function, class, its arguments, state)
+    const absl::Span<const Value> given = pickle.Tuple(arguments);
+    const bool right = given.size() == 4 && pickle.kind(given[0]) == Kind::kName &&
+                       pickle.kind(given[1]) == Kind::kName && pickle.kind(given[2]) == Kind::kTuple;
+    // Of another class nobody knows what the elements mean.
+    const bool is_torchs =
+        right && ((pickle.Module(given[1]) == "torch" && pickle.Name(given[1]) == "Tensor") ||
+                  pickle.Module(given[1]) == "torch._tensor" || pickle.Module(given[1]) == "torch.nn.parameter");
+    if (!is_torchs) return std::nullopt;
+    function = pickle.known(given[0]);
+    arguments = given[2];
+  }
+  if (function != Known::kRebuildTensorV2 && function != Known::kRebuildTensorV3) return std::nullopt;
+  return Call{function == Known::kRebuildTensorV3, pickle.Tuple(arguments)};
+}
+
 class RecordReader {
  public:
   explicit RecordReader(const Archive& archive) : archive_(archive), pickle_(archive.description()) {}
@@ -27,8 +54,7 @@ class RecordReader {
   // Arguments of _rebuild_tensor_v2: storage, offset, size, strides, requires_grad, hooks [, flags];
   // of _rebuild_tensor_v3: storage, offset, size, strides, requires_grad, hooks, dtype [, flags].
   absl::StatusOr<TensorRecord> Read(Value tensor, const Expected* expected) {
-    const bool v3 = pickle_.IsObjectOf(tensor, pickle::Known::kRebuildTensorV3);
-    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(tensor));
+    const auto [v3, given] = *FindCall(pickle_, tensor);
     const size_t needed = v3 ? 7 : 6;
     if (given.size() < needed || given.size() > needed + 1) {
       return archive_.Bad("a tensor of ", given.size(), " arguments");
@@ -184,10 +210,7 @@ class RecordReader {
 
 }  // namespace
 
-bool IsTensor(const pickle::Pickle& description, Value value) {
-  return description.IsObjectOf(value, pickle::Known::kRebuildTensorV2) ||
-         description.IsObjectOf(value, pickle::Known::kRebuildTensorV3);
-}
+bool IsTensor(const pickle::Pickle& description, Value value) { return FindCall(description, value).has_value(); }
 
 absl::StatusOr<TensorRecord> ReadTensorRecord(const Archive& archive, Value tensor, const Expected* expected) {
   return RecordReader(archive).Read(tensor, expected);

@@ -22,7 +22,8 @@ struct TensorRecord {
   bool requires_grad = false;
 };
 
-// Whether the value is a plain tensor (_rebuild_tensor_v2 or _v3).
+// Whether the value is a plain tensor (_rebuild_tensor_v2 or _v3), or one of PyTorch's own classes with attributes,
+// such as a buffer, which are left out.
 bool IsTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
 // What a tensor must be because something else says so.

@@ -39,12 +39,23 @@ class Gadget:
         return os.system, ("true",)
 
 
+def with_attributes(tensor):
+    tensor.tensor_model_parallel = True
+    return tensor
+
+
+class Quantized(torch.Tensor):
+    """A class of which only itself knows what the elements mean."""
+
+
 def tensors():
     torch.manual_seed(5)
     base = torch.randn(6, 10)
     return {
         "w": torch.randn(5, 7),
         "parameter": torch.nn.Parameter(torch.randn(3, 2)),
+        "buffer": torch.nn.Buffer(torch.randn(4)),
+        "with attributes": with_attributes(torch.nn.Parameter(torch.randn(2, 2))),
         "frozen": torch.nn.Parameter(torch.randn(3), requires_grad=False),
         "transposed": torch.randn(6, 4).t(),
         "channels_last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
@@ -173,6 +184,14 @@ class TorchSaveTest(unittest.TestCase):
         # Functions that are none of these stay refused, by name.
         torch.save({"w": torch.ones(2), "gadget": Gadget()}, source)
         self.assertIn("system", self.command("inspect", source, code=4).stderr)
+
+    def test_subclasses_are_named(self):
+        source = self.folder / "state.pt"
+        torch.save({"q": torch.ones(3).as_subclass(Quantized), "w": torch.ones(2)}, source)
+        self.assertIn("Quantized", self.command("inspect", source).stdout)
+        done = self.command("convert", source, self.folder / "r", "--to", "hf", code=4)
+        self.assertIn("Quantized", done.stderr)
+        self.command("convert", source, self.folder / "r", "--to", "hf", "--exclude", "q")
 
     def test_whole_models_and_bare_tensors(self):
         torch.save(torch.nn.Linear(2, 2), self.folder / "model.pt")

@@ -27,7 +27,10 @@ hash::ContentHash HashOfCatalog(const Catalog& catalog) {
       digest.Add(chunk.offset);
       digest.Add(chunk.size);
       digest.Add({chunk.place.file, chunk.place.at, chunk.place.length});
-      if (const StoredElements* const elements = catalog.StoredAs(tensor, i)) digest.Add(elements->strides);
+      if (const StoredElements* const elements = catalog.StoredAs(tensor, i)) {
+        digest.Add(elements->strides);
+        digest.Add({int64_t{elements->conjugated}, int64_t{elements->negated}});
+      }
     }
   }
   for (const Catalog::ByteItem& item : catalog.byte_items()) {

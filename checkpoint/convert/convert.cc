@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/convert/run.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/output/output_format.h"
@@ -28,6 +29,10 @@ absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& sou
       options.worker >= options.workers) {
     return absl::InvalidArgumentError(absl::StrCat("there is no worker ", options.worker, " of ", options.workers,
                                                    ": there are 1 to ", kMostWorkers, ", numbered from 0"));
+  }
+  // Before anything could name it: it may have a password in it.
+  if (https::IsUrl(destination)) {
+    return absl::InvalidArgumentError("results are written to directories, not to URLs");
   }
   return convert::Conversion::Make(source, destination, rules, options);
 }

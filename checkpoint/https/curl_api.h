@@ -43,6 +43,8 @@ enum CurlCode : int {
   kPartialFile = 18,
   kWriteError = 23,
   kTimedOut = 28,
+  kCannotHandshake = 35,
+  kBadOption = 43,
   kTooManyRedirects = 47,
   kGotNothing = 52,
   kSendError = 55,

@@ -69,7 +69,9 @@ Handles& FreeHandles() {
 int64_t QuietSeconds() {
   const char* const text = std::getenv("RESHARD_HTTPS_TIMEOUT_S");
   int64_t seconds = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &seconds) && seconds > 0 ? seconds : kQuietSeconds;
+  constexpr int64_t kMost = 86'400;
+  if (text == nullptr || !absl::SimpleAtoi(text, &seconds) || seconds < 1) return kQuietSeconds;
+  return std::min(seconds, kMost);
 }
 
 // What an answer says; its headers, and those of the redirects before it, which are forgotten when the next begins.
@@ -126,10 +128,14 @@ class Try {
     const Request request = RequestFor(admitted_);
     const std::string range = absl::StrCat(at, "-", at + static_cast<int64_t>(out.size()) - 1);
     CurlList* const headers = request.header.empty() ? nullptr : curl_.Append(nullptr, request.header.c_str());
+    bool all_set = true;
     const auto number = [&](CurlOption option, int64_t value) {
-      curl_.SetOption(handle, option, static_cast<long>(value));  // NOLINT(google-runtime-int): curl's
+      const auto given = static_cast<long>(value);  // NOLINT(google-runtime-int): curl's
+      all_set &= curl_.SetOption(handle, option, given) == kCurlOk;
     };
-    const auto text = [&](CurlOption option, const char* value) { curl_.SetOption(handle, option, value); };
+    const auto text = [&](CurlOption option, const char* value) {
+      all_set &= curl_.SetOption(handle, option, value) == kCurlOk;
+    };
     number(kNoSignal, 1);
     number(kProtocols, kProtocolHttps);
     number(kRedirectProtocols, kProtocolHttps);
@@ -150,9 +156,10 @@ class Try {
     curl_.SetOption(handle, kWriteData, static_cast<void*>(&answer));
     curl_.SetOption(handle, kHeaderFunction, &Answer::TakeHeader);
     curl_.SetOption(handle, kHeaderData, static_cast<void*>(&answer));
-    const int code = curl_.Perform(handle);
+    // Without one of them a request might go where it must not.
+    const int code = all_set ? curl_.Perform(handle) : kBadOption;
     long status = 0;  // NOLINT(google-runtime-int): curl's
-    curl_.GetInfo(handle, kResponseCode, &status);
+    if (all_set) curl_.GetInfo(handle, kResponseCode, &status);
     curl_.Reset(handle);  // it points to what ends here
     FreeHandles().Return(curl_, handle);
     curl_.FreeList(headers);
@@ -173,8 +180,8 @@ class Try {
     if (answered && status != 206 && status != 416) return Refused(status);
     if (!answered || (code != kCurlOk && !answer.too_much)) {
       constexpr int kPassing[] = {kCannotResolveProxy, kCannotResolveHost, kCannotConnect, kWeirdReply,
-                                  kHttp2Error,         kPartialFile,       kTimedOut,      kGotNothing,
-                                  kSendError,          kReceiveError,      kHttp2Stream};
+                                  kHttp2Error,         kPartialFile,       kTimedOut,      kCannotHandshake,
+                                  kGotNothing,         kSendError,         kReceiveError,  kHttp2Stream};
       again_ = !answer.too_much && std::find(std::begin(kPassing), std::end(kPassing), code) != std::end(kPassing);
       if (answer.too_much) return absl::DataLossError(Says("the server sends more than was asked for"));
       if (code == kTooManyRedirects) return absl::UnavailableError(Says("more than ", kRedirects, " redirects"));
@@ -206,6 +213,11 @@ class Try {
       return absl::DataLossError(Says("an answer for the range ", answer.range.empty() ? "(none)" : answer.range));
     };
     Range range;
+    if (status == 416 && at == 0) {  // of an empty file some servers say nothing else
+      if (answer.range != "bytes */0" && !answer.range.empty()) return bad();
+      range.validator = "empty";
+      return range;
+    }
     if (!answer.etag.empty()) {
       range.validator = absl::StrCat("ETag ", answer.etag);
     } else if (!answer.modified.empty()) {

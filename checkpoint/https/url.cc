@@ -71,6 +71,7 @@ size_t EndOfOrigin(std::string_view url) { return std::min(url.find('/', kScheme
 }  // namespace
 
 bool IsUrl(std::string_view path) {
+  if (path.starts_with("https:") || path.starts_with("http:")) return true;
   const size_t colon = path.find("://");
   if (colon == path.npos || colon == 0) return false;
   return std::all_of(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(colon), [](char c) {
@@ -79,7 +80,9 @@ bool IsUrl(std::string_view path) {
 }
 
 absl::StatusOr<std::string> Admit(std::string_view url) {
-  const std::string scheme = absl::AsciiStrToLower(status::View(url.substr(0, url.find("://") + 3)));
+  const size_t colon = std::min(url.find("://"), url.size());
+  const std::string scheme = absl::AsciiStrToLower(status::View(url.substr(0, std::min(colon + 3, url.size()))));
+  if (colon == url.size()) return absl::InvalidArgumentError("a URL begins with https://");
   if (scheme != kScheme) {
     return absl::InvalidArgumentError(absl::StrCat(
         "URLs of ", scheme, " are not read, only those of https://; for object stores, a signed https URL or a mount"));
@@ -103,6 +106,12 @@ absl::StatusOr<std::string> Admit(std::string_view url) {
   };
   if (host.empty() || !std::all_of(host.begin(), host.end(), is_in_host)) {
     return absl::InvalidArgumentError("a URL without the name of a host");
+  }
+  const size_t port = host.find(':', host.front() == '[' ? std::min(host.find(']'), host.size()) : 0);
+  const auto is_digit = [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); };
+  if (port != host.npos && (port + 1 == host.size() ||
+                            !std::all_of(host.begin() + static_cast<std::ptrdiff_t>(port) + 1, host.end(), is_digit))) {
+    return absl::InvalidArgumentError("a URL with a port that is no number; a / in a password is written %2F");
   }
   const std::string path = Decoded(rest.substr(slash));
   const auto is_control = [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); };

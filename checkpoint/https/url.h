@@ -9,12 +9,14 @@
 
 namespace reshard::https {
 
-// Whether a path is a URL of any scheme ("s3://bucket"), and so no path of the system.
+// Whether a path is a URL of any scheme ("s3://bucket"), or was meant to be one ("https:/host"), and so no path of the
+// system.
 bool IsUrl(std::string_view path);
 
 // The URL without user, password, query and fragment, and with its path decoded: what is shown, kept and joined with
 // names. User, password and query are remembered by this process, and sent with requests for that URL and those below
-// it. The same for a URL that has nothing of that. InvalidArgument: another scheme than https; no host; a control
+// it. Once for what a user has written: an admitted URL is not admitted again, as its path may have any characters.
+// InvalidArgument, without the URL: another scheme than https; no host, or a port that is no number; a control
 // character; a path with "." or ".." for a part.
 absl::StatusOr<std::string> Admit(std::string_view url);
 

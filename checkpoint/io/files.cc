@@ -132,9 +132,19 @@ absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
 
 absl::StatusOr<std::string> ReadFile::ReadAll(int64_t limit) const {
   RETURN_IF_ERROR(CheckSize(limit));
-  std::string all(static_cast<size_t>(bytes_), '\0');
-  RETURN_IF_ERROR(ReadAt(0, absl::MakeSpan(all)));
-  return all;
+  return ReadText(0, bytes_);
+}
+
+absl::StatusOr<std::string> ReadFile::ReadText(int64_t at, int64_t length) const {
+  constexpr int64_t kAtOnce = int64_t{8} << 20;
+  std::string text;
+  for (int64_t done = 0; done < length;) {
+    const int64_t part = std::min(kAtOnce, length - done);
+    text.resize(static_cast<size_t>(done + part));
+    RETURN_IF_ERROR(ReadAt(at + done, {text.data() + done, static_cast<size_t>(part)}));
+    done += part;
+  }
+  return text;
 }
 
 absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Create(const std::string& path, int64_t bytes) {

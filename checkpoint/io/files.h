@@ -49,6 +49,8 @@ class ReadFile {
 
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
   virtual absl::Status ReadAt(int64_t at, absl::Span<char> out) const = 0;
+  // Bytes [at, at + length), for which memory is taken as they come: a server may claim any length.
+  absl::StatusOr<std::string> ReadText(int64_t at, int64_t length) const;
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
   // The same for files that may be very large.

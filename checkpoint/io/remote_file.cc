@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/https/get_range.h"
-#include "checkpoint/https/url.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -166,11 +165,10 @@ Listings& KnownListings() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count) {
-  ASSIGN_OR_RETURN(const std::string admitted, https::Admit(url));
   std::string first(static_cast<size_t>(kBlock), '\0');
-  ASSIGN_OR_RETURN(const https::Range range, https::GetRange(admitted, 0, absl::MakeSpan(first)));
+  ASSIGN_OR_RETURN(const https::Range range, https::GetRange(url, 0, absl::MakeSpan(first)));
   if (count != nullptr) count->fetch_add(range.length, std::memory_order_relaxed);
-  auto file = std::make_unique<RemoteFile>(admitted, range, count);
+  auto file = std::make_unique<RemoteFile>(url, range, count);
   first.resize(static_cast<size_t>(range.length));
   file->KeepFirst(std::move(first));
   return file;
@@ -191,17 +189,16 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
-  ASSIGN_OR_RETURN(const std::string admitted, https::Admit(url));
   Listings& known = KnownListings();
   {
     const std::lock_guard<std::mutex> lock(known.mutex);
-    if (const auto found = known.names.find(admitted); found != known.names.end()) return found->second;
+    if (const auto found = known.names.find(url); found != known.names.end()) return found->second;
   }
   std::vector<std::string> names;
   absl::Status denied;
   for (const std::string_view name : kNames) {
     char byte = 0;
-    const absl::StatusOr<https::Range> there = https::GetRange(JoinPath(admitted, name), 0, {&byte, 1});
+    const absl::StatusOr<https::Range> there = https::GetRange(JoinPath(url, name), 0, {&byte, 1});
     if (there.ok()) {
       names.emplace_back(name);
     } else if (absl::IsPermissionDenied(there.status())) {
@@ -212,11 +209,11 @@ absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
   }
   if (names.empty() && !denied.ok()) return denied;
   if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat(admitted, ": none of the files that checkpoints have is there"));
+    return absl::NotFoundError(absl::StrCat(url, ": none of the files that checkpoints have is there"));
   }
   std::sort(names.begin(), names.end());
   const std::lock_guard<std::mutex> lock(known.mutex);
-  return known.names.emplace(admitted, std::move(names)).first->second;
+  return known.names.emplace(url, std::move(names)).first->second;
 }
 
 }  // namespace reshard::io

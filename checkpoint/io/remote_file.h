@@ -16,9 +16,11 @@ namespace reshard::io {
 // Bytes of memory for all files at URLs together: the blocks, and libcurl with what it loads.
 inline constexpr int64_t kRemoteMemory = int64_t{24} << 20;
 
+// All URLs here are admitted (https/url.h), and names are joined to them as they are.
+
 // The file at a URL. Reads of up to 32 KiB come from blocks of 128 KiB, of which the process keeps 64; others are asked
 // for by 8 MiB. `count` as ReadFile::Open.
-// Errors as https::Admit and https::GetRange; when reading also FailedPrecondition: the file is another one than when
+// Errors as https::GetRange; when reading also FailedPrecondition: the file is another one than when
 // it was opened.
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count);
 

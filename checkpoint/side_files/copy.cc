@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
@@ -56,7 +57,8 @@ absl::Status CopyOne(const std::string& from, const SideFile& file, const std::s
   RETURN_IF_ERROR(MakeParents(to, file.to));
   const std::string path = io::JoinPath(to, file.to);
   RETURN_IF_ERROR(io::RemoveTree(path));  // an interrupted run may have left one
-  ASSIGN_OR_RETURN(const std::unique_ptr<io::WriteFile> copy, io::WriteFile::Create(path, file.bytes));
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::WriteFile> copy,
+                   io::WriteFile::Create(path, https::IsUrl(from) ? 0 : file.bytes));
   RETURN_IF_ERROR(ForEachPart(*source, [&](int64_t at, const std::string& bytes) { return copy->WriteAt(at, bytes); }));
   RETURN_IF_ERROR(copy->Sync());
   RETURN_IF_ERROR(copy->Close());

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/side_files/kinds.h"
 #include "checkpoint/source/sidecar.h"
@@ -110,7 +111,14 @@ class Walk {
     for (SideFile& file : found_.carried) {
       if (!file.path.starts_with(kDirectory)) continue;
       const std::string above = file.path.substr(kDirectory.size());
-      if (!there.contains(above)) file.to = above;
+      // A name that is there, or that would be a directory in one place and a file in the other, stays where it is.
+      const auto collides = [&](const std::string& other) {
+        return other == above || other.starts_with(above + "/") || above.starts_with(other + "/");
+      };
+      if (std::none_of(there.begin(), there.end(), collides)) {
+        there.insert(above);
+        file.to = above;
+      }
     }
   }
 
@@ -136,7 +144,11 @@ class Walk {
 }  // namespace
 
 absl::StatusOr<SideFiles> Find(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
-  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
+  std::string directory = path;
+  if (https::IsUrl(path)) {
+    ASSIGN_OR_RETURN(directory, https::Admit(path));
+  }
+  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);
   if (absl::IsNotFound(names.status())) return SideFiles();  // a file
   if (!names.ok()) return names.status();
   Walk walk(catalog, terms);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/catalog/boxes.h"
+#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/side_files/copy.h"
@@ -105,8 +106,9 @@ std::string DTypeText(const Catalog::Tensor& tensor) {
   return tensor.dtype ? std::string(Name(*tensor.dtype)) : std::string(tensor.stored_dtype);
 }
 
-absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, const std::string& b,
-                              const SideFileTerms& terms, VerifyReport* report) {
+// `b` is a path, or an admitted URL.
+absl::Status CompareSideFilesAt(const std::string& a, const Catalog& catalog, const std::string& b,
+                                const SideFileTerms& terms, VerifyReport* report) {
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(b);
   if (absl::IsNotFound(names.status())) return absl::OkStatus();  // a file
   if (!names.ok()) return names.status();
@@ -120,6 +122,15 @@ absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, cons
         {absl::StrCat("side file ", file.path), kind == io::FileKind::kNothing ? "only in A" : "its bytes differ"});
   }
   return absl::OkStatus();
+}
+
+absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, const std::string& b,
+                              const SideFileTerms& terms, VerifyReport* report) {
+  if (https::IsUrl(b)) {
+    ASSIGN_OR_RETURN(const std::string admitted, https::Admit(b));
+    return CompareSideFilesAt(a, catalog, admitted, terms, report);
+  }
+  return CompareSideFilesAt(a, catalog, b, terms, report);
 }
 
 }  // namespace

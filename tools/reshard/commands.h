@@ -5,6 +5,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "reshard/layout/dtype.h"
@@ -28,8 +29,9 @@ Action AddCheck(CLI::App& app);
 // The flags that plan and run share.
 struct PlanFlags {
   std::string mesh, from, to;
-  std::string dtype, to_mesh, shape, format, from_format, to_format;
-  std::string topology = "flat", nodes, memory_limit, objective = "time", ops = "all";
+  std::string dtype, to_mesh, shape;
+  std::optional<std::string> format, from_format, to_format, nodes;
+  std::string topology = "flat", memory_limit, objective = "time", ops = "all";
 
   const CLI::Option* last_positional = nullptr;
   // Whether MESH FROM TO were given. An empty argument counts as given; it is then refused when it is parsed.

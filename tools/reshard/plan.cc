@@ -69,11 +69,10 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
     if (!parsed.ok()) return BadFlag("--shape", std::string(parsed.status().message()));
     text.shape = *std::move(parsed);
   }
-  if (!format.empty() && !ParseNotation(format)) {
-    return BadFlag("--format", absl::StrCat("must be one of ", KnownNotations()));
-  }
-  const auto from_notation = ParseNotation(from_format.empty() ? format.empty() ? "reshard" : format : from_format);
-  const auto to_notation = ParseNotation(to_format.empty() ? format.empty() ? "reshard" : format : to_format);
+  const std::string both = format.value_or(Name(Notation::kReshard));
+  if (!ParseNotation(both)) return BadFlag("--format", absl::StrCat("must be one of ", KnownNotations()));
+  const auto from_notation = ParseNotation(from_format.value_or(both));
+  const auto to_notation = ParseNotation(to_format.value_or(both));
   if (!from_notation) return BadFlag("--from-format", absl::StrCat("must be one of ", KnownNotations()));
   if (!to_notation) return BadFlag("--to-format", absl::StrCat("must be one of ", KnownNotations()));
   text.from_format = *from_notation;
@@ -115,12 +114,12 @@ int PlanFlags::ReadTopology(Topology& out) const {
 
 // --nodes NxD: islands of D, and N * D devices in every mesh.
 int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
-  if (nodes.empty()) return kOk;
-  const auto sizes = ParseShape(nodes);
+  if (!nodes) return kOk;
+  const auto sizes = ParseShape(*nodes);
   if (!sizes.ok() || sizes->size() != 2 || (*sizes)[0] < 1 || (*sizes)[1] < 1 ||
       (*sizes)[0] > kMaxDevices / (*sizes)[1]) {
     return BadFlag("--nodes",
-                   absl::StrCat("\"", Clipped(nodes), "\" is not a number of nodes and one of devices, like 8x8"));
+                   absl::StrCat("\"", Clipped(*nodes), "\" is not a number of nodes and one of devices, like 8x8"));
   }
   if (out.num_levels() != 2) {
     return BadFlag("--nodes", absl::StrCat("the topology ", out.name, " has ", out.num_levels(),
@@ -132,8 +131,8 @@ int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
   for (const std::string& mesh_text : {text.mesh, text.to_mesh.value_or(text.mesh)}) {
     const auto used = ParseMesh(mesh_text);
     if (!used.ok() || used->world() <= (*sizes)[0] * (*sizes)[1]) continue;  // what is wrong with it is said later
-    return BadFlag("--nodes", absl::StrCat(nodes, " are ", (*sizes)[0] * (*sizes)[1], " devices, but ", ToString(*used),
-                                           " has one with the number ", used->world() - 1));
+    return BadFlag("--nodes", absl::StrCat(*nodes, " are ", (*sizes)[0] * (*sizes)[1], " devices, but ",
+                                           ToString(*used), " has one with the number ", used->world() - 1));
   }
   return kOk;
 }

@@ -68,7 +68,9 @@ absl::Status Archive::CheckByteOrder() const {
 }
 
 const zip::ZipArchive::Record* Archive::FindStorage(std::string_view key) const {
-  return records_.Find(absl::StrCat(folder_, "/data/", status::View(key.substr(0, 64))));
+  constexpr size_t kLongest = 64;
+  if (key.size() > kLongest) return nullptr;
+  return records_.Find(absl::StrCat(folder_, "/data/", status::View(key)));
 }
 
 }  // namespace reshard::torch_save

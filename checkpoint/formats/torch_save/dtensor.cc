@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,7 @@ class DTensorReader {
 
   // Arguments of _rebuild_from_type_v2: function, class, its arguments, state; those of the function, which is
   // _rebuild_wrapper_subclass: class, dtype, size, strides, offset, layout, device, requires_grad.
-  absl::StatusOr<std::optional<LocalPart>> Read(Value dtensor) {
+  absl::StatusOr<LocalPart> Read(Value dtensor) {
     const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(dtensor));
     const absl::Span<const Value> inner = pickle_.Tuple(given[2]);
     const std::optional<Value> spec = StateField(given[3], "_spec");
@@ -49,7 +50,8 @@ class DTensorReader {
     const std::optional<Value> mesh = Field(*spec, "mesh");
     if (!mesh) return archive_.Bad("a DTensor without a mesh");
     RETURN_IF_ERROR(ReadMesh(*mesh));
-    if (!in_mesh_) return std::optional<LocalPart>();
+    part.in_mesh = in_mesh_;
+    if (!in_mesh_) return part;
     RETURN_IF_ERROR(ReadPlacements(*spec, part.shape.size()));
     ASSIGN_OR_RETURN(const std::vector<Cut> cuts, InOrder(*spec, part.shape.size()));
     part.offset.assign(part.shape.size(), 0);
@@ -64,7 +66,7 @@ class DTensorReader {
       part.offset[cut.dim] += begin;
       part.size[cut.dim] = std::min(each, size - begin);
     }
-    return std::optional<LocalPart>(std::move(part));
+    return part;
   }
 
  private:
@@ -174,9 +176,11 @@ class DTensorReader {
       for (size_t i = cuts_.size(); i-- > 0;) {
         if (cuts_[i].dim != dim) continue;
         // A plain cut comes before those of later mesh dimensions; a strided one behind as many as its factor says.
-        int64_t before = 1;
+        std::optional<int64_t> before = 1;
         size_t at = 0;
-        while (before < cuts_[i].split_factor && at < ordered.size()) before *= mesh_shape_[ordered[at++].mesh_dim];
+        while (before && *before < cuts_[i].split_factor && at < ordered.size()) {
+          before = CheckedMul(*before, mesh_shape_[ordered[at++].mesh_dim]);
+        }
         if (cuts_[i].split_factor > 1 && before != cuts_[i].split_factor) {
           return archive_.CannotRead("a _StridedShard of factor ", cuts_[i].split_factor,
                                      ", which no other placement of the tensor explains");
@@ -231,7 +235,7 @@ bool IsDTensor(const pickle::Pickle& description, Value value) {
          description.Name(given[1]) == "DTensor" && description.kind(given[2]) == Kind::kTuple;
 }
 
-absl::StatusOr<std::optional<LocalPart>> ReadDTensor(const Archive& archive, Value dtensor) {
+absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, Value dtensor) {
   return DTensorReader(archive).Read(dtensor);
 }
 

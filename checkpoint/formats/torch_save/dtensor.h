@@ -3,7 +3,6 @@
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_DTENSOR_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,6 +15,7 @@ namespace reshard::torch_save {
 struct LocalPart {
   pickle::Pickle::Value local = 0;  // its tensor
   std::vector<int64_t> shape;       // of the whole, in elements
+  bool in_mesh = false;             // otherwise the rank that has saved the file has no part
   std::vector<int64_t> offset;      // of the part
   std::vector<int64_t> size;
 };
@@ -24,11 +24,10 @@ bool IsDTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
 // Of a value for which IsDTensor. A dimension of n elements over k ranks is cut as torch.chunk does, ceil(n / k)
 // elements each for as long as there are any; over several mesh dimensions one after the other, in the order of the
-// mesh, or in that which _StridedShard or the shard order of the spec asks for. Nothing where the rank that has saved
-// the file is not in the mesh.
+// mesh, or in that which _StridedShard or the shard order of the spec asks for.
 // DataLoss: no mesh, placements or coordinates, or others than they can be. Unimplemented: partial sums, and placements
 // that this library does not know (which).
-absl::StatusOr<std::optional<LocalPart>> ReadDTensor(const Archive& archive, pickle::Pickle::Value dtensor);
+absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, pickle::Pickle::Value dtensor);
 
 }  // namespace reshard::torch_save
 

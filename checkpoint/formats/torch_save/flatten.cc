@@ -20,6 +20,7 @@ using Kind = pickle::Pickle::Kind;
 
 // A container being taken apart: its members, and which comes next.
 struct Open {
+  Value container = 0;
   std::vector<std::pair<Catalog::PathStep, Value>> members;
   size_t next = 0;
   size_t name_before = 0;  // bytes of the name of the container itself
@@ -36,12 +37,15 @@ class Flattener {
       name_.resize(here.name_before);
       path_.resize(open_.size() - 1);
       if (here.next == here.members.size()) {
+        on_the_way_.erase(here.container);
         open_.pop_back();
         continue;
       }
       auto& [step, value] = here.members[here.next++];
       const std::string* const key = std::get_if<std::string>(&step);
-      name_ = absl::StrCat(name_, path_.empty() ? "" : ".", key != nullptr ? *key : absl::StrCat(std::get<1>(step)));
+      if (!path_.empty()) name_ += '.';
+      name_ += key != nullptr ? *key : absl::StrCat(std::get<1>(step));
+      if ((names_ -= static_cast<int64_t>(name_.size())) < 0) return TooMany();
       path_.push_back(std::move(step));
       status_ = Enter(value);
     }
@@ -63,23 +67,29 @@ class Flattener {
     const bool enters = kind == Kind::kDict || (is_list && HasContent(value));
     if (steps_ < 0) return TooMany();
     if (!enters) return AddLeaf(value);
+    if (!on_the_way_.insert(value).second) {
+      return absl::DataLossError(absl::StrCat(Where(), "a container that contains itself"));
+    }
     Open opened;
+    opened.container = value;
     opened.name_before = name_.size();
     absl::Status status;
     if (kind == Kind::kDict) {
-      absl::flat_hash_map<std::string, size_t> places;  // a key may be set again
+      absl::flat_hash_map<std::string, std::pair<size_t, Kind>> places;  // a key may be set again
       pickle_.ForEachItem(value, [&](Value key, Value member) {
         std::optional<std::string> text = KeyText(key);
         if (!text) status = absl::UnimplementedError(absl::StrCat(Where(), "a key that is neither text nor number"));
         if (!Spend(1) || (names_ -= text ? static_cast<int64_t>(text->size()) : 0) < 0) status = TooMany();
         if (!status.ok()) return false;
-        const auto [at, added] = places.try_emplace(*text, opened.members.size());
+        const auto [at, added] = places.try_emplace(*text, std::pair(opened.members.size(), pickle_.kind(key)));
         if (added) {
           opened.members.emplace_back(*std::move(text), member);
-        } else {
-          opened.members[at->second].second = member;
+        } else if (at->second.second == pickle_.kind(key)) {
+          opened.members[at->second.first].second = member;
+        } else {  // 1 and "1"
+          status = absl::DataLossError(absl::StrCat(Where(), "two values would both be called ", io::Shown(*text)));
         }
-        return true;
+        return status.ok();
       });
     } else {
       pickle_.ForEach(value, [&](Value member) {
@@ -146,6 +156,7 @@ class Flattener {
   int64_t steps_;  // that are left
   int64_t names_;  // bytes of names that are left
   std::vector<Open> open_;
+  absl::flat_hash_set<Value> on_the_way_;  // the containers of open_
   std::string name_;
   std::vector<Catalog::PathStep> path_;
   absl::flat_hash_set<std::string> seen_;

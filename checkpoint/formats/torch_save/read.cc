@@ -43,6 +43,7 @@ class Reader {
   // All names in the file get `prefix`; a root that is no container is called `root_name`.
   absl::Status AddFile(const std::string& name, std::string_view prefix, std::string_view root_name) {
     ASSIGN_OR_RETURN(file_, builder_.AddFile(name));
+    file_name_ = name;
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file,
                      io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
     ASSIGN_OR_RETURN(const Archive archive, Archive::Open(*file, 0, file->bytes(), limits_));
@@ -121,27 +122,53 @@ class Reader {
     if (description.IsObjectOf(value, pickle::Known::kRebuildParameter)) {
       const absl::Span<const Value> given = description.Tuple(description.Arguments(value));
       if (given.size() < 2) return archive.Bad("parameter ", io::Shown(leaf.name), ": without a tensor");
+      if (given.size() > 3) NameItems(description, leaf, given[3]);
       value = given[0];
       requires_grad = description.IsTrue(given[1]);
     }
+    NameAttributes(description, leaf, value);
     if (IsTensor(description, value)) {
       ++plain_tensors_;
       return AddTensor(archive, leaf, value, requires_grad, nullptr);
     }
     if (IsDTensor(description, value)) {
-      ASSIGN_OR_RETURN(const std::optional<LocalPart> part, ReadDTensor(archive, value));
+      ASSIGN_OR_RETURN(const LocalPart part, ReadDTensor(archive, value));
       if (!ranks_) {
         return archive.Bad(
             "tensor ", io::Shown(leaf.name),
             " is a DTensor, of which one file has a part; name the directory with the files of all ranks");
       }
       ++dtensors_;
-      if (!part) return absl::OkStatus();
-      if (!IsTensor(description, part->local)) return archive.CannotRead("a DTensor of another kind of tensors");
-      return AddTensor(archive, leaf, part->local, requires_grad, &*part);
+      if (!IsTensor(description, part.local)) return archive.CannotRead("a DTensor of another kind of tensors");
+      return AddTensor(archive, leaf, part.local, requires_grad, &part);
     }
     if (description.IsObjectOf(value, pickle::Known::kRebuildFromType)) return AddSubclass(archive, leaf, value);
     return AddValue(archive, leaf, value);
+  }
+
+  // The attributes of a tensor of PyTorch's own classes. Those of DTensors are what they consist of.
+  void NameAttributes(const pickle::Pickle& description, const Leaf& leaf, Value value) {
+    if (!IsTensor(description, value) || !description.IsObjectOf(value, pickle::Known::kRebuildFromType)) return;
+    const Value state = description.Tuple(description.Arguments(value))[3];
+    if (description.kind(state) != Kind::kTuple) return NameItems(description, leaf, state);
+    for (const Value part : description.Tuple(state).subspan(0, 2)) NameItems(description, leaf, part);
+  }
+
+  void NameItems(const pickle::Pickle& description, const Leaf& leaf, Value state) {
+    constexpr size_t kMostNamed = 64, kMostPlain = 4096;
+    size_t named = 0;
+    if (!description.HasItems(state)) return;
+    description.ForEachItem(state, [&](Value key, Value value) {
+      if (description.kind(key) != Kind::kString) return true;
+      const std::string_view text = description.Text(key).substr(0, 100);
+      if (pickle::PlainData(description, value, kMostPlain)) {
+        // Marks for the program that has set them: named once for all tensors.
+        builder_.AddAttribute({absl::StrCat("attribute ", status::View(text), " of tensors"), "", true});
+      } else {
+        builder_.AddAttribute({absl::StrCat(leaf.name, ".", status::View(text), " (an attribute)"), "", false});
+      }
+      return ++named < kMostNamed;
+    });
   }
 
   absl::Status AddTensor(const Archive& archive, const Leaf& leaf, Value value, bool requires_grad,
@@ -152,7 +179,7 @@ class Reader {
                           absl::StrCat(record.status().message(), " (tensor ", io::Shown(leaf.name), ")"));
     }
     const std::vector<int64_t> offset = part != nullptr ? part->offset : Zeros(record->elements.shape);
-    if (part != nullptr && part->size != record->elements.shape) {
+    if (part != nullptr && part->in_mesh && part->size != record->elements.shape) {
       return archive.Bad("tensor ", io::Shown(leaf.name), ": the rank has ", io::Shown(record->elements.shape),
                          " where its placements give it ", io::Shown(part->size), " of ", io::Shown(part->shape));
     }
@@ -161,13 +188,28 @@ class Reader {
                                        requires_grad || record->requires_grad));
     builder_.AddPath(leaf.name, leaf.path);
     files_of_[leaf.name].insert(file_);
+    if (part == nullptr)
+      NameOther(leaf.name,
+                absl::StrCat(record->elements.record_length, " ", record->elements.record_crc32.value_or(0)));
     if (!record->dtype) {
       return builder_.AddChunk(offset, record->elements.shape,
                                {file_, record->elements.record_at, record->elements.record_length});
     }
-    // An empty part of a DTensor adds nothing.
-    if (part != nullptr && std::count(part->size.begin(), part->size.end(), 0) > 0) return absl::OkStatus();
+    // An empty part of a DTensor adds nothing, nor does none; somebody must have all of it.
+    if (part != nullptr && (!part->in_mesh || std::count(part->size.begin(), part->size.end(), 0) > 0)) {
+      return absl::OkStatus();
+    }
     return builder_.AddChunk(offset, file_, std::move(record->elements));
+  }
+
+  // Of what every rank has, the first one's counts. False where there is one already; another one is named.
+  bool NameOther(const std::string& name, const std::string& content) {
+    if (!ranks_) return true;
+    const auto [at, first] = first_contents_.try_emplace(name, content);
+    if (!first && at->second != content) {
+      builder_.AddAttribute({absl::StrCat(name, " (another one in ", file_name_, ")"), "", false});
+    }
+    return first;
   }
 
   static std::vector<int64_t> Zeros(const std::vector<int64_t>& shape) { return std::vector<int64_t>(shape.size(), 0); }
@@ -186,7 +228,6 @@ class Reader {
   }
 
   absl::Status AddValue(const Archive& archive, const Leaf& leaf, Value value) {
-    if (ranks_ && !values_.insert(leaf.name).second) return absl::OkStatus();
     constexpr size_t kMostPlain = size_t{16} << 20;      // bytes of one value
     constexpr size_t kMostContents = size_t{256} << 20;  // bytes of all values of a file, as archives
     const std::optional<std::string> pickle = pickle::PlainData(archive.description(), value, kMostPlain);
@@ -194,6 +235,7 @@ class Reader {
       builder_.AddAttribute({absl::StrCat(leaf.name, " (", ClassOf(archive.description(), value), ")"), "", false});
       return absl::OkStatus();
     }
+    if (!NameOther(leaf.name, *pickle)) return absl::OkStatus();
     const std::string whole = ValueArchive(*pickle);
     if (contents_.size() + whole.size() > kMostContents) {
       return absl::ResourceExhaustedError(
@@ -213,10 +255,11 @@ class Reader {
   int64_t plain_tensors_ = 0;
   int64_t dtensors_ = 0;
   int32_t file_ = 0;
+  std::string file_name_;
   std::string contents_;                                                    // of the byte items of this file
   std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> items_;  // where they are in it: from, length
   absl::flat_hash_map<std::string, std::set<int32_t>> files_of_;            // by tensor
-  std::set<std::string> values_;                                            // that some rank had already
+  absl::flat_hash_map<std::string, std::string> first_contents_;            // that some rank had already
 };
 
 std::pair<std::string, std::string> Split(const std::string& path) {
@@ -317,7 +360,9 @@ absl::StatusOr<std::vector<RankFile>> RankFilesOf(absl::Span<const std::string> 
     std::string_view before;
     const int64_t rank = RankOf(name, &before);
     if (rank >= 0) {
-      items[std::string(before)].emplace(rank, name);
+      if (!items[std::string(before)].emplace(rank, name).second) {
+        return absl::InvalidArgumentError(absl::StrCat("two files of the same rank, one of them ", name));
+      }
     } else {
       others |= name.ends_with(".pt");
     }

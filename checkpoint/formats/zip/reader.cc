@@ -139,8 +139,13 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     return absl::ResourceExhaustedError(
         Bad(absl::StrCat("a directory of ", size, " bytes; at most ", most_directory, " are allowed")).message());
   }
-  std::string directory(static_cast<size_t>(size), '\0');
-  RETURN_IF_ERROR(ReadAt(at, absl::MakeSpan(directory)));
+  std::string directory;
+  if (size <= kEnd) {
+    directory.resize(static_cast<size_t>(size));
+    RETURN_IF_ERROR(ReadAt(at, absl::MakeSpan(directory)));
+  } else {
+    ASSIGN_OR_RETURN(directory, file_->ReadText(at_ + at, size));
+  }
 
   std::string_view rest = directory;
   while (!rest.empty()) {
@@ -261,8 +266,13 @@ absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_
                                             .message());
   }
   ASSIGN_OR_RETURN(const int64_t begin, PayloadAt(record));
-  std::string payload(static_cast<size_t>(record.length), '\0');
-  RETURN_IF_ERROR(ReadAt(begin - at_, absl::MakeSpan(payload)));
+  std::string payload;
+  if (record.length <= 2 * kEnd) {  // perhaps at an end, which is in memory
+    payload.resize(static_cast<size_t>(record.length));
+    RETURN_IF_ERROR(ReadAt(begin - at_, absl::MakeSpan(payload)));
+  } else {
+    ASSIGN_OR_RETURN(payload, file_->ReadText(begin, record.length));
+  }
   RETURN_IF_ERROR(CheckChecksum(record, libdeflate_crc32(0, payload.data(), payload.size())));
   return payload;
 }

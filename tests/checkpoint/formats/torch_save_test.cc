@@ -135,6 +135,8 @@ TEST_CASE("descriptions that contradict the archive, or themselves") {
   Has(SaidOf(File(Dict({{Str("w"), Tensor("0", 4, {3}, {-1}, 3)}}), {Floats("0", 4)})), "leave a storage of 4");
   Has(SaidOf(File(Dict({{Str("a.b"), Num(1)}, {Str("a"), Dict({{Str("b"), Num(2)}})}}))), "two values");
   Has(SaidOf(File(Dict({{Ints({1, 2}), Num(1)}})), absl::StatusCode::kUnimplemented), "neither text nor number");
+  Has(SaidOf(File(Dict({{Num(1), Num(1)}, {Str("1"), Num(2)}}))), "both be called \"1\"");
+  Has(SaidOf(File(Dict({{Str("w"), Tensor(std::string(65, '0'), 3, {3}, {1})}}))), "no record");
   Has(SaidOf(File(Object(Global("m", "Model"))), absl::StatusCode::kUnimplemented), "an object of m.Model");
   Has(SaidOf(File(Call(Global("os", "system"), {Str("true")})), absl::StatusCode::kInvalidArgument), "os.system");
   Has(SaidOf(ZipBytes({{.name = "a/other", .content = "x"}})), "no description");
@@ -153,6 +155,9 @@ TEST_CASE("what is in itself again and again is refused in no time") {
   std::string lists = List({Num(1)}) + Put(0);
   for (uint64_t i = 0; i < 30; ++i) lists = lists + "0" + List({Get(i), Get(i)}) + Put(i + 1);
   Has(SaidOf(File(Dict({{Str("x"), lists}}))), "again and again");
+  // A dict that contains itself, and a name that would grow with every turn.
+  const std::string inside = "}" + Put(0) + "(" + Str(std::string(32, 'x')) + Get(0) + "u";
+  Has(SaidOf(File(Dict({{Str("padding"), Str(std::string(100'000, 'p'))}, {Str("x"), inside}}))), "contains itself");
   // A long shape that many tensors share.
   const std::vector<int64_t> many(1000, 1);
   Has(SaidOf(File(Dict({{Str("w"), Tensor("0", 1, many, many)}}), {Floats("0", 1)})), "offset, shape and strides");
@@ -180,6 +185,11 @@ TEST_CASE("DTensors that no mesh explains") {
   Has(not_read({Placement({"Partial", {{"reduce_op", Str("sum")}}})}), "Partial");
   Has(not_read({Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(3)}}})}), "no other placement");
   Has(not_read({Shard(0)}, {.shape = Tuple({Ints({2})})}), "does not say its shape");
+  const int64_t huge = int64_t{1} << 40;
+  Has(not_read({Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(int64_t{1} << 62)}}}), Shard(0),
+                Shard(0)},
+               {.shape = Ints({2, huge, huge}), .place = Ints({0, 0, 0})}),
+      "no other placement");
   Has(SaidOf(File(Dict({{Str("w"), DTensor(local, {4, 4}, {Shard(0)}, {})}}), {Floats("0", 8)})),
       "name the directory with the files of all ranks");
 }
@@ -214,6 +224,24 @@ TEST_CASE("the files of all ranks, or none of them") {
   REQUIRE(twice.ok());
   CHECK(absl::IsDataLoss(twice->CheckCover(twice->tensors()[0])));
 
+  // A rank that is in no mesh has no part; that nobody has one is found out by the elements.
+  const std::string outside =
+      File(Dict({{Str("w"), DTensor(local, {4, 4}, {Shard(0)}, {.place = None()})}}), {Floats("0", 8)});
+  PutContent(directory / "outside", {{"model_world_size_1_rank_0.pt", outside}});
+  const absl::StatusOr<Catalog> nobody = ReadCatalog(directory / "outside");
+  REQUIRE(nobody.ok());
+  REQUIRE(TensorsOf(*nobody) == Names{"w"});
+  CHECK(absl::IsDataLoss(nobody->CheckCover(nobody->tensors()[0])));
+
+  // What ranks have that is not the same is named.
+  const auto with = [&](int64_t seed) { return File(Dict({{Str("seed"), Num(seed)}})); };
+  PutContent(directory / "seeds",
+             {{"model_world_size_2_rank_0.pt", with(1)}, {"model_world_size_2_rank_1.pt", with(2)}});
+  const absl::StatusOr<Catalog> seeds = ReadCatalog(directory / "seeds");
+  REQUIRE(seeds.ok());
+  REQUIRE(seeds->attributes().size() == 1);
+  CHECK(seeds->attributes()[0].name == "seed (another one in model_world_size_2_rank_1.pt)");
+
   const auto said = [&](const testing::Content& content, absl::StatusCode code) {
     const TempDirectory other;
     PutContent(other.path(), content);
@@ -229,6 +257,7 @@ TEST_CASE("the files of all ranks, or none of them") {
       "of no rank");
   Has(said({{"model_world_size_1_rank_0.pt", of(0)}, {"model_world_size_2_rank_0.pt", of(0)}}, kInvalid), "two world");
   Has(said({{"model_0.pt", of(0)}, {"model_2.pt", of(1)}}, kDataLoss), "model_1.pt is missing");
+  Has(said({{"model_world_size_1_rank_0.pt", of(0)}, {"model_world_size_1_rank_00.pt", of(0)}}, kInvalid), "same rank");
   // Numbered files that are checkpoints of their own.
   const std::string plain = File(Dict({{Str("w"), Tensor("0", 8, {2, 4}, {4, 1})}}), {Floats("0", 8)});
   Has(said({{"epoch_0.pt", plain}, {"epoch_1.pt", plain}}, kInvalid), "hardly those of ranks");

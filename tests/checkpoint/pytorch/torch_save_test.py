@@ -185,6 +185,15 @@ class TorchSaveTest(unittest.TestCase):
         torch.save({"w": torch.ones(2), "gadget": Gadget()}, source)
         self.assertIn("system", self.command("inspect", source, code=4).stderr)
 
+    def test_attributes_of_tensors_are_named(self):
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.scale = torch.ones(1)
+        source = self.folder / "state.pt"
+        torch.save({"w": weight, "v": with_attributes(torch.nn.Parameter(torch.ones(3)))}, source)
+        done = self.command("convert", source, self.folder / "r", "--mesh", "{x:1}", "--layout", "[...]", code=1)
+        self.assertIn("w.scale", done.stderr)
+        self.assertIn("tensor_model_parallel", done.stdout)
+
     def test_subclasses_are_named(self):
         source = self.folder / "state.pt"
         torch.save({"q": torch.ones(3).as_subclass(Quantized), "w": torch.ones(2)}, source)

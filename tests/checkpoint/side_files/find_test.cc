@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/torch_save/format.h"
 #include "checkpoint/side_files/copy.h"
 #include "checkpoint/side_files/kinds.h"
 #include "tests/catch.h"
@@ -112,6 +115,29 @@ TEST_CASE("links are followed only into a hub's cache, and a pipe holds nobody u
   CHECK(PathsOf(found.carried) == Names{"config.json", "huggingface/config.json"});
   CHECK(found.left == Names{"additional_chat_templates", "generation_config.json", "merges.txt", "params.json",
                             "tokenizer.json", "vocab.json"});
+}
+
+TEST_CASE("what verl keeps in huggingface/ goes beside the model, but never over or below what is there") {
+  TempDirectory directory;
+  const std::string path = directory / "verl";
+  PutContent(path, {{"huggingface/config.json", "{}"},
+                    {"huggingface/tokenizer.json", "1"},
+                    {"tokenizer.json", "2"},
+                    {"huggingface/a", "3"},
+                    {"a/b", "4"}});
+  // As a reader of torch.save would have found it.
+  catalog::CatalogBuilder builder(torch_save::kFormatOfRanks, path);
+  const absl::StatusOr<Catalog> ranks = std::move(builder).Build();
+  REQUIRE(ranks.ok());
+  const absl::StatusOr<SideFiles> found = FindSideFiles(path, *ranks, {.also = {"huggingface/*", "a/*"}});
+  REQUIRE(found.ok());
+  std::map<std::string, std::string> to;
+  for (const SideFile& file : found->carried) to[file.path] = file.to;
+  CHECK(to == std::map<std::string, std::string>{{"a/b", "a/b"},
+                                                 {"huggingface/a", "huggingface/a"},
+                                                 {"huggingface/config.json", "config.json"},
+                                                 {"huggingface/tokenizer.json", "huggingface/tokenizer.json"},
+                                                 {"tokenizer.json", "tokenizer.json"}});
 }
 
 TEST_CASE("a directory that is deep or has too much in it is named as a whole") {

@@ -10,7 +10,7 @@ torch=2.11.0
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab)
-packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl libcurl4 libabsl-dev nlohmann-json3-dev libcli11-dev
+packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
 full=false

@@ -32,7 +32,7 @@ std::string HumanBytes(int64_t bytes) {
 std::string ExactBytes(int64_t bytes) {
   constexpr int64_t kSmall = 1024;
   if (bytes > -kSmall && bytes < kSmall) return absl::StrCat(bytes, bytes == 1 ? " byte" : " bytes");
-  return absl::StrCat(HumanBytes(bytes), " (", bytes, " bytes)");
+  return absl::StrCat(bytes, " bytes (", HumanBytes(bytes), ")");
 }
 
 std::string HumanTime(int64_t nanoseconds) {

@@ -54,7 +54,7 @@ def islands(reshard):
 
 def memory(reshard):
     said = reshard("plan", "{x:8}", "[<x>4096,4096]", "[4096,<x>4096]", "--memory-limit", "1MiB", code=3, stream="err")
-    assert "1 MiB" in said and "MiB (" in said, said
+    assert "(1 MiB)" in said and "MiB) are needed" in said, said
 
 
 def conversions(reshard, source):

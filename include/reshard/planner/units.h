@@ -9,7 +9,7 @@ namespace reshard {
 
 // "1.5 MiB", "512 B": binary units, three significant digits.
 std::string HumanBytes(int64_t bytes);
-// The same with the number itself, for limits that may have to be typed: "4.01 KiB (4102 bytes)", "900 bytes".
+// The same with the number itself, for limits that may have to be typed: "4102 bytes (4.01 KiB)", "900 bytes".
 std::string ExactBytes(int64_t bytes);
 // "5 us", "2.56 ms": three significant digits.
 std::string HumanTime(int64_t nanoseconds);

@@ -11,7 +11,7 @@ if(RESHARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # need to be compiled, and does not see that a precompiled header has a macro more. What is defined beside precompiled
   # headers does not reach into them.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${RESHARD_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime,locale ${RESHARD_CCACHE})
 endif()
 # -O3 gains nothing but in the kernels that copy and reduce, which ask for it themselves.
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")

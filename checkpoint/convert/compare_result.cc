@@ -18,7 +18,8 @@ absl::Status CompareResult(const Conversion& conversion, const std::string& dire
   ASSIGN_OR_RETURN(const std::unique_ptr<source::Source> result,
                    source::Source::Open(directory, {conversion.options.limits, false}));
   ASSIGN_OR_RETURN(const VerifyReport report,
-                   verify::CompareSources(*conversion.source, *result, conversion.buffers.threads, progress));
+                   verify::CompareSources(*conversion.source, *result, conversion.buffers.threads, progress,
+                                          conversion.options.stop));
   const std::vector<SideFile>& beside = conversion.summary.side_files;
   ASSIGN_OR_RETURN(const size_t other, side_files::FirstDifferent(conversion.catalog().root(), beside, directory));
   if (other < beside.size()) {

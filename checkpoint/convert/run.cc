@@ -70,15 +70,17 @@ absl::Status Run::WriteShare() {
   if (!status.ok()) return status;
 
   std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
-  status =
-      tasks::RunTasks(share.end - share.first, conversion_.buffers.threads, [&](int64_t i, int thread) -> absl::Status {
+  status = tasks::RunTasks(
+      share.end - share.first, conversion_.buffers.threads,
+      [&](int64_t i, int thread) -> absl::Status {
         if (kept[static_cast<size_t>(i)] != 0) return absl::OkStatus();
         const absl::StatusOr<output::FinishedPiece> piece =
             writer.Write(share.first + i, buffers[static_cast<size_t>(thread)]);
         if (!piece.ok()) return piece.status();
         hashes_[piece->piece] = {piece->hash_low, piece->hash_high};
         return io::FromSystem((*journal)->Add(*piece));
-      });
+      },
+      options_.stop);
   if (!status.ok()) return status;
   const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
   if (!changed.ok()) return io::FromSystem(changed.status());
@@ -100,7 +102,8 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
   std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
   std::atomic<int64_t> bytes{0};
   absl::Status checked = tasks::RunTasks(
-      static_cast<int64_t>(records.size()), conversion_.buffers.threads, [&](int64_t r, int thread) -> absl::Status {
+      static_cast<int64_t>(records.size()), conversion_.buffers.threads,
+      [&](int64_t r, int thread) -> absl::Status {
         const output::FinishedPiece& record = records[static_cast<size_t>(r)];
         const absl::StatusOr<bool> there = writer.IsThere(record, buffers[static_cast<size_t>(thread)]);
         if (!there.ok() || !*there) return there.status();
@@ -111,7 +114,8 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
                                            [](const auto& a, const auto& b) { return a.piece < b.piece; });
         const bool has_it = ours != known.end() && *ours == record;
         return has_it ? absl::OkStatus() : io::FromSystem(journal->Add(record));
-      });
+      },
+      options_.stop);
   conversion_.summary.kept_bytes = bytes;
   return checked;
 }
@@ -158,10 +162,12 @@ absl::StatusOr<bool> Run::WasDone() {
 }
 
 absl::StatusOr<std::unique_ptr<io::FileLock>> Run::WaitForAll() {
-  absl::StatusOr<std::unique_ptr<io::FileLock>> lock = group_.WaitForAll([this](int64_t workers) {
-    last_.waiting_for = workers;
-    if (options_.progress) options_.progress(last_);
-  });
+  absl::StatusOr<std::unique_ptr<io::FileLock>> lock = group_.WaitForAll(
+      [this](int64_t workers) {
+        last_.waiting_for = workers;
+        if (options_.progress) options_.progress(last_);
+      },
+      options_.stop);
   return lock.ok() || absl::IsDeadlineExceeded(lock.status()) ? std::move(lock) : io::FromSystem(lock.status());
 }
 

@@ -12,6 +12,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/whole_file.h"
+#include "checkpoint/tasks/run_tasks.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -81,8 +82,8 @@ absl::StatusOr<std::string> WorkerGroup::Beats() const {
   return all;
 }
 
-absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(
-    const std::function<void(int64_t)>& waiting_for) const {
+absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(const std::function<void(int64_t)>& waiting_for,
+                                                                      const std::stop_token& stop) const {
   // Asking costs the filesystem something for each of the others.
   const auto poll = absl::ToChronoNanoseconds(
       std::min({absl::Milliseconds(20) + absl::Milliseconds(2) * workers_, absl::Seconds(1), patience_ / 20}));
@@ -125,6 +126,7 @@ absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(
       if (now.ok()) beats = *std::move(now);
       looked = Clock::now();
     }
+    if (stop.stop_requested()) return tasks::Stopped();
     if (Clock::now() - got_on > absl::ToChronoNanoseconds(patience_)) return NobodyGetsOn(missing);
     std::this_thread::sleep_for(poll);
   }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ class WorkerGroup {
   // Waits until all workers are done, and then returns the lock of the one that is to finish and commit. Null: the
   // stage is gone, because another worker has finished. DeadlineExceeded: no worker has made progress within the stall
   // timeout; the message says which are not done. `waiting_for` is called with the number of those not done whenever it
-  // changes.
-  absl::StatusOr<std::unique_ptr<io::FileLock>> WaitForAll(const std::function<void(int64_t)>& waiting_for) const;
+  // changes. Cancelled: `stop` asked for that.
+  absl::StatusOr<std::unique_ptr<io::FileLock>> WaitForAll(const std::function<void(int64_t)>& waiting_for,
+                                                           const std::stop_token& stop = {}) const;
 
  private:
   std::string Path(const char* what, int64_t worker) const;

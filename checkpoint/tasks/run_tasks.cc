@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/io/error_kind.h"
 #include "status/no_throw.h"
 
 namespace reshard::tasks {
@@ -15,19 +16,23 @@ int ThreadCount(int asked, int most) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most);
 }
 
-absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t, int)>& task) {
+absl::Status Stopped() { return io::FromSystem(absl::CancelledError("it was asked to stop")); }
+
+absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t, int)>& task,
+                      const std::stop_token& stop) {
   std::atomic<int64_t> next{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> failing{false};
   std::mutex mutex;
   int64_t failed = count;
   absl::Status first;
   const auto serve = [&](int thread) {
-    while (!stop.load(std::memory_order_relaxed)) {
+    while (!failing.load(std::memory_order_relaxed)) {
       const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= count) return;
-      const absl::Status status = status::NoThrow("working on a checkpoint", [&] { return task(i, thread); });
+      const absl::Status status = status::NoThrow("working on a checkpoint",
+                                                  [&] { return stop.stop_requested() ? Stopped() : task(i, thread); });
       if (status.ok()) continue;
-      stop = true;
+      failing = true;
       const std::lock_guard<std::mutex> lock(mutex);
       if (i < failed) {
         failed = i;

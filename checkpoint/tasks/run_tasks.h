@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <stop_token>
 
 #include "absl/status/status.h"
 #include "reshard/checkpoint/progress.h"
@@ -19,8 +20,12 @@ int ThreadCount(int asked, int most = std::numeric_limits<int>::max());
 
 // Calls task(i, thread) for i in 0..count, each once, on `threads` threads, smallest first. After an error no further
 // task is begun. The error of the smallest i that had one. An exception in a task is Internal, or ResourceExhausted
-// where memory ran out.
-absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t task, int thread)>& task);
+// where memory ran out. Once `stop` asks for it no further task is begun: Cancelled, as an error of the system.
+absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t task, int thread)>& task,
+                      const std::stop_token& stop = {});
+
+// What an operation that was asked to stop returns.
+absl::Status Stopped();
 
 // Adds up what is done and tells of it, now and then. From any thread.
 class ProgressMeter {

@@ -3,6 +3,7 @@
 #define RESHARD_CHECKPOINT_VERIFY_COMPARE_H_
 
 #include <functional>
+#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "checkpoint/source/source.h"
@@ -11,7 +12,8 @@
 namespace reshard::verify {
 
 absl::StatusOr<VerifyReport> CompareSources(source::Source& a, source::Source& b, int threads,
-                                            const std::function<void(const ConvertProgress&)>& progress);
+                                            const std::function<void(const ConvertProgress&)>& progress,
+                                            const std::stop_token& stop);
 
 }  // namespace reshard::verify
 

@@ -143,15 +143,16 @@ absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::
         source::Source::Open(a, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe}));
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
                      source::Source::Open(b, {options.limits, options.ignore_sidecar}));
-    ASSIGN_OR_RETURN(VerifyReport report,
-                     verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads), options.progress));
+    ASSIGN_OR_RETURN(VerifyReport report, verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads),
+                                                                 options.progress, options.stop));
     RETURN_IF_ERROR(CompareSideFiles(a, first->catalog(), b, options.side_files, &report));
     return report;
   });
 }
 
 absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::Source& b, int threads,
-                                                    const std::function<void(const ConvertProgress&)>& progress) {
+                                                    const std::function<void(const ConvertProgress&)>& progress,
+                                                    const std::stop_token& stop) {
   VerifyReport report;
   std::vector<Pair> pairs;
   std::map<size_t, std::string> differences;  // by number of the pair, or of what has no partner
@@ -254,8 +255,9 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
   std::mutex mutex;
   tasks::ProgressMeter meter(report.bytes, progress);
   std::vector<std::pair<std::string, std::string>> buffers(static_cast<size_t>(threads));
-  RETURN_IF_ERROR(
-      tasks::RunTasks(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i, int thread) -> absl::Status {
+  RETURN_IF_ERROR(tasks::RunTasks(
+      static_cast<int64_t>(tasks.size()), threads,
+      [&](int64_t i, int thread) -> absl::Status {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Pair& pair = pairs[task.pair];
         auto& [left, right] = buffers[static_cast<size_t>(thread)];
@@ -279,7 +281,8 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
         }
         meter.Add(task.bytes);
         return absl::OkStatus();
-      }));
+      },
+      stop));
   meter.Finish();
   for (size_t p = 0; p < pairs.size(); ++p) {
     const auto known = differences.find(p);

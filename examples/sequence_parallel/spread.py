@@ -2,7 +2,7 @@
 
 import torch
 
-import reshard
+import reshard.torch
 
 
 class Zigzag:

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-import reshard
+import reshard.torch
 
 from model import Transformer, Whole
 from spread import Zigzag, sum_gradients

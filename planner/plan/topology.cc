@@ -115,6 +115,21 @@ absl::StatusOr<Topology> Topology::FromJson(std::string_view text, std::string_v
   return out;
 }
 
+absl::Status Topology::SetNodes(int64_t nodes, int64_t devices) {
+  if (nodes < 1 || devices < 1 || nodes > kMaxDevices / devices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(nodes, "x", devices, " is not a number of nodes and one of devices, like 8x8"));
+  }
+  if (num_levels() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat("the topology ", name, " has ", num_levels(),
+                                                   num_levels() == 1 ? " level" : " levels",
+                                                   "; one with two is needed, such as dgx-h100"));
+  }
+  levels[0].devices = devices;
+  levels[1].nics = std::min(levels[1].nics, devices);
+  return absl::OkStatus();
+}
+
 absl::Status Topology::Validate() const {
   if (levels.empty()) return absl::InvalidArgumentError("the topology has no levels");
   for (size_t i = 0; i < levels.size(); ++i) {

@@ -1,65 +1,90 @@
-"""Moves sharded tensors from one layout to another: the Python side of reshard.
+"""Moves sharded tensors from one layout to another.
 
     import reshard
-    y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor in, a DTensor out, differentiable
-    torch.ops.reshard.redistribute(local, "{X:4}", "[<X>1024, 64]", "[1024, <X>64]", group_name)
+    print(reshard.plan("{X:4,Y:4,Z:16}", "[32<X,Y>512, 128]", "[32<Y,X>512, 128]"))
+    reshard.convert("step-1000", "exported", to="hf", weights_only=True)
+    y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor; needs PyTorch
 
-Importing it loads the library, which registers torch.ops.reshard.*. The operators do all the work; this package only
-translates DTensors and process groups into the texts and names that they take.
+Planning, checking, drawing and converting need nothing beside this package. What works on tensors (redistribute, bind,
+load, save, ...) is in reshard.torch, which is imported when one of its names is first used.
 """
 
-import torch
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from .library import load_library
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
+    from .errors import FileError, InputError, LimitError, PeerError, ReshardError, UnsupportedError
+    from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
+    from .torch import (
+        BoundBatch,
+        all_gather,
+        all_gather_with_unpad,
+        all_reduce,
+        all_to_all_4d,
+        all_to_all_single,
+        all_to_all_v,
+        bind,
+        build_all_to_all_v_metadata,
+        compute_padding_for_sp,
+        exchange_overlapping_regions,
+        gather,
+        last_timings,
+        load,
+        pad_sequence_tensor,
+        recent_operations,
+        redistribute,
+        redistribute_all,
+        save,
+        shard,
+        unpad_sequence_tensor,
+        warmup,
+    )
 
-load_library()  # before the modules below, which look the operators up
+    __version__: str
 
-__version__: str = torch.ops.reshard.version()
+# Imported on first use: the names below are the package, and none costs what another needs.
+_MODULES = {
+    "checkpoints": "Checkpoint Comparison Conversion convert inspect verify",
+    "errors": "FileError InputError LimitError PeerError ReshardError UnsupportedError",
+    "planning": "Batch Picture Plan Verdict check plan plan_batch show",
+    "torch": """
+        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_single all_to_all_v bind
+        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions gather last_timings load
+        pad_sequence_tensor recent_operations redistribute redistribute_all save shard unpad_sequence_tensor warmup
+    """,
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-from .bound import BoundBatch, bind  # noqa: E402
-from .diagnostics import last_timings, recent_operations  # noqa: E402
-from .dtensors import redistribute, redistribute_all  # noqa: E402
-from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
-from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
-from .planning import plan  # noqa: E402
-from .sequence_parallel import (  # noqa: E402
-    all_gather,
-    all_gather_with_unpad,
-    all_reduce,
-    all_to_all_4d,
-    all_to_all_single,
-    exchange_overlapping_regions,
-    gather,
-    shard,
-    warmup,
-)
-from .state import load, save  # noqa: E402
-from .ends_of_groups import follow_ends_of_groups  # noqa: E402
+# Without what needs PyTorch, so that `from reshard import *` does not.
+__all__ = sorted(name for name, module in _MODULE_OF.items() if module != "torch")
 
-follow_ends_of_groups()
 
-__all__ = [
-    "BoundBatch",
-    "all_gather",
-    "all_gather_with_unpad",
-    "all_reduce",
-    "all_to_all_4d",
-    "all_to_all_single",
-    "all_to_all_v",
-    "bind",
-    "build_all_to_all_v_metadata",
-    "compute_padding_for_sp",
-    "exchange_overlapping_regions",
-    "gather",
-    "last_timings",
-    "load",
-    "pad_sequence_tensor",
-    "plan",
-    "recent_operations",
-    "redistribute",
-    "redistribute_all",
-    "save",
-    "shard",
-    "unpad_sequence_tensor",
-    "warmup",
-]
+def _module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f".{name}", __name__)
+    except ModuleNotFoundError as error:
+        if name == "torch" and error.name == "torch":
+            raise ImportError(
+                "this needs PyTorch, which is not installed here; what needs none is reshard."
+                + ", reshard.".join(name for name in __all__ if name.islower())
+            ) from None
+        raise
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return _module(name)
+    if name == "__version__":
+        value: Any = _module("_core").version()
+    elif name in _MODULE_OF:
+        value = getattr(_module(_MODULE_OF[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_MODULES, "__version__"})

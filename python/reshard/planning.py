@@ -1,34 +1,234 @@
-"""Makes plans without running them."""
+"""Plans, pictures and the judge of plans. Nothing here moves data."""
 
 import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
+from . import _core
 
-DTYPE_NAMES = {
-    torch.bool: "bool",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float8_e4m3fn: "f8e4m3fn",
-    torch.float8_e5m2: "f8e5m2",
-    torch.float8_e4m3fnuz: "f8e4m3fnuz",
-    torch.float8_e5m2fnuz: "f8e5m2fnuz",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-    torch.complex32: "c32",
-    torch.float8_e8m0fnu: "f8e8m0",
-    torch.float4_e2m1fn_x2: "f4e2m1x2",
-}
+__all__ = ["Batch", "Picture", "Plan", "Verdict", "check", "plan", "plan_batch", "show"]
+
+
+class _Result:
+    """What the command prints as JSON, as an object: r["key"], "key" in r, r.to_dict()."""
+
+    def to_json(self) -> str:
+        """One line of JSON, as the command prints it with --json."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a dict."""
+        return json.loads(self.to_json())
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.to_dict()
+
+    def keys(self) -> Iterable[str]:
+        return self.to_dict().keys()
+
+
+class Plan(_Result):
+    """The steps from one layout to another, what they cost, and why they were chosen.
+
+    str() is what `reshard plan` prints; a notebook draws it. plan["steps"] and the like are keys of
+    docs/plan.schema.json.
+    """
+
+    def __init__(self, core: _core.Plan, devices: Sequence[int] | None = None):
+        self._core = core
+        # Of a relabelled plan: device ids in row-major order of the target's mesh.
+        self.devices: list[int] | None = None if devices is None else list(devices)
+        self._dict: dict[str, Any] | None = None
+
+    def to_json(self, pieces: bool = False) -> str:
+        """One line of JSON. `pieces` adds every box that travels, as [step, sender, receiver, [offset...], [size...]]
+        in elements.
+
+        Raises:
+            LimitError: more than 10 million pieces.
+        """
+        return self._core.json(pieces)
+
+    def to_dict(self, pieces: bool = False) -> dict[str, Any]:
+        """The same as a dict."""
+        return json.loads(self.to_json(pieces))
+
+    def explain(self) -> str:
+        """Every step with its groups and bytes, the memory, the bound, and what else was tried and why it lost."""
+        return self._core.explain()
+
+    def simulate(self) -> str:
+        """When each step ends, every message being followed over the network.
+
+        Raises:
+            LimitError: more than 4 million messages.
+        """
+        return self._core.simulate()
+
+    def svg(self) -> str:
+        """A picture: one panel per layout, from source to target, and the steps between them."""
+        return self._core.svg()
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """In order; empty if source and target are equivalent."""
+        return self._facts["steps"]
+
+    @property
+    def bytes(self) -> int:
+        """That the device with the most receives."""
+        return self._facts["totals"]["recv_bytes_max"]
+
+    @property
+    def bound(self) -> int:
+        """That no algorithm could do with less of: bytes that the worst device has to receive."""
+        return self._facts["bounds"]["recv_bytes_max"]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory that a device needs at once, source and staging included."""
+        return self._facts["totals"]["peak_bytes"]
+
+    @property
+    def seconds(self) -> float:
+        """An estimate, by the topology's bandwidths and latencies."""
+        return self._facts["totals"]["time_ns"] / 1e9
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        if self._dict is None:
+            self._dict = self.to_dict()
+        return self._dict
+
+    def __getitem__(self, key: str) -> Any:
+        return self._facts[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._facts
+
+    def keys(self) -> Iterable[str]:
+        return self._facts.keys()
+
+    def __str__(self) -> str:
+        return self._core.text().rstrip("\n")
+
+    def __repr__(self) -> str:
+        ops = ", ".join(step["op"] for step in self.steps) or "nothing to do"
+        return f"<reshard.Plan {self['source']} -> {self['target']}: {ops}; {self.bytes} bytes, bound {self.bound}>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+
+class Batch(_Result):
+    """Many tensors as one schedule. str() is what `reshard plan --batch --coalesce` prints; keys are those of
+    docs/batch.schema.json."""
+
+    def __init__(self, core: _core.Batch, names: Sequence[str], devices: Sequence[int] | None):
+        self._core = core
+        self.names = list(names)
+        self.devices: list[int] | None = None if devices is None else list(devices)
+
+    def to_json(self) -> str:
+        return self._core.json()
+
+    def plan(self, tensor: int | str) -> Plan:
+        """The plan of one tensor, by its place or its name."""
+        place = self.names.index(tensor) if isinstance(tensor, str) else range(len(self))[tensor]
+        return Plan(self._core.plan_of(place))
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __str__(self) -> str:
+        return self._core.text().rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<reshard.Batch of {len(self)} tensors>"
+
+
+class Picture:
+    """Who holds what. str() is for a terminal, svg() for a browser; a notebook draws it."""
+
+    def __init__(self, core: _core.Layout, device: int | None):
+        self._core = core
+        self._device = device
+
+    @property
+    def layout(self) -> str:
+        """The layout in the text form of docs/layouts.md, whatever notation it was given in."""
+        return self._core.text()
+
+    def svg(self) -> str:
+        """A standalone SVG document."""
+        return self._core.svg(self._device)
+
+    def __str__(self) -> str:
+        return self._core.draw(self._device).rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<reshard.Picture of {self.layout}>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+
+class Verdict(_Result):
+    """What the judge says of plans: bool(verdict), str(verdict), and the keys of docs/check.schema.json."""
+
+    def __init__(self, agrees: bool, text: str, as_json: str):
+        self.agrees = agrees
+        self._text, self._json = text, as_json
+
+    def to_json(self) -> str:
+        return self._json
+
+    def __bool__(self) -> bool:
+        return self.agrees
+
+    def __str__(self) -> str:
+        return self._text.rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<reshard.Verdict: {'agrees' if self.agrees else 'does not agree'}>"
+
+
+def _bytes(value: int | str | None) -> int | None:
+    return _core.parse_bytes(value) if isinstance(value, str) else value
+
+
+def _options(
+    objective: str,
+    ops: str | Iterable[str],
+    memory_limit: int | str | None,
+    topology: str | os.PathLike[str] | Mapping[str, Any],
+    nodes: tuple[int, int] | None,
+    world: int,
+) -> _core.Options:
+    name, text = str(topology), None
+    if isinstance(topology, Mapping):
+        name, text = "topology", json.dumps(topology)
+    elif "/" in name or "." in name:
+        with open(topology, encoding="utf-8") as file:
+            text = file.read()
+    ops = ops if isinstance(ops, str) else ",".join(ops)
+    options = _core.options(objective, ops, _bytes(memory_limit), name, text)
+    if nodes is not None:
+        options.set_nodes(*nodes)
+        if nodes[0] * nodes[1] < world:
+            from .errors import InputError
+
+            raise InputError(f"nodes {nodes[0]}x{nodes[1]} are {nodes[0] * nodes[1]} devices, but there are {world}")
+    return options
+
+
+def _dtype(dtype: object) -> str:
+    # "bf16", torch.bfloat16, numpy.dtype("float32"), numpy.float32
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def plan(
@@ -37,29 +237,153 @@ def plan(
     target: str,
     *,
     target_mesh: str | None = None,
-    dtype: str | torch.dtype = "bf16",
-    **options: Any,
-) -> dict[str, Any]:
-    """Finds the cheapest plan from one layout to another, and returns it as `reshard plan --json` prints it.
+    dtype: object = "bf16",
+    shape: Sequence[int] | None = None,
+    format: str = "reshard",
+    source_format: str | None = None,
+    target_format: str | None = None,
+    objective: str = "time",
+    ops: str | Iterable[str] = "all",
+    memory_limit: int | str | None = None,
+    topology: str | os.PathLike[str] | Mapping[str, Any] = "flat",
+    nodes: tuple[int, int] | None = None,
+    relabel: bool = False,
+) -> Plan:
+    """Finds the cheapest plan from one layout to another.
+
+        print(reshard.plan("{X:4,Y:4,Z:16}", "[32<X,Y>512, 128]", "[32<Y,X>512, 128]"))
 
     Args:
         mesh: the source's mesh, such as "{X:4,Y:2}".
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
         target_mesh: the target's mesh; None means that of the source.
-        dtype: a torch.dtype, or one of the names that the command takes, such as "bf16".
-        options: those of the command: objective ("time", "bytes", "steps"), ops ("all", "boxes", or names, as a list or
-            separated by commas), memory_limit (bytes per device, or text such as "2GiB"), topology (the name of a
-            preset or a file), pieces (True lists every message).
+        dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype.
+        shape: global sizes; source and target may then be rules without sizes, or in another notation.
+        format: the notation of both: "reshard", "dtensor", "jax", "shardy" or "hlo". source_format and target_format
+            are for one of them.
+        objective: what to minimize: "time", "bytes" or "steps".
+        ops: "all", "boxes" (contiguous intermediates), or the names of operations, as a list or separated by commas.
+        memory_limit: most that a device may need at once: bytes, or text such as "2GiB".
+        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one.
+        nodes: how many nodes of how many devices there are, in place of the topology's islands.
+        relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes
+            (Plan.devices).
 
-    Needs no process group, and does not communicate.
+    Needs neither a process group nor PyTorch, and does not communicate.
 
     Raises:
-        ValueError: malformed text (with a caret under the column), an unknown option, or no feasible plan.
-        NotImplementedError: what the planner does not support, such as a target that is partial over a new axis.
+        InputError: malformed text (with a caret under the column), an unknown option, or no plan with these ops.
+        UnsupportedError: what the planner does not support, such as a target that is partial over a new axis.
+        LimitError: nothing fits the memory limit; the message has the bytes needed.
+        OSError: a topology file that cannot be read.
     """
-    name = DTYPE_NAMES[dtype] if isinstance(dtype, torch.dtype) else dtype
-    ops = options.get("ops")
-    if ops is not None and not isinstance(ops, str):
-        options["ops"] = ",".join(ops)
-    given = {key: value for key, value in options.items() if value is not None}
-    return json.loads(torch.ops.reshard._plan(mesh, source, target, target_mesh or "", name, json.dumps(given)))
+    problem = _core.problem(
+        mesh, source, target, target_mesh, _dtype(dtype), _shape(shape), source_format or format, target_format or format
+    )
+    options = _options(objective, ops, memory_limit, topology, nodes, problem.world)
+    devices = None
+    if relabel:
+        [problem], devices = _core.relabel([problem], [])
+    return Plan(_core.plan(problem, options), devices)
+
+
+def _shape(shape: Sequence[int] | None) -> list[int] | None:
+    return None if shape is None else [int(size) for size in shape]
+
+
+def plan_batch(
+    problems: Iterable[Mapping[str, Any]],
+    *,
+    dtype: object = "bf16",
+    bucket: int | str | None = None,
+    objective: str = "time",
+    ops: str | Iterable[str] = "all",
+    memory_limit: int | str | None = None,
+    topology: str | os.PathLike[str] | Mapping[str, Any] = "flat",
+    nodes: tuple[int, int] | None = None,
+    relabel: bool = False,
+) -> Batch:
+    """Plans many tensors as one schedule, such as the state of a model.
+
+    Args:
+        problems: for each tensor what a line of `reshard plan --batch` has: {"mesh": "{X:2}", "from": "[<X>4]",
+            "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format".
+        dtype: of the tensors that have none of their own.
+        bucket: most bytes per device in one exchange, such as "1GiB".
+        objective, ops, memory_limit, topology, nodes: as plan() has them.
+        relabel: finds one order of the target's devices for all tensors (Batch.devices).
+
+    Raises:
+        as plan(), with the tensor's "id" in the message.
+    """
+    from .errors import InputError
+
+    known = {"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"}
+    read, names = [], []
+    for place, one in enumerate(problems):
+        name = str(one.get("id", place))
+        if strange := set(one) - known:
+            raise InputError(f"{name}: unknown key {sorted(strange)[0]!r} (known: {', '.join(sorted(known))})")
+        if missing := {"mesh", "from", "to"} - set(one):
+            raise InputError(f"{name}: {sorted(missing)[0]!r} is missing")
+        try:
+            read.append(
+                _core.problem(
+                    one["mesh"],
+                    one["from"],
+                    one["to"],
+                    one.get("to_mesh"),
+                    _dtype(one.get("dtype") or dtype),
+                    _shape(one.get("shape")),
+                    one.get("from_format") or "reshard",
+                    one.get("to_format") or "reshard",
+                )
+            )
+        except (InputError, TypeError) as error:
+            raise InputError(f"{name}: {error}") from None
+        names.append(name)
+    world = max((problem.world for problem in read), default=0)
+    options = _options(objective, ops, memory_limit, topology, nodes, world)
+    devices = None
+    if relabel and read:
+        read, devices = _core.relabel(read, names)
+    return Batch(_core.plan_batch(read, names, options, _bytes(bucket)), names, devices)
+
+
+def show(
+    mesh: str,
+    layout: str,
+    *,
+    shape: Sequence[int] | None = None,
+    format: str = "reshard",
+    device: int | None = None,
+) -> Picture:
+    """Draws which device holds what.
+
+    Args:
+        mesh, layout: as texts.
+        shape: global sizes; the layout may then be a rule, or in another notation.
+        format: the layout's notation.
+        device: draws only what this device holds.
+
+    Raises:
+        InputError: malformed text, with a caret under the column.
+    """
+    return Picture(_core.layout(mesh, layout, format, _shape(shape)), device)
+
+
+def check(plan: Plan | Batch | Mapping[str, Any] | str) -> Verdict:
+    """Whether a plan is legal, whether its figures are right, and how far it is from the bound; derived from its
+    layouts alone, by code that the planner does not use.
+
+    Args:
+        plan: a Plan or Batch, or the JSON of a plan of any tool, as a dict or text.
+
+    Raises:
+        InputError: what cannot be read as a plan.
+    """
+    if isinstance(plan, _Result):
+        text = plan.to_json()
+    else:
+        text = plan if isinstance(plan, str) else json.dumps(plan)
+    return Verdict(*_core.check(text))

@@ -398,8 +398,6 @@ TORCH_LIBRARY(reshard, library) {
   library.def(
       "all_to_all_v(Tensor src, Tensor(a!) dst, Tensor(b!) metadata, bool recv_counts_known, bool has_rdispls, "
       "str group) -> ()");
-  library.def("_plan(str mesh, str source, str target, str target_mesh, str dtype, str options_json) -> str",
-              pytorch::PlanJson);
   library.def("_layout_from_dtensor(str placements, str mesh, int[] shape) -> str", pytorch::LayoutFromDTensor);
   library.def("_recent_operations(str group) -> str", pytorch::RecentOperationsOf);
   library.def("_last_timings(str group) -> str", pytorch::LastTimingsOf);

@@ -8,12 +8,6 @@
 
 namespace reshard::pytorch {
 
-// The plan object of docs/plan.schema.json. `target_mesh` "": the same mesh. `options_json`: an object with any of
-// "objective", "ops" ("all", "boxes" or a comma-separated list), "memory_limit" (bytes or "2GiB"), "topology" (a preset
-// or a file), "pieces" (bool). Throws c10::ValueError.
-std::string PlanJson(c10::string_view mesh, c10::string_view source, c10::string_view target,
-                     c10::string_view target_mesh, c10::string_view dtype, c10::string_view options_json);
-
 // "S(0)[1]S(0)[0]R" over "{X:2,Y:2,Z:2}" -> canonical layout text. Throws c10::ValueError, c10::NotImplementedError.
 std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh, at::IntArrayRef shape);
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import logging
 
-import reshard
+import reshard.torch
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

@@ -91,7 +91,7 @@ def _serve(rank, ranks, meeting, requests, replies):
     try:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", store=dist.FileStore(meeting, ranks), rank=rank, world_size=ranks)
-        import reshard  # noqa: F401  loads the library, which reads the environment
+        import reshard.torch  # noqa: F401  loads the library, which reads the environment
         while True:
             request = _receive(requests)
             if request == ("leave",) or isinstance(request, str):

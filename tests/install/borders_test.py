@@ -2,7 +2,7 @@
 """The borders between the modules, as #include lines and as links.
 
     layout <- json <- check, planner, checkpoint;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
-    torch -> live;   tools -> everything public
+    torch -> live;   tools, python -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
 
@@ -38,6 +38,7 @@ FOLDERS = {
     "include/reshard/live": "live",
     "checkpoint/live": "live",
     "tools": "tools",
+    "python": "python",
     "tests": "tests",
     "examples": "examples",
 }
@@ -53,6 +54,7 @@ ALLOWED = {
     "checkpoint": {"checkpoint", "runtime", "planner", "json", "layout"},
     "live": {"live", "checkpoint", "runtime", "planner", "layout"},
     "tools": {"tools", "json", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "live"},
+    "python": {"python", "layout", "check", "planner", "checkpoint"},
 }
 LINKS = {
     "reshard_layout": set(),

@@ -31,8 +31,8 @@ ROOMS = """
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
-    checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/live checkpoint/pytorch
-    tools/reshard tools/reshard/checkpoint
+    checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
+    tools/reshard tools/reshard/checkpoint python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
 PUBLIC = {
@@ -77,6 +77,7 @@ PUBLIC = {
     "checkpoint/progress.h": "checkpoint/tasks",
     "checkpoint/recipe.h": "checkpoint/recipe",
     "checkpoint/recorded_layouts.h": "checkpoint/source",
+    "checkpoint/report.h": "checkpoint/report",
     "checkpoint/rules.h": "checkpoint/catalog",
     "checkpoint/selection.h": "checkpoint/catalog",
     "checkpoint/side_files.h": "checkpoint/side_files",

@@ -116,18 +116,13 @@ int PlanFlags::ReadTopology(Topology& out) const {
 int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
   if (!nodes) return kOk;
   const auto sizes = ParseShape(*nodes);
-  if (!sizes.ok() || sizes->size() != 2 || (*sizes)[0] < 1 || (*sizes)[1] < 1 ||
-      (*sizes)[0] > kMaxDevices / (*sizes)[1]) {
+  if (!sizes.ok() || sizes->size() != 2) {
     return BadFlag("--nodes",
                    absl::StrCat("\"", Clipped(*nodes), "\" is not a number of nodes and one of devices, like 8x8"));
   }
-  if (out.num_levels() != 2) {
-    return BadFlag("--nodes", absl::StrCat("the topology ", out.name, " has ", out.num_levels(),
-                                           out.num_levels() == 1 ? " level" : " levels",
-                                           "; one with two is needed, such as dgx-h100"));
+  if (absl::Status s = out.SetNodes((*sizes)[0], (*sizes)[1]); !s.ok()) {
+    return BadFlag("--nodes", std::string(s.message()));
   }
-  out.levels[0].devices = (*sizes)[1];
-  out.levels[1].nics = std::min(out.levels[1].nics, (*sizes)[1]);
   for (const std::string& mesh_text : {text.mesh, text.to_mesh.value_or(text.mesh)}) {
     const auto used = ParseMesh(mesh_text);
     if (!used.ok() || used->world() <= (*sizes)[0] * (*sizes)[1]) continue;  // what is wrong with it is said later

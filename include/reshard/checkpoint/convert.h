@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,8 @@ struct ConvertOptions {
   CatalogLimits limits;      // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
+  // Ends the run soon after it asks for that: Cancelled, an error of kind kSystem, so that `resume` continues.
+  std::stop_token stop;
 };
 
 // A tensor of a result that is not written yet.

@@ -57,6 +57,10 @@ struct Recipe {
   // what is wrong. Nothing of the text is taken for granted: it may come from a stranger.
   static absl::StatusOr<Recipe> Parse(std::string_view json);
 
+  // Takes in what is asked for beside the recipe: renamings, patterns and casts of `selection` and `casts` come before
+  // its own. InvalidArgument: a prefix is in both.
+  absl::Status Refine(const Selection& selection, const std::vector<std::pair<std::string, DType>>& casts);
+
   // The recipe that makes the old tensors out of the new ones. InvalidArgument: a rule or a renaming that loses
   // something, or does not say what is needed to undo it (sizes of a concatenation, ...), by name.
   absl::StatusOr<Recipe> Inverted() const;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct VerifyOptions {
   CatalogLimits limits;         // on the metadata of each
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
+  std::stop_token stop;  // ends it soon after it asks for that: Cancelled
 };
 
 // The result of a comparison.

@@ -312,7 +312,7 @@ def run_jobs(count, ours, fsdp):
 
 class EndsOfGroupsTest(ChecksTest):
     def test_threads_and_descriptors(self):
-        import reshard  # noqa: F401, before the forks
+        import reshard.torch  # noqa: F401, before the forks
 
         for use in USES:
             with self.subTest(use=use.__name__), tempfile.TemporaryDirectory() as folder:

@@ -45,7 +45,7 @@ _child = None  # in a child: its end of the pipe and its note
 def load_library():
     """Makes torch.ops.reshard, and the package where it is there, known to this process and its future children."""
     try:
-        import reshard  # noqa: F401
+        import reshard.torch  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "reshard":
             raise

@@ -1,13 +1,13 @@
 // reshard checkpoint SRC DST: rewrites a checkpoint in another layout or format.
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "reshard/checkpoint/convert.h"
 #include "reshard/checkpoint/leavings.h"
+#include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/rules.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
@@ -45,50 +45,6 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
     *rules = *std::move(all);
   }
   return kOk;
-}
-
-std::string ReportJson(const ConvertSummary& summary, const CheckpointFlags& flags) {
-  const bool dry_run = flags.dry_run;
-  nlohmann::ordered_json json = {
-      {"schema", "reshard.checkpoint/1"}, {"dry_run", dry_run},
-      {"tensors", summary.tensors},       {"byte_items", summary.byte_items},
-      {"pieces", summary.pieces},         {"bytes", summary.bytes},
-      {"files", summary.files},           {"disk_bytes", summary.disk_bytes},
-      {"free_bytes", summary.free_bytes}, {"memory_bytes", summary.memory_bytes},
-      {"workers", flags.workers},         {"worker_id", flags.worker_id},
-      {"own_pieces", summary.own_pieces}, {"own_bytes", summary.own_bytes},
-  };
-  if (!dry_run) {
-    json["peak_resident_bytes"] = PeakResidentBytes();
-    json["read_bytes"] = summary.read_bytes;
-    json["kept_bytes"] = summary.kept_bytes;
-    json["seconds"] = summary.seconds;
-    json["was_complete"] = summary.was_complete;
-    json["committed"] = summary.committed;
-    json["verified"] = flags.verify && summary.committed;
-  }
-  json["left_out"] = summary.left_out;
-  json["left_out_items"] = summary.left_out_items;
-  json["dropped_attributes"] = summary.dropped_attributes;
-  nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
-  for (const SideFile& file : summary.side_files) {
-    side_files.push_back({{"path", file.path}, {"to", file.to}, {"bytes", file.bytes}, {"may_run", file.may_run}});
-  }
-  json["left_beside"] = summary.left_beside;
-  json["partly_used"] = summary.partly_used;
-  json["contradictions"] = summary.contradictions;
-  if (dry_run) {
-    nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();
-    for (const PlannedTensor& tensor : summary.planned) {
-      planned.push_back({{"name", tensor.name},
-                         {"from", tensor.from},
-                         {"dtype", std::string(Name(tensor.dtype))},
-                         {"shape", tensor.shape},
-                         {"bytes", tensor.bytes}});
-      if (!tensor.layout.empty()) planned.back()["layout"] = tensor.layout;
-    }
-  }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 // What comes along from beside the source, and what does not. Long lists are cut: --json has them.
@@ -254,7 +210,8 @@ int RunCheckpoint(CheckpointFlags& flags) {
   line.End();
   if (!flags.dry_run) SayWhatIsLeft(flags.destination);
   if (!summary.ok()) return FailCheckpoint(summary.status());
-  const std::string text = flags.json ? ReportJson(*summary, flags) : ReportText(*summary, flags);
+  const ConversionTerms terms{flags.dry_run, flags.verify, flags.workers, flags.worker_id, PeakResidentBytes()};
+  const std::string text = flags.json ? ConversionToJson(*summary, terms) : ReportText(*summary, flags);
   std::fwrite(text.data(), 1, text.size(), stdout);
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
   if (const size_t items = summary->left_out_items.size(); items > 0) {

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/reshard/checkpoint/listing.h"
+#include "reshard/checkpoint/report.h"
+#include "tools/reshard/checkpoint/listing_text.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
@@ -33,7 +34,7 @@ int RunInspect(const InspectCommand& state) {
     // A bad sidecar makes layouts unknown, but what the checkpoint itself says is still worth seeing.
     Fail(kBadInput, absl::StrCat(layouts.status().message(), "; no layouts are shown"));
   }
-  const std::string out = state.json ? ListingJson(listing, state.chunks) : ListingText(listing, state.chunks);
+  const std::string out = state.json ? ListingToJson(listing, state.chunks) : ListingText(listing, state.chunks);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
   }

@@ -1,3 +1,5 @@
+#include "tools/reshard/checkpoint/listing_text.h"
+
 // The text of `reshard inspect`: the names as a tree, with one line per tensor, in columns.
 //
 //   model
@@ -16,7 +18,6 @@
 #include "absl/strings/str_replace.h"
 #include "reshard/checkpoint/describe.h"
 #include "reshard/planner/units.h"
-#include "tools/reshard/checkpoint/listing.h"
 #include "tools/reshard/printable.h"
 
 namespace reshard::tool {

@@ -63,7 +63,7 @@ int SelectionFlags::ReadDTypes() {
   if (others.size() > 1) return Fail(kUsage, "--dtype without a pattern is given twice");
   // What the command line says comes before what the recipe says.
   patterns.insert(patterns.end(), others.begin(), others.end());
-  recipe.dtypes.insert(recipe.dtypes.begin(), patterns.begin(), patterns.end());
+  casts_ = std::move(patterns);
   return kOk;
 }
 
@@ -75,18 +75,10 @@ int SelectionFlags::Parse() {
     if (!renaming.ok()) return Fail(kUsage, absl::StrCat("--rename: ", renaming.status().message()));
     selection_.renamings.push_back(*std::move(renaming));
   }
-  Selection& all = recipe.selection;
-  for (const auto& [flag, of_recipe] :
-       {std::pair(&selection_.strip_prefix, &all.strip_prefix), std::pair(&selection_.add_prefix, &all.add_prefix)}) {
-    if (flag->empty()) continue;
-    if (!of_recipe->empty()) return Fail(kUsage, "a prefix is in the recipe as well as on the command line");
-    *of_recipe = *flag;
+  selection_.byte_items = !drop_byte_items_;
+  if (const absl::Status refined = recipe.Refine(selection_, casts_); !refined.ok()) {
+    return Fail(kUsage, std::string(refined.message()));
   }
-  all.renamings.insert(all.renamings.begin(), selection_.renamings.begin(), selection_.renamings.end());
-  all.include.insert(all.include.end(), selection_.include.begin(), selection_.include.end());
-  all.exclude.insert(all.exclude.end(), selection_.exclude.begin(), selection_.exclude.end());
-  all.weights_only = all.weights_only || selection_.weights_only;
-  all.byte_items = all.byte_items && !drop_byte_items_;
   return kOk;
 }
 

@@ -5,6 +5,7 @@
 
 #include <CLI/App.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reshard/checkpoint/recipe.h"
@@ -28,6 +29,7 @@ struct SelectionFlags {
   int ReadDTypes();
 
   Selection selection_;
+  std::vector<std::pair<std::string, DType>> casts_;
   std::vector<std::string> renamings_, dtypes_;
   std::string recipe_file_;
   bool drop_byte_items_ = false, invert_ = false;

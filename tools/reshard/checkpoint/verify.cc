@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "reshard/checkpoint/report.h"
 #include "reshard/planner/units.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
 #include "tools/reshard/commands.h"
@@ -23,17 +23,6 @@ struct VerifyFlags {
   bool json = false, ignore_sidecar = false;
   SelectionFlags what;
 };
-
-std::string ReportJson(const VerifyReport& report) {
-  nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},    {"equal", report.differences.empty()},
-                                 {"tensors", report.tensors},       {"byte_items", report.byte_items},
-                                 {"side_files", report.side_files}, {"bytes", report.bytes}};
-  nlohmann::ordered_json& list = json["differences"] = nlohmann::ordered_json::array();
-  for (const VerifyReport::Difference& difference : report.differences) {
-    list.push_back({{"name", difference.name}, {"what", difference.what}});
-  }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
 
 std::string ReportText(const VerifyReport& report) {
   std::string text;
@@ -61,7 +50,7 @@ int RunVerify(VerifyFlags& flags) {
   const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(flags.a, flags.b, options);
   line.End();
   if (!report.ok()) return FailCheckpoint(report.status());
-  const std::string text = flags.json ? ReportJson(*report) : ReportText(*report);
+  const std::string text = flags.json ? ComparisonToJson(*report) : ReportText(*report);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return report->differences.empty() ? kOk : kDifferences;
 }

@@ -1,9 +1,9 @@
-// The JSON of `reshard inspect`: docs/inspect.schema.json.
+// A listing as JSON: docs/inspect.schema.json.
 #include <nlohmann/json.hpp>
 
-#include "tools/reshard/checkpoint/listing.h"
+#include "reshard/checkpoint/report.h"
 
-namespace reshard::tool {
+namespace reshard {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -44,7 +44,7 @@ OrderedJson Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool w
 }  // namespace
 
 // Tensor by tensor: a tree of all of them would be many times as large as the text.
-std::string ListingJson(const Listing& listing, bool with_chunks) {
+std::string ListingToJson(const Listing& listing, bool with_chunks) {
   std::string out =
       R"({"schema":"reshard.inspect/1","format":")" + std::string(Name(listing.catalog->format())) + R"(","tensors":[)";
   const char* comma = "";
@@ -79,4 +79,4 @@ std::string ListingJson(const Listing& listing, bool with_chunks) {
   return out + "}\n";
 }
 
-}  // namespace reshard::tool
+}  // namespace reshard

@@ -1,12 +1,12 @@
-#include "tools/reshard/checkpoint/listing.h"
-
+#include <algorithm>
 #include <limits>
 #include <set>
 
+#include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/rules.h"
 #include "reshard/layout/checked.h"
 
-namespace reshard::tool {
+namespace reshard {
 namespace {
 
 // The bytes of each tensor fit in 64 bits, but the sum over tensors that a damaged file makes up may not.
@@ -57,4 +57,4 @@ std::string_view DTypeText(const Catalog::Tensor& tensor) {
   return tensor.dtype ? Name(*tensor.dtype) : tensor.stored_dtype;
 }
 
-}  // namespace reshard::tool
+}  // namespace reshard

@@ -1,0 +1,25 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reshard/checkpoint/recipe.h"
+
+namespace reshard {
+
+absl::Status Recipe::Refine(const Selection& more, const std::vector<std::pair<std::string, DType>>& casts) {
+  for (const auto& [asked, own] :
+       {std::pair(&more.strip_prefix, &selection.strip_prefix), std::pair(&more.add_prefix, &selection.add_prefix)}) {
+    if (asked->empty()) continue;
+    if (!own->empty()) return absl::InvalidArgumentError("a prefix is in the recipe, and asked for beside it");
+    *own = *asked;
+  }
+  selection.renamings.insert(selection.renamings.begin(), more.renamings.begin(), more.renamings.end());
+  selection.include.insert(selection.include.end(), more.include.begin(), more.include.end());
+  selection.exclude.insert(selection.exclude.end(), more.exclude.begin(), more.exclude.end());
+  selection.weights_only = selection.weights_only || more.weights_only;
+  selection.byte_items = selection.byte_items && more.byte_items;
+  dtypes.insert(dtypes.begin(), casts.begin(), casts.end());
+  return absl::OkStatus();
+}
+
+}  // namespace reshard

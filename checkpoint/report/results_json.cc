@@ -1,0 +1,63 @@
+// Conversions and comparisons as JSON: docs/checkpoint.schema.json, docs/verify.schema.json.
+#include <nlohmann/json.hpp>
+
+#include "reshard/checkpoint/report.h"
+
+namespace reshard {
+
+std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerms& terms) {
+  const bool dry_run = terms.dry_run;
+  nlohmann::ordered_json json = {
+      {"schema", "reshard.checkpoint/1"}, {"dry_run", dry_run},
+      {"tensors", summary.tensors},       {"byte_items", summary.byte_items},
+      {"pieces", summary.pieces},         {"bytes", summary.bytes},
+      {"files", summary.files},           {"disk_bytes", summary.disk_bytes},
+      {"free_bytes", summary.free_bytes}, {"memory_bytes", summary.memory_bytes},
+      {"workers", terms.workers},         {"worker_id", terms.worker},
+      {"own_pieces", summary.own_pieces}, {"own_bytes", summary.own_bytes},
+  };
+  if (!dry_run) {
+    json["peak_resident_bytes"] = terms.peak_resident_bytes;
+    json["read_bytes"] = summary.read_bytes;
+    json["kept_bytes"] = summary.kept_bytes;
+    json["seconds"] = summary.seconds;
+    json["was_complete"] = summary.was_complete;
+    json["committed"] = summary.committed;
+    json["verified"] = terms.verified && summary.committed;
+  }
+  json["left_out"] = summary.left_out;
+  json["left_out_items"] = summary.left_out_items;
+  json["dropped_attributes"] = summary.dropped_attributes;
+  nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
+  for (const SideFile& file : summary.side_files) {
+    side_files.push_back({{"path", file.path}, {"to", file.to}, {"bytes", file.bytes}, {"may_run", file.may_run}});
+  }
+  json["left_beside"] = summary.left_beside;
+  json["partly_used"] = summary.partly_used;
+  json["contradictions"] = summary.contradictions;
+  if (dry_run) {
+    nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();
+    for (const PlannedTensor& tensor : summary.planned) {
+      planned.push_back({{"name", tensor.name},
+                         {"from", tensor.from},
+                         {"dtype", std::string(Name(tensor.dtype))},
+                         {"shape", tensor.shape},
+                         {"bytes", tensor.bytes}});
+      if (!tensor.layout.empty()) planned.back()["layout"] = tensor.layout;
+    }
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string ComparisonToJson(const VerifyReport& report) {
+  nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},    {"equal", report.differences.empty()},
+                                 {"tensors", report.tensors},       {"byte_items", report.byte_items},
+                                 {"side_files", report.side_files}, {"bytes", report.bytes}};
+  nlohmann::ordered_json& list = json["differences"] = nlohmann::ordered_json::array();
+  for (const VerifyReport::Difference& difference : report.differences) {
+    list.push_back({{"name", difference.name}, {"what", difference.what}});
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace reshard

@@ -1,0 +1,33 @@
+# reshard_link_archives(TARGET LIBRARY...): the program TARGET, which links these libraries of the project, gets what they
+# need of Abseil, xxHash and libdeflate from archives, so that it runs where those are not installed. For programs alone:
+# the archives of Debian are no position-independent code, as a shared object would need it.
+#
+# Within the group the linker finds all that is missing; of the shared objects that follow it then needs none.
+function(reshard_link_archives target)
+  get_property(imported DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY IMPORTED_TARGETS)
+  set(archives "")
+  foreach(library IN LISTS imported)
+    get_target_property(configurations ${library} IMPORTED_CONFIGURATIONS)
+    if(library MATCHES "^absl::" AND configurations)
+      list(GET configurations 0 configuration)
+      get_target_property(shared ${library} IMPORTED_LOCATION_${configuration})
+      string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${shared}")
+      if(EXISTS "${archive}")
+        list(APPEND archives ${archive})
+      endif()
+    endif()
+  endforeach()
+  foreach(name libxxhash.a libdeflate.a)
+    find_library(RESHARD_ARCHIVE_${name} ${name})
+    mark_as_advanced(RESHARD_ARCHIVE_${name})
+    if(RESHARD_ARCHIVE_${name})
+      list(APPEND archives ${RESHARD_ARCHIVE_${name}})
+    endif()
+  endforeach()
+  set(libraries "")
+  foreach(library IN LISTS ARGN)
+    list(APPEND libraries $<TARGET_FILE:${library}>)
+  endforeach()
+  target_link_options(${target} PRIVATE -Wl,--as-needed)
+  target_link_libraries(${target} PRIVATE -Wl,--start-group ${libraries} ${archives} -Wl,--end-group)
+endfunction()

@@ -1,0 +1,9 @@
+#include "python/core/module.h"
+
+#include "reshard/planner/version.h"
+
+NB_MODULE(_core, module) {
+  module.def("version", &reshard::Version);
+  reshard::core::AddPlanning(module);
+  reshard::core::AddCheckpoints(module);
+}

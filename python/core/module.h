@@ -1,0 +1,17 @@
+// The parts of reshard._core, the compiled half of the Python package. It takes and returns texts, numbers and opaque
+// plans; python/reshard makes of them what people call.
+#ifndef RESHARD_PYTHON_CORE_MODULE_H_
+#define RESHARD_PYTHON_CORE_MODULE_H_
+
+#include <nanobind/nanobind.h>
+
+namespace reshard::core {
+
+// Problems, plans, batches, pictures, the judge of plans.
+void AddPlanning(nanobind::module_& module);
+// inspect, convert, verify.
+void AddCheckpoints(nanobind::module_& module);
+
+}  // namespace reshard::core
+
+#endif  // RESHARD_PYTHON_CORE_MODULE_H_

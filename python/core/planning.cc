@@ -1,0 +1,218 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "python/core/module.h"
+#include "python/core/status.h"
+#include "reshard/check/check.h"
+#include "reshard/layout/notation.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/batch.h"
+#include "reshard/planner/option_text.h"
+#include "reshard/planner/planner.h"
+#include "reshard/planner/relabel.h"
+#include "reshard/planner/report.h"
+#include "reshard/planner/simulate.h"
+#include "status/macros.h"
+
+namespace reshard::core {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+using Shape = std::optional<std::vector<int64_t>>;
+
+// Calls work() without the GIL. Nothing in it touches Python.
+template <typename Work>
+auto WithoutLock(const Work& work) {
+  const nb::gil_scoped_release release;
+  return work();
+}
+
+absl::Status Named(const char* name, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+}
+
+absl::StatusOr<Mesh> ReadMesh(const char* name, const std::string& text) {
+  absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  if (!mesh.ok()) return Named(name, mesh.status());
+  return mesh;
+}
+
+absl::StatusOr<Layout> ReadLayout(const char* name, const std::string& text, const Mesh& mesh,
+                                  const std::string& notation_name, const Shape& shape) {
+  const std::optional<Notation> notation = ParseNotation(notation_name);
+  if (!notation) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", Clipped(notation_name), "\" is no notation: ", KnownNotations()));
+  }
+  if (*notation != Notation::kReshard && !shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": the ", notation_name, " notation has no sizes; give shape=(512, 128)"));
+  }
+  absl::StatusOr<Layout> layout = shape ? ImportLayout(*notation, text, mesh, *shape) : ParseLayout(text, mesh);
+  if (layout.ok()) return layout;
+  const std::optional<Notation> guess = *notation == Notation::kReshard ? GuessNotation(text) : std::nullopt;
+  if (!guess) return Named(name, layout.status());
+  return absl::InvalidArgumentError(absl::StrCat(name, ": \"", Clipped(text), "\" looks like the ", Name(*guess),
+                                                 " notation: format=\"", Name(*guess),
+                                                 "\" and shape=(512, 128) read it"));
+}
+
+absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::string& source, const std::string& target,
+                                    const std::optional<std::string>& target_mesh_text, const std::string& dtype_name,
+                                    const Shape& shape, const std::string& source_format,
+                                    const std::string& target_format) {
+  const std::optional<DType> dtype = FindDType(dtype_name);
+  if (!dtype) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(dtype_name), "\" is no dtype: ", KnownDTypes()));
+  }
+  ASSIGN_OR_RETURN(const Mesh mesh, ReadMesh("mesh", mesh_text));
+  Mesh target_mesh = mesh;
+  if (target_mesh_text) {
+    ASSIGN_OR_RETURN(target_mesh, ReadMesh("target_mesh", *target_mesh_text));
+  }
+  ASSIGN_OR_RETURN(Layout from, ReadLayout("source", source, mesh, source_format, shape));
+  ASSIGN_OR_RETURN(Layout to, ReadLayout("target", target, target_mesh, target_format, shape));
+  return Problem{std::move(from), std::move(to), *dtype};
+}
+
+absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std::string& ops,
+                                        std::optional<int64_t> memory_limit, const std::string& topology,
+                                        const std::optional<std::string>& topology_json) {
+  PlanOptions options;
+  const std::optional<Objective> goal = ParseObjective(objective);
+  if (!goal)
+    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(objective), "\" is not time, bytes or steps"));
+  options.objective = *goal;
+  RETURN_IF_ERROR(ParseOps(ops, options));
+  options.memory_limit_bytes = memory_limit;
+  if (topology_json) {
+    ASSIGN_OR_RETURN(options.topology, Topology::FromJson(*topology_json, topology));
+  } else {
+    const absl::StatusOr<Topology> preset = Topology::Preset(topology);
+    if (!preset.ok()) return absl::InvalidArgumentError(preset.status().message());
+    options.topology = *preset;
+  }
+  return options;
+}
+
+std::string Islands(const Plan& plan) {
+  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
+  const Topology& topology = plan.options.topology;
+  return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
+}
+
+void AddProblems(nb::module_& module) {
+  nb::class_<Problem>(module, "Problem").def_prop_ro("world", [](const Problem& problem) {
+    return std::max(problem.source.mesh().world(), problem.target.mesh().world());
+  });
+  module.def(
+      "problem",
+      [](const std::string& mesh, const std::string& source, const std::string& target,
+         const std::optional<std::string>& target_mesh, const std::string& dtype, const Shape& shape,
+         const std::string& source_format, const std::string& target_format) {
+        return ValueOrRaise(ReadProblem(mesh, source, target, target_mesh, dtype, shape, source_format, target_format));
+      },
+      "mesh"_a, "source"_a, "target"_a, "target_mesh"_a.none(), "dtype"_a, "shape"_a.none(), "source_format"_a,
+      "target_format"_a);
+  nb::class_<PlanOptions>(module, "Options")
+      .def_prop_ro("topology_name", [](const PlanOptions& options) { return options.topology.name; })
+      .def("set_nodes", [](PlanOptions& options, int64_t nodes, int64_t devices) {
+        const absl::Status status = options.topology.SetNodes(nodes, devices);
+        if (!status.ok()) Raise(status);
+      });
+  module.def(
+      "options",
+      [](const std::string& objective, const std::string& ops, std::optional<int64_t> memory_limit,
+         const std::string& topology, const std::optional<std::string>& topology_json) {
+        return ValueOrRaise(ReadOptions(objective, ops, memory_limit, topology, topology_json));
+      },
+      "objective"_a, "ops"_a, "memory_limit"_a.none(), "topology"_a, "topology_json"_a.none());
+  module.def("parse_bytes", [](const std::string& text) { return ValueOrRaise(ParseBytes(text)); });
+}
+
+void AddPlans(nb::module_& module) {
+  nb::class_<Plan>(module, "Plan")
+      .def("text", [](const Plan& plan) { return PlanToText(plan) + Islands(plan); })
+      .def("explain", &ExplainPlan)
+      .def("svg", &PlanToSvg)
+      .def("json", [](const Plan& plan,
+                      bool pieces) { return ValueOrRaise(WithoutLock([&] { return PlanToJson(plan, pieces); })); })
+      .def("simulate", [](const Plan& plan) {
+        const Simulation simulation = ValueOrRaise(WithoutLock([&] { return Simulate(plan); }));
+        return SimulationToText(plan, simulation);
+      });
+  module.def("plan", [](const Problem& problem, const PlanOptions& options) {
+    return ValueOrRaise(WithoutLock([&] { return MakePlan(problem, options); }));
+  });
+  module.def(
+      "relabel",
+      [](const std::vector<Problem>& problems, const std::vector<std::string>& names) {
+        return ValueOrRaise(
+            WithoutLock([&]() -> absl::StatusOr<std::tuple<std::vector<Problem>, std::vector<int64_t>>> {
+              ASSIGN_OR_RETURN(const Relabeling found, Relabel(problems, names));
+              std::vector<Problem> moved = problems;
+              for (Problem& problem : moved) {
+                ASSIGN_OR_RETURN(problem.target, OnMesh(problem.target, found.target_mesh));
+              }
+              return std::tuple(std::move(moved), found.devices());
+            }));
+      },
+      "problems"_a, "names"_a);
+}
+
+void AddBatches(nb::module_& module) {
+  nb::class_<BatchPlan>(module, "Batch")
+      .def("text", &BatchToText)
+      .def("json", [](const BatchPlan& batch) { return ValueOrRaise(BatchToJson(batch)); })
+      .def("plan_of", &BatchPlan::PlanOf)
+      .def("__len__", [](const BatchPlan& batch) { return batch.tensors.size(); });
+  module.def(
+      "plan_batch",
+      [](const std::vector<Problem>& problems, const std::vector<std::string>& names, const PlanOptions& options,
+         std::optional<int64_t> bucket_bytes) {
+        return ValueOrRaise(WithoutLock([&] { return PlanBatch(problems, {options, bucket_bytes}, names); }));
+      },
+      "problems"_a, "names"_a, "options"_a, "bucket_bytes"_a.none());
+}
+
+void AddPictures(nb::module_& module) {
+  nb::class_<Layout>(module, "Layout")
+      .def("text", [](const Layout& layout) { return ToString(layout); })
+      .def("draw", &DrawLayout, "device"_a.none())
+      .def("svg", &LayoutToSvg, "device"_a.none());
+  module.def(
+      "layout",
+      [](const std::string& mesh_text, const std::string& text, const std::string& format, const Shape& shape) {
+        const Mesh mesh = ValueOrRaise(ReadMesh("mesh", mesh_text));
+        return ValueOrRaise(ReadLayout("layout", text, mesh, format, shape));
+      },
+      "mesh"_a, "layout"_a, "format"_a, "shape"_a.none());
+  // (agrees, the text, the JSON)
+  module.def("check", [](const std::string& text) {
+    const CheckReport report = ValueOrRaise(WithoutLock([&] { return CheckPlans(text); }));
+    if (const absl::Status status = report.status(); !status.ok()) Raise(status);
+    return std::tuple(report.agrees(), CheckToText(report), CheckToJson(report));
+  });
+}
+
+}  // namespace
+
+void AddPlanning(nb::module_& module) {
+  AddProblems(module);
+  AddPlans(module);
+  AddBatches(module);
+  AddPictures(module);
+}
+
+}  // namespace reshard::core

@@ -1,0 +1,278 @@
+"""Checkpoints on disk or on an https server: listed, rewritten, compared. Nothing in a file is ever executed."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from . import _core
+from .errors import InputError
+from .planning import _bytes, _dtype, _Result
+
+__all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
+
+Path = str | os.PathLike[str]
+# Called with the bytes done, the bytes to do, and the seconds since the beginning.
+Progress = Callable[[int, int, float], object]
+# {"*norm*": "f32", "*": "bf16"}, pairs of these, or one dtype for all.
+DTypes = Mapping[str, object] | Iterable[tuple[str, object]] | object
+
+
+class _Report(_Result):
+    def __init__(self, text: str):
+        self._json = text
+        self._dict: dict[str, Any] = json.loads(text)
+
+    def to_json(self) -> str:
+        return self._json
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._dict
+
+
+class Checkpoint(_Report):
+    """What is in a checkpoint; keys are those of docs/inspect.schema.json."""
+
+    @property
+    def format(self) -> str:
+        """ "dcp", "safetensors", ... """
+        return self["format"]
+
+    @property
+    def tensors(self) -> dict[str, dict[str, Any]]:
+        """By name: {"shape": [512, 128], "dtype": "bf16", "bytes": ..., "layout": ..., ...}."""
+        return {tensor["name"]: tensor for tensor in self["tensors"]}
+
+    def __str__(self) -> str:
+        lines = [f"{t['name']}  {t['dtype']}  {t['shape']}  {t['layout'] or ''}".rstrip() for t in self["tensors"]]
+        return "\n".join([*lines, repr(self)[1:-1].removeprefix("reshard.Checkpoint: ")])
+
+    def __repr__(self) -> str:
+        totals = self["totals"]
+        return (
+            f"<reshard.Checkpoint: {self.format}, {totals['tensors']} tensors, {totals['bytes']} bytes, "
+            f"{totals['files']} files>"
+        )
+
+
+class Conversion(_Report):
+    """What a conversion did, or would do; keys are those of docs/checkpoint.schema.json."""
+
+    @property
+    def tensors(self) -> int:
+        """The number of tensors."""
+        return self["tensors"]
+
+    @property
+    def bytes(self) -> int:
+        """Of contents."""
+        return self["bytes"]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Byte items and others that the target format has no place for; nothing is left out without being here."""
+        return [*self["left_out"], *self["left_out_items"]]
+
+    @property
+    def side_files(self) -> list[str]:
+        """What came along from beside the source."""
+        return [file["path"] for file in self["side_files"]]
+
+    def __repr__(self) -> str:
+        left_out = f", {len(self.left_out)} left out" if self.left_out else ""
+        dry_run = "dry run, " if self["dry_run"] else ""
+        return f"<reshard.Conversion: {dry_run}{self.tensors} tensors, {self.bytes} bytes, {self['files']} files{left_out}>"
+
+
+class Comparison(_Report):
+    """How two checkpoints differ: bool(comparison) is whether they are equal; keys are those of
+    docs/verify.schema.json."""
+
+    @property
+    def equal(self) -> bool:
+        return self["equal"]
+
+    @property
+    def differences(self) -> dict[str, str]:
+        """By name, what is not the same: "only in A", "dtype f32 in A, bf16 in B", ..."""
+        return {one["name"]: one["what"] for one in self["differences"]}
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __repr__(self) -> str:
+        found = "equal" if self.equal else f"{len(self.differences)} differ"
+        return f"<reshard.Comparison: {self['tensors']} tensors, {self['bytes']} bytes: {found}>"
+
+
+def inspect(path: Path, *, tensor: str = "", chunks: bool = False) -> Checkpoint:
+    """Lists a checkpoint: a directory (DCP, safetensors, .bin sets, files of ranks), a file, or an https URL.
+
+    Args:
+        path: where it is.
+        tensor: lists only names that match (* is any text, ? one character).
+        chunks: also lists the chunks of every tensor.
+
+    Raises:
+        InputError: no checkpoint, or a damaged one.  FileError: a file or a server that refuses.
+    """
+    return Checkpoint(_core.inspect(os.fspath(path), tensor, chunks))
+
+
+def convert(
+    source: Path,
+    destination: Path,
+    *,
+    to: str = "dcp",
+    rules: Mapping[str, Any] | Path | None = None,
+    mesh: str | None = None,
+    layout: str | None = None,
+    recipe: Mapping[str, Any] | Path | None = None,
+    invert: bool = False,
+    dtype: DTypes | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    weights_only: bool = False,
+    byte_items: bool = True,
+    strip_prefix: str = "",
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    add_prefix: str = "",
+    side_files: bool | Sequence[str] = True,
+    memory_limit: int | str = "1GiB",
+    file_size: int | str = "5GiB",
+    threads: int = 0,
+    workers: int = 1,
+    worker: int = 0,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    resume: bool = False,
+    clean: bool = False,
+    verify: bool = False,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Rewrites a checkpoint in another layout or format, in bounded memory. The result appears complete, or not at all.
+
+        reshard.convert("step-1000", "exported", to="hf", weights_only=True, strip_prefix="model.")
+        reshard.convert("step-1000", "serving", mesh="{tp:8}", layout="[<tp>, ...]")
+
+    Args:
+        source: a checkpoint in any format that inspect() lists.
+        destination: the directory to create.
+        to: "dcp", "safetensors", or "hf": safetensors with an index, as Hugging Face models have them.
+        rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with that.
+        mesh, layout: in place of rules, one layout rule for all tensors.
+        recipe, invert: what tensors are made of those of the source (docs/recipes.md), or the path of a file; or that
+            backwards.
+        dtype: what floats are cast to: one dtype, or by patterns of names in the result.
+        include, exclude: patterns of names in the source.
+        weights_only: no byte items, and no state of training.  byte_items=False: no byte items.
+        strip_prefix, rename, add_prefix: how names change, in this order; {"h.*.w": "layers.$1.weight"}.
+        side_files: patterns of further files to copy from beside the source; False copies none.
+        memory_limit, file_size: bytes, or text such as "4GiB".
+        threads: 0 is one per core.
+        workers, worker: several processes share the job, each with the same arguments but for its number.
+        dry_run: writes nothing, and says what would be.
+        overwrite: atomically replaces what is at the destination.
+        resume, clean: goes on after an interrupted run, or first removes what such runs have left.
+        verify: reads the result back and compares it before it appears.
+        progress: called with (bytes done, bytes to do, seconds); an exception from it ends the run.
+
+    Ctrl-C ends the run with KeyboardInterrupt; resume=True then goes on.
+
+    Raises:
+        InputError: arguments that make no sense, a source that is none or is damaged, a tensor that the format cannot
+        hold.  LimitError: the memory limit, with the bytes needed.  FileError: files, disk space, a server, something
+        at the destination.  PeerError: other workers did not finish.
+    """
+    if (mesh is None) != (layout is None):
+        raise InputError("mesh and layout go together")
+    if rules is not None and mesh is not None:
+        raise InputError("rules, or mesh and layout, but not both")
+    if resume and clean:
+        raise InputError("resume goes on with what clean would remove")
+    terms = _terms(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
+    terms |= _side_files(side_files)
+    terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
+    terms |= dict(memory_limit=_bytes(memory_limit), file_size=_bytes(file_size))
+    terms |= dict(dry_run=dry_run, overwrite=overwrite, resume=resume, clean=clean, verify=verify)
+    return Conversion(_core.convert(os.fspath(source), os.fspath(destination), terms, progress))
+
+
+def verify(
+    a: Path,
+    b: Path,
+    *,
+    recipe: Mapping[str, Any] | Path | None = None,
+    invert: bool = False,
+    dtype: DTypes | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    weights_only: bool = False,
+    byte_items: bool = True,
+    strip_prefix: str = "",
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    add_prefix: str = "",
+    side_files: bool | Sequence[str] = True,
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compares the contents of two checkpoints, whatever their layouts and formats.
+
+    The arguments are those of convert(): what of `a` is compared, and what `b` has made of it.
+
+    Raises:
+        as convert(). Differences are no error.
+    """
+    terms = _terms(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
+    terms |= _side_files(side_files) | dict(threads=threads)
+    return Comparison(_core.verify(os.fspath(a), os.fspath(b), terms, progress))
+
+
+def _json(value: Mapping[str, Any] | Path | None) -> str | None:
+    if value is None or isinstance(value, Mapping):
+        return None if value is None else json.dumps(value)
+    with open(value, encoding="utf-8") as file:
+        return file.read()
+
+
+def _side_files(side_files: bool | Sequence[str]) -> dict[str, Any]:
+    if isinstance(side_files, str):
+        side_files = [side_files]
+    patterns = [] if isinstance(side_files, bool) else list(side_files)
+    return {"side_files": patterns, "no_side_files": side_files is False}
+
+
+def _terms(
+    recipe: Mapping[str, Any] | Path | None,
+    invert: bool,
+    dtype: DTypes | None,
+    include: Iterable[str],
+    exclude: Iterable[str],
+    weights_only: bool,
+    byte_items: bool,
+    strip_prefix: str,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]],
+    add_prefix: str,
+) -> dict[str, Any]:
+    if invert and recipe is None:
+        raise InputError("invert needs a recipe")
+    if dtype is None:
+        casts = []
+    elif isinstance(dtype, Mapping):
+        casts = [(pattern, _dtype(one)) for pattern, one in dtype.items()]
+    elif isinstance(dtype, (list, tuple)):
+        casts = [(pattern, _dtype(one)) for pattern, one in dtype]
+    else:
+        casts = [("*", _dtype(dtype))]
+    return {
+        "recipe": _json(recipe),
+        "invert": invert,
+        "dtype": casts,
+        "include": [include] if isinstance(include, str) else list(include),
+        "exclude": [exclude] if isinstance(exclude, str) else list(exclude),
+        "weights_only": weights_only,
+        "byte_items": byte_items,
+        "strip_prefix": strip_prefix,
+        "rename": list(rename.items() if isinstance(rename, Mapping) else rename),
+        "add_prefix": add_prefix,
+    }

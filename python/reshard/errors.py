@@ -1,0 +1,26 @@
+"""What this package raises. Each is also the Python exception that callers expect, and has the library's message."""
+
+
+class ReshardError(Exception):
+    """The base of all below."""
+
+
+class InputError(ReshardError, ValueError):
+    """Malformed text (a mesh, a layout, rules, a recipe), an unknown option, a problem without a plan, a checkpoint that
+    is none or is damaged."""
+
+
+class UnsupportedError(ReshardError, NotImplementedError):
+    """What the planner does not support, such as a target that is partial over a new axis."""
+
+
+class LimitError(ReshardError, MemoryError):
+    """Nothing fits the memory limit, or a limit of the library; the message has what is needed."""
+
+
+class FileError(ReshardError, OSError):
+    """The system or a server refused: a file is missing, something is in the way, the disk is full."""
+
+
+class PeerError(ReshardError, TimeoutError):
+    """Other workers of the same conversion did not finish."""

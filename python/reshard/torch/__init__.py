@@ -1,0 +1,61 @@
+"""reshard inside PyTorch: tensors, DTensors and process groups.
+
+    import reshard
+    y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor in, a DTensor out, differentiable
+
+    import reshard.torch                               # registers torch.ops.reshard.*
+    torch.ops.reshard.redistribute(local, "{X:4}", "[<X>1024, 64]", "[1024, <X>64]", group_name)
+
+Importing it loads the library, which registers the operators. They do all the work; this package only translates
+DTensors and process groups into the texts and names that they take.
+"""
+
+from .library import load_library
+
+load_library()  # before the modules below, which look the operators up
+
+from .bound import BoundBatch, bind  # noqa: E402
+from .diagnostics import last_timings, recent_operations  # noqa: E402
+from .dtensors import redistribute, redistribute_all  # noqa: E402
+from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
+from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
+from .sequence_parallel import (  # noqa: E402
+    all_gather,
+    all_gather_with_unpad,
+    all_reduce,
+    all_to_all_4d,
+    all_to_all_single,
+    exchange_overlapping_regions,
+    gather,
+    shard,
+    warmup,
+)
+from .state import load, save  # noqa: E402
+from .ends_of_groups import follow_ends_of_groups  # noqa: E402
+
+follow_ends_of_groups()
+
+__all__ = [
+    "BoundBatch",
+    "all_gather",
+    "all_gather_with_unpad",
+    "all_reduce",
+    "all_to_all_4d",
+    "all_to_all_single",
+    "all_to_all_v",
+    "bind",
+    "build_all_to_all_v_metadata",
+    "compute_padding_for_sp",
+    "exchange_overlapping_regions",
+    "gather",
+    "last_timings",
+    "load",
+    "pad_sequence_tensor",
+    "recent_operations",
+    "redistribute",
+    "redistribute_all",
+    "save",
+    "shard",
+    "unpad_sequence_tensor",
+    "warmup",
+]

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""inspect, convert and verify of the Python package, on checkpoints written here byte by byte.
+
+usage: checkpoints_test.py RESHARD            (the package is on PYTHONPATH, or installed)
+"""
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import reshard
+
+COMMAND = sys.argv[1] if len(sys.argv) > 1 else "reshard"
+
+
+def write_safetensors(path, tensors):
+    """{name: (dtype, shape, bytes)}"""
+    head, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(head).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in tensors.values():
+            file.write(data)
+
+
+def read_safetensors(directory):
+    found = {}
+    for path in sorted(pathlib.Path(directory).glob("*.safetensors")):
+        data = path.read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        head = json.loads(data[8 : 8 + length])
+        for name, one in head.items():
+            if name != "__metadata__":
+                begin, end = one["data_offsets"]
+                found[name] = (one["dtype"], one["shape"], data[8 + length + begin : 8 + length + end])
+    return found
+
+
+def floats(count, first=0):
+    return struct.pack(f"<{count}f", *(float(first + i) for i in range(count)))
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.at = pathlib.Path(folder.name)
+        self.tensors = {"model.a.weight": ("F32", [8, 6], floats(48)), "model.b.weight": ("F32", [4], floats(4, 100))}
+        (self.at / "source").mkdir()
+        write_safetensors(self.at / "source" / "model.safetensors", self.tensors)
+        (self.at / "source" / "config.json").write_text("{}")
+
+    def test_inspect(self):
+        checkpoint = reshard.inspect(self.at / "source")
+        said = subprocess.run([COMMAND, "inspect", self.at / "source", "--json"], capture_output=True, text=True, check=True)
+        self.assertEqual(checkpoint.to_json(), said.stdout)
+        self.assertEqual(checkpoint.format, "safetensors")
+        self.assertEqual(checkpoint.tensors["model.a.weight"]["shape"], [8, 6])
+        self.assertIn("model.b.weight", str(checkpoint))
+        self.assertEqual(list(reshard.inspect(str(self.at / "source"), tensor="*.b.*", chunks=True).tensors), ["model.b.weight"])
+
+    def test_there_and_back(self):
+        seen = []
+        sharded = reshard.convert(
+            self.at / "source", self.at / "sharded", mesh="{dp:3}", layout="[<dp>, ...]", verify=True,
+            progress=lambda done, total, seconds: seen.append((done, total)),
+        )
+        self.assertEqual((sharded.tensors, sharded.bytes, sharded.side_files), (2, 208, ["config.json"]))
+        self.assertTrue(sharded["verified"])
+        self.assertIn("<dp>", reshard.inspect(self.at / "sharded").tensors["model.a.weight"]["layout"])
+        self.assertTrue(reshard.verify(self.at / "source", self.at / "sharded"))
+        back = reshard.convert(self.at / "sharded", self.at / "back", to="hf", strip_prefix="model.", dtype={"a.*": "bf16"},
+                               rename={"b.*": "c.$1"})
+        self.assertEqual(back.left_out, [])
+        found = read_safetensors(self.at / "back")
+        self.assertEqual(found["c.weight"], self.tensors["model.b.weight"])
+        self.assertEqual(found["a.weight"][:2], ("BF16", [8, 6]))
+        whole = self.tensors["model.a.weight"][2]
+        self.assertEqual(found["a.weight"][2], b"".join(whole[i + 2 : i + 4] for i in range(0, len(whole), 4)))
+        self.assertTrue((self.at / "back" / "model.safetensors.index.json").is_file())
+        self.assertTrue((self.at / "back" / "config.json").is_file())
+        different = reshard.verify(self.at / "source", self.at / "back", strip_prefix="model.")
+        self.assertFalse(different)
+        self.assertIn("a.weight", different.differences)
+
+    def test_recipes_rules_and_dry_runs(self):
+        recipe = {"schema": "reshard.recipe/1",
+                  "tensors": [{"to": "ab", "from": {"concatenate": ["model.a.weight", "model.a.weight"], "dim": 0}}],
+                  "keep": ["*.b.*"]}
+        planned = reshard.convert(self.at / "source", self.at / "made", to="safetensors", recipe=recipe, dry_run=True)
+        self.assertEqual([(t["name"], t["shape"]) for t in planned["planned"]], [("ab", [16, 6]), ("model.b.weight", [4])])
+        self.assertFalse((self.at / "made").exists())
+        (self.at / "recipe.json").write_text(json.dumps(recipe))
+        reshard.convert(self.at / "source", self.at / "made", to="safetensors", recipe=self.at / "recipe.json", side_files=False)
+        self.assertEqual(read_safetensors(self.at / "made")["ab"][2], 2 * self.tensors["model.a.weight"][2])
+        self.assertFalse((self.at / "made" / "config.json").exists())
+        rules = {"mesh": "{tp:2}", "layouts": [["*a.weight", "[*, <tp>]"], ["*", "[...]"]]}
+        reshard.convert(self.at / "source", self.at / "ruled", rules=rules)
+        self.assertEqual(reshard.inspect(self.at / "ruled").tensors["model.a.weight"]["num_chunks"], 2)
+
+    def test_errors(self):
+        source, there = self.at / "source", self.at / "there"
+        for kind, also, word, arguments in (
+            (reshard.FileError, OSError, "nowhere", (self.at / "nowhere", there, {"to": "hf"})),
+            (reshard.InputError, ValueError, "rules=", (source, there, {})),
+            (reshard.InputError, ValueError, "whole", (source, there, {"to": "hf", "mesh": "{X:2}", "layout": "[<X>, ...]"})),
+            (reshard.InputError, ValueError, "together", (source, there, {"mesh": "{X:2}"})),
+            (reshard.InputError, ValueError, "nonsense", (source, there, {"to": "nonsense"})),
+            (reshard.InputError, ValueError, "dtype", (source, there, {"to": "hf", "dtype": "f7"})),
+            (reshard.InputError, ValueError, "", (source, there, {"to": "hf", "include": ["none*"]})),
+            (reshard.InputError, ValueError, "$2", (source, there, {"to": "hf", "rename": {"a*": "$2"}})),
+            (reshard.InputError, ValueError, "recipe", (source, there, {"to": "hf", "invert": True})),
+            (reshard.LimitError, MemoryError, "memory", (source, there, {"to": "hf", "memory_limit": "1KiB"})),
+            (reshard.FileError, OSError, "source", (source, source, {"to": "hf"})),
+        ):
+            with self.subTest(word=word), self.assertRaises(kind) as caught:
+                reshard.convert(*arguments[:2], **arguments[2])
+            self.assertIsInstance(caught.exception, also)
+            self.assertIn(word, str(caught.exception))
+            self.assertFalse(there.exists())
+        (self.at / "damaged.safetensors").write_bytes((source / "model.safetensors").read_bytes()[:-1])
+        with self.assertRaises(reshard.InputError):
+            reshard.inspect(self.at / "damaged.safetensors")
+        with self.assertRaises(TypeError):
+            reshard.convert(source, there, to=3)
+        self.assertEqual(sorted(path.name for path in self.at.iterdir()), ["damaged.safetensors", "source"])
+
+    def big(self):
+        # Enough for a conversion to be seen at work: 256 tensors of 1 MiB.
+        (self.at / "big").mkdir()
+        data = os.urandom(1 << 20)
+        write_safetensors(self.at / "big" / "model.safetensors", {f"t{i}": ("F32", [512, 512], data) for i in range(256)})
+
+    def test_an_exception_of_progress_stops_it(self):
+        self.big()
+
+        def refuse(done, total, seconds):
+            raise KeyError("enough")
+
+        with self.assertRaises((KeyError, AssertionError)):
+            reshard.convert(self.at / "big", self.at / "there", mesh="{X:4}", layout="[<X>, ...]", threads=1, verify=True,
+                            progress=refuse)
+            self.fail("it was done before anybody looked")
+
+    def test_ctrl_c_stops_it_and_resume_goes_on(self):
+        self.big()
+
+        def interrupt(done, total, seconds):
+            os.kill(os.getpid(), signal.SIGINT)
+
+        try:
+            reshard.convert(self.at / "big", self.at / "there", mesh="{X:4}", layout="[<X>, ...]", threads=1, verify=True,
+                            progress=interrupt)
+        except KeyboardInterrupt:
+            self.assertFalse((self.at / "there").exists())
+            resumed = reshard.convert(self.at / "big", self.at / "there", mesh="{X:4}", layout="[<X>, ...]", resume=True)
+            self.assertTrue(resumed["committed"])
+        self.assertTrue(reshard.verify(self.at / "big", self.at / "there"))
+        self.assertEqual(sorted(path.name for path in self.at.iterdir()), ["big", "source", "there"])
+
+    def test_other_threads_run_meanwhile(self):
+        self.big()
+        ticks, stop = [], threading.Event()
+
+        def tick():
+            while not stop.wait(0.001):
+                ticks.append(time.monotonic())
+
+        ticker = threading.Thread(target=tick)
+        ticker.start()
+        reshard.convert(self.at / "big", self.at / "there", to="safetensors")
+        stop.set()
+        ticker.join()
+        self.assertGreater(len(ticks), 1)
+
+
+if __name__ == "__main__":
+    sys.argv = sys.argv[:1]
+    unittest.main()

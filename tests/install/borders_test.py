@@ -67,6 +67,8 @@ LINKS = {
     "reshard_torch": {"reshard_layout", "reshard_json", "reshard_planner", "reshard_runtime", "reshard_live", "reshard_cuda", "reshard_nccl"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner", "reshard_json", "reshard_runtime"},
     "reshard_live": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
+    "reshard_core": {"reshard_layout", "reshard_planner", "reshard_check", "reshard_checkpoint"},
+    "nanobind-static": set(),
     "reshard_precompiled": set(),
     "test_oracle": set(),
 }

@@ -1,7 +1,8 @@
 # Builds and runs tests/install/consumer as a user would (cmake -P).
-#   KIND=package       from `cmake --install` of the build into a fresh prefix; all installed headers compile
+#   KIND=package       from `cmake --install` of the build into a fresh prefix that is then moved; all installed headers compile
+#   KIND=archives      from what `cpack` makes: the .tar.gz by CMake, the .deb packages by pkg-config
 #   KIND=subdirectory  from the sources with add_subdirectory
-# Also: KIND, SOURCE_DIR, BUILD_DIR, WORK_DIR, GENERATOR, COMPILER, LAUNCHER
+# Also: KIND, SOURCE_DIR, BUILD_DIR, WORK_DIR, GENERATOR, COMPILER, LAUNCHER, and LIBTORCH where the build has the part for it
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -12,13 +13,41 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-set(configure ${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${WORK_DIR}/build -G ${GENERATOR}
-              -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+set(configure ${CMAKE_COMMAND} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_COMPILER=${COMPILER}
+              -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+set(consumer ${SOURCE_DIR}/tests/install/consumer)
+
+# build_and_run(DIRECTORY PROGRAM): what was configured there prints a plan.
+function(build_and_run directory)
+  run(${CMAKE_COMMAND} --build ${directory} --target consumer --parallel 1)
+  expect_a_plan(${directory}/consumer)
+endfunction()
+
+function(expect_a_plan program)
+  run(${program})
+  if(NOT output MATCHES "reshard\\.plan/1")
+    message(FATAL_ERROR "the consumer printed no plan:\n${output}")
+  endif()
+endfunction()
+
+# expect_found(DIRECTORY PREFIX): find_package found the one that is tested.
+function(expect_found directory prefix)
+  file(STRINGS ${directory}/CMakeCache.txt found REGEX "^reshard_DIR:")
+  if(NOT found MATCHES "=${prefix}/")
+    message(FATAL_ERROR "find_package found another reshard: ${found}")
+  endif()
+endfunction()
+
 file(REMOVE_RECURSE ${WORK_DIR})
+
 if(KIND STREQUAL package)
-  set(prefix ${WORK_DIR}/prefix)
-  run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
-  run(${configure} -D CMAKE_PREFIX_PATH=${prefix})
+  set(prefix ${WORK_DIR}/moved)
+  run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+  file(RENAME ${WORK_DIR}/prefix ${prefix})
+  run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_PREFIX_PATH=${prefix})
+  expect_found(${WORK_DIR}/build ${prefix})
+  build_and_run(${WORK_DIR}/build)
+
   file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*.h)
   # Those need LibTorch, which a consumer of the package need not have.
   list(FILTER headers EXCLUDE REGEX "^reshard/torch/")
@@ -30,28 +59,78 @@ if(KIND STREQUAL package)
   list(JOIN lines "" lines)
   file(WRITE ${WORK_DIR}/headers.cc "${lines}${lines}")
   run(${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I ${prefix}/include ${WORK_DIR}/headers.cc)
-  file(STRINGS ${WORK_DIR}/build/CMakeCache.txt found REGEX "^reshard_DIR:")
-  if(NOT found MATCHES "=${prefix}/")
-    message(FATAL_ERROR "find_package found another reshard: ${found}")
-  endif()
-else()
-  # Not optimized: this is about targets and paths, and the library is built anew for it.
-  run(${configure} -D CMAKE_BUILD_TYPE=Debug -D RESHARD_SOURCE_DIR=${SOURCE_DIR} -D RESHARD_GPU_KERNELS=OFF)
-endif()
-run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --target consumer --parallel 1)
-run(${WORK_DIR}/build/consumer)
-if(NOT output MATCHES "reshard\\.plan/1")
-  message(FATAL_ERROR "the consumer printed no plan:\n${output}")
-endif()
-message("${output}")
-if(KIND STREQUAL package)
+
   # An example, as its reader builds it.
-  run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/checkpoint_in_job -B ${WORK_DIR}/example -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
-      -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_PREFIX_PATH=${prefix})
+  run(${configure} -S ${SOURCE_DIR}/examples/checkpoint_in_job -B ${WORK_DIR}/example -D CMAKE_PREFIX_PATH=${prefix})
   run(${CMAKE_COMMAND} --build ${WORK_DIR}/example --parallel 1)
   run(${WORK_DIR}/example/checkpoint_in_job ${WORK_DIR}/example/saved)
   message("${output}")
-endif()
-if(KIND STREQUAL package AND EXISTS ${BUILD_DIR}/bin/reshard)
-  run(${prefix}/bin/reshard plan "{X:2}" "[<X>4]" "[4]" --json)
+  if(EXISTS ${BUILD_DIR}/bin/reshard)
+    run(${prefix}/bin/reshard plan "{X:2}" "[<X>4]" "[4]" --json)
+  endif()
+
+  # The component for PyTorch: linked, or refused with the reason.
+  set(with_torch ${configure} -S ${SOURCE_DIR}/tests/install/torch_consumer -D CMAKE_PREFIX_PATH=${prefix})
+  if(LIBTORCH)
+    run(${with_torch} -B ${WORK_DIR}/torch -D LibTorch_ROOT=${LIBTORCH})
+    run(${CMAKE_COMMAND} --build ${WORK_DIR}/torch --parallel 1)
+    file(MAKE_DIRECTORY ${WORK_DIR}/other/include ${WORK_DIR}/other/lib)
+    file(COPY ${LIBTORCH}/version.py DESTINATION ${WORK_DIR}/other)
+    file(READ ${WORK_DIR}/other/version.py version)
+    string(REGEX REPLACE "__version__ = '[^']*'" "__version__ = '2.8.0'" version "${version}")
+    file(WRITE ${WORK_DIR}/other/version.py "${version}")
+    foreach(part include/ATen include/torch lib/libtorch_cpu.so lib/libc10.so)
+      file(CREATE_LINK ${LIBTORCH}/${part} ${WORK_DIR}/other/${part} SYMBOLIC)
+    endforeach()
+    execute_process(COMMAND ${with_torch} -B ${WORK_DIR}/refused -D LibTorch_ROOT=${WORK_DIR}/other
+                    RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE output)
+    if(result EQUAL 0 OR NOT output MATCHES "built for PyTorch[ \n]+2[.]11" OR NOT output MATCHES "2[.]8[.]0")
+      message(FATAL_ERROR "another PyTorch was not refused: ${output}")
+    endif()
+  else()
+    execute_process(COMMAND ${with_torch} -B ${WORK_DIR}/refused RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE output)
+    if(result EQUAL 0 OR NOT output MATCHES "reshard has no component torch")
+      message(FATAL_ERROR "a component that is not there was not refused: ${output}")
+    endif()
+  endif()
+elseif(KIND STREQUAL archives)
+  set(made ${WORK_DIR}/made)
+  foreach(generator TGZ DEB)
+    execute_process(COMMAND ${CPACK} -G ${generator} -B ${made} --config ${BUILD_DIR}/CPackConfig.cmake
+                    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT result EQUAL 0)
+      message(FATAL_ERROR "cpack -G ${generator}: ${output}")
+    endif()
+  endforeach()
+  file(GLOB archive ${made}/*.tar.gz)
+  run(${CMAKE_COMMAND} -E make_directory ${WORK_DIR}/tgz)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E tar xf ${archive} WORKING_DIRECTORY ${WORK_DIR}/tgz COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB prefix ${WORK_DIR}/tgz/*)
+  run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_PREFIX_PATH=${prefix})
+  expect_found(${WORK_DIR}/build ${prefix})
+  build_and_run(${WORK_DIR}/build)
+
+  file(GLOB packages ${made}/*.deb)
+  list(LENGTH packages count)
+  if(NOT count EQUAL 2)
+    message(FATAL_ERROR "not two packages: ${packages}")
+  endif()
+  foreach(package IN LISTS packages)
+    run(dpkg-deb -f ${package} Package Version Depends)
+    message("${output}")
+    run(dpkg-deb -x ${package} ${WORK_DIR}/deb)
+  endforeach()
+  run(${WORK_DIR}/deb/usr/bin/reshard plan "{X:2}" "[<X>4]" "[4]")
+  file(GLOB_RECURSE described ${WORK_DIR}/deb/reshard-planner.pc)
+  cmake_path(GET described PARENT_PATH described)
+  set(ENV{PKG_CONFIG_PATH} ${described})
+  run(pkg-config --cflags --libs reshard-checkpoint reshard-planner)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  run(${COMPILER} -O1 ${consumer}/main.cc ${flags} -o ${WORK_DIR}/by_pkg_config)
+  expect_a_plan(${WORK_DIR}/by_pkg_config)
+else()
+  # Not optimized: this is about targets and paths, and the library is built anew for it.
+  run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_BUILD_TYPE=Debug -D RESHARD_SOURCE_DIR=${SOURCE_DIR}
+      -D RESHARD_GPU_KERNELS=OFF)
+  build_and_run(${WORK_DIR}/build)
 endif()

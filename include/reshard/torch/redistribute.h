@@ -1,6 +1,6 @@
 // Redistributes at::Tensors, with gradients, between threads or over any process group.
 //
-//   auto group = reshard::TensorCommunicator::OfGroup("0").value();           // or around a LocalWorld's rank
+//   auto group = reshard::TensorCommunicator::OfGroup("0");                   // or around a LocalWorld's rank
 //   at::Tensor columns = reshard::Redistribute(rows, source, target, *group); // layouts of the global tensor
 //
 // Every rank of the communicator makes the same calls in the same order. A rank outside a mesh passes and gets an empty

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Every shell block and every Python block of the README and of the pages of docs/ does what it says it does.
+
+usage: docs_test.py ROOT RESHARD [PYTHONPATH]      (without PYTHONPATH the Python blocks are not run)
+
+The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples, and
+`step-1000`, a small training checkpoint. A block after `<!-- not run: REASON -->` is not run, and the reason printed.
+"""
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+root, reshard = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+package = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
+
+# `srun -N 4 COMMAND...` starts them here, side by side.
+SRUN = """#!/bin/sh
+count=$2; shift 2
+for i in $(seq 0 $((count - 1))); do SLURM_PROCID=$i "$@" & all="$all $!"; done
+for one in $all; do wait "$one" || exit 1; done
+"""
+
+
+def blocks(text):
+    """(language, code, why it is not run or None, the number of its first line)"""
+    pattern = r"(?:<!-- not run: ([^\n]*?) -->\n+)?^```(\w*)\n(.*?)^```$"
+    for match in re.finditer(pattern, text, flags=re.S | re.M):
+        yield match.group(2), match.group(3), match.group(1), text.count("\n", 0, match.start(3)) + 1
+
+
+def write_safetensors(path, tensors):
+    head, data = {}, b""
+    for name, shape in tensors.items():
+        count = 1
+        for size in shape:
+            count *= size
+        begin = len(data)
+        data += struct.pack(f"<{count}f", *range(count))
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(head).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def furnish(folder):
+    os.makedirs(os.path.join(folder, "bin"))
+    os.symlink(reshard, os.path.join(folder, "bin/reshard"))
+    with open(os.path.join(folder, "bin/srun"), "w") as file:
+        file.write(SRUN)
+    os.chmod(os.path.join(folder, "bin/srun"), 0o755)
+    place = os.path.join(folder, "place")
+    os.makedirs(place)
+    shutil.copytree(os.path.join(root, "examples"), os.path.join(place, "examples"))
+    layers = {f"model.model.layers.{i}.{part}.weight": shape for i in range(2) for part, shape in (
+        ("self_attn.q_proj", [64, 32]), ("self_attn.k_proj", [16, 32]), ("self_attn.v_proj", [16, 32]), ("self_attn.o_proj", [32, 64]),
+        ("mlp.gate_proj", [48, 32]), ("mlp.up_proj", [48, 32]), ("mlp.down_proj", [32, 48]),
+        ("input_layernorm", [32]), ("post_attention_layernorm", [32]))}
+    os.makedirs(os.path.join(folder, "made"))
+    write_safetensors(os.path.join(folder, "made/model.safetensors"),
+                      {**layers, "model.model.embed_tokens.weight": [80, 32], "model.model.norm.weight": [32],
+                       "model.lm_head.weight": [80, 32], "optimizer.state.step": [1]})
+    subprocess.run([reshard, "convert", os.path.join(folder, "made"), os.path.join(place, "step-1000"), "--mesh", "{dp:4}",
+                    "--layout", "[<dp>, ...]"], check=True, capture_output=True)
+    return place
+
+
+def run_page(path, environment):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    counts = {"run": 0, "not": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        place = None
+        for language, code, reason, line in blocks(text):
+            if language not in ("sh", "python"):
+                continue
+            where = f"{os.path.relpath(path, root)}:{line}"
+            if language == "python" and package is None:
+                reason = reason or "this build has no Python package"
+            if reason:
+                counts["not"] += 1
+                print(f"{where} is not run: {reason}")
+                continue
+            place = place or furnish(folder)
+            command = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["/usr/bin/python3", "-c", code]
+            done = subprocess.run(command, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                                  env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})
+            assert done.returncode == 0, f"{where} ended with {done.returncode}\n{code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            counts["run"] += 1
+    return counts
+
+
+def links_of(path):
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", file.read(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if not re.match(r"[a-z]+:", target):
+            yield target, os.path.normpath(os.path.join(os.path.dirname(path), target))
+
+
+pages = [os.path.join(root, name) for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+for folder, _, names in os.walk(os.path.join(root, "docs")):
+    pages += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")]
+broken = [f"{os.path.relpath(page, root)}: {target}" for page in pages for target, there in links_of(page) if not os.path.exists(there)]
+assert not broken, broken
+assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"
+
+environment = {**os.environ, "PYTHONPATH": package or "", "PYTHONDONTWRITEBYTECODE": "1"}
+total = {"run": 0, "not": 0}
+for page in pages:
+    for key, count in run_page(page, environment).items():
+        total[key] += count
+print(f"{len(pages)} pages, {total['run']} blocks run, {total['not']} not")

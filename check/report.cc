@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "page/page.h"
 #include "reshard/check/check.h"
 
 namespace reshard {
@@ -152,6 +153,12 @@ std::string CheckToJson(const CheckReport& report) {
   out["plans"] = Json::array();
   for (const PlanVerdict& plan : report.plans) out["plans"].push_back(PlanJson(plan));
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string CheckToHtml(const CheckReport& report) {
+  return page::Document(
+      report.agrees() ? "The plan agrees with its layouts" : "The plan does not agree with its layouts",
+      absl::StrCat("{\"kind\":\"check\",\"report\":", CheckToJson(report), "}"));
 }
 
 }  // namespace reshard

@@ -9,10 +9,10 @@ list(TRANSFORM reshard_targets PREPEND reshard_)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 
 install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development PATTERN torch EXCLUDE)
-install(TARGETS ${reshard_targets} reshard_json EXPORT reshardTargets
+install(TARGETS ${reshard_targets} reshard_json reshard_page EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${package_folder} COMPONENT development)
-reshard_pkg_config(json ${reshard_components})
+reshard_pkg_config(json page ${reshard_components})
 
 if(TARGET reshard_torch)
   # Bound to the PyTorch that it was built with, which the component `torch` looks for and compares.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- json <- check, planner, checkpoint;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
+    layout <- json <- check, planner, checkpoint;   page <- check, planner;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
     torch -> live;   tools, python -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
@@ -20,6 +20,7 @@ FOLDERS = {
     "layout": "layout",
     "status": "layout",
     "json": "json",
+    "page": "page",
     "include/reshard/check": "check",
     "check": "check",
     "include/reshard/planner": "planner",
@@ -45,8 +46,9 @@ FOLDERS = {
 ALLOWED = {
     "layout": {"layout"},
     "json": {"json", "layout"},
-    "check": {"check", "json", "layout"},
-    "planner": {"planner", "json", "layout"},
+    "page": {"page"},
+    "check": {"check", "json", "page", "layout"},
+    "planner": {"planner", "json", "page", "layout"},
     "runtime": {"runtime", "planner", "layout"},
     "cuda": {"cuda", "runtime", "planner", "layout"},
     "nccl": {"nccl", "cuda", "runtime", "planner", "layout"},
@@ -59,8 +61,9 @@ ALLOWED = {
 LINKS = {
     "reshard_layout": set(),
     "reshard_json": {"reshard_layout"},
-    "reshard_check": {"reshard_layout", "reshard_json"},
-    "reshard_planner": {"reshard_layout", "reshard_json"},
+    "reshard_page": set(),
+    "reshard_check": {"reshard_layout", "reshard_json", "reshard_page"},
+    "reshard_planner": {"reshard_layout", "reshard_json", "reshard_page"},
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
     "reshard_cuda": {"reshard_layout", "reshard_planner", "reshard_runtime"},
     "reshard_nccl": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_cuda"},

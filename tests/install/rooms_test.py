@@ -23,10 +23,10 @@ import tempfile
 
 # From the bottom up.
 ROOMS = """
-    status layout layout/notation json
+    status layout layout/notation json page
     check/plan_text check
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
-    planner/batch planner/relabel planner/simulate planner/report
+    planner/batch planner/relabel planner/simulate planner/report planner/page
     runtime/host runtime/program runtime/execute runtime/packed runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
@@ -39,6 +39,7 @@ PUBLIC = {
     "check/finding.h": "check/plan_text",
     "layout/notation.h": "layout/notation",
     "planner/batch.h": "planner/batch",
+    "planner/html.h": "planner/page",
     "planner/option_text.h": "planner/plan",
     "planner/plan.h": "planner/plan",
     "planner/planner.h": "planner/choice",

@@ -31,11 +31,15 @@ int ReadAll(const std::string& path, std::string& text) {
   return in.bad() ? Fail(kIo, absl::StrCat("cannot read ", path)) : kOk;
 }
 
-int RunCheck(const std::string& path, bool json) {
+int RunCheck(const std::string& path, bool json, const std::string& html) {
   std::string text;
   if (const int code = ReadAll(path, text); code != kOk) return code;
   const auto report = CheckPlans(text);
   if (!report.ok()) return Fail(report.status(), Stage::kInput);
+  if (!html.empty()) {
+    if (absl::Status s = WriteFile(html, CheckToHtml(*report)); !s.ok()) return Fail(s, Stage::kInput);
+    std::fprintf(stderr, "wrote %s\n", html.c_str());
+  }
   const std::string out = json ? CheckToJson(*report) + "\n" : CheckToText(*report);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
@@ -50,14 +54,15 @@ int RunCheck(const std::string& path, bool json) {
 Action AddCheck(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("check", "Check a plan, of this or any other tool, against its layouts alone");
   struct Flags {
-    std::string path;
+    std::string path, html;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
   app.add_option("PLAN", flags->path, "a JSON file with a plan, a batch, or one plan per line; - is standard input")
       ->required();
   app.add_flag("--json", flags->json, "print one JSON object (reshard.check/1)");
-  return [flags] { return RunCheck(flags->path, flags->json); };
+  app.add_option("--html", flags->html, "also write a page about what was found to this file, for a browser");
+  return [flags] { return RunCheck(flags->path, flags->json, flags->html); };
 }
 
 }  // namespace reshard::tool

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
+#include "reshard/planner/html.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
@@ -137,7 +138,7 @@ namespace {
 struct PlanCommand {
   PlanFlags flags;
   bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
-  std::string svg, batch, bucket;
+  std::string svg, html, batch, bucket;
 };
 
 // What --topology means for these devices: ids and the order of axes decide, and neither is checked against a cluster.
@@ -145,6 +146,17 @@ std::string IslandsOf(const Plan& plan) {
   const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
   const Topology& topology = plan.options.topology;
   return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
+}
+
+// --html: the plan, and step by step those of its alternatives that can be had so.
+int WritePage(const std::string& path, const Problem& problem, const Plan& plan) {
+  const auto candidates = CandidatePlans(problem, plan.options);
+  if (!candidates.ok()) return Fail(candidates.status(), Stage::kPlan);
+  const auto page = PlanToHtml(plan, absl::MakeConstSpan(*candidates).subspan(1));
+  if (!page.ok()) return Fail(page.status(), Stage::kPlan);
+  if (absl::Status s = WriteFile(path, *page); !s.ok()) return Fail(s, Stage::kInput);
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+  return kOk;
 }
 
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
@@ -219,6 +231,9 @@ int RunPlan(const PlanCommand& state) {
     if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
     std::fprintf(stderr, "wrote %s\n", state.svg.c_str());
   }
+  if (!state.html.empty()) {
+    if (const int code = WritePage(state.html, *problem, *plan); code != kOk) return code;
+  }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
   }
@@ -237,6 +252,7 @@ Action AddPlan(CLI::App& app) {
   plan.add_flag("--simulate", state->simulate,
                 "also follow every message over the network, and print when each step ends");
   plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
+  plan.add_option("--html", state->html, "write a page about the plan, or the batch, to this file, for a browser");
   plan.add_option("--batch", state->batch, "plan one problem per line of this file (- is standard input)");
   plan.add_flag("--coalesce", state->coalesce,
                 "plan the batch as one schedule, with shared exchanges and balanced senders");

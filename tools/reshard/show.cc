@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "reshard/planner/html.h"
 #include "reshard/planner/report.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
@@ -10,7 +11,7 @@ namespace reshard::tool {
 namespace {
 
 struct ShowCommand {
-  std::string mesh, layout, shape, format = "reshard", svg;
+  std::string mesh, layout, shape, format = "reshard", svg, html;
   std::optional<int64_t> device;
 };
 
@@ -33,6 +34,11 @@ int RunShow(const ShowCommand& state) {
       return Fail(s, Stage::kInput);
     std::fprintf(stderr, "wrote %s\n", state.svg.c_str());
   }
+  if (!state.html.empty()) {
+    if (absl::Status s = WriteFile(state.html, LayoutToHtml(*layout, state.device)); !s.ok())
+      return Fail(s, Stage::kInput);
+    std::fprintf(stderr, "wrote %s\n", state.html.c_str());
+  }
   const std::string out = DrawLayout(*layout, state.device);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");
@@ -51,6 +57,7 @@ Action AddShow(CLI::App& app) {
   show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule");
   show.add_option("--format,--from-format", state->format, absl::StrCat("notation of LAYOUT: ", KnownNotations()));
   show.add_option("--svg", state->svg, "also write the picture to this file");
+  show.add_option("--html", state->html, "also write a page about the layout to this file, for a browser");
   return [state] { return RunShow(*state); };
 }
 

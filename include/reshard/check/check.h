@@ -102,6 +102,8 @@ absl::StatusOr<CheckReport> CheckPlans(std::string_view text);
 std::string CheckToText(const CheckReport& report);
 // One JSON object, schema reshard.check/1 (docs/check.schema.json), on one line, without a newline.
 std::string CheckToJson(const CheckReport& report);
+// A page to look at in a browser, in one file that needs no network: every plan with its findings and figures.
+std::string CheckToHtml(const CheckReport& report);
 
 }  // namespace reshard
 

@@ -1,0 +1,39 @@
+// Plans and layouts as HTML pages to look at in a browser: one file each, without a network, dark and light.
+//
+// A page shows who holds what before and after every step, and for each device what it holds, sends and receives. It
+// stays below 1 MB: where devices or messages are too many, the page lists fewer of them and says so. Its time and size
+// grow with the devices that it lists, not with the square of their number.
+#ifndef RESHARD_PLANNER_HTML_H_
+#define RESHARD_PLANNER_HTML_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reshard/planner/plan.h"
+
+namespace reshard {
+
+// The page of a plan. Those of `others` that are among plan.alternatives (CandidatePlans has them) can be opened step
+// by step in place of the plan; of the other alternatives the page has what the plan says of them.
+absl::StatusOr<std::string> PlanToHtml(const Plan& plan, absl::Span<const Plan> others = {});
+
+// The page of one layout; with `device`, that device is selected when the page opens.
+std::string LayoutToHtml(const Layout& layout, std::optional<int64_t> device = std::nullopt);
+
+// A tensor of a page about many.
+struct PageTensor {
+  std::string name;            // what the page calls it; any text
+  std::optional<size_t> plan;  // index into the plans; absent: it has none
+  std::string error;           // why it has no plan
+};
+// The page of many tensors: a table, from which each opens its plan. Tensors may share plans. InvalidArgument: an index
+// that is out of range.
+absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors);
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_HTML_H_

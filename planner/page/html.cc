@@ -1,0 +1,176 @@
+#include "reshard/planner/html.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "page/page.h"
+#include "planner/page/detail.h"
+#include "planner/page/layout_data.h"
+#include "planner/page/step_data.h"
+#include "planner/report/view.h"
+#include "reshard/planner/report.h"
+#include "reshard/planner/version.h"
+#include "status/macros.h"
+
+namespace reshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Rows of a table of tensors; more would be slow to sort and to scroll, and large.
+constexpr size_t kMostRows = 5000;
+
+std::string Quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string OpsText(const std::vector<Step>& steps) {
+  std::vector<std::string> ops;
+  for (const Step& step : steps) ops.emplace_back(Name(step.op));
+  return absl::StrJoin(ops, ", ");
+}
+
+std::string PlanTitle(const Plan& plan) {
+  return absl::StrCat(plan.steps.empty() ? "Nothing to do" : OpsText(plan.steps), " – ", std::string(Name(plan.dtype)),
+                      "[", absl::StrJoin(plan.source.shape(), ","), "]");
+}
+
+// A plan with what its devices do: {"plan": reshard.plan/1, "explained": text, "devices": [first, count...],
+// "devices_total", "source", "target", "steps": [...]}; layouts by their index in the table.
+absl::StatusOr<std::string> PlanData(const Plan& plan, const page::Detail& detail, page::LayoutTable& layouts) {
+  std::vector<const Layout*> all{&plan.source, &plan.target};
+  for (const Step& step : plan.steps) all.insert(all.end(), {&step.from, &step.to});
+  const std::vector<int> drawn = report::DrawnDims(all);
+  ASSIGN_OR_RETURN(auto json, PlanToJson(plan));
+  const std::vector<int64_t> devices = page::ListedDevices(plan.source.mesh(), plan.target.mesh(), detail);
+  std::vector<std::string> ranges;
+  for (size_t i = 0, j = 0; i < devices.size(); i = j) {
+    while (j < devices.size() && devices[j] == devices[i] + static_cast<int64_t>(j - i)) ++j;
+    ranges.push_back(absl::StrCat(devices[i], ",", j - i));
+  }
+  std::vector<std::string> steps;
+  for (const Step& step : plan.steps) {
+    ASSIGN_OR_RETURN(auto data, page::StepData(step, plan, devices, detail));
+    steps.push_back(absl::StrCat("{\"from\":", layouts.Add(step.from, drawn), ",\"to\":", layouts.Add(step.to, drawn),
+                                 ",", data, "}"));
+  }
+  return absl::StrCat("{\"plan\":", json, ",\"explained\":", Quoted(ExplainPlan(plan)),
+                      ",\"source\":", layouts.Add(plan.source, drawn), ",\"target\":", layouts.Add(plan.target, drawn),
+                      ",\"devices\":[", absl::StrJoin(ranges, ","), "],\"steps\":[", absl::StrJoin(steps, ","), "]}");
+}
+
+bool IsThat(const Alternative& alternative, const Plan& other) {
+  return alternative.recv_bytes_max == other.totals.recv_bytes_max &&
+         alternative.intermediate_bytes_max == other.totals.intermediate_bytes_max &&
+         alternative.time_ns == other.totals.time_ns &&
+         std::equal(alternative.ops.begin(), alternative.ops.end(), other.steps.begin(), other.steps.end(),
+                    [](Op op, const Step& step) { return op == step.op; });
+}
+
+absl::StatusOr<std::string> PlanPage(const Plan& plan, absl::Span<const Plan> others, const page::Detail& detail) {
+  page::LayoutTable layouts(detail);
+  ASSIGN_OR_RETURN(auto chosen, PlanData(plan, detail, layouts));
+  std::vector<std::string> plans{chosen};
+  std::vector<std::string> opens;  // for each alternative the index of its plan, or null
+  for (const Alternative& alternative : plan.alternatives) {
+    const auto found =
+        std::find_if(others.begin(), others.end(), [&](const Plan& o) { return IsThat(alternative, o); });
+    if (!detail.others || found == others.end()) {
+      opens.emplace_back("null");
+      continue;
+    }
+    Plan bare = *found;
+    bare.alternatives.clear();
+    ASSIGN_OR_RETURN(auto data, PlanData(bare, detail, layouts));
+    opens.push_back(absl::StrCat(plans.size()));
+    plans.push_back(std::move(data));
+  }
+  return page::Document(
+      PlanTitle(plan),
+      absl::StrCat("{\"kind\":\"plan\",\"version\":", Quoted(Version()), ",\"plans\":[", absl::StrJoin(plans, ","),
+                   "],\"opens\":[", absl::StrJoin(opens, ","), "],\"layouts\":", layouts.Text(), "}"));
+}
+
+// What the table says of a plan, and all that is known of it on a page that has no room for more.
+std::string Brief(const Plan& plan) {
+  Json ops = Json::array();
+  for (const Step& step : plan.steps) ops.push_back(std::string(Name(step.op)));
+  Json out{{"shape", plan.source.shape()},
+           {"dtype", std::string(Name(plan.dtype))},
+           {"ops", std::move(ops)},
+           {"recv_bytes_max", plan.totals.recv_bytes_max},
+           {"bound", plan.bounds.recv_bytes_max},
+           {"peak_bytes", plan.totals.peak_bytes},
+           {"time_ns", plan.totals.time_ns}};
+  return out.dump();
+}
+
+absl::StatusOr<std::string> BatchPage(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors,
+                                      const page::Detail& detail) {
+  page::LayoutTable layouts(detail);
+  std::vector<std::string> briefs, views, rows;
+  size_t bytes = 0;
+  for (const Plan& plan : plans) {
+    briefs.push_back(Brief(plan));
+    // Where there is no room for all, the first have it.
+    if (bytes > page::kMostBytes) {
+      views.emplace_back("null");
+      continue;
+    }
+    ASSIGN_OR_RETURN(auto data, PlanData(plan, detail, layouts));
+    bytes += data.size();
+    views.push_back(std::move(data));
+  }
+  for (const PageTensor& tensor : tensors.subspan(0, kMostRows)) {
+    if (tensor.plan && *tensor.plan >= plans.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", tensor.name, " has plan ", *tensor.plan, " of ", plans.size()));
+    }
+    rows.push_back(tensor.plan ? absl::StrCat("[", Quoted(tensor.name), ",", *tensor.plan, "]")
+                               : absl::StrCat("[", Quoted(tensor.name), ",null,", Quoted(tensor.error), "]"));
+  }
+  return page::Document(
+      absl::StrCat(tensors.size(), tensors.size() == 1 ? " tensor" : " tensors"),
+      absl::StrCat("{\"kind\":\"batch\",\"version\":", Quoted(Version()), ",\"total\":", tensors.size(), ",\"rows\":[",
+                   absl::StrJoin(rows, ","), "],\"briefs\":[", absl::StrJoin(briefs, ","), "],\"plans\":[",
+                   absl::StrJoin(views, ","), "],\"layouts\":", layouts.Text(), "}"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PlanToHtml(const Plan& plan, absl::Span<const Plan> others) {
+  std::string out;
+  for (const page::Detail& detail : page::kDetails) {
+    ASSIGN_OR_RETURN(out, PlanPage(plan, others, detail));
+    if (out.size() < page::kMostBytes) break;
+  }
+  return out;
+}
+
+std::string LayoutToHtml(const Layout& layout, std::optional<int64_t> device) {
+  std::string out;
+  for (const page::Detail& detail : page::kDetails) {
+    page::LayoutTable layouts(detail);
+    layouts.Add(layout, report::DrawnDims({&layout}));
+    const std::vector<int64_t> devices = page::ListedDevices(layout.mesh(), layout.mesh(), detail);
+    out = page::Document(
+        absl::StrCat("Layout [", absl::StrJoin(layout.shape(), ","), "]"),
+        absl::StrCat("{\"kind\":\"layout\",\"version\":", Quoted(Version()), ",\"listed\":", devices.size(),
+                     ",\"device\":", device ? absl::StrCat(*device) : "null", ",\"layouts\":", layouts.Text(), "}"));
+    if (out.size() < page::kMostBytes) break;
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors) {
+  std::string out;
+  for (const page::Detail& detail : page::kDetails) {
+    ASSIGN_OR_RETURN(out, BatchPage(plans, tensors, detail));
+    if (out.size() < page::kMostBytes) break;
+  }
+  return out;
+}
+
+}  // namespace reshard

@@ -21,7 +21,7 @@ function batchPage(data) {
     return th;
   });
   const rowOf = (row) => row.plan === null
-    ? h("tr", { class: "failed" }, h("td", {}, row.name), h("td", { colspan: columns.length - 1 }, row.error))
+    ? h("tr", { class: "failed" }, h("td", {}, row.name), h("td", { colspan: columns.length - 1 }, h("code", {}, row.error)))
     : h("tr", {}, columns.map((column, i) => h("td", {},
         i === 0 ? h("a", { href: `#${row.index}` }, row.name) : !column.bar ? column.text(row)
           : h("div", { class: "cellbar" }, h("i", { style: { width: `${(100 * column.key(row)) / most[i]}%` } }), h("span", {}, column.text(row))))));
@@ -42,11 +42,15 @@ function batchPage(data) {
   const planned = rows.filter((row) => row.plan !== null);
   const sum = (key) => planned.reduce((total, row) => total + row[key], 0);
   const failed = data.rows.length - planned.length;
+  const { schedule } = data;
+  const fact = (name, value, note) => h("div", {}, h("dt", {}, name), h("dd", {}, value), h("dd", { class: "note" }, note));
+  const bound = schedule ? schedule.bound : sum("bound"), received = schedule ? schedule.recv_bytes_max : sum("recv_bytes_max");
   const table = h("div", {},
     h("header", { class: "facts-of-plan" }, h("dl", {},
-      h("div", {}, h("dt", {}, "Tensors"), h("dd", {}, data.total.toLocaleString("en")), h("dd", { class: "note" }, `${count(data.briefs.length, "different plan")}${failed ? `, ${count(failed, "tensor")} without one` : ""}`)),
-      h("div", {}, h("dt", {}, "Worst device receives"), h("dd", {}, bytesText(sum("recv_bytes_max"))), h("dd", { class: "note" }, "at most, of all tensors together")),
-      h("div", {}, h("dt", {}, "Time"), h("dd", {}, timeText(sum("time_ns"))), h("dd", { class: "note" }, "one tensor after the other")))),
+      fact("Tensors", data.total.toLocaleString("en"), `${count(data.briefs.length, "different plan")}${failed ? `, ${count(failed, "tensor")} without one` : ""}`),
+      fact("Worst device receives", bytesText(received), `${schedule ? "" : "at most, of all tensors together; "}${ratioText(received, bound)}`),
+      fact("Estimated time", timeText(schedule ? schedule.time_ns : sum("time_ns")), schedule ? `as one schedule of ${count(schedule.buckets, "bucket")}` : "one tensor after the other; --coalesce plans them as one schedule"))),
+    schedule ? h("pre", { tabindex: "0" }, schedule.text) : null,
     data.rows.length < data.total ? h("p", { class: "hint" }, `The first ${data.rows.length.toLocaleString("en")} are listed.`) : null,
     h("div", { class: "scroll" }, h("table", { class: "tensors" }, h("thead", {}, h("tr", {}, heads)), body)));
   const place = h("div", {});

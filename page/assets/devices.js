@@ -2,12 +2,16 @@
 const MOST_ARCS = 256;  // drawn at once
 
 class DeviceGrid {
-  // ids: in ascending order; islands: devices in an island, or 0. on.hover(device or null), on.pin(device).
-  constructor(ids, layout, islands, on) {
-    Object.assign(this, { ids, layout, on });
+  // ids: in ascending order; islands: devices in an island, or 0; bow: room above and below one row for messages.
+  // on.hover(device or null), on.pin(device).
+  constructor(ids, layout, islands, on, bow = 64) {
+    Object.assign(this, { ids, layout, on, bow });
     this.indexOf = new Map(ids.map((id, i) => [id, i]));
     this.columns = columnsFor(ids.length, layout.mesh.axes.map((axis) => axis[1]));
-    this.island = islands > 0 && (this.columns % islands === 0 || islands % this.columns === 0) && ids[0] % islands === 0 ? islands : 0;
+    // Islands are parts of rows (wide), or rows (high), or not shown.
+    this.island = islands > 0 && ids[0] % islands === 0 ? islands : 0;
+    this.wide = this.island > 0 && this.columns > islands && this.columns % islands === 0;
+    this.high = this.island > 0 && !this.wide && islands % this.columns === 0;
     this.cells = h("canvas", { "aria-hidden": "true" });
     this.over = svg("svg", { class: "over", "aria-hidden": "true" });
     this.element = h("div", { class: "devices", tabindex: "0", role: "group", "aria-roledescription": "grid of devices",
@@ -41,8 +45,8 @@ class DeviceGrid {
 
   place(index) {
     const row = Math.floor(index / this.columns), column = index % this.columns;
-    const across = this.island && this.columns % this.island === 0 ? Math.floor(column / this.island) : 0;
-    const down = this.island && this.columns % this.island !== 0 ? Math.floor(index / this.island) : 0;
+    const across = this.wide ? Math.floor(column / this.island) : 0;
+    const down = this.high ? Math.floor(index / this.island) : 0;
     return { x: column * this.size + across * this.space, y: this.top + row * this.size + down * this.space };
   }
   middle(device) {
@@ -56,19 +60,19 @@ class DeviceGrid {
     const room = this.element.clientWidth;
     if (room <= 0) return;
     const n = this.ids.length, rows = Math.ceil(n / this.columns);
-    const groups = this.island && this.columns % this.island === 0 ? this.columns / this.island : 1;
-    this.space = this.island ? Math.max(4, Math.min(14, room / 80)) : 0;
-    this.size = Math.max(2, Math.min(56, (room - (groups - 1) * this.space) / this.columns));
-    this.top = rows === 1 ? 64 : rows < 4 ? 26 : 6;
+    const groups = this.wide ? this.columns / this.island : 1;
+    this.space = this.wide || this.high ? Math.max(4, Math.min(14, room / 80)) : 0;
+    this.size = Math.max(2, Math.min(n <= 8 ? 88 : n <= 64 ? 64 : 56, (room - (groups - 1) * this.space) / this.columns));
+    this.top = rows === 1 ? this.bow : rows < 4 ? this.bow * 0.4 : 6;
     const end = this.place(n - 1);
     const width = this.columns * this.size + (groups - 1) * this.space;
-    const height = end.y + this.size + (rows < 4 ? 26 : 6);
-    this.gap = this.size > 24 ? 5 : this.size > 8 ? 1.5 : this.size > 4 ? 0.5 : 0;
+    const height = end.y + this.size + (rows < 4 ? this.bow * 0.4 : 6);
+    this.gap = this.size > 40 ? this.size * 0.26 : this.size > 24 ? 5 : this.size > 8 ? 1.5 : this.size > 4 ? 0.5 : 0;
     this.over.setAttribute("width", width);
     this.over.setAttribute("height", height);
     const dark = isDark();
     paint(this.cells, width, height, (context) => {
-      context.font = `${Math.min(14, this.size * 0.36)}px ui-monospace, monospace`;
+      context.font = `${Math.min(15, this.size * 0.33)}px ui-monospace, monospace`;
       context.textAlign = "center";
       context.textBaseline = "middle";
       const ink = cssColor("--ink"), none = cssColor("--line");
@@ -141,6 +145,7 @@ class DeviceGrid {
       }
     }
     if (this.selected !== null) box(this.selected, "selected");
+    this.over.classList.toggle("many", this.arcs.length > 24);
     this.over.replaceChildren(...parts);
   }
 
@@ -148,7 +153,7 @@ class DeviceGrid {
     if (!this.size) return null;
     const at = this.cells.getBoundingClientRect();
     const x = event.clientX - at.left, y = event.clientY - at.top - this.top;
-    const wide = this.island && this.columns % this.island === 0, high = this.island && !wide;
+    const { wide, high } = this;
     const column = Math.floor((x - (wide ? Math.floor(x / (this.island * this.size + this.space)) * this.space : 0)) / this.size);
     const rows = high ? this.island / this.columns : 0;
     const row = Math.floor((y - (high ? Math.floor(y / (rows * this.size + this.space)) * this.space : 0)) / this.size);

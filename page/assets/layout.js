@@ -17,7 +17,7 @@ function layoutPage(data) {
     leave: () => ((hovered = null), (outlined = []), refresh()),
   };
   const panel = new TensorPanel(layout, "Who holds what", on);
-  const grid = ids.length ? new DeviceGrid(ids, layout, 0, on) : null;
+  const grid = ids.length ? new DeviceGrid(ids, layout, 0, on, 0) : null;
   const number = h("input", { type: "number", min: "0", step: "1", "aria-label": "Device", placeholder: "–", oninput: () => on.pin(number.value === "" ? null : Number(number.value)) });
   const coordinates = h("span", { class: "coordinates" });
   const story = h("div", { class: "story" });
@@ -39,13 +39,11 @@ function layoutPage(data) {
   };
   const element = h("div", { class: "plan" },
     h("header", { class: "facts-of-plan" }, h("p", { class: "tensor-line" }, h("code", {}, `[${layout.shape.join(", ")}]`), ` on ${count(layout.mesh.size, "device")}`)),
-    h("div", { class: "panels one" }, panel.element),
-    h("div", { class: "who" },
-      h("section", { class: "grid-of-devices", "aria-label": "Devices" }, h("h3", {}, "Devices"),
+    h("div", { class: "panels" }, panel.element,
+      h("section", { class: "grid-of-devices", "aria-label": "Devices" }, details, h("h3", {}, "Devices"),
         h("p", { class: "key" }, "Devices of one colour hold the same part of what is drawn."),
         grid ? grid.element : h("p", { class: "hint" }, "There are too many devices to list here."),
-        data.listed < layout.mesh.size ? h("p", { class: "hint" }, `The first ${data.listed.toLocaleString("en")} of ${layout.mesh.size.toLocaleString("en")} devices are listed.`) : null),
-      details));
+        data.listed < layout.mesh.size ? h("p", { class: "hint" }, `The first ${data.listed.toLocaleString("en")} of ${layout.mesh.size.toLocaleString("en")} devices are listed.`) : null)));
   refresh();
   return element;
 }

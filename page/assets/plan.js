@@ -107,7 +107,7 @@ function facts(view) {
       fact("Estimated time", timeText(totals.time_ns), plan.options.objective === "time" ? "what the plan minimizes" : `the plan minimizes ${plan.options.objective}`),
       fact("Worst device receives", bytesText(totals.recv_bytes_max), ratioText(totals.recv_bytes_max, bounds.recv_bytes_max)),
       fact("All devices receive", bytesText(totals.recv_bytes_total), ratioText(totals.recv_bytes_total, bounds.recv_bytes_total)),
-      fact("Proof", { lower_bound: "at the lower bound", exhaustive: "best of its kind", best_found: "best found" }[best], plan.certificate.detail)));
+      view.lost ? fact("Verdict", "lost", view.lost) : fact("Proof", { lower_bound: "at the lower bound", exhaustive: "best of its kind", best_found: "best found" }[best], plan.certificate.detail)));
 }
 
 // The chosen plan and those that lost; where the page has the steps of one, it can be opened in place of the chosen.
@@ -122,7 +122,7 @@ function planPage(data) {
   const slowest = Math.max(1, ...rows.map((row) => row.time_ns)), most = Math.max(1, ...rows.map((row) => row.recv_bytes_max));
   const inCell = (text, value, max) => h("td", {}, h("div", { class: "cellbar" }, h("i", { style: { width: `${(100 * value) / max}%` } }), h("span", {}, text)));
   const table = () => h("section", { class: "alternatives", "aria-label": "Plans that were compared" }, h("h3", {}, "Plans that were compared"),
-    h("p", { class: "hint" }, rows.length > 1 ? "Choose one to see its steps in place of the plan. Of plans without a button only these figures are kept." : "There was no other."),
+    h("p", { class: "hint" }, rows.length > 1 ? data.opens.includes(null) ? "Choose one to see its steps in place of the plan. Of those without a button this page has only the figures." : "Choose one to see its steps in place of the plan." : "There was no other."),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Steps", "Time", "Worst device receives", "Largest layout", "Why it lost"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, rows.map((row) => h("tr", { class: row.opens === shown ? "shown" : null },
         h("td", {}, row.opens === null ? null : h("input", { type: "radio", name: "plan", checked: row.opens === shown, "aria-label": `Show ${row.ops.join(", ")}`, onchange: () => open(row.opens) })),

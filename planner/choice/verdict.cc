@@ -99,10 +99,8 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
 
 Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) const {
   Alternative out;
-  for (const Step& step : chain.steps) out.ops.push_back(step.op);
-  out.recv_bytes_max = chain.totals.recv_bytes_max;
-  out.intermediate_bytes_max = chain.totals.intermediate_bytes_max;
-  out.time_ns = chain.totals.time_ns;
+  out.steps = chain.steps;
+  out.totals = chain.totals;
   auto times = [](int64_t more, int64_t less) {
     return less > 0 ? absl::StrFormat(" (%.2fx)", static_cast<double>(more) / static_cast<double>(less))
                     : std::string();
@@ -126,10 +124,10 @@ Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) c
     const int64_t more = chain.totals.levels.back().nic_bytes_max, less = plan.totals.levels.back().nic_bytes_max;
     out.rejected_because = absl::StrCat("more over the slowest links: ", HumanBytes(more), " against ",
                                         HumanBytes(less), times(more, less));
-  } else if (out.recv_bytes_max > plan.totals.recv_bytes_max) {
-    out.rejected_because =
-        absl::StrCat("receives more: ", HumanBytes(out.recv_bytes_max), " against ",
-                     HumanBytes(plan.totals.recv_bytes_max), times(out.recv_bytes_max, plan.totals.recv_bytes_max));
+  } else if (out.totals.recv_bytes_max > plan.totals.recv_bytes_max) {
+    out.rejected_because = absl::StrCat("receives more: ", HumanBytes(out.totals.recv_bytes_max), " against ",
+                                        HumanBytes(plan.totals.recv_bytes_max),
+                                        times(out.totals.recv_bytes_max, plan.totals.recv_bytes_max));
   } else if (chain.totals.time_ns > plan.totals.time_ns) {
     out.rejected_because = absl::StrCat("as many bytes, but slower: ", HumanTime(chain.totals.time_ns), " against ",
                                         HumanTime(plan.totals.time_ns));

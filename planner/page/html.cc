@@ -38,8 +38,9 @@ std::string PlanTitle(const Plan& plan) {
 }
 
 // A plan with what its devices do: {"plan": reshard.plan/1, "explained": text, "devices": [first, count...],
-// "devices_total", "source", "target", "steps": [...]}; layouts by their index in the table.
-absl::StatusOr<std::string> PlanData(const Plan& plan, const page::Detail& detail, page::LayoutTable& layouts) {
+// "lost": why it lost, or null, "source", "target", "steps": [...]}; layouts by their index in the table.
+absl::StatusOr<std::string> PlanData(const Plan& plan, const page::Detail& detail, page::LayoutTable& layouts,
+                                     const std::string& lost = "") {
   std::vector<const Layout*> all{&plan.source, &plan.target};
   for (const Step& step : plan.steps) all.insert(all.end(), {&step.from, &step.to});
   const std::vector<int> drawn = report::DrawnDims(all);
@@ -56,34 +57,36 @@ absl::StatusOr<std::string> PlanData(const Plan& plan, const page::Detail& detai
     steps.push_back(absl::StrCat("{\"from\":", layouts.Add(step.from, drawn), ",\"to\":", layouts.Add(step.to, drawn),
                                  ",", data, "}"));
   }
-  return absl::StrCat("{\"plan\":", json, ",\"explained\":", Quoted(ExplainPlan(plan)),
-                      ",\"source\":", layouts.Add(plan.source, drawn), ",\"target\":", layouts.Add(plan.target, drawn),
-                      ",\"devices\":[", absl::StrJoin(ranges, ","), "],\"steps\":[", absl::StrJoin(steps, ","), "]}");
+  return absl::StrCat("{\"plan\":", json, ",\"lost\":", lost.empty() ? "null" : Quoted(lost),
+                      ",\"explained\":", Quoted(ExplainPlan(plan)), ",\"source\":", layouts.Add(plan.source, drawn),
+                      ",\"target\":", layouts.Add(plan.target, drawn), ",\"devices\":[", absl::StrJoin(ranges, ","),
+                      "],\"steps\":[", absl::StrJoin(steps, ","), "]}");
 }
 
-bool IsThat(const Alternative& alternative, const Plan& other) {
-  return alternative.recv_bytes_max == other.totals.recv_bytes_max &&
-         alternative.intermediate_bytes_max == other.totals.intermediate_bytes_max &&
-         alternative.time_ns == other.totals.time_ns &&
-         std::equal(alternative.ops.begin(), alternative.ops.end(), other.steps.begin(), other.steps.end(),
-                    [](Op op, const Step& step) { return op == step.op; });
+// An alternative as the plan that it would have been.
+Plan PlanOf(const Alternative& alternative, const Plan& chosen) {
+  Plan plan;
+  plan.source = chosen.source;
+  plan.target = chosen.target;
+  plan.dtype = chosen.dtype;
+  plan.options = chosen.options;
+  plan.bounds = chosen.bounds;
+  plan.steps = alternative.steps;
+  plan.totals = alternative.totals;
+  return plan;
 }
 
-absl::StatusOr<std::string> PlanPage(const Plan& plan, absl::Span<const Plan> others, const page::Detail& detail) {
+absl::StatusOr<std::string> PlanPage(const Plan& plan, const page::Detail& detail) {
   page::LayoutTable layouts(detail);
   ASSIGN_OR_RETURN(auto chosen, PlanData(plan, detail, layouts));
   std::vector<std::string> plans{chosen};
   std::vector<std::string> opens;  // for each alternative the index of its plan, or null
   for (const Alternative& alternative : plan.alternatives) {
-    const auto found =
-        std::find_if(others.begin(), others.end(), [&](const Plan& o) { return IsThat(alternative, o); });
-    if (!detail.others || found == others.end()) {
+    if (!detail.others) {
       opens.emplace_back("null");
       continue;
     }
-    Plan bare = *found;
-    bare.alternatives.clear();
-    ASSIGN_OR_RETURN(auto data, PlanData(bare, detail, layouts));
+    ASSIGN_OR_RETURN(auto data, PlanData(PlanOf(alternative, plan), detail, layouts, alternative.rejected_because));
     opens.push_back(absl::StrCat(plans.size()));
     plans.push_back(std::move(data));
   }
@@ -108,7 +111,7 @@ std::string Brief(const Plan& plan) {
 }
 
 absl::StatusOr<std::string> BatchPage(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors,
-                                      const page::Detail& detail) {
+                                      const BatchPlan* batch, const page::Detail& detail) {
   page::LayoutTable layouts(detail);
   std::vector<std::string> briefs, views, rows;
   size_t bytes = 0;
@@ -131,19 +134,40 @@ absl::StatusOr<std::string> BatchPage(absl::Span<const Plan> plans, absl::Span<c
     rows.push_back(tensor.plan ? absl::StrCat("[", Quoted(tensor.name), ",", *tensor.plan, "]")
                                : absl::StrCat("[", Quoted(tensor.name), ",null,", Quoted(tensor.error), "]"));
   }
-  return page::Document(
-      absl::StrCat(tensors.size(), tensors.size() == 1 ? " tensor" : " tensors"),
-      absl::StrCat("{\"kind\":\"batch\",\"version\":", Quoted(Version()), ",\"total\":", tensors.size(), ",\"rows\":[",
-                   absl::StrJoin(rows, ","), "],\"briefs\":[", absl::StrJoin(briefs, ","), "],\"plans\":[",
-                   absl::StrJoin(views, ","), "],\"layouts\":", layouts.Text(), "}"));
+  std::string schedule = "null";
+  if (batch != nullptr) {
+    const Json json{{"text", BatchToText(*batch)},
+                    {"buckets", batch->buckets.size()},
+                    {"recv_bytes_max", batch->totals.recv_bytes_max},
+                    {"bound", batch->bounds.recv_bytes_max},
+                    {"send_imbalance", batch->totals.send_imbalance},
+                    {"time_ns", batch->totals.time_ns}};
+    schedule = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return page::Document(absl::StrCat(tensors.size(), tensors.size() == 1 ? " tensor" : " tensors"),
+                        absl::StrCat("{\"kind\":\"batch\",\"version\":", Quoted(Version()), ",\"schedule\":", schedule,
+                                     ",\"total\":", tensors.size(), ",\"rows\":[", absl::StrJoin(rows, ","),
+                                     "],\"briefs\":[", absl::StrJoin(briefs, ","), "],\"plans\":[",
+                                     absl::StrJoin(views, ","), "],\"layouts\":", layouts.Text(), "}"));
+}
+
+// With as much detail as there is room for.
+absl::StatusOr<std::string> Fitting(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors,
+                                    const BatchPlan* batch) {
+  std::string out;
+  for (const page::Detail& detail : page::kDetails) {
+    ASSIGN_OR_RETURN(out, BatchPage(plans, tensors, batch, detail));
+    if (out.size() < page::kMostBytes) break;
+  }
+  return out;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> PlanToHtml(const Plan& plan, absl::Span<const Plan> others) {
+absl::StatusOr<std::string> PlanToHtml(const Plan& plan) {
   std::string out;
   for (const page::Detail& detail : page::kDetails) {
-    ASSIGN_OR_RETURN(out, PlanPage(plan, others, detail));
+    ASSIGN_OR_RETURN(out, PlanPage(plan, detail));
     if (out.size() < page::kMostBytes) break;
   }
   return out;
@@ -165,12 +189,16 @@ std::string LayoutToHtml(const Layout& layout, std::optional<int64_t> device) {
 }
 
 absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors) {
-  std::string out;
-  for (const page::Detail& detail : page::kDetails) {
-    ASSIGN_OR_RETURN(out, BatchPage(plans, tensors, detail));
-    if (out.size() < page::kMostBytes) break;
+  return Fitting(plans, tensors, nullptr);
+}
+
+absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch) {
+  std::vector<PageTensor> tensors;
+  for (size_t t = 0; t < batch.tensors.size(); ++t) {
+    const std::string name = batch.names.empty() ? "" : batch.names[t];
+    tensors.push_back({name.empty() ? absl::StrCat(t) : name, static_cast<size_t>(batch.tensors[t].plan), ""});
   }
-  return out;
+  return Fitting(batch.plans, tensors, &batch);
 }
 
 }  // namespace reshard

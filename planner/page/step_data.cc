@@ -15,6 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Devices of a mesh that are asked for what they receive.
+constexpr int64_t kMostReceivers = 1 << 16;
+
 // Values, each once, and which of them every device has.
 template <typename Value>
 class Dictionary {
@@ -43,24 +46,18 @@ class Dictionary {
 // first, stride, count, bytes: `count` peers, each `stride` after the one before, that get or give as many bytes.
 using PeerRun = std::array<int64_t, 4>;
 
-std::vector<PeerRun> PeersOf(int64_t device, const std::vector<Message>& messages, bool receives, int64_t element) {
-  std::vector<PeerRun> out;
-  for (const Message& message : messages) {
-    if (message.sender == message.receiver) continue;
-    const int64_t peer = (receives ? message.sender : message.receiver) - device;
-    const int64_t bytes = message.elements() * element;
-    if (!out.empty() && out.back()[3] == bytes) {
-      PeerRun& last = out.back();
-      const int64_t stride = last[2] == 1 ? peer - last[0] : last[1];
-      if (peer == last[0] + stride * last[2]) {
-        last[1] = stride;
-        ++last[2];
-        continue;
-      }
+// Adds a peer that comes after those that are there.
+void AddPeer(std::vector<PeerRun>& peers, int64_t peer, int64_t bytes) {
+  if (!peers.empty() && peers.back()[3] == bytes) {
+    PeerRun& last = peers.back();
+    const int64_t stride = last[2] == 1 ? peer - last[0] : last[1];
+    if (peer == last[0] + stride * last[2]) {
+      last[1] = stride;
+      ++last[2];
+      return;
     }
-    out.push_back({peer, 0, 1, bytes});
   }
-  return out;
+  peers.push_back({peer, 0, 1, bytes});
 }
 
 Json BoxJson(const Message& message) {
@@ -74,22 +71,24 @@ Json BoxJson(const Message& message) {
   return out;
 }
 
+// The index of each of `devices`.
+using Index = absl::flat_hash_map<int64_t, size_t>;
+
+Index IndexOf(const std::vector<int64_t>& devices) {
+  Index out;
+  out.reserve(devices.size());
+  for (size_t i = 0; i < devices.size(); ++i) out.emplace(devices[i], i);
+  return out;
+}
+
 Json LoadsJson(const Traffic& traffic, const std::vector<int64_t>& devices, int64_t element) {
-  const std::vector<int64_t> taking_part = traffic.Devices();
-  absl::flat_hash_map<int64_t, int64_t> index;
-  index.reserve(devices.size());
-  const absl::flat_hash_map<int64_t, int64_t>::size_type none = 0;
-  for (int64_t device : devices) index.emplace(device, -1);
-  if (index.size() == none) return nullptr;
-  for (size_t i = 0; i < taking_part.size(); ++i) {
-    if (const auto found = index.find(taking_part[i]); found != index.end()) found->second = static_cast<int64_t>(i);
-  }
+  const Index taking_part = IndexOf(traffic.Devices());
   Dictionary<std::vector<int64_t>> loads;
   Json runs = Json::array();
   for (int64_t device : devices) {
     std::vector<int64_t> value(4, 0);
-    if (const int64_t at = index[device]; at >= 0) {
-      const DeviceLoad load = traffic.Load(at);
+    if (const auto at = taking_part.find(device); at != taking_part.end()) {
+      const DeviceLoad load = traffic.Load(static_cast<int64_t>(at->second));
       value = {load.before * element, load.after * element, load.recv * element, load.send * element};
       for (const LevelLoad& level : load.levels) {
         value.push_back(level.recv * element);
@@ -101,6 +100,34 @@ Json LoadsJson(const Traffic& traffic, const std::vector<int64_t>& devices, int6
   return {{"values", loads.Values()}, {"of", std::move(runs)}};
 }
 
+// Adds "peers", and "boxes" if there are few. Goes through the receivers, because for a sender to find its receivers
+// may mean to look at all devices.
+void AddMessages(const Traffic& traffic, const std::vector<int64_t>& devices, int64_t element, bool with_boxes,
+                 Json& out) {
+  const Index index = IndexOf(devices);
+  std::vector<std::vector<PeerRun>> received(devices.size()), sent(devices.size());
+  Json boxes = Json::array();
+  std::vector<int64_t> receivers = traffic.Devices();
+  std::sort(receivers.begin(), receivers.end());
+  for (int64_t receiver : receivers) {
+    const auto to = index.find(receiver);
+    for (const Message& message : traffic.Receives(receiver)) {
+      if (message.sender == receiver) continue;
+      const int64_t bytes = message.elements() * element;
+      const auto from = index.find(message.sender);
+      if (to != index.end()) AddPeer(received[to->second], message.sender - receiver, bytes);
+      if (from != index.end()) AddPeer(sent[from->second], receiver - message.sender, bytes);
+      if (with_boxes) boxes.push_back(BoxJson(message));
+    }
+  }
+  Dictionary<std::vector<PeerRun>> peers;
+  Json receives = Json::array(), sends = Json::array();
+  for (std::vector<PeerRun>& one : received) peers.Add(receives, std::move(one));
+  for (std::vector<PeerRun>& one : sent) peers.Add(sends, std::move(one));
+  out["peers"] = {{"values", peers.Values()}, {"receives", std::move(receives)}, {"sends", std::move(sends)}};
+  if (with_boxes) out["boxes"] = std::move(boxes);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> StepData(const Step& step, const Plan& plan, const std::vector<int64_t>& devices,
@@ -110,24 +137,10 @@ absl::StatusOr<std::string> StepData(const Step& step, const Plan& plan, const s
   const int64_t messages = step.op == Op::kSlice ? 0 : traffic->Figures().messages_total;
   Json out{{"messages", messages}};
   if (!devices.empty()) out["loads"] = LoadsJson(*traffic, devices, element);
-  if (messages <= detail.messages && !devices.empty()) {
-    Dictionary<std::vector<PeerRun>> peers;
-    Json receives = Json::array(), sends = Json::array(), boxes = Json::array();
-    for (int64_t device : devices) {
-      std::vector<Message> in, from;
-      if (messages > 0) {
-        in = traffic->Receives(device);
-        from = traffic->Sends(device);
-      }
-      peers.Add(receives, PeersOf(device, in, true, element));
-      peers.Add(sends, PeersOf(device, from, false, element));
-      if (messages > detail.boxes) continue;
-      for (const Message& message : in) {
-        if (message.sender != message.receiver) boxes.push_back(BoxJson(message));
-      }
-    }
-    out["peers"] = {{"values", peers.Values()}, {"receives", std::move(receives)}, {"sends", std::move(sends)}};
-    if (messages <= detail.boxes) out["boxes"] = std::move(boxes);
+  if (messages == 0) {
+    out["peers"] = {{"values", {Json::array()}}, {"receives", {0, devices.size()}}, {"sends", {0, devices.size()}}};
+  } else if (messages <= detail.messages && !devices.empty() && step.to.mesh().size() <= kMostReceivers) {
+    AddMessages(*traffic, devices, element, messages <= detail.boxes, out);
   }
   const std::string text = out.dump();
   return text.substr(1, text.size() - 2);

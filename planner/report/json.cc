@@ -169,11 +169,11 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
   out["alternatives"] = Json::array();
   for (const Alternative& alternative : plan.alternatives) {
     Json ops = Json::array();
-    for (Op op : alternative.ops) ops.push_back(std::string(Name(op)));
+    for (const Step& step : alternative.steps) ops.push_back(std::string(Name(step.op)));
     out["alternatives"].push_back(Json{{"ops", std::move(ops)},
-                                       {"recv_bytes_max", alternative.recv_bytes_max},
-                                       {"intermediate_bytes_max", alternative.intermediate_bytes_max},
-                                       {"time_ns", alternative.time_ns},
+                                       {"recv_bytes_max", alternative.totals.recv_bytes_max},
+                                       {"intermediate_bytes_max", alternative.totals.intermediate_bytes_max},
+                                       {"time_ns", alternative.totals.time_ns},
                                        {"rejected_because", alternative.rejected_because}});
   }
   std::string text = out.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -138,10 +138,11 @@ std::string ExplainPlan(const Plan& plan) {
     absl::StrAppend(&out, "Also tried:\n");
     for (const Alternative& alternative : plan.alternatives) {
       std::vector<std::string> ops;
-      for (Op op : alternative.ops) ops.emplace_back(Name(op));
+      for (const Step& step : alternative.steps) ops.emplace_back(Name(step.op));
       absl::StrAppend(&out, "  ", absl::StrJoin(ops, ", "), " lost: ", alternative.rejected_because, " [receives ",
-                      HumanBytes(alternative.recv_bytes_max), ", largest layout ",
-                      HumanBytes(alternative.intermediate_bytes_max), ", ", HumanTime(alternative.time_ns), "]\n");
+                      HumanBytes(alternative.totals.recv_bytes_max), ", largest layout ",
+                      HumanBytes(alternative.totals.intermediate_bytes_max), ", ",
+                      HumanTime(alternative.totals.time_ns), "]\n");
     }
   }
   return out;

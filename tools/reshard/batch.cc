@@ -6,9 +6,12 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/planner/html.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
 #include "tools/reshard/batch_line.h"
@@ -27,9 +30,30 @@ struct Answer {
   std::string body;
   int64_t recv_bytes_max = 0;
   int64_t bound = 0;
+  std::optional<Plan> plan;  // if a page wants it
 };
 
-Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, bool with_pieces) {
+// What the page of a batch is made of.
+struct Page {
+  std::vector<Plan> plans;
+  std::unordered_map<std::string, size_t> plan_of;  // by the key of a problem
+  std::vector<PageTensor> tensors;
+
+  void Add(const BatchLine& line, const Answer& answer) {
+    PageTensor tensor{line.name.empty() ? line.id : line.name, std::nullopt, ""};
+    if (tensor.name == "null") tensor.name = absl::StrCat("line ", tensors.size() + 1);
+    if (answer.status.ok()) {
+      const auto [known, is_new] = plan_of.emplace(line.Key(), plans.size());
+      if (is_new) plans.push_back(*answer.plan);
+      tensor.plan = known->second;
+    } else {
+      tensor.error = std::string(answer.status.message());
+    }
+    tensors.push_back(std::move(tensor));
+  }
+};
+
+Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, const EachLineFlags& flags) {
   Answer out;
   auto problem = ReadProblem(text, dtype);
   if (!problem.ok()) {
@@ -43,7 +67,7 @@ Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, b
     out.stage = over_input_limit ? Stage::kInput : Stage::kPlan;
     return out;
   }
-  auto json = PlanToJson(*plan, with_pieces);
+  auto json = PlanToJson(*plan, flags.pieces);
   if (!json.ok()) {
     out.status = json.status();
     out.stage = Stage::kPlan;
@@ -52,13 +76,14 @@ Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, b
   out.body = json->substr(1);
   out.recv_bytes_max = plan->totals.recv_bytes_max;
   out.bound = plan->bounds.recv_bytes_max;
+  if (!flags.html.empty()) out.plan = *std::move(plan);
   return out;
 }
 
 }  // namespace
 
 int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
-                 bool with_pieces) {
+                 const EachLineFlags& flags) {
   std::ifstream file;
   if (path != "-") {
     file.open(path, std::ios::binary);
@@ -70,6 +95,7 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
   // Equal problems (a model has few distinct shapes) are planned once.
   constexpr size_t kMaxCached = 4096;
   std::unordered_map<std::string, Answer> cache;
+  Page page;
   std::string line;
   while (std::getline(in, line)) {
     if (IsBlank(line)) continue;
@@ -83,10 +109,11 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
       if (it != cache.end()) {
         answer = it->second;
       } else {
-        answer = Solve(problem.text, problem.dtype, options, with_pieces);
+        answer = Solve(problem.text, problem.dtype, options, flags);
         if (cache.size() < kMaxCached) cache.emplace(key, answer);
       }
     }
+    if (!flags.html.empty()) page.Add(problem, answer);
     std::string out;
     if (answer.status.ok()) {
       out = absl::StrCat("{\"id\":", problem.id, ",", answer.body, "\n");
@@ -112,6 +139,9 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
       "%lld plans, %lld errors; one device receives at most %s (%lld bytes) in total, lower bound %s (%lld bytes)\n",
       static_cast<long long>(plans), static_cast<long long>(errors), HumanBytes(received).c_str(),
       static_cast<long long>(received), HumanBytes(bound).c_str(), static_cast<long long>(bound));
+  if (!flags.html.empty()) {
+    if (const int code = WritePage(flags.html, PlansToHtml(page.plans, page.tensors)); code != kOk) return code;
+  }
   return first_error;
 }
 

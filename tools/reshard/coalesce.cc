@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/planner/batch.h"
+#include "reshard/planner/html.h"
 #include "reshard/planner/relabel.h"
 #include "tools/reshard/batch_line.h"
 #include "tools/reshard/commands.h"
@@ -81,6 +82,9 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     std::fputs(devices.c_str(), stderr);
   } else {
     out = devices + BatchToText(*batch);
+  }
+  if (!flags.html.empty()) {
+    if (const int code = WritePage(flags.html, BatchToHtml(*batch)); code != kOk) return code;
   }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");

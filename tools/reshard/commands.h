@@ -49,17 +49,25 @@ struct PlanFlags {
 
 // `reshard plan --batch`: reads one problem per line and prints one answer per line. Returns the exit code of the first
 // error.
+struct EachLineFlags {
+  bool pieces = false;
+  std::string html;  // the file for the page about all of them; empty: none
+};
 int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
-                 bool with_pieces);
+                 const EachLineFlags& flags);
 
 struct CoalesceFlags {
   BatchOptions options;
   bool json = false;
   bool relabel = false;  // one order of devices for all targets
+  std::string html;      // the file for the page about the schedule; empty: none
 };
 // `reshard plan --batch --coalesce`: reads one problem per line and prints one schedule for all of them, or nothing if
 // any line is bad.
 int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
+
+// Writes what a page's maker returned to the file of --html, and says so. Returns an exit code.
+int WritePage(const std::string& path, const absl::StatusOr<std::string>& page);
 
 // What --relabel prints before a plan: the devices in the order to use, and what that saves.
 std::string RelabelText(const Relabeling& relabeling);

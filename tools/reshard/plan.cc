@@ -32,6 +32,13 @@ std::string RelabelText(const Relabeling& relabeling) {
                                       HumanBytes(now), HumanBytes(before)));
 }
 
+int WritePage(const std::string& path, const absl::StatusOr<std::string>& page) {
+  if (!page.ok()) return Fail(page.status(), Stage::kPlan);
+  if (absl::Status s = WriteFile(path, *page); !s.ok()) return Fail(s, Stage::kInput);
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+  return kOk;
+}
+
 void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   dtype = default_dtype;
   app.add_option("MESH", mesh, "the mesh, like {X:4,Y:2}");
@@ -148,17 +155,6 @@ std::string IslandsOf(const Plan& plan) {
   return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
 }
 
-// --html: the plan, and step by step those of its alternatives that can be had so.
-int WritePage(const std::string& path, const Problem& problem, const Plan& plan) {
-  const auto candidates = CandidatePlans(problem, plan.options);
-  if (!candidates.ok()) return Fail(candidates.status(), Stage::kPlan);
-  const auto page = PlanToHtml(plan, absl::MakeConstSpan(*candidates).subspan(1));
-  if (!page.ok()) return Fail(page.status(), Stage::kPlan);
-  if (absl::Status s = WriteFile(path, *page); !s.ok()) return Fail(s, Stage::kInput);
-  std::fprintf(stderr, "wrote %s\n", path.c_str());
-  return kOk;
-}
-
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
   if (state.explain || state.simulate || !state.svg.empty()) {
     return Fail(kUsage, "--explain, --simulate and --svg cannot be used with --batch");
@@ -168,10 +164,10 @@ int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, con
     if (state.relabel) {
       return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it requires --coalesce");
     }
-    return PlanEachLine(state.batch, text, dtype, options, state.pieces);
+    return PlanEachLine(state.batch, text, dtype, options, {state.pieces, state.html});
   }
   if (state.pieces) return Fail(kUsage, "--pieces cannot be used with --coalesce");
-  CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel};
+  CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel, state.html};
   if (!state.bucket.empty()) {
     const auto bytes = ParseBytes(state.bucket);
     if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
@@ -232,7 +228,7 @@ int RunPlan(const PlanCommand& state) {
     std::fprintf(stderr, "wrote %s\n", state.svg.c_str());
   }
   if (!state.html.empty()) {
-    if (const int code = WritePage(state.html, *problem, *plan); code != kOk) return code;
+    if (const int code = WritePage(state.html, PlanToHtml(*plan)); code != kOk) return code;
   }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");

@@ -13,13 +13,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "reshard/planner/batch.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard {
 
-// The page of a plan. Those of `others` that are among plan.alternatives (CandidatePlans has them) can be opened step
-// by step in place of the plan; of the other alternatives the page has what the plan says of them.
-absl::StatusOr<std::string> PlanToHtml(const Plan& plan, absl::Span<const Plan> others = {});
+// The page of a plan. The alternatives that lost can be opened step by step in its place, as long as there is room for
+// them.
+absl::StatusOr<std::string> PlanToHtml(const Plan& plan);
 
 // The page of one layout; with `device`, that device is selected when the page opens.
 std::string LayoutToHtml(const Layout& layout, std::optional<int64_t> device = std::nullopt);
@@ -33,6 +34,9 @@ struct PageTensor {
 // The page of many tensors: a table, from which each opens its plan. Tensors may share plans. InvalidArgument: an index
 // that is out of range.
 absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors);
+
+// The page of a batch that was planned as one schedule: the same table, and the totals of the schedule.
+absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch);
 
 }  // namespace reshard
 

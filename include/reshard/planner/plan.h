@@ -149,11 +149,9 @@ std::string_view Name(Certificate::Kind kind);  // "lower_bound", "exhaustive", 
 
 // A plan that competed and lost.
 struct Alternative {
-  std::vector<Op> ops;                 // of its steps
-  int64_t recv_bytes_max = 0;          // as in Totals
-  int64_t intermediate_bytes_max = 0;  // as in Totals
-  int64_t time_ns = 0;                 // as in Totals
-  std::string rejected_because;        // why it lost; a sentence
+  std::vector<Step> steps;       // in order
+  Totals totals;                 // over all steps
+  std::string rejected_because;  // why it lost; a sentence
 };
 
 // A plan and everything that is known about it.

@@ -20,7 +20,12 @@ full=false
 wheel=false
 case "${1:---core}" in
   --core) ;;
-  --full) full=true; packages+=(python3-venv python3-dev) ;;
+  --full)
+    full=true
+    packages+=(python3-venv python3-dev)
+    # For tests/browser; elsewhere it is no package of apt.
+    if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium); fi
+    ;;
   --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;
   --lint) packages+=(clang clang-format clang-tidy) ;;
   -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;

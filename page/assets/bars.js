@@ -84,14 +84,14 @@ class DeviceBars {
   }
 }
 
-// A bar with a mark where the bound is; both optional.
+// A figure, and where it has a bound a bar with a mark there.
 function meter(label, value, bound, note) {
   const most = Math.max(value, bound || 0, 1);
   return h("div", { class: "meter" },
     h("div", { class: "label" }, h("span", {}, label), h("b", {}, bytesText(value))),
-    h("div", { class: "track" },
+    bound === undefined ? null : h("div", { class: "track" },
       h("div", { class: "fill", style: { width: `${(100 * value) / most}%` } }),
-      bound !== undefined ? h("div", { class: "mark", style: { left: `${(100 * bound) / most}%` } }) : null),
+      h("div", { class: "mark", style: { left: `${(100 * bound) / most}%` } })),
     h("div", { class: "note" }, note));
 }
 

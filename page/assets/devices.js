@@ -63,10 +63,10 @@ class DeviceGrid {
     const groups = this.wide ? this.columns / this.island : 1;
     this.space = this.wide || this.high ? Math.max(4, Math.min(14, room / 80)) : 0;
     this.size = Math.max(2, Math.min(n <= 8 ? 88 : n <= 64 ? 64 : 56, (room - (groups - 1) * this.space) / this.columns));
-    this.top = rows === 1 ? this.bow : rows < 4 ? this.bow * 0.4 : 6;
+    this.top = rows === 1 ? this.bow : this.bow * 0.45;
     const end = this.place(n - 1);
     const width = this.columns * this.size + (groups - 1) * this.space;
-    const height = end.y + this.size + (rows < 4 ? this.bow * 0.4 : 6);
+    const height = end.y + this.size + (rows < 4 ? this.bow * 0.45 : 6);
     this.gap = this.size > 40 ? this.size * 0.26 : this.size > 24 ? 5 : this.size > 8 ? 1.5 : this.size > 4 ? 0.5 : 0;
     this.over.setAttribute("width", width);
     this.over.setAttribute("height", height);
@@ -128,7 +128,8 @@ class DeviceGrid {
       const a = this.middle(from), b = this.middle(to);
       if (!a || !b) continue;
       const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy);
-      const bow = Math.min(0.32, 60 / (length + 1) + 0.06);
+      // No arc leaves the grid by more than there is room for.
+      const bow = Math.min(0.32, 60 / (length + 1) + 0.06, (2 * this.top) / (length + 1));
       const cx = (a.x + b.x) / 2 + dy * bow, cy = (a.y + b.y) / 2 - dx * bow;
       // Neither end is under a number.
       const cut = Math.min(0.3, (this.size * 0.3) / (length + 1));

@@ -229,6 +229,12 @@ def main():
               if (slider) { slider.value = slider.max - 0.5; slider.dispatchEvent(new Event("input")); }
               if (number) { number.value = 3; number.dispatchEvent(new Event("input")); } })()""")
             browser.settle()
+            if look.get("phone"):
+                browser.js("""(() => { const number = document.querySelector(".details input"); number.value = ""; number.dispatchEvent(new Event("input")); })()""")
+                place = browser.js(FIND % 9)
+                browser.call("Input.synthesizeTapGesture", x=place[0], y=place[1])
+                browser.settle()
+                assert browser.js("document.querySelector('.details').dataset.device") == "9", "a tap keeps the device"
             wide = browser.js("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
             assert wide[0] <= wide[1], f"{name} is wider than its window: {wide}"
             browser.screenshot(os.path.join(pictures, name + ("_phone" if look.get("phone") else "_dark" if look.get("dark") else "") + ".png"))

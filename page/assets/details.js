@@ -19,7 +19,7 @@ class Details {
     this.number = h("input", { type: "number", min: "0", step: "1", "aria-label": "Device", placeholder: "–",
       oninput: () => on.pin(this.number.value === "" ? null : Number(this.number.value)) });
     this.coordinates = h("span", { class: "coordinates" });
-    this.body = h("div", { class: "story" });
+    this.body = h("div", { class: "story", "aria-live": "polite" });
     this.element = h("section", { class: "details", "aria-label": "One device" },
       h("h3", {}, h("label", {}, "Device ", this.number), " ", this.coordinates), this.body);
     this.shown = undefined;

@@ -106,6 +106,7 @@ class Browser:
     def open(self, path, width=1280, height=1000, dark=False, phone=False):
         """Opens a file. Returns the milliseconds until it is drawn, as the page measures them."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.complaints, self.loaded = [], False
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
@@ -117,10 +118,12 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         self.settle()
 
-    def click(self, x, y):
-        self.move(x, y)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    def tap(self, x, y):
+        """Returns when the page has seen the click."""
+        self.js("window.clicked = new Promise((done) => addEventListener('click', done, {once: true})), 0")
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.js("window.clicked.then(() => 0)")
         self.settle()
 
     def key(self, key, code=None):

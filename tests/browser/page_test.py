@@ -190,6 +190,8 @@ def check_check(browser, folder, command, plan):
 
 def main():
     command, pictures = sys.argv[1:3]
+    for arguments in (["plan", *PLANS["four"]], ["show", "{X:4}", "[<X>16]"]):
+        run(command, *arguments, "--html", "/nowhere/page.html", codes=(5,))
     if not (path := find()):
         print("skipped: there is no chromium; tools/setup.sh --full installs it")
         sys.exit(77)
@@ -232,8 +234,7 @@ def main():
             if look.get("phone"):
                 browser.js("""(() => { const number = document.querySelector(".details input"); number.value = ""; number.dispatchEvent(new Event("input")); })()""")
                 place = browser.js(FIND % 9)
-                browser.call("Input.synthesizeTapGesture", x=place[0], y=place[1])
-                browser.settle()
+                browser.tap(*place)
                 assert browser.js("document.querySelector('.details').dataset.device") == "9", "a tap keeps the device"
             wide = browser.js("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
             assert wide[0] <= wide[1], f"{name} is wider than its window: {wide}"

@@ -14,6 +14,8 @@ struct Detail {
   int64_t boxes = 0;     // of one step, up to which messages say what of the tensor they carry
   size_t blocks = 0;     // of one layout that are drawn
   bool others = false;   // whether alternatives can be opened
+  // Whether there is none with less.
+  bool last() const { return devices == 0; }
 };
 
 // From the most to the least. The page has the first that fits.

@@ -22,7 +22,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Rows of a table of tensors; more would be slow to sort and to scroll, and large.
-constexpr size_t kMostRows = 5000;
+constexpr size_t kMostRows = 3000;
+// Longer names and errors are cut.
+constexpr size_t kNameChars = 160;
+constexpr size_t kErrorChars = 400;
+// About what a document is without its data, and what the place of a plan without steps takes.
+constexpr size_t kTemplateBytes = 80'000;
+constexpr size_t kNull = 8;
 
 std::string Quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -110,30 +116,46 @@ std::string Brief(const Plan& plan) {
   return out.dump();
 }
 
-absl::StatusOr<std::string> BatchPage(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors,
-                                      const BatchPlan* batch, const page::Detail& detail) {
-  page::LayoutTable layouts(detail);
-  std::vector<std::string> briefs, views, rows;
-  size_t bytes = 0;
-  for (const Plan& plan : plans) {
-    briefs.push_back(Brief(plan));
-    // Where there is no room for all, the first have it.
-    if (bytes > page::kMostBytes) {
-      views.emplace_back("null");
+// nullopt if this much detail does not fit.
+absl::StatusOr<std::optional<std::string>> BatchPage(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors,
+                                                     const BatchPlan* batch, const page::Detail& detail) {
+  std::vector<std::string> rows;
+  std::vector<bool> listed(plans.size());
+  for (const PageTensor& tensor : tensors.subspan(0, kMostRows)) {
+    const std::string name = Quoted(report::Clip(tensor.name, kNameChars));
+    if (!tensor.plan) {
+      rows.push_back(absl::StrCat("[", name, ",null,", Quoted(report::Clip(tensor.error, kErrorChars)), "]"));
       continue;
     }
-    ASSIGN_OR_RETURN(auto data, PlanData(plan, detail, layouts));
-    bytes += data.size();
-    views.push_back(std::move(data));
-  }
-  for (const PageTensor& tensor : tensors.subspan(0, kMostRows)) {
-    if (tensor.plan && *tensor.plan >= plans.size()) {
+    if (*tensor.plan >= plans.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", tensor.name, " has plan ", *tensor.plan, " of ", plans.size()));
     }
-    rows.push_back(tensor.plan ? absl::StrCat("[", Quoted(tensor.name), ",", *tensor.plan, "]")
-                               : absl::StrCat("[", Quoted(tensor.name), ",null,", Quoted(tensor.error), "]"));
+    listed[*tensor.plan] = true;
+    rows.push_back(absl::StrCat("[", name, ",", *tensor.plan, "]"));
   }
+  std::vector<std::string> briefs, views;
+  page::LayoutTable layouts(detail);
+  size_t bytes = kTemplateBytes;
+  for (const std::string& row : rows) bytes += row.size() + 1;
+  for (size_t p = 0; p < plans.size(); ++p) {
+    briefs.push_back(listed[p] ? Brief(plans[p]) : "null");
+    bytes += briefs.back().size() + kNull;
+  }
+  for (size_t p = 0; p < plans.size(); ++p) {
+    // Where there is no room for all, the first have it; but less of all goes before all of some.
+    const bool full = bytes >= page::kMostBytes * 9 / 10;
+    if (full || !listed[p]) {
+      views.emplace_back("null");
+      if (full && !detail.last()) break;
+      continue;
+    }
+    const size_t layouts_before = layouts.bytes();
+    ASSIGN_OR_RETURN(auto data, PlanData(plans[p], detail, layouts));
+    bytes += data.size() + layouts.bytes() - layouts_before;
+    views.push_back(std::move(data));
+  }
+  if (views.size() < plans.size()) return std::nullopt;
   std::string schedule = "null";
   if (batch != nullptr) {
     const Json json{{"text", BatchToText(*batch)},
@@ -156,7 +178,9 @@ absl::StatusOr<std::string> Fitting(absl::Span<const Plan> plans, absl::Span<con
                                     const BatchPlan* batch) {
   std::string out;
   for (const page::Detail& detail : page::kDetails) {
-    ASSIGN_OR_RETURN(out, BatchPage(plans, tensors, batch, detail));
+    ASSIGN_OR_RETURN(auto page, BatchPage(plans, tensors, batch, detail));
+    if (!page) continue;
+    out = *std::move(page);
     if (out.size() < page::kMostBytes) break;
   }
   return out;
@@ -192,10 +216,14 @@ absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span
   return Fitting(plans, tensors, nullptr);
 }
 
-absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch) {
+absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch, absl::Span<const std::string> names) {
+  if (names.empty()) names = batch.names;
+  if (!names.empty() && names.size() != batch.tensors.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(names.size(), " names for ", batch.tensors.size(), " tensors"));
+  }
   std::vector<PageTensor> tensors;
   for (size_t t = 0; t < batch.tensors.size(); ++t) {
-    const std::string name = batch.names.empty() ? "" : batch.names[t];
+    const std::string name = names.empty() ? "" : names[t];
     tensors.push_back({name.empty() ? absl::StrCat(t) : name, static_cast<size_t>(batch.tensors[t].plan), ""});
   }
   return Fitting(batch.plans, tensors, &batch);

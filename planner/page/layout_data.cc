@@ -91,6 +91,7 @@ size_t LayoutTable::Add(const Layout& layout, const std::vector<int>& drawn) {
   const std::vector<size_t> room = Room(layout, drawn, detail_.blocks);
   for (int d = 0; d < layout.rank(); ++d) out["dims"].push_back(DimJson(layout, d, room[static_cast<size_t>(d)]));
   texts_.push_back(out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  bytes_ += texts_.back().size() + 1;
   return found->second;
 }
 

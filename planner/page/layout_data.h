@@ -20,11 +20,14 @@ class LayoutTable {
   size_t Add(const Layout& layout, const std::vector<int>& drawn);
   // A JSON array.
   std::string Text() const;
+  // About its size.
+  size_t bytes() const { return bytes_; }
 
  private:
   const Detail detail_;
   std::map<std::string, size_t> index_;  // by text, mesh and drawn dimensions
   std::vector<std::string> texts_;
+  size_t bytes_ = 0;  // of all texts
 };
 
 // The ids of the devices that a page lists one by one: those of both meshes in ascending order, or the first of them.

@@ -169,6 +169,7 @@ def check_batch(browser, folder, command):
     quiet(browser, "batch")
     run(command, "plan", "--batch", "-", "--coalesce", "--html", page, stdin="".join(json.dumps(p) + "\n" for p in problems[:-1]))
     browser.open(page)
+    assert browser.js(names) == [p["id"] for p in problems[:-1]], browser.js(names)
     assert "1 bucket" in browser.js("document.querySelector('dl').innerText")
     quiet(browser, "coalesced")
 

@@ -33,6 +33,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
   std::istream& in = path == "-" ? std::cin : file;
   std::vector<Problem> problems;
   std::vector<std::string> names;
+  std::vector<std::string> shown;  // what a page calls a line
   std::vector<std::string> ids;
   // Equal lines (a model has few distinct shapes) are read once, and share their meshes.
   std::unordered_map<std::string, size_t> first_of;
@@ -54,6 +55,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
       problems.push_back(problems[known->second]);
     }
     names.push_back(name);
+    shown.push_back(read.name.empty() ? name : read.name);
     ids.push_back(std::move(read.id));
   }
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
@@ -84,7 +86,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     out = devices + BatchToText(*batch);
   }
   if (!flags.html.empty()) {
-    if (const int code = WritePage(flags.html, BatchToHtml(*batch)); code != kOk) return code;
+    if (const int code = WritePage(flags.html, BatchToHtml(*batch, shown)); code != kOk) return code;
   }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
     return Fail(kIo, "cannot write to standard output");

@@ -35,8 +35,9 @@ struct PageTensor {
 // that is out of range.
 absl::StatusOr<std::string> PlansToHtml(absl::Span<const Plan> plans, absl::Span<const PageTensor> tensors);
 
-// The page of a batch that was planned as one schedule: the same table, and the totals of the schedule.
-absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch);
+// The page of a batch that was planned as one schedule: the same table, and the totals of the schedule. `names`, if not
+// empty, are what the page calls the tensors instead of batch.names. InvalidArgument for another number of them.
+absl::StatusOr<std::string> BatchToHtml(const BatchPlan& batch, absl::Span<const std::string> names = {});
 
 }  // namespace reshard
 

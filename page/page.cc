@@ -1,7 +1,5 @@
 #include "page/page.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "page/assets.h"

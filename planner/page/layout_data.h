@@ -3,6 +3,7 @@
 #define RESHARD_PLANNER_PAGE_LAYOUT_DATA_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -17,6 +17,7 @@
 #include "reshard/layout/notation.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
+#include "reshard/planner/html.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/relabel.h"
@@ -146,6 +147,7 @@ void AddPlans(nb::module_& module) {
       .def("text", [](const Plan& plan) { return PlanToText(plan) + Islands(plan); })
       .def("explain", &ExplainPlan)
       .def("svg", &PlanToSvg)
+      .def("html", [](const Plan& plan) { return ValueOrRaise(WithoutLock([&] { return PlanToHtml(plan); })); })
       .def("json", [](const Plan& plan,
                       bool pieces) { return ValueOrRaise(WithoutLock([&] { return PlanToJson(plan, pieces); })); })
       .def("simulate", [](const Plan& plan) {
@@ -175,6 +177,7 @@ void AddBatches(nb::module_& module) {
   nb::class_<BatchPlan>(module, "Batch")
       .def("text", &BatchToText)
       .def("json", [](const BatchPlan& batch) { return ValueOrRaise(BatchToJson(batch)); })
+      .def("html", [](const BatchPlan& batch) { return ValueOrRaise(WithoutLock([&] { return BatchToHtml(batch); })); })
       .def("plan_of", &BatchPlan::PlanOf)
       .def("__len__", [](const BatchPlan& batch) { return batch.tensors.size(); });
   module.def(
@@ -190,7 +193,8 @@ void AddPictures(nb::module_& module) {
   nb::class_<Layout>(module, "Layout")
       .def("text", [](const Layout& layout) { return ToString(layout); })
       .def("draw", &DrawLayout, "device"_a.none())
-      .def("svg", &LayoutToSvg, "device"_a.none());
+      .def("svg", &LayoutToSvg, "device"_a.none())
+      .def("html", &LayoutToHtml, "device"_a.none());
   module.def(
       "layout",
       [](const std::string& mesh_text, const std::string& text, const std::string& format, const Shape& shape) {
@@ -198,11 +202,11 @@ void AddPictures(nb::module_& module) {
         return ValueOrRaise(ReadLayout("layout", text, mesh, format, shape));
       },
       "mesh"_a, "layout"_a, "format"_a, "shape"_a.none());
-  // (agrees, the text, the JSON)
+  // (agrees, the text, the JSON, the page)
   module.def("check", [](const std::string& text) {
     const CheckReport report = ValueOrRaise(WithoutLock([&] { return CheckPlans(text); }));
     if (const absl::Status status = report.status(); !status.ok()) Raise(status);
-    return std::tuple(report.agrees(), CheckToText(report), CheckToJson(report));
+    return std::tuple(report.agrees(), CheckToText(report), CheckToJson(report), CheckToHtml(report));
   });
 }
 

@@ -3,11 +3,24 @@
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from . import _core
 
 __all__ = ["Batch", "Picture", "Plan", "Verdict", "check", "plan", "plan_batch", "show"]
+
+
+class _Page:
+    """What a browser shows, alone or in a notebook."""
+
+    def html(self) -> str:
+        """A document to look at in a browser, in one file that needs no network."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        # The page keeps to itself: its styles are not the notebook's.
+        return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:640px;border:0"></iframe>'
 
 
 class _Result:
@@ -31,7 +44,7 @@ class _Result:
         return self.to_dict().keys()
 
 
-class Plan(_Result):
+class Plan(_Page, _Result):
     """The steps from one layout to another, what they cost, and why they were chosen.
 
     str() is what `reshard plan` prints; a notebook draws it. plan["steps"] and the like are keys of
@@ -68,6 +81,11 @@ class Plan(_Result):
             LimitError: more than 4 million messages.
         """
         return self._core.simulate()
+
+    def html(self) -> str:
+        """A page for a browser, in one file below 1 MB that needs no network: who holds what, what each device sends and
+        receives in each step, the bounds, and the plans that lost."""
+        return self._core.html()
 
     def svg(self) -> str:
         """A picture: one panel per layout, from source to target, and the steps between them."""
@@ -124,7 +142,7 @@ class Plan(_Result):
         return self.svg()
 
 
-class Batch(_Result):
+class Batch(_Page, _Result):
     """Many tensors as one schedule. str() is what `reshard plan --batch --coalesce` prints; keys are those of
     docs/batch.schema.json."""
 
@@ -135,6 +153,9 @@ class Batch(_Result):
 
     def to_json(self) -> str:
         return self._core.json()
+
+    def html(self) -> str:
+        return self._core.html()
 
     def plan(self, tensor: int | str) -> Plan:
         """The plan of one tensor, by its place or its name."""
@@ -151,7 +172,7 @@ class Batch(_Result):
         return f"<reshard.Batch of {len(self)} tensors>"
 
 
-class Picture:
+class Picture(_Page):
     """Who holds what. str() is for a terminal, svg() for a browser; a notebook draws it."""
 
     def __init__(self, core: _core.Layout, device: int | None):
@@ -162,6 +183,9 @@ class Picture:
     def layout(self) -> str:
         """The layout in the text form of docs/layouts.md, whatever notation it was given in."""
         return self._core.text()
+
+    def html(self) -> str:
+        return self._core.html(self._device)
 
     def svg(self) -> str:
         """A standalone SVG document."""
@@ -177,12 +201,15 @@ class Picture:
         return self.svg()
 
 
-class Verdict(_Result):
+class Verdict(_Page, _Result):
     """What the judge says of plans: bool(verdict), str(verdict), and the keys of docs/check.schema.json."""
 
-    def __init__(self, agrees: bool, text: str, as_json: str):
+    def __init__(self, agrees: bool, text: str, as_json: str, page: str):
         self.agrees = agrees
-        self._text, self._json = text, as_json
+        self._text, self._json, self._page = text, as_json, page
+
+    def html(self) -> str:
+        return self._page
 
     def to_json(self) -> str:
         return self._json

@@ -35,6 +35,19 @@ class Plans(unittest.TestCase):
         self.assertEqual(plan._repr_svg_(), plan.svg())
         self.assertIn(plan.simulate(), command("plan", *SWAP, "--simulate"))
 
+    def test_is_the_page_of_the_command(self):
+        plan = reshard.plan(*SWAP)
+        with tempfile.TemporaryDirectory() as folder:
+            command("plan", *SWAP, "--html", f"{folder}/plan.html")
+            with open(f"{folder}/plan.html", encoding="utf-8") as file:
+                self.assertEqual(plan.html(), file.read())
+            command("show", "{X:2}", "[<X>4]", "--html", f"{folder}/show.html")
+            with open(f"{folder}/show.html", encoding="utf-8") as file:
+                self.assertEqual(reshard.show("{X:2}", "[<X>4]").html(), file.read())
+        for shown in (plan, reshard.check(plan), reshard.plan_batch([])):
+            self.assertTrue(shown._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;'))
+            self.assertEqual(shown._repr_html_().count('"'), 4)
+
     def test_figures(self):
         plan = reshard.plan(*SWAP)
         self.assertEqual((plan.bytes, plan.bound, plan.peak_bytes), (8192, 8192, 16384))

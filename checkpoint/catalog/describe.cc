@@ -69,4 +69,8 @@ std::string DescribeChunks(const Catalog& catalog, const Catalog::Tensor& tensor
   return absl::StrCat(absl::StrJoin(grid, "x"), " boxes");
 }
 
+std::string_view DTypeText(const Catalog::Tensor& tensor) {
+  return tensor.dtype ? Name(*tensor.dtype) : tensor.stored_dtype;
+}
+
 }  // namespace reshard

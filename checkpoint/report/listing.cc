@@ -53,8 +53,4 @@ const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& te
   return found == listing.layouts.end() ? nullptr : &found->second;
 }
 
-std::string_view DTypeText(const Catalog::Tensor& tensor) {
-  return tensor.dtype ? Name(*tensor.dtype) : tensor.stored_dtype;
-}
-
 }  // namespace reshard

@@ -1,6 +1,7 @@
 // A listing as JSON: docs/inspect.schema.json.
 #include <nlohmann/json.hpp>
 
+#include "reshard/checkpoint/describe.h"
 #include "reshard/checkpoint/report.h"
 
 namespace reshard {

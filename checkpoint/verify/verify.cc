@@ -18,8 +18,10 @@
 #include "checkpoint/source/source.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/verify/compare.h"
+#include "reshard/checkpoint/describe.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
@@ -102,10 +104,6 @@ std::string Describe(const Found& found, const Pair& pair, int64_t all) {
   return text;
 }
 
-std::string DTypeText(const Catalog::Tensor& tensor) {
-  return tensor.dtype ? std::string(Name(*tensor.dtype)) : std::string(tensor.stored_dtype);
-}
-
 // `b` is a path, or an admitted URL.
 absl::Status CompareSideFilesAt(const std::string& a, const Catalog& catalog, const std::string& b,
                                 const SideFileTerms& terms, VerifyReport* report) {
@@ -181,8 +179,9 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
       differ(left.name, absl::StrCat("shape ", io::Shown(left.shape), " in A, ", io::Shown(right.shape), " in B"));
     } else if (!left.dtype || left.dtype != right.dtype) {
       const bool unknown = !left.dtype && !right.dtype && left.stored_dtype == right.stored_dtype;
-      differ(left.name, unknown ? absl::StrCat("cannot be compared: elements of type ", DTypeText(left))
-                                : absl::StrCat("dtype ", DTypeText(left), " in A, ", DTypeText(right), " in B"));
+      differ(left.name, unknown ? absl::StrCat("cannot be compared: elements of type ", status::View(DTypeText(left)))
+                                : absl::StrCat("dtype ", status::View(DTypeText(left)), " in A, ",
+                                               status::View(DTypeText(right)), " in B"));
     } else {
       pairs.push_back({left.name, static_cast<int64_t>(t), other, false, SizeOf(*left.dtype),
                        std::vector<int64_t>(left.shape.begin(), left.shape.end())});

@@ -1,8 +1,9 @@
-// Describes the chunks of a tensor in a few words.
+// Describes the chunks and the dtype of a tensor in a few words.
 #ifndef RESHARD_CHECKPOINT_DESCRIBE_H_
 #define RESHARD_CHECKPOINT_DESCRIBE_H_
 
 #include <string>
+#include <string_view>
 
 #include "reshard/checkpoint/catalog.h"
 
@@ -17,6 +18,9 @@ namespace reshard {
 //   "5 boxes, no grid"         anything else, overlaps and gaps included
 // O(chunks log chunks) per dimension.
 std::string DescribeChunks(const Catalog& catalog, const Catalog::Tensor& tensor);
+
+// "bf16"; if this library has no such dtype, what the file calls it. Lives as long as the catalog.
+std::string_view DTypeText(const Catalog::Tensor& tensor);
 
 }  // namespace reshard
 

@@ -38,9 +38,6 @@ struct Listing {
 // `pattern` is as in layout rules; empty matches everything.
 Listing List(const Catalog& catalog, std::string_view pattern);
 
-// "bf16"; if this library has no such dtype, what the file calls it.
-std::string_view DTypeText(const Catalog::Tensor& tensor);
-
 // The layout recorded for the tensor, or null if there is none.
 const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& tensor);
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Every shell block and every Python block of the README and of the pages of docs/ does what it says it does.
 
-usage: docs_test.py ROOT RESHARD [PYTHONPATH]      (without PYTHONPATH the Python blocks are not run)
+usage: docs_test.py ROOT RESHARD [PYTHONPATH [TORCHRUN]]      (blocks that need what is not given are not run)
 
 The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples, and
-`step-1000`, a small training checkpoint. A block after `<!-- not run: REASON -->` is not run, and the reason printed.
+`step-1000`, a small training checkpoint. A block of `text` after one that ran is what that printed on stdout, `...` being
+anything. A block after `<!-- not run: REASON -->` is not run, and the reason printed.
 """
 import json
 import os
@@ -17,6 +18,7 @@ import tempfile
 
 root, reshard = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 package = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
+torchrun = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 else None
 
 # `srun -N 4 COMMAND...` starts them here, side by side.
 SRUN = """#!/bin/sh
@@ -50,6 +52,8 @@ def write_safetensors(path, tensors):
 def furnish(folder):
     os.makedirs(os.path.join(folder, "bin"))
     os.symlink(reshard, os.path.join(folder, "bin/reshard"))
+    if torchrun:
+        os.symlink(torchrun, os.path.join(folder, "bin/torchrun"))
     with open(os.path.join(folder, "bin/srun"), "w") as file:
         file.write(SRUN)
     os.chmod(os.path.join(folder, "bin/srun"), 0o755)
@@ -72,15 +76,22 @@ def furnish(folder):
 def run_page(path, environment):
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    counts = {"run": 0, "not": 0}
+    counts = {"run": 0, "compared": 0, "not": 0}
     with tempfile.TemporaryDirectory() as folder:
-        place = None
+        place, printed = None, None
         for language, code, reason, line in blocks(text):
+            where = f"{os.path.relpath(path, root)}:{line}"
+            if language == "text" and printed is not None:
+                wanted = ".*".join(re.escape(part) for part in code.strip().split("..."))
+                assert re.fullmatch(wanted, printed.strip(), flags=re.S), f"{where} says\n{code}\nbut it printed\n{printed}"
+                counts["compared"] += 1
+            printed = None
             if language not in ("sh", "python"):
                 continue
-            where = f"{os.path.relpath(path, root)}:{line}"
             if language == "python" and package is None:
                 reason = reason or "this build has no Python package"
+            if re.search(r"^torchrun --", code, flags=re.M) and torchrun is None:
+                reason = reason or "this build has no part for PyTorch"
             if reason:
                 counts["not"] += 1
                 print(f"{where} is not run: {reason}")
@@ -91,6 +102,7 @@ def run_page(path, environment):
                                   env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})
             assert done.returncode == 0, f"{where} ended with {done.returncode}\n{code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
             counts["run"] += 1
+            printed = done.stdout
     return counts
 
 
@@ -110,8 +122,8 @@ assert not broken, broken
 assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"
 
 environment = {**os.environ, "PYTHONPATH": package or "", "PYTHONDONTWRITEBYTECODE": "1"}
-total = {"run": 0, "not": 0}
+total = {"run": 0, "compared": 0, "not": 0}
 for page in pages:
     for key, count in run_page(page, environment).items():
         total[key] += count
-print(f"{len(pages)} pages, {total['run']} blocks run, {total['not']} not")
+print(f"{len(pages)} pages, {total['run']} blocks run, {total['compared']} outputs compared, {total['not']} not run")

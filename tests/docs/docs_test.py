@@ -100,7 +100,7 @@ def run_page(path, environment):
             command = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["/usr/bin/python3", "-c", code]
             done = subprocess.run(command, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                   env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})
-            assert done.returncode == 0, f"{where} ended with {done.returncode}\n{code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            assert done.returncode == 0, f"{where} ended with {done.returncode}\n{code}\n{done.stdout[-2000:]}{done.stderr[-8000:]}"
             counts["run"] += 1
             printed = done.stdout
     return counts
@@ -121,7 +121,8 @@ broken = [f"{os.path.relpath(page, root)}: {target}" for page in pages for targe
 assert not broken, broken
 assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"
 
-environment = {**os.environ, "PYTHONPATH": package or "", "PYTHONDONTWRITEBYTECODE": "1"}
+# torchrun takes a free port, so that another test's does not meet it.
+environment = {**os.environ, "PYTHONPATH": package or "", "PYTHONDONTWRITEBYTECODE": "1", "PET_STANDALONE": "1"}
 total = {"run": 0, "compared": 0, "not": 0}
 for page in pages:
     for key, count in run_page(page, environment).items():

@@ -32,7 +32,7 @@ ROOMS = """
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
-    tools/reshard tools/reshard/checkpoint python/core
+    tools/reshard tools/reshard/checkpoint tools/reshard/help python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
 PUBLIC = {

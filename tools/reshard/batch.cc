@@ -17,6 +17,7 @@
 #include "tools/reshard/batch_line.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -129,16 +130,11 @@ int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dty
       ++errors;
       if (first_error == kOk) first_error = ExitCodeOf(answer.status, answer.stage);
     }
-    if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-      return Fail(kIo, "cannot write to standard output");
-    }
+    if (const int code = Print(out); code != kOk) return code;
   }
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
-  std::fprintf(
-      stderr,
-      "%lld plans, %lld errors; one device receives at most %s (%lld bytes) in total, lower bound %s (%lld bytes)\n",
-      static_cast<long long>(plans), static_cast<long long>(errors), HumanBytes(received).c_str(),
-      static_cast<long long>(received), HumanBytes(bound).c_str(), static_cast<long long>(bound));
+  Note(absl::StrCat(plans, " plans, ", errors, " errors; one device receives at most ", HumanBytes(received), " (",
+                    received, " bytes) in total, lower bound ", HumanBytes(bound), " (", bound, " bytes)"));
   if (!flags.html.empty()) {
     if (const int code = WritePage(flags.html, PlansToHtml(page.plans, page.tensors)); code != kOk) return code;
   }

@@ -37,13 +37,10 @@ int RunCheck(const std::string& path, bool json, const std::string& html) {
   const auto report = CheckPlans(text);
   if (!report.ok()) return Fail(report.status(), Stage::kInput);
   if (!html.empty()) {
-    if (absl::Status s = WriteFile(html, CheckToHtml(*report)); !s.ok()) return Fail(s, Stage::kInput);
-    std::fprintf(stderr, "wrote %s\n", html.c_str());
+    if (const int code = WritePage(html, CheckToHtml(*report)); code != kOk) return code;
   }
   const std::string out = json ? CheckToJson(*report) + "\n" : CheckToText(*report);
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
+  if (const int code = Print(out); code != kOk) return code;
   // Some plans may be fine and others unreadable; an unreadable one decides the exit code.
   if (const absl::Status status = report->status(); !status.ok()) return Fail(status, Stage::kInput);
   return report->agrees() ? kOk : kDifferences;
@@ -53,15 +50,22 @@ int RunCheck(const std::string& path, bool json, const std::string& html) {
 
 Action AddCheck(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("check", "Check a plan, of this or any other tool, against its layouts alone");
+  app.group(kOfLayouts);
   struct Flags {
     std::string path, html;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
   app.add_option("PLAN", flags->path, "a JSON file with a plan, a batch, or one plan per line; - is standard input")
-      ->required();
+      ->required()
+      ->type_name("FILE");
+  app.option_defaults()->group("Output");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.check/1)");
-  app.add_option("--html", flags->html, "also write a page about what was found to this file, for a browser");
+  app.add_option("--html", flags->html, "also write a page about what was found to this file, for a browser")
+      ->type_name("FILE");
+  app.footer(
+      "# A plan that was stored\n"
+      "reshard plan '{X:4}' '[<X>64]' '[64]' --json > plan.json; reshard check plan.json\n");
   return [flags] { return RunCheck(flags->path, flags->json, flags->html); };
 }
 

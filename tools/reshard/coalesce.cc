@@ -88,10 +88,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
   if (!flags.html.empty()) {
     if (const int code = WritePage(flags.html, BatchToHtml(*batch, shown)); code != kOk) return code;
   }
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
-  return kOk;
+  return Print(out);
 }
 
 }  // namespace reshard::tool

@@ -25,6 +25,16 @@ Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
 Action AddCheck(CLI::App& app);
+// Makes --help of `app`, and of the subcommands that are added to it from now on, print as `reshard help` does.
+void UseHelpTexts(CLI::App& app);
+// These speak of the subcommands of `app`, which must outlive the action.
+Action AddHelp(CLI::App& app);
+Action AddCompletion(CLI::App& app);
+
+// The headings under which --help lists subcommands.
+constexpr const char* kOfLayouts = "Layouts and plans";
+constexpr const char* kOfCheckpoints = "Checkpoints";
+constexpr const char* kOfItself = "The command itself";
 
 // The flags that plan and run share.
 struct PlanFlags {

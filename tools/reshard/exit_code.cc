@@ -1,9 +1,13 @@
 #include "tools/reshard/exit_code.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "reshard/checkpoint/convert.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 
@@ -48,7 +52,8 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
 int Fail(ExitCode code, std::string_view message) {
   // The reason stands at the end, often behind a path of any length.
   constexpr size_t kLongest = 8192, kBegin = 4096, kEnd = 2048;
-  std::string line = "reshard: ";
+  constexpr absl::string_view kName = "reshard:";
+  std::string line = absl::StrCat(kName, " ");
   if (message.size() <= kLongest) {
     line += message;
   } else {
@@ -63,12 +68,18 @@ int Fail(ExitCode code, std::string_view message) {
     if ((byte < 0x20 && byte != '\n') || byte == 0x7f || c1) line[i] = '?';
     if (c1) line[++i] = '?';
   }
+  if (IsStyled(STDERR_FILENO)) line.replace(0, kName.size(), absl::StrCat("\x1b[1;31m", kName, "\x1b[0m"));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }
 
 int Fail(const absl::Status& status, Stage stage) {
   return Fail(ExitCodeOf(status, stage), std::string(status.message()));
+}
+
+int Print(std::string_view data) {
+  if (std::fwrite(data.data(), 1, data.size(), stdout) == data.size() && std::fflush(stdout) == 0) return kOk;
+  return Fail(kIo, "cannot write to standard output");
 }
 
 int FailCheckpoint(const absl::Status& status) {

@@ -33,6 +33,9 @@ int Fail(ExitCode code, std::string_view message);
 int Fail(const absl::Status& status, Stage stage);
 int FailCheckpoint(const absl::Status& status);
 
+// Writes data to stdout. kOk, or kIo, with the error said, if not all of it was written.
+int Print(std::string_view data);
+
 }  // namespace reshard::tool
 
 #endif  // RESHARD_TOOLS_RESHARD_EXIT_CODE_H_

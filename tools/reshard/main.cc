@@ -2,19 +2,22 @@
 // errors.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reshard/planner/version.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
+
+constexpr const char* kGeneral = "General";  // the group that every help ends with
 
 // The flags of a subcommand, among which to look for the nearest match of an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
@@ -23,6 +26,12 @@ std::vector<std::string> FlagsOf(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
   }
   return out;
+}
+
+std::vector<std::string> NamesOfSubcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
+  return names;
 }
 
 int UnknownArguments(const CLI::App& app, int argc, char** argv) {
@@ -39,9 +48,7 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
                 absl::StrCat("unknown flag ", Clipped(word), near ? absl::StrCat("; did you mean ", *near, "?") : ""));
   }
   if (subcommands.empty()) {
-    std::vector<std::string> names;
-    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
-    const auto near = argc > 1 ? Nearest(argv[1], names) : std::nullopt;
+    const auto near = argc > 1 ? Nearest(argv[1], NamesOfSubcommands(app)) : std::nullopt;
     return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? Clipped(argv[1]) : "",
                                      near ? absl::StrCat("; did you mean ", *near, "?") : "", " (see reshard --help)"));
   }
@@ -49,34 +56,47 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Moves sharded tensors from one layout to another.", "reshard");
-  app.set_version_flag("--version", std::string("reshard ") + Version());
+  CLI::App app("Moves sharded tensors from one layout to another", "reshard");
+  UseHelpTexts(app);
+  app.option_defaults()->group(kGeneral);
+  app.set_help_flag("-h,--help", "print this")->group(kGeneral);
+  app.set_version_flag("--version", std::string("reshard ") + Version(), "print the version");
   app.require_subcommand(1);
+  app.footer("reshard plan '{X:4}' '[<X>512, 128]' '[512, <X>128]'\nreshard convert step-1000 exported --to hf\n");
+  bool quiet = false;
   std::map<std::string, Action> actions;
   actions["plan"] = AddPlan(app);
   actions["show"] = AddShow(app);
   actions["run"] = AddRun(app);
-  actions["inspect"] = AddInspect(app);
-  actions["checkpoint"] = AddCheckpoint(app);
-  actions["verify"] = AddVerify(app);
   actions["check"] = AddCheck(app);
+  actions["inspect"] = AddInspect(app);
+  actions["convert"] = AddCheckpoint(app);
+  actions["verify"] = AddVerify(app);
+  actions["completion"] = AddCompletion(app);
+  actions["help"] = AddHelp(app);
+  for (CLI::App* const subcommand : app.get_subcommands({})) {
+    subcommand->set_help_flag("-h,--help", "print this")->group(kGeneral);
+    subcommand->add_flag("-q,--quiet", quiet, "say nothing but errors on standard error")->group(kGeneral);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
     return UnknownArguments(app, argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Print(app.help());
   } catch (const CLI::Success& success) {
-    return app.exit(success);  // --help, --version
+    return app.exit(success);  // --version
   } catch (const CLI::RequiredError& error) {
     const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     if (named_one) return UnknownArguments(app, argc, argv);
-    return Fail(
-        kUsage,
-        app.get_subcommands().empty()
-            ? "a subcommand is required: plan, show, run, check, inspect, checkpoint or verify (see reshard --help)"
-            : error.what());
+    return Fail(kUsage, app.get_subcommands().empty()
+                            ? absl::StrCat("a subcommand is required: ", absl::StrJoin(NamesOfSubcommands(app), ", "),
+                                           " (see reshard --help)")
+                            : error.what());
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }
+  if (quiet) BeQuiet();
   return actions.at(app.get_subcommands()[0]->get_name())();
 }
 

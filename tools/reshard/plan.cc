@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/html.h"
 #include "reshard/planner/planner.h"
@@ -14,6 +15,7 @@
 #include "reshard/planner/simulate.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -35,7 +37,7 @@ std::string RelabelText(const Relabeling& relabeling) {
 int WritePage(const std::string& path, const absl::StatusOr<std::string>& page) {
   if (!page.ok()) return Fail(page.status(), Stage::kPlan);
   if (absl::Status s = WriteFile(path, *page); !s.ok()) return Fail(s, Stage::kInput);
-  std::fprintf(stderr, "wrote %s\n", path.c_str());
+  Note("wrote " + path);
   return kOk;
 }
 
@@ -44,22 +46,28 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.add_option("MESH", mesh, "the mesh, like {X:4,Y:2}");
   app.add_option("FROM", from, "the source layout, like [<X>512, 128]");
   last_positional = app.add_option("TO", to, "the target layout");
-  app.add_option("--dtype", dtype, "element type")->capture_default_str();
-  app.add_option("--to-mesh", to_mesh, "mesh of the target, if it is a different one");
-  app.add_option("--shape", shape, "global sizes, like 512,128; FROM and TO may then be layout rules");
-  app.add_option("--format", format, absl::StrCat("notation of FROM and TO: ", KnownNotations()));
-  app.add_option("--from-format", from_format, "notation of FROM, if it is another one");
-  app.add_option("--to-format", to_format, "notation of TO, if it is another one");
-  app.add_option("--topology", topology,
-                 "flat, dgx-h100, dgx-a100, pcie, cpu, or a JSON file like {\"levels\": [{\"devices\": 8, "
-                 "\"gb_per_s\": 400, \"latency_us\": 3}, {\"gb_per_s\": 50, \"latency_us\": 12}]}")
-      ->capture_default_str();
+  const std::string notations = absl::StrJoin(absl::StrSplit(KnownNotations(), ", "), "|");
+  app.option_defaults()->group("What moves");
+  app.add_option("--dtype", dtype, "element type")->capture_default_str()->type_name("DTYPE");
+  app.add_option("--to-mesh", to_mesh, "mesh of the target, if it is a different one")->type_name("MESH");
+  app.add_option("--shape", shape, "global sizes, like 512,128; FROM and TO may then be layout rules")
+      ->type_name("SIZES");
+  app.add_option("--format", format, "notation of FROM and TO")->type_name(notations);
+  app.add_option("--from-format", from_format, "notation of FROM, if it is another one")->type_name(notations);
+  app.add_option("--to-format", to_format, "notation of TO, if it is another one")->type_name(notations);
+  app.option_defaults()->group("Network and goal");
+  app.add_option("--topology", topology, "the network: a preset, or a JSON file as `reshard help topologies` has it")
+      ->capture_default_str()
+      ->type_name("flat|dgx-h100|dgx-a100|pcie|cpu|FILE");
   app.add_option("--nodes", nodes,
-                 "how many nodes of how many devices there are, like 8x8, in place of the topology's islands");
-  app.add_option("--memory-limit", memory_limit, "most bytes that a device may need at once, like 2GiB");
-  app.add_option("--objective", objective, "what to minimize: time, bytes or steps")->capture_default_str();
+                 "how many nodes of how many devices there are, like 8x8, in place of the topology's islands")
+      ->type_name("NxD");
+  app.add_option("--memory-limit", memory_limit, "most bytes that a device may need at once, like 2GiB")
+      ->type_name("BYTES");
+  app.add_option("--objective", objective, "what to minimize")->capture_default_str()->type_name("time|bytes|steps");
   app.add_option("--ops", ops, "all, boxes (contiguous intermediates, no Exchange), or a list like Slice,AllGather")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("all|boxes|LIST");
 }
 
 int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const {
@@ -225,15 +233,12 @@ int RunPlan(const PlanCommand& state) {
   }
   if (!state.svg.empty()) {
     if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
-    std::fprintf(stderr, "wrote %s\n", state.svg.c_str());
+    Note("wrote " + state.svg);
   }
   if (!state.html.empty()) {
     if (const int code = WritePage(state.html, PlanToHtml(*plan)); code != kOk) return code;
   }
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
-  return kOk;
+  return Print(out);
 }
 
 }  // namespace
@@ -241,20 +246,35 @@ int RunPlan(const PlanCommand& state) {
 Action AddPlan(CLI::App& app) {
   auto state = std::make_shared<PlanCommand>();
   CLI::App& plan = *app.add_subcommand("plan", "Find the cheapest plan from one layout to another");
+  plan.group(kOfLayouts);
   state->flags.Declare(plan, "bf16");
+  plan.add_flag("--relabel", state->relabel,
+                "let any device of the target take any shard, and find the order that moves the fewest bytes");
+  plan.option_defaults()->group("Many tensors");
+  plan.add_option("--batch", state->batch, "plan one problem per line of this file (- is standard input)")
+      ->type_name("FILE");
+  plan.add_flag("--coalesce", state->coalesce,
+                "plan the batch as one schedule, with shared exchanges and balanced senders");
+  plan.add_option("--bucket", state->bucket, "most bytes per device in one exchange of the batch, like 1GiB")
+      ->type_name("BYTES");
+  plan.option_defaults()->group("Output");
   plan.add_flag("--explain", state->explain, "print every step, the lower bound, and what else was tried");
   plan.add_flag("--json", state->json, "print one JSON object (reshard.plan/1)");
   plan.add_flag("--pieces", state->pieces, "print the JSON with every box that travels");
   plan.add_flag("--simulate", state->simulate,
                 "also follow every message over the network, and print when each step ends");
-  plan.add_option("--svg", state->svg, "write a picture of the plan to this file");
-  plan.add_option("--html", state->html, "write a page about the plan, or the batch, to this file, for a browser");
-  plan.add_option("--batch", state->batch, "plan one problem per line of this file (- is standard input)");
-  plan.add_flag("--coalesce", state->coalesce,
-                "plan the batch as one schedule, with shared exchanges and balanced senders");
-  plan.add_option("--bucket", state->bucket, "most bytes per device in one exchange of the batch, like 1GiB");
-  plan.add_flag("--relabel", state->relabel,
-                "let any device of the target take any shard, and find the order that moves the fewest bytes");
+  plan.add_option("--svg", state->svg, "write a picture of the plan to this file")->type_name("FILE");
+  plan.add_option("--html", state->html, "write a page about the plan, or the batch, to this file, for a browser")
+      ->type_name("FILE");
+  plan.footer(
+      "# From rows to columns\n"
+      "reshard plan '{X:4}' '[<X>512, 128]' '[512, <X>128]'\n"
+      "# Why this plan, on two nodes of eight\n"
+      "reshard plan '{dp:4,tp:4}' '[<dp>64, 64]' '[64, <tp>64]' --topology dgx-h100 --explain\n"
+      "# All tensors of a model as one schedule\n"
+      "reshard plan --batch problems.jsonl --coalesce --memory-limit 1GiB\n"
+      "# A page to look at\n"
+      "reshard plan '{X:2,Y:2}' '[<X,Y>64]' '[<Y,X>64]' --html plan.html\n");
   return [state] { return RunPlan(*state); };
 }
 

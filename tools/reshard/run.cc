@@ -87,9 +87,7 @@ int MoveAndReport(const RunCommand& state) {
   auto report = RunPlanLocally(*plan, run);
   if (!report.ok()) return Fail(report.status(), Stage::kRun);
   const std::string out = state.json ? ReportJson(*plan, *report, state) : ReportText(*plan, *report, state);
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
+  if (const int code = Print(out); code != kOk) return code;
   return state.verify && !report->verified ? kDifferences : kOk;
 }
 
@@ -98,11 +96,17 @@ int MoveAndReport(const RunCommand& state) {
 Action AddRun(CLI::App& app) {
   auto state = std::make_shared<RunCommand>();
   CLI::App& run = *app.add_subcommand("run", "Execute a plan on in-process ranks with real data and check it");
+  run.group(kOfLayouts);
   state->flags.Declare(run, "f32");
+  run.option_defaults()->group("Run and output");
   run.add_flag("--verify,!--no-verify", state->verify, "check every element on every device (the default)");
   run.add_option("--repeat", state->repeat, "number of timed executions, of which the median is printed")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("N");
   run.add_flag("--json", state->json, "print one JSON object (reshard.run/1)");
+  run.footer(
+      "# Eight threads move real data, and every element is checked\n"
+      "reshard run '{X:8}' '[<X>1024, 256]' '[1024, <X>256]'\n");
   return [state] { return MoveAndReport(*state); };
 }
 

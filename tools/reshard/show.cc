@@ -2,10 +2,13 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "reshard/planner/html.h"
 #include "reshard/planner/report.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -32,18 +35,13 @@ int RunShow(const ShowCommand& state) {
   if (!state.svg.empty()) {
     if (absl::Status s = WriteFile(state.svg, LayoutToSvg(*layout, state.device)); !s.ok())
       return Fail(s, Stage::kInput);
-    std::fprintf(stderr, "wrote %s\n", state.svg.c_str());
+    Note("wrote " + state.svg);
   }
   if (!state.html.empty()) {
-    if (absl::Status s = WriteFile(state.html, LayoutToHtml(*layout, state.device)); !s.ok())
-      return Fail(s, Stage::kInput);
-    std::fprintf(stderr, "wrote %s\n", state.html.c_str());
+    if (const int code = WritePage(state.html, LayoutToHtml(*layout, state.device)); code != kOk) return code;
   }
   const std::string out = DrawLayout(*layout, state.device);
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
-  return kOk;
+  return Print(out);
 }
 
 }  // namespace
@@ -51,13 +49,24 @@ int RunShow(const ShowCommand& state) {
 Action AddShow(CLI::App& app) {
   auto state = std::make_shared<ShowCommand>();
   CLI::App& show = *app.add_subcommand("show", "Draw which device holds what");
+  show.group(kOfLayouts);
   show.add_option("MESH", state->mesh, "the mesh, like {X:4,Y:2}")->required();
   show.add_option("LAYOUT", state->layout, "the layout, like [<X>512, 128]")->required();
-  show.add_option("--device", state->device, "draw only what this device holds");
-  show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule");
-  show.add_option("--format,--from-format", state->format, absl::StrCat("notation of LAYOUT: ", KnownNotations()));
-  show.add_option("--svg", state->svg, "also write the picture to this file");
-  show.add_option("--html", state->html, "also write a page about the layout to this file, for a browser");
+  show.option_defaults()->group("What is drawn");
+  show.add_option("--device", state->device, "draw only what this device holds")->type_name("ID");
+  show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule")
+      ->type_name("SIZES");
+  show.add_option("--format,--from-format", state->format, "notation of LAYOUT")
+      ->type_name(absl::StrJoin(absl::StrSplit(KnownNotations(), ", "), "|"));
+  show.option_defaults()->group("Output");
+  show.add_option("--svg", state->svg, "also write the picture to this file")->type_name("FILE");
+  show.add_option("--html", state->html, "also write a page about the layout to this file, for a browser")
+      ->type_name("FILE");
+  show.footer(
+      "# Who holds what\n"
+      "reshard show '{X:2,Y:2}' '[<X,Y>8, 4]'\n"
+      "# What JAX's notation means\n"
+      "reshard show '{x:2,y:2}' \"P('x', 'y')\" --format jax --shape 8x4\n");
   return [state] { return RunShow(*state); };
 }
 

@@ -1,5 +1,6 @@
 #include "tools/reshard/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,10 +9,12 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "reshard/planner/units.h"
 
@@ -19,6 +22,8 @@ namespace reshard::tool {
 namespace {
 
 constexpr double kSecondsBetweenLines = 5.0;
+
+std::atomic<bool> quiet = false;
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 // What is said when one of them comes, and what happened then before.
@@ -32,7 +37,39 @@ extern "C" void SayLastWord(int number) {
   raise(number);
 }
 
+// As one says it: 40 s, 12 min, 2 h 5 min.
+std::string TimeLeft(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, 1e9)));
+  if (whole < 120) return absl::StrFormat("%d s", whole);
+  const int64_t minutes = (whole + 59) / 60;
+  return minutes < 120 ? absl::StrFormat("%d min", minutes)
+                       : absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
+}
+
 }  // namespace
+
+void BeQuiet() { quiet = true; }
+
+void Note(std::string_view line) {
+  if (!quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+bool IsStyled(int fd) {
+  const char* const refused = std::getenv("NO_COLOR");
+  const char* const kind = std::getenv("TERM");
+  const bool wanted = (refused == nullptr || *refused == '\0') && kind != nullptr && std::strcmp(kind, "dumb") != 0;
+  return wanted && isatty(fd) != 0;
+}
+
+size_t TerminalWidth(int fd) {
+  constexpr int kUsual = 80, kLeast = 40, kMost = 120;
+  int columns = 0;
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  const char* const said = std::getenv("COLUMNS");
+  if (columns == 0 && (said == nullptr || !absl::SimpleAtoi(said, &columns) || columns <= 0)) columns = kUsual;
+  return static_cast<size_t>(std::clamp(columns, kLeast, kMost));
+}
 
 WordOnInterruption::WordOnInterruption(const char* word) {
   last_word = word;
@@ -50,6 +87,7 @@ WordOnInterruption::~WordOnInterruption() {
 }
 
 void ProgressLine::Show(const ConvertProgress& progress) {
+  if (quiet) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (progress.waiting_for > 0) {
@@ -72,8 +110,8 @@ void ProgressLine::Show(const ConvertProgress& progress) {
     const auto full = static_cast<size_t>(std::lround(share * kWidth));
     line = absl::StrFormat("\r[%s%s] ", std::string(full, '#'), std::string(kWidth - full, '.'));
   }
-  absl::StrAppendFormat(&line, "%s of %s, %s/s, %.0f s left", HumanBytes(progress.done), HumanBytes(progress.total),
-                        HumanBytes(std::llround(rate)), left);
+  absl::StrAppendFormat(&line, "%s of %s, %s/s, %s left", HumanBytes(progress.done), HumanBytes(progress.total),
+                        HumanBytes(std::llround(rate)), TimeLeft(left));
   line += terminal ? "\x1b[K" : "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   open_ = terminal;

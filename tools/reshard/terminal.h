@@ -1,16 +1,28 @@
-// Progress and memory use, as the checkpoint commands show them.
+// What people see beside the data: notes, progress, and how text looks on a terminal.
 #ifndef RESHARD_TOOLS_RESHARD_TERMINAL_H_
 #define RESHARD_TOOLS_RESHARD_TERMINAL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 
 #include "reshard/checkpoint/convert.h"
 
 namespace reshard::tool {
 
+// From now on nothing but errors is said on stderr, as --quiet asks for.
+void BeQuiet();
+// Says `line` on stderr, unless it is to be quiet.
+void Note(std::string_view line);
+
+// Whether `fd` is a terminal that shows bold and colored text, and the user wants it: NO_COLOR is empty.
+bool IsStyled(int fd);
+// The columns of the terminal `fd`; elsewhere those of COLUMNS, or 80. Between 40 and 120.
+size_t TerminalWidth(int fd);
+
 // Progress on stderr: bytes, rate and time left. On a terminal this is one line that is overwritten; elsewhere a line
-// is added every few seconds. Thread-safe.
+// is added every few seconds. Says nothing if it is to be quiet. Thread-safe.
 class ProgressLine {
  public:
   // Shows how far the work is.

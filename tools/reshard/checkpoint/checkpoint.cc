@@ -142,9 +142,8 @@ void SayWhatIsLeft(const std::string& destination) {
   if (!leavings.ok()) return;  // it was only to be said
   for (const Leaving& leaving : *leavings) {
     if (leaving.alive) continue;
-    std::fprintf(
-        stderr, "reshard: an interrupted run has left %s: with its flags and --resume it goes on, --clean removes it\n",
-        Printable(leaving.path).c_str());
+    Note(absl::StrCat("reshard: an interrupted run has left ", Printable(leaving.path),
+                      ": with its flags and --resume it goes on, --clean removes it"));
   }
 }
 
@@ -195,7 +194,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   if (flags.clean && !flags.dry_run) {
     const absl::StatusOr<int> removed = RemoveLeavings(flags.destination);
     if (!removed.ok()) return FailCheckpoint(removed.status());
-    if (*removed > 0) std::fprintf(stderr, "reshard: removed what %d interrupted runs had left\n", *removed);
+    if (*removed > 0) Note(absl::StrCat("reshard: removed what ", *removed, " interrupted runs had left"));
   }
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
@@ -212,7 +211,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   if (!summary.ok()) return FailCheckpoint(summary.status());
   const ConversionTerms terms{flags.dry_run, flags.verify, flags.workers, flags.worker_id, PeakResidentBytes()};
   const std::string text = flags.json ? ConversionToJson(*summary, terms) : ReportText(*summary, flags);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (const int code = Print(text); code != kOk) return code;
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
   if (const size_t items = summary->left_out_items.size(); items > 0) {
     Fail(kDifferences, absl::StrCat("not written: ", items, " byte items, such as ", summary->left_out_items[0],
@@ -229,25 +228,33 @@ int RunCheckpoint(CheckpointFlags& flags) {
 }  // namespace
 
 Action AddCheckpoint(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("checkpoint", "Rewrite a checkpoint in another layout or format");
-  app.alias("convert");
+  CLI::App& app = *parent.add_subcommand("convert", "Rewrite a checkpoint in another layout or format");
+  app.alias("checkpoint");
+  app.group(kOfCheckpoints);
   auto flags = std::make_shared<CheckpointFlags>();
   app.add_option("SRC", flags->source,
                  "a checkpoint: a directory, a file or an https URL, in any format that inspect lists")
-      ->required();
-  app.add_option("DST", flags->destination, "the directory to create")->required();
-  app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout");
-  app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}");
-  app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]");
-  app.add_option("--format", flags->format, "dcp (if nothing is said) or safetensors");
-  app.add_option("--to", flags->to, "the same, or hf: safetensors with an index, as Hugging Face models have them");
+      ->required()
+      ->type_name("PATH|URL");
+  app.add_option("DST", flags->destination, "the directory to create")->required()->type_name("PATH");
+  app.option_defaults()->group("Layout and format");
+  app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout")->type_name("FILE");
+  app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}")->type_name("MESH");
+  app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]")->type_name("RULE");
+  app.add_option("--format", flags->format, "the format of the result (default dcp)")->type_name("dcp|safetensors");
+  app.add_option("--to", flags->to, "the same, or hf: safetensors with an index, as Hugging Face models have them")
+      ->type_name("hf|dcp|safetensors");
+  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)")
+      ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
-  app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)");
-  app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
-  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)");
+  app.option_defaults()->group("Run and output");
+  app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)")
+      ->type_name("BYTES");
+  app.add_option("--threads", flags->threads, "number of threads (default: one per core)")->type_name("N");
   app.add_option("--workers", flags->workers,
-                 "number of processes that share the job, each started with the same flags");
-  app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0");
+                 "number of processes that share the job, each started with the same flags")
+      ->type_name("N");
+  app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0")->type_name("K");
   app.add_flag("--dry-run", flags->dry_run,
                "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
@@ -256,6 +263,15 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");
+  app.footer(
+      "# The weights of a training checkpoint as a Hugging Face model\n"
+      "reshard convert step-1000 exported --to hf --weights-only --strip-prefix model.\n"
+      "# From the mesh that trained to the mesh that serves; first what it would do\n"
+      "reshard convert step-1000 serving --rules rules.json --dry-run\n"
+      "# Two processes share the work, here or on two machines\n"
+      "for k in 0 1; do reshard convert step-1000 cut --mesh '{dp:2}' --layout '[<dp>, ...]' --workers 2 --worker-id "
+      "$k & "
+      "done; wait\n");
   return [flags] { return RunCheckpoint(*flags); };
 }
 

@@ -35,9 +35,7 @@ int RunInspect(const InspectCommand& state) {
     Fail(kBadInput, absl::StrCat(layouts.status().message(), "; no layouts are shown"));
   }
   const std::string out = state.json ? ListingToJson(listing, state.chunks) : ListingText(listing, state.chunks);
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
-    return Fail(kIo, "cannot write to standard output");
-  }
+  if (const int code = Print(out); code != kOk) return code;
   return known ? kOk : kBadInput;
 }
 
@@ -46,14 +44,22 @@ int RunInspect(const InspectCommand& state) {
 Action AddInspect(CLI::App& app) {
   auto state = std::make_shared<InspectCommand>();
   CLI::App& inspect = *app.add_subcommand("inspect", "List the contents of a checkpoint");
+  inspect.group(kOfCheckpoints);
   inspect
       .add_option("CHECKPOINT", state->checkpoint,
                   "a directory (DCP, safetensors, .bin or .pt files of ranks), a file (safetensors, torch.save), or an "
                   "https URL")
-      ->required();
-  inspect.add_option("--tensor", state->tensor, "list only names that match (* is any text, ? one character)");
+      ->required()
+      ->type_name("PATH|URL");
+  inspect.option_defaults()->group("Output");
+  inspect.add_option("--tensor", state->tensor, "list only names that match (* is any text, ? one character)")
+      ->type_name("PATTERN");
   inspect.add_flag("--chunks", state->chunks, "also list the chunks of every tensor");
   inspect.add_flag("--json", state->json, "print one JSON object (reshard.inspect/1)");
+  inspect.footer(
+      "# What is in it, and how it is cut\n"
+      "reshard inspect step-1000\n"
+      "reshard inspect step-1000 --tensor '*norm*' --chunks\n");
   return [state] { return RunInspect(*state); };
 }
 

@@ -12,26 +12,31 @@
 namespace reshard::tool {
 
 void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
-  const auto each = [&](const char* name, std::vector<std::string>& into, const std::string& help) {
-    app.add_option(name, into, help)->allow_extra_args(false);
+  app.option_defaults()->group("What is taken, and what becomes of it");
+  const auto each = [&](const char* name, std::vector<std::string>& into, const std::string& help, const char* value) {
+    app.add_option(name, into, help)->allow_extra_args(false)->type_name(value);
   };
   each("--include", selection_.include,
-       "only what has a name in " + source + " that matches (* is any text, ? one character)");
-  each("--exclude", selection_.exclude, "nothing that has a name in " + source + " that matches; after --include");
+       "only what has a name in " + source + " that matches (* is any text, ? one character)", "PATTERN");
+  each("--exclude", selection_.exclude, "nothing that has a name in " + source + " that matches; after --include",
+       "PATTERN");
   app.add_flag("--weights-only", selection_.weights_only,
                "no byte items, and no state of training (optimizer, lr_scheduler, rng_state, train_state, ...)");
   app.add_flag("--drop-byte-items", drop_byte_items_, "no byte items");
-  app.add_option("--strip-prefix", selection_.strip_prefix, "take this away from the beginning of names");
+  app.add_option("--strip-prefix", selection_.strip_prefix, "take this away from the beginning of names")
+      ->type_name("PREFIX");
   each("--rename", renamings_,
-       "OLD=NEW: OLD is a pattern, $1 to $9 in NEW are what its * stand for; the first that matches counts");
-  app.add_option("--add-prefix", selection_.add_prefix, "put this in front of names");
+       "OLD is a pattern, $1 to $9 in NEW are what its * stand for; the first that matches counts", "OLD=NEW");
+  app.add_option("--add-prefix", selection_.add_prefix, "put this in front of names")->type_name("PREFIX");
   each("--dtype", dtypes_,
-       "DTYPE, or PATTERN=DTYPE for names in the result: cast f16, bf16, f32 and f64 elements to it; the first that "
-       "matches counts, and one without a pattern comes last");
+       "cast f16, bf16, f32 and f64 elements to it; patterns are of names in the result, the first that matches "
+       "counts, and a dtype without a pattern comes last",
+       "[PATTERN=]DTYPE");
   app.add_option("--recipe", recipe_file_,
-                 "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source);
+                 "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source)
+      ->type_name("FILE");
   app.add_flag("--invert", invert_, "the recipe backwards: what it was made of, out of what it makes");
-  each("--side-file", side_files.also, "also files beside " + source + " whose paths match");
+  each("--side-file", side_files.also, "also files beside " + source + " whose paths match", "PATTERN");
   app.add_flag("--no-side-files", side_files.none,
                "no files beside " + source + ", not even those that frameworks look for");
 }

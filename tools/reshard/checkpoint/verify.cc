@@ -51,7 +51,7 @@ int RunVerify(VerifyFlags& flags) {
   line.End();
   if (!report.ok()) return FailCheckpoint(report.status());
   const std::string text = flags.json ? ComparisonToJson(*report) : ReportText(*report);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (const int code = Print(text); code != kOk) return code;
   return report->differences.empty() ? kOk : kDifferences;
 }
 
@@ -60,12 +60,19 @@ int RunVerify(VerifyFlags& flags) {
 Action AddVerify(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("verify", "Compare the contents of two checkpoints");
   auto flags = std::make_shared<VerifyFlags>();
-  app.add_option("A", flags->a, "a checkpoint")->required();
-  app.add_option("B", flags->b, "another, in any layout and format")->required();
-  app.add_option("--threads", flags->threads, "number of threads (default: one per core)");
-  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");
+  app.group(kOfCheckpoints);
+  app.add_option("A", flags->a, "a checkpoint")->required()->type_name("PATH|URL");
+  app.add_option("B", flags->b, "another, in any layout and format")->required()->type_name("PATH|URL");
   flags->what.Declare(app, "A");
+  app.option_defaults()->group("Run and output");
+  app.add_option("--threads", flags->threads, "number of threads (default: one per core)")->type_name("N");
+  app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.verify/1)");
+  app.footer(
+      "# Equal contents, whatever the layouts and formats\n"
+      "reshard verify step-1000 serving\n"
+      "# What became of the weights under their new names\n"
+      "reshard verify step-1000 exported --weights-only --strip-prefix model.\n");
   return [flags] { return RunVerify(*flags); };
 }
 

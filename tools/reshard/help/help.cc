@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/reshard/commands.h"
@@ -40,7 +41,7 @@ int RunHelp(const CLI::App& app, const std::optional<std::string>& about) {
   if (!about) return Print(help::OverviewText(help::OutlineOf(app), subcommands, width, styled));
   std::vector<std::string> known;
   for (const help::Outline& subcommand : subcommands) {
-    if (*about == subcommand.name || absl::c_linear_search(subcommand.aliases, *about)) {
+    if (*about == subcommand.name || absl::c_find(subcommand.aliases, *about) != subcommand.aliases.end()) {
       return Print(help::HelpText(subcommand, width, styled));
     }
     known.push_back(subcommand.name);

@@ -28,11 +28,14 @@ class Page {
   // `left`, and `meaning` beside it from the column `at` on.
   void Entry(const std::string& left, std::string_view meaning, size_t at) {
     std::string line = std::string(kIndent, ' ') + left;
-    bool beside = line.size() + 2 <= at;
-    if (!beside) Line(line);
+    if (line.size() + 2 > at) {
+      Line(line);
+      line.clear();
+    }
     for (const std::string& words : Wrapped(meaning, width_ - at)) {
-      Line((beside ? line + std::string(at - line.size(), ' ') : std::string(at, ' ')) + words);
-      beside = false;
+      line.resize(at, ' ');
+      Line(line += words);
+      line.clear();
     }
   }
 

@@ -16,7 +16,7 @@ esac
 
 tools/setup.sh --wheel
 tools=build/wheel-tools
-defines=()
+defines=(--config-settings=cmake.define.RESHARD_BUILD_TORCH=OFF)  # said, since the build folder remembers
 excluded=()
 if $with_torch; then
   tools/setup.sh --full
@@ -30,6 +30,8 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 rm -rf build/wheel-raw
 "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps "${defines[@]}" --wheel-dir build/wheel-raw .
 # With the oldest tag that the libraries of this machine allow.
-PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair "${excluded[@]}" --wheel-dir dist build/wheel-raw/reshard-*.whl 2>build/wheel-raw/repair.log ||
+PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair "${excluded[@]}" --wheel-dir build/wheel-raw/repaired build/wheel-raw/reshard-*.whl 2>build/wheel-raw/repair.log ||
   { cat build/wheel-raw/repair.log >&2; exit 1; }
+mkdir -p dist
+mv build/wheel-raw/repaired/*.whl dist
 ls dist/reshard-*.whl

@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "reshard/checkpoint/https.h"
 
 namespace reshard::https {
 namespace {
@@ -26,7 +29,8 @@ absl::StatusOr<const CurlApi*> Load() {
         Find(library, "curl_easy_reset", &api.Reset) && Find(library, "curl_easy_setopt", &api.SetOption) &&
         Find(library, "curl_easy_perform", &api.Perform) && Find(library, "curl_easy_getinfo", &api.GetInfo) &&
         Find(library, "curl_easy_cleanup", &api.Cleanup) && Find(library, "curl_easy_strerror", &api.ErrorText) &&
-        Find(library, "curl_slist_append", &api.Append) && Find(library, "curl_slist_free_all", &api.FreeList);
+        Find(library, "curl_slist_append", &api.Append) && Find(library, "curl_slist_free_all", &api.FreeList) &&
+        Find(library, "curl_version", &api.Version);
     if (all && api.GlobalInit(kGlobalDefault) == kCurlOk) return &api;
     return absl::UnavailableError(absl::StrCat(name, " is there, but cannot be used"));
   }
@@ -41,3 +45,14 @@ absl::StatusOr<const CurlApi*> LoadCurl() {
 }
 
 }  // namespace reshard::https
+
+namespace reshard {
+
+absl::StatusOr<std::string> HttpsLibrary() {
+  const absl::StatusOr<const https::CurlApi*> api = https::LoadCurl();
+  if (!api.ok()) return api.status();
+  const std::string words = (*api)->Version();
+  return words.substr(0, words.find(' ', words.find(' ') + 1));  // itself, and what it does TLS with
+}
+
+}  // namespace reshard

@@ -66,6 +66,7 @@ struct CurlApi {
   const char* (*ErrorText)(int code) = nullptr;
   CurlList* (*Append)(CurlList* list, const char* text) = nullptr;
   void (*FreeList)(CurlList* list) = nullptr;
+  const char* (*Version)() = nullptr;  // "libcurl/7.88.1 OpenSSL/3.0.16 zlib/1.2.13 ..."
 };
 
 // Loads it, once. Unavailable: there is no libcurl (what to do).

@@ -32,7 +32,7 @@ ROOMS = """
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
-    tools/reshard tools/reshard/checkpoint tools/reshard/help python/core
+    tools/reshard tools/reshard/checkpoint tools/reshard/help tools/reshard/doctor python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
 PUBLIC = {
@@ -62,6 +62,7 @@ PUBLIC = {
     "runtime/strided_copy.h": "runtime/host",
     "runtime/tensor_view.h": "runtime/host",
     "runtime/verify_run.h": "runtime/local",
+    "nccl/gpus.h": "runtime/cuda",
     "nccl/nccl_api.h": "runtime/nccl",
     "nccl/nccl_communicator.h": "runtime/nccl",
     "torch/bound_batch.h": "runtime/pytorch",
@@ -72,6 +73,8 @@ PUBLIC = {
     "checkpoint/convert.h": "checkpoint/convert",
     "checkpoint/describe.h": "checkpoint/catalog",
     "checkpoint/error.h": "checkpoint/io",
+    "checkpoint/filesystem.h": "checkpoint/io",
+    "checkpoint/https.h": "checkpoint/https",
     "checkpoint/leavings.h": "checkpoint/io",
     "checkpoint/expression.h": "checkpoint/recipe",
     "checkpoint/pattern.h": "checkpoint/catalog",

@@ -25,6 +25,9 @@ Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
 Action AddCheck(CLI::App& app);
+Action AddDoctor(CLI::App& app);
+// What --version prints: the version first, then the commit and what is there of GPUs and libraries, one a line.
+std::string VersionText();
 // Makes --help of `app`, and of the subcommands that are added to it from now on, print as `reshard help` does.
 void UseHelpTexts(CLI::App& app);
 // These speak of the subcommands of `app`, which must outlive the action.

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "reshard/planner/version.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/terminal.h"
@@ -60,7 +59,8 @@ int Main(int argc, char** argv) {
   UseHelpTexts(app);
   app.option_defaults()->group(kGeneral);
   app.set_help_flag("-h,--help", "print this")->group(kGeneral);
-  app.set_version_flag("--version", std::string("reshard ") + Version(), "print the version");
+  app.set_version_flag(
+      "--version", [] { return VersionText(); }, "print the version, and what it can use here");
   app.require_subcommand(1);
   app.footer("reshard plan '{X:4}' '[<X>512, 128]' '[512, <X>128]'\nreshard convert step-1000 exported --to hf\n");
   bool quiet = false;
@@ -72,6 +72,7 @@ int Main(int argc, char** argv) {
   actions["inspect"] = AddInspect(app);
   actions["convert"] = AddCheckpoint(app);
   actions["verify"] = AddVerify(app);
+  actions["doctor"] = AddDoctor(app);
   actions["completion"] = AddCompletion(app);
   actions["help"] = AddHelp(app);
   for (CLI::App* const subcommand : app.get_subcommands({})) {
@@ -82,10 +83,10 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
     return UnknownArguments(app, argc, argv);
+  } catch (const CLI::CallForVersion& version) {
+    return Print(version.what());
   } catch (const CLI::CallForHelp&) {
     return Print(app.help());
-  } catch (const CLI::Success& success) {
-    return app.exit(success);  // --version
   } catch (const CLI::RequiredError& error) {
     const bool named_one = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     if (named_one) return UnknownArguments(app, argc, argv);

@@ -1,0 +1,36 @@
+// What a conversion needs of the filesystem that its destination is on.
+#ifndef RESHARD_CHECKPOINT_FILESYSTEM_H_
+#define RESHARD_CHECKPOINT_FILESYSTEM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace reshard {
+
+// Each is OK, or says why not.
+struct FilesystemFeatures {
+  int64_t bytes = 0;       // of the whole filesystem
+  int64_t free_bytes = 0;  // for this user
+  // Files can be written, made durable together with their names, and read back. All that follows needs this; without
+  // it the others say the same.
+  absl::Status writes;
+  // Space can be taken before it is written. Without it, a full disk shows only when it is.
+  absl::Status takes_space_ahead;
+  // A directory can be put in a place only if there is nothing. Without it a conversion looks first, and renames.
+  absl::Status renames_without_replacing;
+  // Two directories can change places at once. Without it nothing can be replaced (--overwrite).
+  absl::Status exchanges_names;
+  // Processes can exclude each other from a file. Conversions always do.
+  absl::Status locks;
+};
+
+// Tries them in a new directory inside `directory`, which is gone afterwards, also after errors. Errors of the system:
+// NotFound if there is no such directory.
+absl::StatusOr<FilesystemFeatures> TryFilesystem(const std::string& directory);
+
+}  // namespace reshard
+
+#endif  // RESHARD_CHECKPOINT_FILESYSTEM_H_

@@ -17,7 +17,7 @@
 namespace reshard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Object = nlohmann::ordered_json;
 
 const char* Word(doctor::State state) {
   switch (state) {
@@ -50,17 +50,18 @@ std::string FindingsText(const std::vector<doctor::Section>& sections) {
 }
 
 std::string FindingsJson(const std::vector<doctor::Section>& sections, const std::string& directory) {
-  Json out = {{"schema", "reshard.doctor/1"}, {"version", Version()}, {"path", directory}, {"sections", Json::array()}};
+  Object out = {
+      {"schema", "reshard.doctor/1"}, {"version", Version()}, {"path", directory}, {"sections", Object::array()}};
   for (const doctor::Section& section : sections) {
-    Json findings = Json::array();
+    Object findings = Object::array();
     for (const doctor::Finding& finding : section.findings) {
-      Json one = {{"subject", finding.subject}, {"state", Word(finding.state)}, {"detail", finding.detail}};
+      Object one = {{"subject", finding.subject}, {"state", Word(finding.state)}, {"detail", finding.detail}};
       if (!finding.remedy.empty()) one["remedy"] = finding.remedy;
       findings.push_back(std::move(one));
     }
     out["sections"].push_back({{"title", section.title}, {"findings", std::move(findings)}});
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(-1, ' ', false, Object::error_handler_t::replace) + "\n";
 }
 
 int RunDoctor(const std::string& directory, bool json) {

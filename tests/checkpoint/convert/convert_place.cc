@@ -81,6 +81,7 @@ absl::StatusOr<ConvertSummary> ConvertPlace::Run(bool resume, int64_t workers, i
   options.workers = workers;
   options.worker = worker;
   options.patience = patience;
+  options.stop = stop_;
   return Convert(source_.path(), destination(), Rules(), options);
 }
 

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -40,6 +42,8 @@ class ConvertPlace {
   ConvertPlace(const ConvertSource& source, Content expected, const ConvertCase& what);
 
   std::string destination() const { return directory_ / "dst"; }
+  // What later runs listen to.
+  void StopBy(std::stop_token stop) { stop_ = std::move(stop); }
   // Through the current system. Several workers wait for each other for a moment only, unless told otherwise.
   absl::StatusOr<ConvertSummary> Run(bool resume, int64_t workers = 1, int64_t worker = 0,
                                      absl::Duration patience = absl::Milliseconds(1)) const;
@@ -54,6 +58,7 @@ class ConvertPlace {
   const ConvertSource& source_;
   const Content expected_;
   const ConvertCase what_;
+  std::stop_token stop_;
   TempDirectory directory_{TempDirectory::Where::kInMemory};
 };
 

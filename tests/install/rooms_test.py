@@ -62,7 +62,7 @@ PUBLIC = {
     "runtime/strided_copy.h": "runtime/host",
     "runtime/tensor_view.h": "runtime/host",
     "runtime/verify_run.h": "runtime/local",
-    "nccl/gpus.h": "runtime/cuda",
+    "nccl/gpus.h": "runtime/nccl",
     "nccl/nccl_api.h": "runtime/nccl",
     "nccl/nccl_communicator.h": "runtime/nccl",
     "torch/bound_batch.h": "runtime/pytorch",

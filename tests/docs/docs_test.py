@@ -4,7 +4,7 @@
 usage: docs_test.py ROOT RESHARD [PYTHONPATH [TORCHRUN]]      (blocks that need what is not given are not run)
 
 The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples, and
-`step-1000`, a small training checkpoint. A block of `text` after one that ran is what that printed on stdout, `...` being
+`step-1000`, a small training checkpoint, and `iter_0000100`, one as Megatron has it, where the page speaks of it. A block of `text` after one that ran is what that printed on stdout, `...` being
 anything. A block with a title, ```python title="order.py", is the contents of that file. A block after
 `<!-- not run: REASON -->` is not run, and the reason printed. Those of examples/NAME/README.md run in a copy of that folder.
 """
@@ -50,7 +50,7 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def furnish(folder):
+def furnish(folder, text):
     os.makedirs(os.path.join(folder, "bin"))
     os.symlink(reshard, os.path.join(folder, "bin/reshard"))
     if torchrun:
@@ -71,6 +71,14 @@ def furnish(folder):
                        "model.lm_head.weight": [80, 32], "optimizer.state.step": [1]})
     subprocess.run([reshard, "convert", os.path.join(folder, "made"), os.path.join(place, "step-1000"), "--mesh", "{dp:4}",
                     "--layout", "[<dp>, ...]"], check=True, capture_output=True)
+    if "iter_0000100" in text:
+        recipe = subprocess.run([os.path.join(root, "examples/recipes/llama_to_megatron.py"), "--heads", "8", "--groups", "2"],
+                                check=True, capture_output=True, text=True).stdout
+        with open(os.path.join(folder, "made/recipe.json"), "w", encoding="utf-8") as file:
+            file.write(recipe)
+        subprocess.run([reshard, "convert", os.path.join(folder, "made"), os.path.join(place, "iter_0000100"), "--weights-only",
+                        "--strip-prefix", "model.", "--recipe", os.path.join(folder, "made/recipe.json"), "--mesh", "{pp:2,dp:2}",
+                        "--layout", "[<pp>, <dp>, ...]"], check=True, capture_output=True)
     return place
 
 
@@ -91,7 +99,7 @@ def run_page(path, environment):
                 counts["compared"] += 1
             printed = None
             if title:
-                place = place or furnish(folder)
+                place = place or furnish(folder, text)
                 with open(os.path.join(place, title), "w", encoding="utf-8") as file:
                     file.write(code)
             if title or language not in ("sh", "python"):
@@ -104,7 +112,7 @@ def run_page(path, environment):
                 counts["not"] += 1
                 print(f"{where} is not run: {reason}")
                 continue
-            place = place or furnish(folder)
+            place = place or furnish(folder, text)
             command = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["/usr/bin/python3", "-c", code]
             done = subprocess.run(command, cwd=os.path.join(place, inside), capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                   env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})

@@ -138,6 +138,23 @@ for name in sorted(os.listdir(os.path.join(root, "examples"))):
     assert os.path.exists(pages[-1]), f"examples/{name} has no README.md"
 broken = [f"{os.path.relpath(page, root)}: {target}" for page in pages for target, there in links_of(page) if not os.path.exists(there)]
 assert not broken, broken
+
+
+def missing(names, *files):
+    """Which of the names none of the files of docs/ has."""
+    text = "".join(open(os.path.join(root, "docs", file), encoding="utf-8").read() for file in files)
+    return [name for name in names if not re.search(rf"(?<![\w/]){re.escape(name)}(?!\w)", text)]
+
+
+# The reference is complete.
+headers = [name for _, _, names in os.walk(os.path.join(root, "include")) for name in names if name.endswith(".h")]
+assert not missing(headers, "cpp.md"), missing(headers, "cpp.md")
+schemas = [name for name in os.listdir(os.path.join(root, "docs")) if name.endswith(".schema.json")]
+assert not missing(schemas, "schemas.md"), missing(schemas, "schemas.md")
+with open(os.path.join(root, "python/reshard/__init__.py"), encoding="utf-8") as file:
+    public = re.search(r"^_MODULES = (\{.*?^\})", file.read(), flags=re.S | re.M)
+calls = [name for names in eval(public.group(1)).values() for name in names.split()]
+assert not missing(calls, "python.md", "pytorch.md"), missing(calls, "python.md", "pytorch.md")
 assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"
 
 # torchrun takes a free port, so that another test's does not meet it.

@@ -82,6 +82,17 @@ def furnish(folder, text):
     return place
 
 
+def calls_package(code, folder):
+    """Whether a shell block runs a script of that folder which imports the package."""
+    for name in re.findall(r"[\w./]+\.py\b", code):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                if re.search(r"^import reshard\b", file.read(), flags=re.M):
+                    return True
+    return False
+
+
 def run_page(path, environment):
     """Counts of what was done with the blocks of a page, which run where a reader of it would be."""
     inside = os.path.dirname(os.path.relpath(path, root))
@@ -90,7 +101,7 @@ def run_page(path, environment):
         text = file.read()
     counts = {"run": 0, "compared": 0, "not": 0}
     with tempfile.TemporaryDirectory() as folder:
-        place, printed = None, None
+        place, printed, ended = None, None, None
         for language, title, code, reason, line in blocks(text):
             where = f"{os.path.relpath(path, root)}:{line}"
             if language == "text" and printed is not None:
@@ -98,21 +109,25 @@ def run_page(path, environment):
                 assert re.fullmatch(wanted, printed.strip(), flags=re.S), f"{where} says\n{code}\nbut it printed\n{printed}"
                 counts["compared"] += 1
             printed = None
-            if title:
+            if title or language in ("sh", "python"):
                 place = place or furnish(folder, text)
+            if title:
                 with open(os.path.join(place, title), "w", encoding="utf-8") as file:
                     file.write(code)
             if title or language not in ("sh", "python"):
                 continue
-            if language == "python" and package is None:
-                reason = reason or "this build has no Python package"
+            lacking = None
+            if package is None and (language == "python" or calls_package(code, os.path.join(place, inside))):
+                lacking = "this build has no Python package"
             if re.search(r"^torchrun --", code, flags=re.M) and torchrun is None:
-                reason = reason or "this build has no part for PyTorch"
+                lacking = lacking or "this build has no part for PyTorch"
+            # The blocks of an example are one after the other what is done with it.
+            ended = ended or (lacking if inside else None)
+            reason = reason or lacking or ended
             if reason:
                 counts["not"] += 1
                 print(f"{where} is not run: {reason}")
                 continue
-            place = place or furnish(folder, text)
             command = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["/usr/bin/python3", "-c", code]
             done = subprocess.run(command, cwd=os.path.join(place, inside), capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                   env={**environment, "PATH": os.path.join(folder, "bin") + ":" + environment["PATH"]})

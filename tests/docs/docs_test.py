@@ -3,16 +3,14 @@
 
 usage: docs_test.py ROOT RESHARD [PYTHONPATH [TORCHRUN]]      (blocks that need what is not given are not run)
 
-The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples, and
-`step-1000`, a small training checkpoint, and `iter_0000100`, one as Megatron has it, where the page speaks of it. A block of `text` after one that ran is what that printed on stdout, `...` being
-anything. A block with a title, ```python title="order.py", is the contents of that file. A block after
+The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples and,
+where the page speaks of them, what examples/toy_checkpoint makes: `step-1000`, and `iter_0000100` as Megatron has it. A block
+of `text` after one that ran is what that printed on stdout, `...` being anything. A block with a title, ```python title="order.py", is the contents of that file. A block after
 `<!-- not run: REASON -->` is not run, and the reason printed. Those of examples/NAME/README.md run in a copy of that folder.
 """
-import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -36,20 +34,6 @@ def blocks(text):
         yield match.group(2), match.group(3), match.group(4), match.group(1), text.count("\n", 0, match.start(4)) + 1
 
 
-def write_safetensors(path, tensors):
-    head, data = {}, b""
-    for name, shape in tensors.items():
-        count = 1
-        for size in shape:
-            count *= size
-        begin = len(data)
-        data += struct.pack(f"<{count}f", *range(count))
-        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
-    text = json.dumps(head).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def furnish(folder, text):
     os.makedirs(os.path.join(folder, "bin"))
     os.symlink(reshard, os.path.join(folder, "bin/reshard"))
@@ -61,24 +45,12 @@ def furnish(folder, text):
     place = os.path.join(folder, "place")
     os.makedirs(place)
     shutil.copytree(os.path.join(root, "examples"), os.path.join(place, "examples"))
-    layers = {f"model.model.layers.{i}.{part}.weight": shape for i in range(2) for part, shape in (
-        ("self_attn.q_proj", [64, 32]), ("self_attn.k_proj", [16, 32]), ("self_attn.v_proj", [16, 32]), ("self_attn.o_proj", [32, 64]),
-        ("mlp.gate_proj", [48, 32]), ("mlp.up_proj", [48, 32]), ("mlp.down_proj", [32, 48]),
-        ("input_layernorm", [32]), ("post_attention_layernorm", [32]))}
-    os.makedirs(os.path.join(folder, "made"))
-    write_safetensors(os.path.join(folder, "made/model.safetensors"),
-                      {**layers, "model.model.embed_tokens.weight": [80, 32], "model.model.norm.weight": [32],
-                       "model.lm_head.weight": [80, 32], "optimizer.state.step": [1]})
-    subprocess.run([reshard, "convert", os.path.join(folder, "made"), os.path.join(place, "step-1000"), "--mesh", "{dp:4}",
-                    "--layout", "[<dp>, ...]"], check=True, capture_output=True)
+    make = [os.path.join(root, "examples/toy_checkpoint/make.py")]
+    path = {**os.environ, "PATH": os.path.join(folder, "bin") + ":" + os.environ["PATH"]}
+    if "step-1000" in text:
+        subprocess.run([*make, os.path.join(place, "step-1000")], check=True, capture_output=True, env=path)
     if "iter_0000100" in text:
-        recipe = subprocess.run([os.path.join(root, "examples/recipes/llama_to_megatron.py"), "--heads", "8", "--groups", "2"],
-                                check=True, capture_output=True, text=True).stdout
-        with open(os.path.join(folder, "made/recipe.json"), "w", encoding="utf-8") as file:
-            file.write(recipe)
-        subprocess.run([reshard, "convert", os.path.join(folder, "made"), os.path.join(place, "iter_0000100"), "--weights-only",
-                        "--strip-prefix", "model.", "--recipe", os.path.join(folder, "made/recipe.json"), "--mesh", "{pp:2,dp:2}",
-                        "--layout", "[<pp>, <dp>, ...]"], check=True, capture_output=True)
+        subprocess.run([*make, "--megatron", os.path.join(place, "iter_0000100")], check=True, capture_output=True, env=path)
     return place
 
 

@@ -25,7 +25,8 @@ if(EXISTS ${LibTorch_ROOT}/version.py)
   string(REGEX REPLACE ".*'(.*)'.*" "\\1" LibTorch_VERSION "${torch_version}")
 endif()
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
+                                           VERSION_VAR LibTorch_VERSION)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_INCLUDE_DIR}

@@ -1,4 +1,4 @@
-// reshard checkpoint SRC DST: rewrites a checkpoint in another layout or format.
+// reshard convert SRC DST: rewrites a checkpoint in another layout or format.
 #include <cmath>
 #include <cstdio>
 

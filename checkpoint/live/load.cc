@@ -14,6 +14,7 @@
 #include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/live/fragment.h"
+#include "checkpoint/live/missing_names.h"
 #include "checkpoint/live/placement.h"
 #include "checkpoint/live/read_layout.h"
 #include "checkpoint/source/source.h"
@@ -124,6 +125,7 @@ class Loading {
     fields_.push_back({"recipe", made.Hash().ToText()});
     fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
     fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});
+    RETURN_IF_ERROR(CheckNames(catalog, entries, items));
     std::set<std::string_view> names;
     for (const LoadEntry& entry : entries) {
       if (!names.insert(entry.name).second) {
@@ -135,19 +137,41 @@ class Loading {
       }
     }
     for (const LoadItem& item : items) {
-      const Catalog::ByteItem* const found = catalog.FindByteItem(item.name);
-      if (found == nullptr) {
-        return absl::NotFoundError(absl::StrCat("the checkpoint has no byte item ", io::Shown(item.name)));
-      }
-      items_.push_back(found - catalog.byte_items().data());
+      items_.push_back(catalog.FindByteItem(item.name) - catalog.byte_items().data());
       fields_.push_back({"byte item", item.name});
     }
     return absl::OkStatus();
   }
 
+  // All of them at once: who has one name wrong has many.
+  static absl::Status CheckNames(const Catalog& catalog, absl::Span<const LoadEntry> entries,
+                                 absl::Span<const LoadItem> items) {
+    std::set<std::string> missing;
+    for (const LoadEntry& entry : entries) {
+      if (catalog.FindTensor(entry.name) != nullptr) continue;
+      if (catalog.FindByteItem(entry.name) != nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(io::Shown(entry.name), " is a tensor here, and in the checkpoint a value that is none"));
+      }
+      missing.insert(std::string(entry.name));
+    }
+    for (const LoadItem& item : items) {
+      if (catalog.FindByteItem(item.name) != nullptr) continue;
+      if (catalog.FindTensor(item.name) != nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(io::Shown(item.name), " is a tensor in the checkpoint, and here a value that is none"));
+      }
+      missing.insert(std::string(item.name));
+    }
+    if (missing.empty()) return absl::OkStatus();
+    std::vector<std::string> there;
+    for (const Catalog::Tensor& tensor : catalog.tensors()) there.emplace_back(tensor.name);
+    for (const Catalog::ByteItem& item : catalog.byte_items()) there.emplace_back(item.name);
+    return absl::InvalidArgumentError(live::MissingNames({missing.begin(), missing.end()}, there, "the checkpoint"));
+  }
+
   absl::Status PrepareEntry(const Catalog& catalog, const LoadEntry& entry) {
-    const Catalog::Tensor* tensor = catalog.FindTensor(entry.name);
-    if (tensor == nullptr) return absl::NotFoundError("the checkpoint has no tensor of that name");
+    const Catalog::Tensor* const tensor = catalog.FindTensor(entry.name);
     ASSIGN_OR_RETURN(live::Placement placement, placements_.Find(entry.layout));
     const std::vector<int64_t> shape = placement.layout.shape();
     if (absl::MakeConstSpan(shape) != tensor->shape) {

@@ -3,13 +3,16 @@
 #include <ATen/core/List.h>
 #include <torch/library.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "checkpoint/live/missing_names.h"
 #include "json/document.h"
+#include "reshard/checkpoint/error.h"
 #include "reshard/live/load.h"
 #include "reshard/live/save.h"
 #include "reshard/torch/redistribute.h"
@@ -24,8 +27,9 @@ namespace {
 using Texts = c10::List<std::string>;
 
 // Runs a collective whose arguments may be wrong on this rank only: the error reaches the others through `collective`.
+// Errors of the system are returned, all others thrown: no exception of C++ becomes Python's FileNotFoundError.
 template <typename Summary, typename Prepare, typename Collective>
-Summary RunCollective(const std::string& group, const Prepare& prepare, const Collective& collective) {
+absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& prepare, const Collective& collective) {
   const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group);
   absl::StatusOr<Summary> summary = absl::InternalError("it did not run");
   communicator->RunInOrder([&] {
@@ -37,8 +41,19 @@ Summary RunCollective(const std::string& group, const Prepare& prepare, const Co
       summary = ranks.Agree(own, Signature());
     }
   });
-  if (!summary.ok()) pytorch::Throw(summary.status(), communicator->communicator().rank());
-  return *std::move(summary);
+  if (summary.ok()) return summary;
+  const int64_t rank = communicator->communicator().rank();
+  if (NamesRanks(summary.status()) || KindOf(summary.status()) != CheckpointError::kSystem) {
+    pytorch::Throw(summary.status(), rank);
+  }
+  return absl::Status(summary.status().code(), absl::StrCat("rank ", rank, ": ", summary.status().message()));
+}
+
+// In place of a summary; the package raises it.
+std::string FileErrorJson(const absl::Status& status) {
+  const char* const kind = absl::IsNotFound(status) ? "missing" : absl::IsAlreadyExists(status) ? "existing" : "file";
+  const nlohmann::json object = {{"error", kind}, {"message", std::string(status.message())}};
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // paths may be any bytes
 }
 
 absl::Status CheckCounts(at::TensorList tensors, const Texts& names, const Texts& meshes, const Texts& layouts) {
@@ -91,13 +106,15 @@ std::tuple<std::vector<at::Tensor>, std::string> LoadOp(at::TensorList tensors, 
     return Load(std::string(path), entries, items, ranks, options);
   });
   std::vector<at::Tensor> contents;
+  if (!summary.ok()) return {std::move(contents), FileErrorJson(summary.status())};
   for (const std::string& text : bytes) {
     contents.push_back(at::empty({static_cast<int64_t>(text.size())}, at::kByte));
     std::copy(text.begin(), text.end(), reinterpret_cast<char*>(contents.back().mutable_data_ptr()));
   }
   return {std::move(contents),
           absl::StrFormat(R"({"tensors":%d,"bytes":%d,"read_bytes":%d,"received_bytes":%d,"seconds":%.6f})",
-                          summary.tensors, summary.bytes, summary.read_bytes, summary.received_bytes, summary.seconds)};
+                          summary->tensors, summary->bytes, summary->read_bytes, summary->received_bytes,
+                          summary->seconds)};
 }
 
 // [["model", "layers", 3, "w"], ..]
@@ -156,13 +173,19 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
   const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks) {
     return Save(std::string(path), entries, byte_items, ranks, options);
   });
-  return absl::StrFormat(R"({"tensors":%d,"written_bytes":%d,"seconds":%.6f})", summary.tensors, summary.written_bytes,
-                         summary.seconds);
+  if (!summary.ok()) return FileErrorJson(summary.status());
+  return absl::StrFormat(R"({"tensors":%d,"written_bytes":%d,"seconds":%.6f})", summary->tensors,
+                         summary->written_bytes, summary->seconds);
+}
+
+std::string MissingNamesOp(const Texts& missing, const Texts& there, c10::string_view where) {
+  return live::MissingNames(missing.vec(), there.vec(), std::string(where));
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  library.def("_missing_names(str[] missing, str[] there, str where) -> str", MissingNamesOp);
   library.def(
       "_load(Tensor(a!)[] tensors, str path, str[] names, str[] meshes, str[] layouts, str[] items, str group, "
       "bool read_once, bool check, bool ignore_sidecar, str recipe) -> (Tensor[], str)",

@@ -37,7 +37,10 @@ void RaiseCheckpoint(const absl::Status& status) {
     case CheckpointError::kMemoryLimit:
       RaiseAs("LimitError", status);
     case CheckpointError::kSystem:
-      RaiseAs("FileError", status);
+      RaiseAs(absl::IsNotFound(status)        ? "MissingFileError"
+              : absl::IsAlreadyExists(status) ? "ExistingFileError"
+                                              : "FileError",
+              status);
     case CheckpointError::kPeer:
       RaiseAs("PeerError", status);
     case CheckpointError::kInternal:

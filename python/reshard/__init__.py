@@ -10,12 +10,22 @@ load, save, ...) is in reshard.torch, which is imported when one of its names is
 """
 
 import importlib
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
-    from .errors import FileError, InputError, LimitError, PeerError, ReshardError, UnsupportedError
+    from .errors import (
+        ExistingFileError,
+        FileError,
+        InputError,
+        LimitError,
+        MissingFileError,
+        PeerError,
+        ReshardError,
+        UnsupportedError,
+    )
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
         redistribute,
         redistribute_all,
         save,
+        sequence_parallel,
         shard,
         unpad_sequence_tensor,
         warmup,
@@ -47,14 +58,18 @@ if TYPE_CHECKING:
 # Imported on first use: the names below are the package, and none costs what another needs.
 _MODULES = {
     "checkpoints": "Checkpoint Comparison Conversion convert inspect verify",
-    "errors": "FileError InputError LimitError PeerError ReshardError UnsupportedError",
+    "errors": """
+        ExistingFileError FileError InputError LimitError MissingFileError PeerError ReshardError UnsupportedError
+    """,
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
-        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_single all_to_all_v bind
-        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions gather last_timings load
-        pad_sequence_tensor recent_operations redistribute redistribute_all save shard unpad_sequence_tensor warmup
+        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
+        compute_padding_for_sp exchange_overlapping_regions last_timings load pad_sequence_tensor recent_operations
+        redistribute redistribute_all save sequence_parallel shard unpad_sequence_tensor warmup
     """,
 }
+# These have their names in reshard.sequence_parallel: torch.distributed has the same ones for something else.
+_DEPRECATED = ("all_to_all_single", "gather")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # Without what needs PyTorch, so that `from reshard import *` does not.
@@ -78,6 +93,11 @@ def __getattr__(name: str) -> Any:
         return _module(name)
     if name == "__version__":
         value: Any = _module("_core").version()
+    elif name in _DEPRECATED:
+        warnings.warn(
+            f"reshard.{name} is reshard.sequence_parallel.{name}; the short name goes in 0.4", DeprecationWarning, 2
+        )
+        return getattr(_module("torch").sequence_parallel, name)
     elif name in _MODULE_OF:
         value = getattr(_module(_MODULE_OF[name]), name)
     else:

@@ -22,5 +22,13 @@ class FileError(ReshardError, OSError):
     """The system or a server refused: a file is missing, something is in the way, the disk is full."""
 
 
+class MissingFileError(FileError, FileNotFoundError):
+    """There is nothing at a path."""
+
+
+class ExistingFileError(FileError, FileExistsError):
+    """There is something at a path that is only replaced if it is said (`overwrite`)."""
+
+
 class PeerError(ReshardError, TimeoutError):
     """Other workers of the same conversion did not finish."""

@@ -4,9 +4,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Placement
 
 __all__ = ["Batch", "Picture", "Plan", "Verdict", "check", "plan", "plan_batch", "show"]
 
@@ -259,12 +264,12 @@ def _dtype(dtype: object) -> str:
 
 
 def plan(
-    mesh: str,
-    source: str,
-    target: str,
+    mesh: "str | DTensor",
+    source: "str | DTensor | Sequence[Placement]",
+    target: str | None = None,
     *,
-    target_mesh: str | None = None,
-    dtype: object = "bf16",
+    target_mesh: "str | DeviceMesh | None" = None,
+    dtype: object = None,
     shape: Sequence[int] | None = None,
     format: str = "reshard",
     source_format: str | None = None,
@@ -279,12 +284,14 @@ def plan(
     """Finds the cheapest plan from one layout to another.
 
         print(reshard.plan("{X:4,Y:4,Z:16}", "[32<X,Y>512, 128]", "[32<Y,X>512, 128]"))
+        print(reshard.plan(x, [Shard(1)]))      # what reshard.redistribute(x, [Shard(1)]) would do; x is a DTensor
 
     Args:
-        mesh: the source's mesh, such as "{X:4,Y:2}".
+        mesh: the source's mesh, such as "{X:4,Y:2}". Or a DTensor, whose mesh, layout and dtype are meant; what follows
+            is then the target alone: placements, a layout as text, or another DTensor.
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
-        target_mesh: the target's mesh; None means that of the source.
-        dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype.
+        target_mesh: the target's mesh; None means that of the source. A DeviceMesh where the source is a DTensor.
+        dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype; None is "bf16".
         shape: global sizes; source and target may then be rules without sizes, or in another notation.
         format: the notation of both: "reshard", "dtensor", "jax", "shardy" or "hlo". source_format and target_format
             are for one of them.
@@ -299,13 +306,22 @@ def plan(
     Needs neither a process group nor PyTorch, and does not communicate.
 
     Raises:
+        TypeError: neither texts nor a DTensor; of a DTensor also what it says itself.
         InputError: malformed text (with a caret under the column), an unknown option, or no plan with these ops.
         UnsupportedError: what the planner does not support, such as a target that is partial over a new axis.
         LimitError: nothing fits the memory limit; the message has the bytes needed.
         OSError: a topology file that cannot be read.
     """
+    if not isinstance(mesh, str):
+        if target is not None or dtype is not None or shape is not None:
+            raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
+        from .torch.problems import plan_texts
+
+        mesh, source, target_mesh, target, dtype = plan_texts(mesh, source, target_mesh)
+    elif target is None:
+        raise TypeError("plan(mesh, source, target): the target is missing")
     problem = _core.problem(
-        mesh, source, target, target_mesh, _dtype(dtype), _shape(shape), source_format or format, target_format or format
+        mesh, source, target, target_mesh, _dtype(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
     )
     options = _options(objective, ops, memory_limit, topology, nodes, problem.world)
     devices = None
@@ -319,7 +335,8 @@ def _shape(shape: Sequence[int] | None) -> list[int] | None:
 
 
 def plan_batch(
-    problems: Iterable[Mapping[str, Any]],
+    problems: "Iterable[Mapping[str, Any]] | torch.nn.Module | Mapping[str, DTensor] | Sequence[DTensor]",
+    targets: "torch.nn.Module | Mapping[str, DTensor] | Sequence[DTensor] | None" = None,
     *,
     dtype: object = "bf16",
     bucket: int | str | None = None,
@@ -334,7 +351,9 @@ def plan_batch(
 
     Args:
         problems: for each tensor what a line of `reshard plan --batch` has: {"mesh": "{X:2}", "from": "[<X>4]",
-            "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format".
+            "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format". Or DTensors: a
+            model, a dict, or a list.
+        targets: of DTensors, those that they are to become, with the same names.
         dtype: of the tensors that have none of their own.
         bucket: most bytes per device in one exchange, such as "1GiB".
         objective, ops, memory_limit, topology, nodes: as plan() has them.
@@ -345,6 +364,10 @@ def plan_batch(
     """
     from .errors import InputError
 
+    if targets is not None:
+        from .torch.problems import batch_lines
+
+        problems = batch_lines(problems, targets)
     known = {"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"}
     read, names = [], []
     for place, one in enumerate(problems):

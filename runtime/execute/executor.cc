@@ -35,7 +35,7 @@ absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorV
   }
   if (view.shape != buffer.shape) {
     return absl::InvalidArgumentError(absl::StrCat("the ", name(), " has shape ", shape(view.shape),
-                                                   ", this rank's fragment has ", shape(buffer.shape)));
+                                                   "; its layout gives this rank ", shape(buffer.shape)));
   }
   if (view.strides.size() != view.shape.size()) {
     return absl::InvalidArgumentError(

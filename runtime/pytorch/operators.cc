@@ -399,6 +399,7 @@ TORCH_LIBRARY(reshard, library) {
       "all_to_all_v(Tensor src, Tensor(a!) dst, Tensor(b!) metadata, bool recv_counts_known, bool has_rdispls, "
       "str group) -> ()");
   library.def("_layout_from_dtensor(str placements, str mesh, int[] shape) -> str", pytorch::LayoutFromDTensor);
+  library.def("_layout_to_dtensor(str layout, str mesh, int[] shape) -> str", pytorch::LayoutToDTensor);
   library.def("_recent_operations(str group) -> str", pytorch::RecentOperationsOf);
   library.def("_last_timings(str group) -> str", pytorch::LastTimingsOf);
   library.def("_forget_groups(str? name) -> ()", ForgetGroups);

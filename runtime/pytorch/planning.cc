@@ -35,6 +35,14 @@ std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh
   }));
 }
 
+std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::IntArrayRef shape) {
+  return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));
+    ASSIGN_OR_RETURN(const Layout meant, ImportLayout(Notation::kReshard, std::string(layout), parsed, shape.vec()));
+    return ExportLayout(Notation::kDTensor, meant);
+  }));
+}
+
 std::string RecentOperationsOf(c10::string_view group) {
   return TensorCommunicator::InUseOf(std::string(group))->RecentOperationsJson();
 }

@@ -10,6 +10,8 @@ namespace reshard::pytorch {
 
 // "S(0)[1]S(0)[0]R" over "{X:2,Y:2,Z:2}" -> canonical layout text. Throws c10::ValueError, c10::NotImplementedError.
 std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh, at::IntArrayRef shape);
+// And back: a layout, or a layout rule, for a tensor of that shape. Throws the same.
+std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::IntArrayRef shape);
 
 // As JSON: see RecentOperations; and {"seconds":..,"pack_seconds":..,"communicate_seconds":..,"unpack_seconds":..,
 // "received_bytes":..,"copied_local_bytes":..,"written_bytes":..} of the last call that succeeded.

@@ -70,12 +70,12 @@ struct LoadSummary {
 
 // Loads. Collective. Post-conditions: `into` of every entry holds this rank's fragment of the tensor; in mode kOnce
 // each element of each tensor was read by exactly one rank of its mesh.
-// All ranks return an error of any one of them, as Communicator describes. NotFound: the checkpoint has no such name.
-// InvalidArgument: a dtype or shape that is not the checkpoint's (nothing is converted), or a layout that is
-// partial or does not fit the view. FailedPrecondition: ranks see different checkpoints or pass different
-// entries. DataLoss: the checkpoint is damaged. Otherwise as ReadCatalog and Communicator. Nothing is written before
-// all entries have been checked on all ranks; after an error during reading the contents of the tensors are
-// unspecified.
+// All ranks return an error of any one of them, as Communicator describes. NotFound: there is no checkpoint.
+// InvalidArgument: names that the checkpoint has not (how many, and the nearest ones that it has), a dtype or shape
+// that is not the checkpoint's (nothing is converted), or a layout that is partial or does not fit the view.
+// FailedPrecondition: ranks see different checkpoints or pass different entries. DataLoss: the checkpoint is damaged.
+// Otherwise as ReadCatalog and Communicator. Nothing is written before all entries have been checked on all ranks;
+// after an error during reading the contents of the tensors are unspecified.
 absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options = {});

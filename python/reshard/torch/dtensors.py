@@ -9,25 +9,35 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, Tens
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .groups import Group, Span, span_of_group, span_of_meshes
-from .layouts import layout_text, mesh_text, normalized_placements, normalized_shard_order
+from .layouts import layout_text, mesh_text, normalized_placements, normalized_shard_order, placements_of_text
+
+# One placement per mesh dimension, or a layout as text: "[<dp>8, <tp>4]", or "[<dp>, <tp>]" for any sizes.
+Placements = Sequence[Placement] | str
 
 
 @torch._disable_dynamo  # compiled functions call it between graphs; within one, use torch.ops.reshard.redistribute
 def redistribute(
     dtensor: DTensor,
-    mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
+    mesh: DeviceMesh | Placements | None = None,
+    placements: Placements | None = None,
     shard_order: ShardOrder | None = None,
     *,
+    device_mesh: DeviceMesh | None = None,
     group: Group = None,
 ) -> DTensor:
     """Returns the same tensor in another layout. It is moved by a single plan, whatever the two layouts are.
 
+        reshard.redistribute(x, [Shard(1)])
+        reshard.redistribute(x, "[<tp,dp>, ...]")
+        reshard.redistribute(x, other_mesh, [Shard(0), Replicate()])
+
     Args:
         dtensor: any DTensor: sharded evenly or unevenly, in any shard order, strided, or partial.
         mesh: the mesh of the result; None means that of the tensor. It may have another shape, and share all, some or
-            no ranks with the tensor's mesh.
-        placements: one per mesh dimension. None takes them from shard_order.
+            no ranks with the tensor's mesh. `device_mesh` is the same, as DTensor.redistribute has it; without one, the
+            placements may come here.
+        placements: one per mesh dimension, or a layout as text, whose axes are the names of the mesh's dimensions (d0,
+            d1, ... where it has none) and which says the shard order, too. None takes them from shard_order.
         shard_order: in PyTorch's form, ((tensor dimension, (mesh dimensions, in the order of application)), ...).
             Dimensions that it does not mention are split left to right.
         group: a process group that contains both meshes. By default the group of exactly their ranks, which is the
@@ -45,13 +55,21 @@ def redistribute(
     the number of terms.
 
     Raises:
-        TypeError: not a DTensor.
+        TypeError: not a DTensor; two meshes, or two placements.
         ValueError: placements, shard order and mesh do not fit each other or the tensor.
         NotImplementedError: a placement that no layout can express, or a result that is partial where the tensor is
             not; in the backward pass, a partial minimum, maximum or product.
         RuntimeError: ranks disagree, or a rank was lost.
     """
-    target = _target_spec(dtensor, mesh, placements, shard_order)
+    if mesh is not None and not isinstance(mesh, DeviceMesh):
+        if placements is not None:
+            raise TypeError(f"placements twice: {mesh!r} and {placements!r}")
+        mesh, placements = None, mesh
+    if device_mesh is not None:
+        if mesh is not None:
+            raise TypeError("mesh and device_mesh are the same argument")
+        mesh = device_mesh
+    target = target_spec(dtensor, mesh, placements, shard_order)
     span = _span(dtensor._spec, target, group)
     if span is None:
         return _from_local(_to_local(dtensor), target)  # in neither mesh
@@ -67,7 +85,7 @@ def redistribute(
 def redistribute_all(
     dtensors: Sequence[DTensor],
     mesh: DeviceMesh | None,
-    placements: Sequence[Placement] | Sequence[Sequence[Placement]],
+    placements: Placements | Sequence[Placements],
     shard_orders: Sequence[ShardOrder | None] | None = None,
     *,
     group: Group = None,
@@ -77,12 +95,12 @@ def redistribute_all(
     Tensors that stay on their mesh share exchanges; those that change it are moved one by one.
 
     Args:
-        placements: the placements for all tensors, or a list with those for each tensor.
+        placements: the placements for all tensors, or a list with those for each tensor; also as text.
         shard_orders: None, or one per tensor.
 
     Returns and raises the same as `redistribute`, and ValueError if the lists differ in length.
     """
-    if len(placements) == 0 or isinstance(placements[0], Placement):
+    if isinstance(placements, str) or len(placements) == 0 or isinstance(placements[0], Placement):
         placements = [placements] * len(dtensors)
     if shard_orders is None:
         shard_orders = [None] * len(dtensors)
@@ -90,7 +108,7 @@ def redistribute_all(
         raise ValueError(f"{len(dtensors)} tensors, {len(placements)} placements, {len(shard_orders)} shard orders")
     results: list[Any] = [None] * len(dtensors)
     batches: dict[tuple[str, str], list[tuple[int, str, str]]] = {}  # of (mesh, group): position and two layouts
-    targets = [_target_spec(*tensor) for tensor in zip(dtensors, [mesh] * len(dtensors), placements, shard_orders)]
+    targets = [target_spec(*tensor) for tensor in zip(dtensors, [mesh] * len(dtensors), placements, shard_orders)]
     for index, (dtensor, target) in enumerate(zip(dtensors, targets)):
         span = _span(dtensor._spec, target, group)
         if span is None or dtensor._spec.mesh != target.mesh:
@@ -108,16 +126,21 @@ def redistribute_all(
     return results
 
 
-def _target_spec(
+def target_spec(
     dtensor: DTensor,
     mesh: DeviceMesh | None,
-    placements: Sequence[Placement] | None,
+    placements: Placements | None,
     shard_order: ShardOrder | None,
 ) -> DTensorSpec:
+    """What a DTensor would be in another layout; arguments and errors as `redistribute` has them."""
     if not isinstance(dtensor, DTensor):
         raise TypeError(f"a DTensor is needed, not {type(dtensor).__name__}; for local tensors, torch.ops.reshard")
     mesh = dtensor._spec.mesh if mesh is None else mesh
     shape = dtensor._spec.tensor_meta.shape
+    if isinstance(placements, str):
+        if shard_order:
+            raise ValueError(f"{placements!r} says the shard order already; {shard_order} cannot be given too")
+        placements, shard_order = placements_of_text(mesh, placements, shape)
     placements = normalized_placements(mesh, placements, shard_order, len(shape))
     meta = TensorMeta(shape, _contiguous_stride(shape), dtensor._spec.tensor_meta.dtype)
     if any(isinstance(placement, _StridedShard) for placement in placements):

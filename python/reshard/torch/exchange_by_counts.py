@@ -26,8 +26,9 @@ def all_to_all_v(
     Writes dst (nothing outside the received chunks) and row 2 of metadata. Not differentiable.
 
     Raises:
-        RuntimeError: a chunk does not fit src, dst or its slot, two received chunks overlap, or the metadata has
-            another shape or dtype. Raised on every rank, with the rank to blame. The group stays usable.
+        ValueError: a chunk does not fit src, dst or its slot, two received chunks overlap, or the metadata has another
+            shape or dtype. The other ranks get a torch.distributed.DistBackendError that names this one; the group
+            stays usable.
     """
     torch.ops.reshard.all_to_all_v(src, dst, metadata, recv_counts_known, has_rdispls, group_name(group))
 

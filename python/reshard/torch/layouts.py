@@ -14,6 +14,8 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from .groups import Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
+# As the library writes them: S(0), S(0)[1] with its place in the shard order, _S(0, 2), R, P(sum).
+_PLACEMENT = re.compile(r"S\((\d+)\)(?:\[(\d+)\])?|_S\((\d+), (\d+)\)|(R)|P\((\w+)\)")
 
 
 def _remembered(function: Callable[..., str]) -> Callable[..., str]:
@@ -42,16 +44,22 @@ def _remembered(function: Callable[..., str]) -> Callable[..., str]:
 
 
 @_remembered
-def mesh_text(mesh: DeviceMesh, span: Span) -> str:
-    """The text of a mesh over the ranks of a group. Axes keep their names if all are valid, else are d0, d1, ..."""
+def axes_text(mesh: DeviceMesh) -> str:
+    """The text of a mesh wherever its devices are. Axes keep their names if all are valid, else are d0, d1, ..."""
     names = mesh.mesh_dim_names or ()
     if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
         names = tuple(f"d{dim}" for dim in range(mesh.ndim))
-    axes = ",".join(f"{name}:{size}" for name, size in zip(names, mesh.shape))
+    return "{" + ",".join(f"{name}:{size}" for name, size in zip(names, mesh.shape)) + "}"
+
+
+@_remembered
+def mesh_text(mesh: DeviceMesh, span: Span) -> str:
+    """The text of a mesh over the ranks of a group."""
+    axes = axes_text(mesh)
     ids = span.device_ids(mesh)
     if ids == tuple(range(ids[0], ids[0] + len(ids))):
-        return f"{{{axes}}}@{ids[0]}" if ids[0] else f"{{{axes}}}"
-    return f"{{{axes}}}@[{','.join(map(str, ids))}]"
+        return f"{axes}@{ids[0]}" if ids[0] else axes
+    return f"{axes}@[{','.join(map(str, ids))}]"
 
 
 @_remembered
@@ -93,6 +101,40 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
             raise NotImplementedError(f"mesh dimension {mesh_dim}: {placement!r} is no layout")
         texts.append(f"{text}[{position[mesh_dim]}]" if mesh_dim in position else text)
     return "".join(texts)
+
+
+def placements_of_text(
+    mesh: DeviceMesh, layout: str, shape: torch.Size
+) -> tuple[tuple[Placement, ...], ShardOrder | None]:
+    """The placements and shard order that a layout, or a layout rule, is for a tensor of this shape: "[<dp>8, <tp>4]",
+    "[<tp,dp>, ...]". Axes are the mesh's names, or d0, d1, ... where it has none.
+
+    Raises:
+        ValueError: text that does not parse, or does not fit the mesh or the shape.
+        NotImplementedError: a layout that no placements express.
+    """
+    placements: list[Placement] = []
+    order: dict[int, list[tuple[int, int]]] = {}  # of each tensor dimension: place in the order, mesh dimension
+    for mesh_dim, match in enumerate(_PLACEMENT.finditer(_dtensor_text(mesh, layout, shape))):
+        sharded, place, strided, factor, replicated, op = match.groups()
+        if sharded is not None:
+            placements.append(Shard(int(sharded)))
+            order.setdefault(int(sharded), []).append((int(place or 0), mesh_dim))
+        elif strided is not None:
+            placements.append(_StridedShard(int(strided), split_factor=int(factor)))
+        else:
+            placements.append(Replicate() if replicated else Partial(op))
+    entries = [ShardOrderEntry(dim, tuple(at for _, at in sorted(splits))) for dim, splits in sorted(order.items())]
+    if any(isinstance(placement, _StridedShard) for placement in placements):
+        if any(list(entry.mesh_dims) != sorted(entry.mesh_dims) for entry in entries):
+            raise NotImplementedError(f"{layout} on {axes_text(mesh)}: a DTensor has strided shards or a shard order")
+        return tuple(placements), None
+    return tuple(placements), tuple(entries)
+
+
+@_remembered
+def _dtensor_text(mesh: DeviceMesh, layout: str, shape: torch.Size) -> str:
+    return torch.ops.reshard._layout_to_dtensor(layout, axes_text(mesh), list(shape))
 
 
 def normalized_placements(

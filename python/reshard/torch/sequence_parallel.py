@@ -12,6 +12,15 @@ import torch.distributed as dist
 
 from .groups import Group, group_name
 
+# Pairs, since a ReduceOp equals what it was made of and has another hash.
+_OPS = (
+    (dist.ReduceOp.SUM, "sum"),
+    (dist.ReduceOp.AVG, "avg"),
+    (dist.ReduceOp.MIN, "min"),
+    (dist.ReduceOp.MAX, "max"),
+    (dist.ReduceOp.PRODUCT, "prod"),
+)
+
 # By group itself: another one may get its name later.
 _warm: weakref.WeakKeyDictionary[dist.ProcessGroup, set[torch.device]] = weakref.WeakKeyDictionary()
 
@@ -68,9 +77,21 @@ def gather(x: torch.Tensor, dst: int = 0, dim: int = -1, group: Group = None) ->
     return torch.ops.reshard.gather(x, dst, dim, group_name(group))
 
 
-def all_reduce(x: torch.Tensor, op: str = "sum", group: Group = None) -> torch.Tensor:
-    """The elementwise reduction of all ranks' tensors, on every rank; op is "sum", "avg", "min", "max" or "prod".
-    Differentiable for sum and avg, whose gradients are reduced in the same way."""
+def all_reduce(
+    x: torch.Tensor, op: str | dist.ReduceOp | dist.ReduceOp.RedOpType = "sum", group: Group = None
+) -> torch.Tensor:
+    """The elementwise reduction of all ranks' tensors, on every rank; op is "sum", "avg", "min", "max" or "prod", or
+    what torch.distributed.ReduceOp calls so. Differentiable for sum and avg, whose gradients are reduced in the same
+    way.
+
+    Raises:
+        ValueError: another op.
+    """
+    if not isinstance(op, str):
+        name = next((name for known, name in _OPS if op == known), None)
+        if name is None:
+            raise ValueError(f"{op} is none of {', '.join(name for _, name in _OPS)}")
+        op = name
     return torch.ops.reshard.all_reduce(x, op, group_name(group))
 
 

@@ -13,6 +13,7 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.tensor import DTensor
 
+from ..errors import ExistingFileError, FileError, MissingFileError
 from .groups import Group, Span, span_of_group
 from .layouts import layout_text, mesh_text
 
@@ -69,9 +70,11 @@ def load(
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds.
 
     Raises:
-        ValueError: a recipe that is none, or does not fit; a name that is not in the checkpoint, another shape or dtype,
-            a placement that no layout can express, or ranks that pass different things under one name.
-        RuntimeError: the checkpoint is damaged or cannot be read; another rank failed, is gone or disagrees.
+        ValueError: a recipe that is none, or does not fit; names that are not in the checkpoint (all of them, with the
+            nearest ones that are), another shape or dtype, a placement that no layout can express, or ranks that pass
+            different things under one name.
+        FileNotFoundError, OSError: there is no checkpoint; it cannot be read.
+        RuntimeError: the checkpoint is damaged; another rank failed, is gone or disagrees.
     """
     if read not in ("once", "own"):
         raise ValueError(f'read is "once" or "own", not {read!r}')
@@ -99,6 +102,7 @@ def load(
         ignore_sidecar,
         recipe_text,
     )
+    facts = _facts(summary)
     for local, loaded in zip(locals_, staged):
         if local is not loaded:
             local.copy_(loaded)
@@ -106,7 +110,15 @@ def load(
         if name in paths:
             value = torch.load(io.BytesIO(bytes_.numpy().tobytes()), weights_only=True)
             set_element(state_dict, paths[name], value)
-    return json.loads(summary)
+    return facts
+
+
+def _facts(summary: str) -> dict[str, Any]:
+    """What the library reports, or what the system told it, raised."""
+    facts = json.loads(summary)
+    if "error" in facts:
+        raise {"missing": MissingFileError, "existing": ExistingFileError, "file": FileError}[facts["error"]](facts["message"])
+    return facts
 
 
 def _recipe_text(recipe: str | os.PathLike | Mapping[str, Any] | None) -> str:
@@ -142,8 +154,9 @@ def save(
     Raises:
         ValueError: a placement that no layout can express, a partial tensor, or ranks that pass different things under
             one name.
-        RuntimeError: there is something at the path; the disk is full or cannot be written; another rank failed, is
-            gone or disagrees. What was at the path is then still there.
+        FileExistsError, OSError: there is something at the path; the disk is full or cannot be written.
+        RuntimeError: another rank failed, is gone or disagrees.
+        What was at the path is still there after any of them.
     """
     span = span_of_group(group)
     flat, paths = flatten_state_dict(state_dict)
@@ -179,7 +192,7 @@ def save(
         span.name,
         overwrite,
     )
-    return json.loads(summary)
+    return _facts(summary)
 
 
 def _pickled(value: Any) -> bytes:

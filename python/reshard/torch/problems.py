@@ -1,0 +1,112 @@
+"""What is to move between two sets of DTensors: the texts that planning and binding take."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+
+from .dtensors import Placements, target_spec
+from .groups import Span, mesh_ranks
+from .layouts import layout_text, mesh_text
+
+# A model, its state dict, or a list whose names are 0, 1, ...
+Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
+
+
+class Problem(NamedTuple):
+    """One tensor: where it is and where it goes."""
+
+    name: str
+    source: DTensor
+    target: DTensor
+    mesh: str
+    source_layout: str
+    target_mesh: str
+    target_layout: str
+
+
+def named(tensors: Tensors) -> dict[str, torch.Tensor]:
+    """The tensors by name, as they are: not detached, which would lose their shard orders."""
+    if isinstance(tensors, torch.nn.Module):
+        tensors = tensors.state_dict(keep_vars=True)
+    if isinstance(tensors, Mapping):
+        return {name: value for name, value in tensors.items() if isinstance(value, torch.Tensor)}
+    return {str(index): value for index, value in enumerate(tensors)}
+
+
+def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) -> list[Problem]:
+    """One for each name, in the order of the targets.
+
+    Args:
+        span: the group whose ranks the texts of meshes count; None: device ids are global ranks.
+
+    Raises:
+        ValueError: names that only one side has; another shape or dtype; a tensor that is no DTensor, and does not say
+            where it is.
+    """
+    source, target = named(sources), named(targets)
+    for missing, there, where in (
+        (target.keys() - source.keys(), source, "the source"),
+        (source.keys() - target.keys(), target, "the target"),
+    ):
+        if missing:
+            raise ValueError(torch.ops.reshard._missing_names(sorted(missing), sorted(there), where))
+    plain = [name for name in target for side in (source, target) if not isinstance(side[name], DTensor)]
+    if plain:
+        raise ValueError(
+            f"{', '.join(dict.fromkeys(plain))}: only DTensors say where they are; give the other tensors in a call of "
+            "their own, with mesh and layouts as text"
+        )
+    problems = []
+    seen = set()
+    for name in target:
+        pair = (id(source[name]), id(target[name]))
+        if pair in seen:
+            continue  # tied: one tensor under two names, on both sides
+        seen.add(pair)
+        before, after = source[name]._spec, target[name]._spec
+        if before.tensor_meta.shape != after.tensor_meta.shape or source[name].dtype != target[name].dtype:
+            raise ValueError(
+                f"{name}: the source is {source[name].dtype} {list(before.tensor_meta.shape)}, "
+                f"the target {target[name].dtype} {list(after.tensor_meta.shape)}"
+            )
+        problems.append(Problem(name, source[name], target[name], *_texts(before, span), *_texts(after, span)))
+    return problems
+
+
+def batch_lines(sources: Tensors, targets: Tensors) -> list[dict[str, str]]:
+    """The problems as `reshard.plan_batch` reads them."""
+    return [
+        {
+            "id": problem.name,
+            "mesh": problem.mesh,
+            "from": problem.source_layout,
+            "to_mesh": problem.target_mesh,
+            "to": problem.target_layout,
+            "dtype": str(problem.source.dtype),
+        }
+        for problem in problems_of(sources, targets)
+    ]
+
+
+def plan_texts(
+    dtensor: DTensor, target: DTensor | Placements, mesh: DeviceMesh | None
+) -> tuple[str, str, str, str, torch.dtype]:
+    """Mesh and layout of a DTensor, mesh and layout that it is to have, and its dtype."""
+    if not isinstance(dtensor, DTensor):
+        raise TypeError(f"a mesh as text or a DTensor is needed, not {type(dtensor).__name__}; for models, plan_batch")
+    if isinstance(target, DTensor):
+        (problem,) = problems_of([dtensor], [target])
+        return *problem[3:], dtensor.dtype
+    spec = target_spec(dtensor, mesh, target, None)
+    return *_texts(dtensor._spec, None), *_texts(spec, None), dtensor.dtype
+
+
+def _texts(spec: DTensorSpec, span: Span | None) -> tuple[str, str]:
+    if span is None:
+        span = Span("", tuple(range(1 + max(mesh_ranks(spec.mesh)))))
+    layout = layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span)
+    return mesh_text(spec.mesh, span), layout

@@ -147,22 +147,19 @@ class Loading {
   static absl::Status CheckNames(const Catalog& catalog, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items) {
     std::set<std::string> missing;
-    for (const LoadEntry& entry : entries) {
-      if (catalog.FindTensor(entry.name) != nullptr) continue;
-      if (catalog.FindByteItem(entry.name) != nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(io::Shown(entry.name), " is a tensor here, and in the checkpoint a value that is none"));
+    const auto check = [&](const std::string& name, bool tensor_here) -> absl::Status {
+      const bool tensor_there = catalog.FindTensor(name) != nullptr, item_there = catalog.FindByteItem(name) != nullptr;
+      if (tensor_here ? tensor_there : item_there) return absl::OkStatus();
+      if (!tensor_there && !item_there) {
+        missing.insert(name);
+        return absl::OkStatus();
       }
-      missing.insert(std::string(entry.name));
-    }
-    for (const LoadItem& item : items) {
-      if (catalog.FindByteItem(item.name) != nullptr) continue;
-      if (catalog.FindTensor(item.name) != nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(io::Shown(item.name), " is a tensor in the checkpoint, and here a value that is none"));
-      }
-      missing.insert(std::string(item.name));
-    }
+      return absl::InvalidArgumentError(
+          absl::StrCat(io::Shown(name), tensor_here ? " is a tensor here, and in the checkpoint a value that is none"
+                                                    : " is a tensor in the checkpoint, and here a value that is none"));
+    };
+    for (const LoadEntry& entry : entries) RETURN_IF_ERROR(check(entry.name, true));
+    for (const LoadItem& item : items) RETURN_IF_ERROR(check(item.name, false));
     if (missing.empty()) return absl::OkStatus();
     std::vector<std::string> there;
     for (const Catalog::Tensor& tensor : catalog.tensors()) there.emplace_back(tensor.name);

@@ -34,10 +34,14 @@ void UseHelpTexts(CLI::App& app);
 Action AddHelp(CLI::App& app);
 Action AddCompletion(CLI::App& app);
 
-// The headings under which --help lists subcommands.
+// The value of flags for notations, as help shows it: "reshard|dtensor|jax|shardy|hlo".
+std::string NotationValues();
+
+// The headings under which --help lists subcommands, and that of the flags that every help ends with.
 constexpr const char* kOfLayouts = "Layouts and plans";
 constexpr const char* kOfCheckpoints = "Checkpoints";
 constexpr const char* kOfItself = "The command itself";
+constexpr const char* kGeneral = "General";
 
 // The flags that plan and run share.
 struct PlanFlags {
@@ -79,7 +83,7 @@ struct CoalesceFlags {
 // any line is bad.
 int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
 
-// Writes what a page's maker returned to the file of --html, and says so. Returns an exit code.
+// Writes what a page's or picture's maker returned to the file of --html or --svg, and says so. Returns an exit code.
 int WritePage(const std::string& path, const absl::StatusOr<std::string>& page);
 
 // What --relabel prints before a plan: the devices in the order to use, and what that saves.

@@ -16,8 +16,6 @@
 namespace reshard::tool {
 namespace {
 
-constexpr const char* kGeneral = "General";  // the group that every help ends with
-
 // The flags of a subcommand, among which to look for the nearest match of an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> out;

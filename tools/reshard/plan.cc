@@ -41,20 +41,21 @@ int WritePage(const std::string& path, const absl::StatusOr<std::string>& page) 
   return kOk;
 }
 
+std::string NotationValues() { return absl::StrJoin(absl::StrSplit(KnownNotations(), ", "), "|"); }
+
 void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   dtype = default_dtype;
   app.add_option("MESH", mesh, "the mesh, like {X:4,Y:2}");
   app.add_option("FROM", from, "the source layout, like [<X>512, 128]");
   last_positional = app.add_option("TO", to, "the target layout");
-  const std::string notations = absl::StrJoin(absl::StrSplit(KnownNotations(), ", "), "|");
   app.option_defaults()->group("What moves");
   app.add_option("--dtype", dtype, "element type")->capture_default_str()->type_name("DTYPE");
   app.add_option("--to-mesh", to_mesh, "mesh of the target, if it is a different one")->type_name("MESH");
   app.add_option("--shape", shape, "global sizes, like 512,128; FROM and TO may then be layout rules")
       ->type_name("SIZES");
-  app.add_option("--format", format, "notation of FROM and TO")->type_name(notations);
-  app.add_option("--from-format", from_format, "notation of FROM, if it is another one")->type_name(notations);
-  app.add_option("--to-format", to_format, "notation of TO, if it is another one")->type_name(notations);
+  app.add_option("--format", format, "notation of FROM and TO")->type_name(NotationValues());
+  app.add_option("--from-format", from_format, "notation of FROM, if it is another one")->type_name(NotationValues());
+  app.add_option("--to-format", to_format, "notation of TO, if it is another one")->type_name(NotationValues());
   app.option_defaults()->group("Network and goal");
   app.add_option("--topology", topology, "the network: a preset, or a JSON file as `reshard help topologies` has it")
       ->capture_default_str()
@@ -232,8 +233,7 @@ int RunPlan(const PlanCommand& state) {
     }
   }
   if (!state.svg.empty()) {
-    if (absl::Status s = WriteFile(state.svg, PlanToSvg(*plan)); !s.ok()) return Fail(s, Stage::kInput);
-    Note("wrote " + state.svg);
+    if (const int code = WritePage(state.svg, PlanToSvg(*plan)); code != kOk) return code;
   }
   if (!state.html.empty()) {
     if (const int code = WritePage(state.html, PlanToHtml(*plan)); code != kOk) return code;

@@ -2,13 +2,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_cat.h"
 #include "reshard/planner/html.h"
 #include "reshard/planner/report.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
-#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -33,9 +31,7 @@ int RunShow(const ShowCommand& state) {
   auto layout = ReadLayout("layout", state.layout, *mesh, *notation, shape);
   if (!layout.ok()) return Fail(layout.status(), Stage::kInput);
   if (!state.svg.empty()) {
-    if (absl::Status s = WriteFile(state.svg, LayoutToSvg(*layout, state.device)); !s.ok())
-      return Fail(s, Stage::kInput);
-    Note("wrote " + state.svg);
+    if (const int code = WritePage(state.svg, LayoutToSvg(*layout, state.device)); code != kOk) return code;
   }
   if (!state.html.empty()) {
     if (const int code = WritePage(state.html, LayoutToHtml(*layout, state.device)); code != kOk) return code;
@@ -56,8 +52,7 @@ Action AddShow(CLI::App& app) {
   show.add_option("--device", state->device, "draw only what this device holds")->type_name("ID");
   show.add_option("--shape", state->shape, "global sizes, like 512,128; LAYOUT may then be a layout rule")
       ->type_name("SIZES");
-  show.add_option("--format,--from-format", state->format, "notation of LAYOUT")
-      ->type_name(absl::StrJoin(absl::StrSplit(KnownNotations(), ", "), "|"));
+  show.add_option("--format,--from-format", state->format, "notation of LAYOUT")->type_name(NotationValues());
   show.option_defaults()->group("Output");
   show.add_option("--svg", state->svg, "also write the picture to this file")->type_name("FILE");
   show.add_option("--html", state->html, "also write a page about the layout to this file, for a browser")

@@ -9,7 +9,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, Tens
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .groups import Group, Span, span_of_group, span_of_meshes
-from .layouts import layout_text, mesh_text, normalized_placements, normalized_shard_order, placements_of_text
+from .layouts import normalized_placements, normalized_shard_order, placements_of_text, spec_texts
 
 # One placement per mesh dimension, or a layout as text: "[<dp>8, <tp>4]", or "[<dp>, <tp>]" for any sizes.
 Placements = Sequence[Placement] | str
@@ -164,14 +164,7 @@ def _span(source: DTensorSpec, target: DTensorSpec, group: Group) -> Span | None
 
 
 def _problem(source: DTensorSpec, target: DTensorSpec, span: Span) -> tuple[str, str, str, str]:
-    return tuple(
-        text
-        for spec in (source, target)
-        for text in (
-            mesh_text(spec.mesh, span),
-            layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span),
-        )
-    )
+    return *spec_texts(source, span), *spec_texts(target, span)
 
 
 def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:

@@ -80,6 +80,12 @@ def layout_text(
     return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))
 
 
+def spec_texts(spec: DTensorSpec, span: Span) -> tuple[str, str]:
+    """The texts of a DTensor's mesh and layout."""
+    layout = layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span)
+    return mesh_text(spec.mesh, span), layout
+
+
 def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder | None) -> str:
     # A dimension with a strided shard has no order of its own: the split factors imply it.
     strided = {p.dim for p in placements if isinstance(p, _StridedShard)}

@@ -10,7 +10,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from .dtensors import Placements, target_spec
 from .groups import Span, mesh_ranks
-from .layouts import layout_text, mesh_text
+from .layouts import spec_texts
 
 # A model, its state dict, or a list whose names are 0, 1, ...
 Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
@@ -108,5 +108,4 @@ def plan_texts(
 def _texts(spec: DTensorSpec, span: Span | None) -> tuple[str, str]:
     if span is None:
         span = Span("", tuple(range(1 + max(mesh_ranks(spec.mesh)))))
-    layout = layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span)
-    return mesh_text(spec.mesh, span), layout
+    return spec_texts(spec, span)

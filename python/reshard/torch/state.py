@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from ..errors import ExistingFileError, FileError, MissingFileError
 from .groups import Group, Span, span_of_group
-from .layouts import layout_text, mesh_text
+from .layouts import spec_texts
 
 
 class _Entry(NamedTuple):
@@ -212,10 +212,9 @@ def _entries(flat: dict[str, Any], span: Span) -> dict[str, _Entry]:
             continue
         dtype = str(value.dtype)
         if isinstance(value, DTensor):
-            spec = value._spec
-            layout = layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span)
+            mesh, layout = spec_texts(value._spec, span)
             local = value._local_tensor.detach()
-            entries[name] = _Entry(name, mesh_text(spec.mesh, span), layout, dtype, value.requires_grad, local)
+            entries[name] = _Entry(name, mesh, layout, dtype, value.requires_grad, local)
         else:
             layout = "[" + ", ".join(map(str, value.shape)) + "]"
             entries[name] = _Entry(name, None, layout, dtype, value.requires_grad, value.detach())

@@ -53,7 +53,6 @@ Finding Cores() {
   CPU_ZERO(&set);
   const int usable = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
   std::string detail = absl::StrCat(usable, " usable");
-  absl::string_view limit = "";
   const std::string quota = FirstLine("/sys/fs/cgroup/cpu.max");
   int64_t share = 0, period = 0;
   if (const size_t space = quota.find(' '); space != std::string::npos &&
@@ -62,7 +61,7 @@ Finding Cores() {
     absl::StrAppend(&detail, ", of whose time a limit leaves ",
                     static_cast<double>(share) / static_cast<double>(period));
   }
-  return {"cores", State::kFact, absl::StrCat(detail, limit), ""};
+  return {"cores", State::kFact, detail, ""};
 }
 
 Finding Memory() {

@@ -1,6 +1,4 @@
 // reshard help, and reshard completion: what is known of the command itself, as texts.
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -17,7 +15,6 @@
 #include "tools/reshard/help/man_page.h"
 #include "tools/reshard/help/text.h"
 #include "tools/reshard/help/topics.h"
-#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -35,16 +32,16 @@ int WriteManPages(const CLI::App& app, const std::string& folder) {
 }
 
 int RunHelp(const CLI::App& app, const std::optional<std::string>& about) {
-  const size_t width = TerminalWidth(STDOUT_FILENO);
-  const bool styled = IsStyled(STDOUT_FILENO);
-  const std::vector<help::Outline> subcommands = help::OutlinesOfSubcommands(app);
-  if (!about) return Print(help::OverviewText(help::OutlineOf(app), subcommands, width, styled));
+  // Not app.help(), which is that of the subcommand that was given: this one.
+  const auto page = [&app](const CLI::App& of) {
+    return Print(app.get_formatter()->make_help(&of, "", CLI::AppFormatMode::Normal));
+  };
+  if (!about) return page(app);
   std::vector<std::string> known;
-  for (const help::Outline& subcommand : subcommands) {
-    if (*about == subcommand.name || absl::c_find(subcommand.aliases, *about) != subcommand.aliases.end()) {
-      return Print(help::HelpText(subcommand, width, styled));
-    }
-    known.push_back(subcommand.name);
+  for (const CLI::App* const subcommand : app.get_subcommands({})) {
+    const std::string& name = subcommand->get_name();
+    if (*about == name || absl::c_linear_search(subcommand->get_aliases(), *about)) return page(*subcommand);
+    known.push_back(name);
   }
   for (const help::Topic& topic : help::Topics()) {
     if (*about == topic.name) return Print(std::string(topic.text));

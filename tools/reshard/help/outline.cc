@@ -6,11 +6,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "reshard/layout/dtype.h"
+#include "tools/reshard/commands.h"
 
 namespace reshard::help {
 namespace {
-
-constexpr const char* kGeneral = "General";
 
 Flag FlagOf(const CLI::Option& option) {
   Flag flag;
@@ -78,7 +77,7 @@ Outline OutlineOf(const CLI::App& app) {
     group->flags.push_back(FlagOf(*option));
   }
   std::stable_partition(outline.flags.begin(), outline.flags.end(),
-                        [](const FlagGroup& group) { return group.title != kGeneral; });
+                        [](const FlagGroup& group) { return group.title != tool::kGeneral; });
   outline.examples = ExamplesOf(app.get_footer());
   return outline;
 }

@@ -9,14 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/live/missing_names.h"
 #include "checkpoint/live/placement.h"
 #include "checkpoint/live/read_layout.h"
+#include "checkpoint/live/read_parts.h"
 #include "checkpoint/source/source.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/layout/text.h"
@@ -68,10 +69,14 @@ class Loading {
   Loading(Communicator& communicator, const LoadOptions& options)
       : communicator_(communicator), options_(options), redistributor_(&communicator, MoveOptions(options)) {}
 
-  absl::StatusOr<LoadSummary> Run(const std::string& path, absl::Span<const LoadEntry> entries,
-                                  absl::Span<const LoadItem> items) {
+  // `open` gives the source, which may be somebody else's, or says why there is none.
+  absl::StatusOr<LoadSummary> Run(absl::FunctionRef<absl::StatusOr<source::Source*>()> open,
+                                  absl::Span<const LoadEntry> entries, absl::Span<const LoadItem> items) {
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = status::NoThrow("preparing to load", [&] { return Prepare(path, entries, items); });
+    absl::Status status = status::NoThrow("preparing to load", [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(source_, open());
+      return Prepare(entries, items);
+    });
     status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
     if (!status.ok()) return status;
     status = status::NoThrow("loading", [&] { return ReadItems(items); });
@@ -92,7 +97,7 @@ class Loading {
     if (!status.ok()) return status;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     summary_.tensors = static_cast<int64_t>(wanted_.size());
-    summary_.read_bytes = source_->bytes_read();
+    summary_.read_bytes = source_->bytes_read() - bytes_read_before_;
     summary_.seconds = seconds.count();
     return summary_;
   }
@@ -106,17 +111,8 @@ class Loading {
     return move;
   }
 
-  absl::Status Prepare(const std::string& path, absl::Span<const LoadEntry> entries, absl::Span<const LoadItem> items) {
-    source::SourceOptions open;
-    open.limits = options_.limits;
-    open.ignore_sidecar = options_.ignore_sidecar;
-    open.recipe = options_.recipe;
-    open.checks = !options_.check                    ? source::ChunkChecks::kNone
-                  : options_.read == ReadMode::kOnce ? source::ChunkChecks::kBegun
-                                                     : source::ChunkChecks::kAll;
-    absl::StatusOr<std::unique_ptr<source::Source>> source = source::Source::Open(path, open);
-    if (!source.ok()) return source.status();
-    source_ = *std::move(source);
+  absl::Status Prepare(absl::Span<const LoadEntry> entries, absl::Span<const LoadItem> items) {
+    bytes_read_before_ = source_->bytes_read();
     const Catalog& catalog = source_->catalog();
     fields_.push_back({"operation", "load"});
     fields_.push_back({"checkpoint", catalog::HashOfCatalog(source_->stored()).ToText()});
@@ -275,49 +271,19 @@ class Loading {
   }
 
   absl::Status ReadGroup(size_t g) {
-    struct Task {
-      const Wanted* wanted;
-      const TensorView* view;
-      std::vector<int64_t> offset, size, local;
-    };
     views_[g % 2] = ReadViews(g);
     const int64_t stripe = std::clamp<int64_t>(options_.group_bytes, 1, kLargestStripe);
-    std::vector<Task> tasks;
+    std::vector<live::PartRead> parts;
     for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
       const Wanted& wanted = wanted_[i];
       const std::optional<int64_t> position = wanted.read.mesh().Position(communicator_.rank());
       if (!position) continue;
+      const TensorView* const view = &views_[g % 2][i - groups_[g].first];
       for (const live::FragmentBox& box : live::FragmentBoxes(wanted.read, *position)) {
-        for (catalog::StoredBox& part : catalog::CutBox({box.offset, box.size, 0}, SizeOf(wanted.dtype), stripe)) {
-          std::vector<int64_t> local = box.local;
-          for (size_t d = 0; d < local.size(); ++d) local[d] += part.offset[d] - box.offset[d];
-          tasks.push_back({&wanted, &views_[g % 2][i - groups_[g].first], std::move(part.offset), std::move(part.size),
-                           std::move(local)});
-        }
+        live::AddParts({wanted.tensor, box.offset, box.size, box.local, view}, SizeOf(wanted.dtype), stripe, &parts);
       }
     }
-    const int threads = tasks::ThreadCount(options_.threads, live::kMostThreads);
-    std::vector<std::vector<char>> parts(static_cast<size_t>(threads));
-    return tasks::RunTasks(static_cast<int64_t>(tasks.size()), threads, [&](int64_t t, int thread) -> absl::Status {
-      const Task& task = tasks[static_cast<size_t>(t)];
-      const int64_t element = SizeOf(task.wanted->dtype);
-      const StridedCopy place = live::BoxToFragment(task.size, task.local, element, task.view->strides);
-      const auto bytes = static_cast<size_t>(NumElements(task.size) * element);
-      // Catalogs know 0-d tensors as such.
-      const bool is_scalar = source_->catalog().tensors()[static_cast<size_t>(task.wanted->tensor)].shape.empty();
-      const absl::Span<const int64_t> offset =
-          is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(task.offset);
-      const absl::Span<const int64_t> size = is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(task.size);
-      auto* const to = static_cast<char*>(task.view->data);
-      if (place.contiguous()) {
-        return source_->Read(task.wanted->tensor, offset, size, {to + place.to_offset(), bytes});
-      }
-      std::vector<char>& part = parts[static_cast<size_t>(thread)];
-      part.resize(bytes);
-      absl::Status read = source_->Read(task.wanted->tensor, offset, size, absl::MakeSpan(part));
-      if (read.ok()) place.Run(part.data(), to);
-      return read;
-    });
+    return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads));
   }
 
   // Redistributes what a group has read. Where nothing of it moves there is no exchange, and an error waits.
@@ -344,7 +310,8 @@ class Loading {
   const LoadOptions& options_;
   Redistributor redistributor_;
   live::Placements placements_{communicator_};
-  std::unique_ptr<source::Source> source_;
+  source::Source* source_ = nullptr;
+  int64_t bytes_read_before_ = 0;  // of the source, by others
   std::vector<Signature::Field> fields_;
   std::vector<Wanted> wanted_;
   std::vector<int64_t> items_;  // in the catalog
@@ -360,8 +327,30 @@ class Loading {
 absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options) {
-  return status::NoThrow("loading a checkpoint",
-                         [&] { return Loading(communicator, options).Run(path, entries, items); });
+  return status::NoThrow("loading a checkpoint", [&] {
+    std::unique_ptr<source::Source> source;
+    const auto open = [&]() -> absl::StatusOr<source::Source*> {
+      source::SourceOptions how;
+      how.limits = options.limits;
+      how.ignore_sidecar = options.ignore_sidecar;
+      how.recipe = options.recipe;
+      how.checks = !options.check                    ? source::ChunkChecks::kNone
+                   : options.read == ReadMode::kOnce ? source::ChunkChecks::kBegun
+                                                     : source::ChunkChecks::kAll;
+      ASSIGN_OR_RETURN(source, source::Source::Open(path, how));
+      return source.get();
+    };
+    return Loading(communicator, options).Run(open, entries, items);
+  });
+}
+
+absl::StatusOr<LoadSummary> Load(StoredCheckpoint& stored, absl::Span<const LoadEntry> entries,
+                                 absl::Span<const LoadItem> items, Communicator& communicator,
+                                 const LoadOptions& options) {
+  return status::NoThrow("loading a checkpoint", [&] {
+    const auto open = [&]() -> absl::StatusOr<source::Source*> { return &stored.source(); };
+    return Loading(communicator, options).Run(open, entries, items);
+  });
 }
 
 }  // namespace reshard

@@ -1,9 +1,8 @@
-// torch.ops.reshard._load and _save: checkpoints, into and out of the tensors of a job.
+// Checkpoints, into and out of the tensors of a job: StoredCheckpoint.load and torch.ops.reshard._save.
 #include <ATen/Functions.h>
 #include <ATen/core/List.h>
 #include <torch/library.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/live/missing_names.h"
+#include "checkpoint/pytorch/stored_checkpoint.h"
 #include "json/document.h"
 #include "reshard/checkpoint/error.h"
 #include "reshard/live/load.h"
 #include "reshard/live/save.h"
+#include "reshard/runtime/local_world.h"
 #include "reshard/torch/redistribute.h"
 #include "runtime/pytorch/layout_texts.h"
 #include "runtime/pytorch/tensors.h"
@@ -26,10 +27,30 @@ namespace {
 
 using Texts = c10::List<std::string>;
 
+// A process of no group.
+template <typename Summary, typename Prepare, typename Collective>
+absl::StatusOr<Summary> RunAlone(const Prepare& prepare, const Collective& collective) {
+  LocalWorld world(1);
+  absl::StatusOr<Summary> summary = absl::InternalError("it did not run");
+  const absl::Status own = status::NoThrow("looking at tensors", prepare);
+  if (own.ok()) {
+    world.RunEach([&](Communicator& ranks) {
+      summary = collective(ranks);
+      return absl::OkStatus();
+    });
+  } else {
+    summary = own;
+  }
+  if (!summary.ok() && KindOf(summary.status()) != CheckpointError::kSystem) pytorch::Throw(summary.status(), -1);
+  return summary;
+}
+
 // Runs a collective whose arguments may be wrong on this rank only: the error reaches the others through `collective`.
-// Errors of the system are returned, all others thrown: no exception of C++ becomes Python's FileNotFoundError.
+// Errors of the system are returned, all others thrown: no exception of C++ becomes Python's FileNotFoundError. Without
+// a name of a group, this process is alone.
 template <typename Summary, typename Prepare, typename Collective>
 absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& prepare, const Collective& collective) {
+  if (group.empty()) return RunAlone<Summary>(prepare, collective);
   const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group);
   absl::StatusOr<Summary> summary = absl::InternalError("it did not run");
   communicator->RunInOrder([&] {
@@ -49,14 +70,9 @@ absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& p
   return absl::Status(summary.status().code(), absl::StrCat("rank ", rank, ": ", summary.status().message()));
 }
 
-// In place of a summary; the package raises it.
-std::string FileErrorJson(const absl::Status& status) {
-  const char* const kind = absl::IsNotFound(status) ? "missing" : absl::IsAlreadyExists(status) ? "existing" : "file";
-  const nlohmann::json object = {{"error", kind}, {"message", std::string(status.message())}};
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // paths may be any bytes
-}
-
-absl::Status CheckCounts(at::TensorList tensors, const Texts& names, const Texts& meshes, const Texts& layouts) {
+// Lists of names, meshes and layouts.
+template <typename List>
+absl::Status CheckCounts(at::TensorList tensors, const List& names, const List& meshes, const List& layouts) {
   if (names.size() == tensors.size() && meshes.size() == tensors.size() && layouts.size() == tensors.size()) {
     return absl::OkStatus();
   }
@@ -72,49 +88,10 @@ absl::Status CheckState(const at::Tensor& tensor, const std::string& name) {
   return absl::Status(checked.code(), absl::StrCat("tensor ", name, ": ", checked.message()));
 }
 
-absl::StatusOr<Layout> LayoutOf(const std::string& name, const std::string& mesh, const std::string& layout) {
+absl::StatusOr<Layout> LayoutOfTensor(const std::string& name, const std::string& mesh, const std::string& layout) {
   absl::StatusOr<Layout> parsed = pytorch::LayoutOf(mesh, layout);
   if (parsed.ok()) return parsed;
   return absl::Status(parsed.status().code(), absl::StrCat("tensor ", name, ": ", parsed.status().message()));
-}
-
-std::tuple<std::vector<at::Tensor>, std::string> LoadOp(at::TensorList tensors, c10::string_view path,
-                                                        const Texts& names, const Texts& meshes, const Texts& layouts,
-                                                        const Texts& item_names, c10::string_view group, bool read_once,
-                                                        bool check, bool ignore_sidecar, c10::string_view recipe) {
-  std::vector<LoadEntry> entries;
-  std::vector<std::string> bytes(item_names.size());
-  std::vector<LoadItem> items;
-  for (size_t i = 0; i < item_names.size(); ++i) items.push_back({item_names[i], &bytes[i]});
-  LoadOptions options;
-  options.read = read_once ? ReadMode::kOnce : ReadMode::kOwn;
-  options.check = check;
-  options.ignore_sidecar = ignore_sidecar;
-  const auto prepare = [&]() -> absl::Status {
-    RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
-    if (!recipe.empty()) {
-      ASSIGN_OR_RETURN(options.recipe, Recipe::Parse(std::string_view(recipe.data(), recipe.size())));
-    }
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
-      ASSIGN_OR_RETURN(const Layout layout, LayoutOf(names[i], meshes[i], layouts[i]));
-      entries.push_back({names[i], layout, pytorch::MutableViewOf(tensors[i])});
-    }
-    return absl::OkStatus();
-  };
-  const auto summary = RunCollective<LoadSummary>(std::string(group), prepare, [&](Communicator& ranks) {
-    return Load(std::string(path), entries, items, ranks, options);
-  });
-  std::vector<at::Tensor> contents;
-  if (!summary.ok()) return {std::move(contents), FileErrorJson(summary.status())};
-  for (const std::string& text : bytes) {
-    contents.push_back(at::empty({static_cast<int64_t>(text.size())}, at::kByte));
-    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(contents.back().mutable_data_ptr()));
-  }
-  return {std::move(contents),
-          absl::StrFormat(R"({"tensors":%d,"bytes":%d,"read_bytes":%d,"received_bytes":%d,"seconds":%.6f})",
-                          summary->tensors, summary->bytes, summary->read_bytes, summary->received_bytes,
-                          summary->seconds)};
 }
 
 // [["model", "layers", 3, "w"], ..]
@@ -156,7 +133,7 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
     for (size_t i = 0; i < tensors.size(); ++i) {
       RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
       const ConstTensorView view = pytorch::ViewOf(tensors[i]);
-      ASSIGN_OR_RETURN(const Layout layout, LayoutOf(names[i], meshes[i], layouts[i]));
+      ASSIGN_OR_RETURN(const Layout layout, LayoutOfTensor(names[i], meshes[i], layouts[i]));
       entries.push_back({names[i], std::move(paths[i]), layout, view.dtype, requires_grad[i] != 0, view});
     }
     for (size_t i = 0; i < items.size(); ++i) {
@@ -173,7 +150,7 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
   const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks) {
     return Save(std::string(path), entries, byte_items, ranks, options);
   });
-  if (!summary.ok()) return FileErrorJson(summary.status());
+  if (!summary.ok()) return pytorch::FileErrorJson(summary.status());
   return absl::StrFormat(R"({"tensors":%d,"written_bytes":%d,"seconds":%.6f})", summary->tensors,
                          summary->written_bytes, summary->seconds);
 }
@@ -184,12 +161,42 @@ std::string MissingNamesOp(const Texts& missing, const Texts& there, c10::string
 
 }  // namespace
 
+std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint::Load(
+    const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+    const std::vector<std::string>& meshes, const std::vector<std::string>& layouts,
+    const std::vector<std::string>& item_names, const std::string& group, bool read_once) {
+  std::vector<LoadEntry> entries;
+  std::vector<std::string> bytes(item_names.size());
+  std::vector<LoadItem> items;
+  for (size_t i = 0; i < item_names.size(); ++i) items.push_back({item_names[i], &bytes[i]});
+  LoadOptions options;
+  options.read = read_once ? ReadMode::kOnce : ReadMode::kOwn;
+  const auto prepare = [&]() -> absl::Status {
+    if (!stored_) return absl::FailedPreconditionError("the checkpoint could not be opened");
+    RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      RETURN_IF_ERROR(CheckState(tensors[i], names[i]));
+      ASSIGN_OR_RETURN(const Layout layout, LayoutOfTensor(names[i], meshes[i], layouts[i]));
+      entries.push_back({names[i], layout, pytorch::MutableViewOf(tensors[i])});
+    }
+    return absl::OkStatus();
+  };
+  const auto summary = RunCollective<LoadSummary>(
+      group, prepare, [&](Communicator& ranks) { return ::reshard::Load(*stored_, entries, items, ranks, options); });
+  std::vector<at::Tensor> contents;
+  if (!summary.ok()) return {std::move(contents), pytorch::FileErrorJson(summary.status())};
+  for (const std::string& text : bytes) {
+    contents.push_back(at::empty({static_cast<int64_t>(text.size())}, at::kByte));
+    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(contents.back().mutable_data_ptr()));
+  }
+  return {std::move(contents),
+          absl::StrFormat(R"({"tensors":%d,"bytes":%d,"read_bytes":%d,"received_bytes":%d,"seconds":%.6f})",
+                          summary->tensors, summary->bytes, summary->read_bytes, summary->received_bytes,
+                          summary->seconds)};
+}
+
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
   library.def("_missing_names(str[] missing, str[] there, str where) -> str", MissingNamesOp);
-  library.def(
-      "_load(Tensor(a!)[] tensors, str path, str[] names, str[] meshes, str[] layouts, str[] items, str group, "
-      "bool read_once, bool check, bool ignore_sidecar, str recipe) -> (Tensor[], str)",
-      LoadOp);
   library.def(
       "_save(Tensor[] tensors, str path, str[] names, str[] meshes, str[] layouts, int[] requires_grad, "
       "Tensor[] items, str[] item_names, int[] item_ranks, int[] item_lengths, str paths, str group, "

@@ -6,7 +6,8 @@
     y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor; needs PyTorch
 
 Planning, checking, drawing and converting need nothing beside this package. What works on tensors (redistribute, bind,
-load, save, ...) is in reshard.torch, which is imported when one of its names is first used.
+load, save, ...) is in reshard.torch, which is imported when one of its names is first used, and what torch.distributed.
+checkpoint takes in reshard.dcp.
 """
 
 import importlib
@@ -15,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import dcp
     from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
     from .errors import (
         ExistingFileError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
+        PendingSave,
         all_gather,
         all_gather_with_unpad,
         all_reduce,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         redistribute,
         redistribute_all,
         save,
+        save_async,
         sequence_parallel,
         shard,
         unpad_sequence_tensor,
@@ -63,24 +67,26 @@ _MODULES = {
     """,
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
-        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
-        compute_padding_for_sp exchange_overlapping_regions last_timings load pad_sequence_tensor recent_operations
-        redistribute redistribute_all save sequence_parallel shard unpad_sequence_tensor warmup
+        BoundBatch PendingSave all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind
+        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions last_timings load
+        pad_sequence_tensor recent_operations redistribute redistribute_all save save_async sequence_parallel shard
+        unpad_sequence_tensor warmup
     """,
+    "dcp": "",  # its names are those of torch.distributed.checkpoint
 }
 # These have their names in reshard.sequence_parallel: torch.distributed has the same ones for something else.
 _DEPRECATED = ("all_to_all_single", "gather")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # Without what needs PyTorch, so that `from reshard import *` does not.
-__all__ = sorted(name for name, module in _MODULE_OF.items() if module != "torch")
+__all__ = sorted(name for name, module in _MODULE_OF.items() if module not in ("torch", "dcp"))
 
 
 def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(f".{name}", __name__)
     except ModuleNotFoundError as error:
-        if name == "torch" and error.name == "torch":
+        if name in ("torch", "dcp") and error.name == "torch":
             raise ImportError(
                 "this needs PyTorch, which is not installed here; what needs none is reshard."
                 + ", reshard.".join(name for name in __all__ if name.islower())

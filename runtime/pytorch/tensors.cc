@@ -137,7 +137,8 @@ at::Tensor Resolved(const at::Tensor& tensor) {
 
 void Throw(const absl::Status& status, int64_t rank) {
   if (NamesRanks(status)) C10_THROW_ERROR(DistBackendError, std::string(status.message()));
-  const std::string message = absl::StrCat("rank ", rank, ": ", status.message());
+  const std::string message =
+      rank < 0 ? std::string(status.message()) : absl::StrCat("rank ", rank, ": ", status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       C10_THROW_ERROR(ValueError, message);

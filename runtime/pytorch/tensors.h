@@ -37,8 +37,8 @@ std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs, at::
 // The tensor with lazy conjugation and negation resolved; the tensor itself if there is none.
 at::Tensor Resolved(const at::Tensor& tensor);
 
-// Throws the exception that corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank;
-// the message of an error of its own begins with "rank N: ".
+// Throws the exception that corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank,
+// or negative in a call that is of no group; the message of an error of its own begins with "rank N: ".
 [[noreturn]] void Throw(const absl::Status& status, int64_t rank);
 
 }  // namespace reshard::pytorch

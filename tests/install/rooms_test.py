@@ -88,6 +88,7 @@ PUBLIC = {
     "checkpoint/verify.h": "checkpoint/verify",
     "live/load.h": "checkpoint/live",
     "live/save.h": "checkpoint/live",
+    "live/stored_checkpoint.h": "checkpoint/live",
 }
 MOST_FILES, MOST_LINES = 25, 500
 SUFFIXES = (".h", ".cc", ".cu")

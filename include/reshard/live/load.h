@@ -16,6 +16,7 @@
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/layout/layout.h"
+#include "reshard/live/stored_checkpoint.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/tensor_view.h"
 
@@ -77,6 +78,11 @@ struct LoadSummary {
 // Otherwise as ReadCatalog and Communicator. Nothing is written before all entries have been checked on all ranks;
 // after an error during reading the contents of the tensors are unspecified.
 absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
+                                 absl::Span<const LoadItem> items, Communicator& communicator,
+                                 const LoadOptions& options = {});
+// The same of a checkpoint that each rank has opened, as it has opened it: options.check, ignore_sidecar, recipe and
+// limits are not looked at.
+absl::StatusOr<LoadSummary> Load(StoredCheckpoint& stored, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options = {});
 

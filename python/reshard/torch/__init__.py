@@ -18,7 +18,9 @@ from .bound import BoundBatch, bind  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
+from .load import load  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
+from .save import PendingSave, save, save_async  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
     all_gather,
     all_gather_with_unpad,
@@ -30,13 +32,13 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
-from .state import load, save  # noqa: E402
 from .ends_of_groups import follow_ends_of_groups  # noqa: E402
 
 follow_ends_of_groups()
 
 __all__ = [
     "BoundBatch",
+    "PendingSave",
     "all_gather",
     "all_gather_with_unpad",
     "all_reduce",
@@ -55,6 +57,7 @@ __all__ = [
     "redistribute",
     "redistribute_all",
     "save",
+    "save_async",
     "shard",
     "unpad_sequence_tensor",
     "warmup",

@@ -71,12 +71,7 @@ def span_of_meshes(source: DeviceMesh, target: DeviceMesh) -> Span | None:
     by its members only, and kept, so that the slices of a larger mesh do not wait for each other. (DeviceMesh._flatten
     would create one too, but it changes what DTensor does with the mesh from then on.)
     """
-    global _default_group
-    if _default_group() is not dist.group.WORLD:
-        # torch.distributed was shut down and initialized again: the earlier groups are gone.
-        _default_group = weakref.ref(dist.group.WORLD)
-        _spans.clear()
-        _made.clear()
+    _forget_groups_of_the_past()
     spans = _spans.get(source)
     if spans is None:
         spans = _spans.setdefault(source, weakref.WeakKeyDictionary())
@@ -85,12 +80,21 @@ def span_of_meshes(source: DeviceMesh, target: DeviceMesh) -> Span | None:
     return spans[target]
 
 
+def _forget_groups_of_the_past() -> None:
+    """After torch.distributed was shut down and initialized again."""
+    global _default_group
+    if _default_group() is not dist.group.WORLD:
+        _default_group = weakref.ref(dist.group.WORLD)
+        _spans.clear()
+        _made.clear()
+
+
 _default_group: Callable[[], dist.ProcessGroup | None] = lambda: None
 # By source and target. Without keeping them: a mesh keeps process groups, and these their threads.
 _spans: weakref.WeakKeyDictionary[DeviceMesh, weakref.WeakKeyDictionary[DeviceMesh, Span | None]] = (
     weakref.WeakKeyDictionary()
 )
-_made: dict[tuple[int, ...], Span] = {}  # by ranks
+_made: dict[tuple, Span] = {}  # by prefix of the name, and ranks
 
 
 def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
@@ -102,19 +106,32 @@ def _find_span(source: DeviceMesh, target: DeviceMesh) -> Span | None:
     for mesh in (source, target):
         if mesh.ndim == 1 and mesh.size() == len(ranks):
             return span_of_group(mesh)
-    key = tuple(ranks)
+    return _made_group(ranks, "reshard")
+
+
+def side_group(span: Span) -> Span:
+    """A group of the same ranks, in their order, for what is communicated beside everything else. Collective over them;
+    created the first time, and kept.
+    """
+    _forget_groups_of_the_past()
+    return _made_group(list(span.ranks), f"reshard-beside:{span.name}", of_host=True)
+
+
+def _made_group(ranks: list[int], prefix: str, of_host: bool = False) -> Span:
+    key = (prefix, *ranks)
     if key not in _made:
-        _made[key] = _make_group(ranks)
+        _made[key] = _make_group(ranks, prefix, of_host)
     return _made[key]
 
 
-def _make_group(ranks: list[int]) -> Span:
+def _make_group(ranks: list[int], prefix: str, of_host: bool) -> Span:
     # What dist.new_group(ranks, use_local_synchronization=True) does, except for the name: PyTorch 2.11 derives it from
     # the number of groups that a rank knows, so that members with different other groups wait for each other under two
     # names.
     c10d = dist.distributed_c10d
     backend, store = c10d._world.pg_map[dist.group.WORLD]
-    name = "reshard:" + "_".join(map(str, ranks))
+    backend = "gloo" if of_host else backend
+    name = f"{prefix}:" + "_".join(map(str, ranks))
     group, _ = c10d._new_process_group_helper(
         len(ranks),
         ranks.index(dist.get_rank()),

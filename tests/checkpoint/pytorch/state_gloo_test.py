@@ -333,6 +333,82 @@ def check_errors(c):
     remove(c, root)
 
 
+def check_differences(c):
+    """strict=False and cast=True: what is there is loaded, what differs is said, on every rank alike."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    rows, both = Placed((4,), [Shard(0)]), Placed((2, 2), [Shard(1), Shard(0)])
+    full = whole((8, 4), torch.float32, 0)
+    dcp.save({"w": rows.dtensor(full, c.rank), "n": torch.arange(3), "old": full, "step": 3}, checkpoint_id=path)
+    state = {"w": both.dtensor(full.bfloat16(), c.rank, False), "v": torch.ones(2), "step": 0, "z": "as it was"}
+    report = c.run("not strict", lambda: reshard.load(path, state, strict=False, cast=True))
+    c.equal("cast", state["w"]._local_tensor, both.local(full.bfloat16(), c.rank))
+    c.equal("not there", state["v"], torch.ones(2))
+    c.true("values", (state["step"], state["z"]) == (3, "as it was"), state)
+    wanted = {"missing": ["v", "z"], "unexpected": ["n", "old"], "converted": {"w": ["torch.float32", "torch.bfloat16"]}}
+    c.true("report", {key: report[key] for key in wanted} == wanted, report)
+    # Each rank its own names: the report is of all of them.
+    mine = {f"only{c.rank}": torch.ones(2)} if c.rank else {"w": torch.zeros(8, 4)}
+    report = c.run("by rank", lambda: reshard.load(path, mine, strict=False))
+    c.true("by rank", report["missing"] == ["only1", "only2", "only3"] and report["unexpected"] == ["n", "old", "step"], report)
+    c.raises("integers", lambda: reshard.load(path, {"n": torch.zeros(3)}, cast=True), "not converted", kind=ValueError)
+    c.raises("strict", lambda: reshard.load(path, {"v": torch.ones(2)}, cast=True), '"v"', kind=ValueError)
+    # A rank whose state cannot be described says so to all.
+    broken = {"w": both.dtensor(full, c.rank)} if c.rank != 1 else {"w": torch.zeros(8, 4).to_sparse()}
+    c.raises("one rank", lambda: reshard.load(path, broken), "", kind=(ValueError, RuntimeError))
+    remove(c, root)
+
+
+class Counter:
+    def __init__(self, count):
+        self.count = count
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def check_objects_and_behind(c):
+    """Models and other objects with a state, saved while the job goes on, which changes what it has."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    rows = Placed((4,), [Shard(0)])
+    full = whole((400, 64), torch.float32, 1)
+    model = torch.nn.Linear(3, 2)
+    weight = model.weight.detach().clone()
+    state = {"w": rows.dtensor(full, c.rank), "model": model, "counter": Counter(5)}
+    pending = c.run("begun", lambda: reshard.save_async(path, state))
+    with torch.no_grad():
+        state["w"]._local_tensor.zero_()
+        model.weight.zero_()
+    reshard.redistribute(rows.dtensor(full, c.rank), [Replicate()])  # meanwhile, on the job's own group
+    second = c.run("another", lambda: reshard.save_async(path + "2", {"w": rows.dtensor(full, c.rank)}))
+    done = c.run("waited", pending.wait)
+    c.true("what it did", pending.done() and done["written_bytes"] > 0, done)
+    c.run("the other", second.wait)
+    into = {"w": rows.dtensor(full, c.rank, False), "model": torch.nn.Linear(3, 2), "counter": Counter(0)}
+    c.run("loaded", lambda: reshard.load(path, into))
+    c.equal("tensor", into["w"]._local_tensor, rows.local(full, c.rank))
+    c.equal("model", into["model"].weight.detach(), of_rank_0(weight))
+    c.true("object", into["counter"].count == 5, into["counter"].count)
+    failing = reshard.save_async(path, {"w": rows.dtensor(full, c.rank)})
+    c.raises("an error waits", failing.wait, "is there already", kind=FileExistsError if c.rank == 0 else RuntimeError)
+    remove(c, root)
+
+
+def of_rank_0(tensor):
+    """Rank 0's: the first rank that has a plain tensor saves it."""
+    tensor = tensor.clone()
+    dist.broadcast(tensor, 0)
+    return tensor
+
+
 def save_and_die(rank, world, path, victim, delay):
     """Saves other contents over what is at the path; one rank is killed meanwhile. The error, if any."""
     import reshard
@@ -386,6 +462,26 @@ class StateTest(ChecksTest):
 
     def test_states(self):
         self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_recipes, check_errors], timeout=120)
+
+    def test_differences(self):
+        self.on_ranks(4, [check_differences, check_objects_and_behind], timeout=120)
+
+    def test_alone(self):
+        """Without torch.distributed."""
+        import reshard
+
+        with tempfile.TemporaryDirectory() as root:
+            path = os.path.join(root, "saved")
+            full = whole((5, 3), torch.float32, 2)
+            reshard.save(path, {"w": full, "step": 4})
+            state = {"w": torch.zeros(5, 3), "step": 0}
+            reshard.load(path, state)
+            self.assertTrue(torch.equal(state["w"], full) and state["step"] == 4)
+            with self.assertRaises(FileExistsError):
+                reshard.save(path, {"w": full})
+            with self.assertRaisesRegex(ValueError, '"v" is not in'):
+                reshard.load(path, {"v": full})
+            ChecksTest.checks += 3
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+#include "checkpoint/live/stream_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/formats/torch_save/tensor_frame.h"
+#include "checkpoint/io/show.h"
+#include "reshard/layout/checked.h"
+#include "status/macros.h"
+
+namespace reshard::live {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;  // bytes that are hashed and written while they are in the cache
+
+int64_t Aligned(int64_t at) { return CeilDiv(at, zip::StoredArchive::kAlignment) * zip::StoredArchive::kAlignment; }
+
+std::optional<int64_t> BytesOf(DType dtype, absl::Span<const int64_t> shape) {
+  std::optional<int64_t> bytes = SizeOf(dtype);
+  for (const int64_t size : shape) bytes = size < 0 || !bytes ? std::nullopt : CheckedMul(*bytes, size);
+  return bytes;
+}
+
+absl::Status OutOfTurn(std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("a stream: ", absl::string_view(what.data(), what.size())));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StreamFile>> StreamFile::Create(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<io::WriteFile> file, io::WriteFile::Create(path));
+  return std::unique_ptr<StreamFile>(new StreamFile(std::move(file)));
+}
+
+bool StreamFile::Takes(DType dtype, absl::Span<const int64_t> shape) {
+  return BytesOf(dtype, shape).has_value() && torch_save::TensorFrame(dtype, shape).ok();
+}
+
+absl::Status StreamFile::Begin(DType dtype, absl::Span<const int64_t> shape) {
+  if (frame_) return OutOfTurn("one is begun already");
+  const std::optional<int64_t> bytes = BytesOf(dtype, shape);
+  if (!bytes) return OutOfTurn(absl::StrCat("a tensor of the shape ", io::Shown(shape)));
+  ASSIGN_OR_RETURN(frame_, torch_save::TensorFrame(dtype, shape));
+  payload_ = *bytes;
+  done_ = 0;
+  sums_.emplace();
+  return absl::OkStatus();
+}
+
+absl::Status StreamFile::Append(std::string_view bytes) {
+  if (!frame_) return OutOfTurn("none is begun");
+  if (static_cast<int64_t>(bytes.size()) > payload_ - done_) {
+    return OutOfTurn(absl::StrCat(bytes.size(), " bytes where ", payload_ - done_, " are left"));
+  }
+  while (!bytes.empty()) {
+    const std::string_view block = bytes.substr(0, kBlock);
+    bytes.remove_prefix(block.size());
+    sums_->Add(block);
+    RETURN_IF_ERROR(file_->WriteAt(end_ + frame_->large_at() + done_, block));
+    done_ += static_cast<int64_t>(block.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Stream> StreamFile::End() {
+  if (!frame_ || done_ != payload_) {
+    return OutOfTurn(frame_ ? absl::StrCat("ends after ", done_, " bytes of ", payload_) : "none is begun");
+  }
+  const Stream stream{end_, frame_->bytes(), sums_->hash()};
+  RETURN_IF_ERROR(file_->WriteAt(end_, frame_->Before(sums_->crc())));
+  RETURN_IF_ERROR(file_->WriteAt(end_ + frame_->large_at() + payload_, frame_->After(sums_->crc())));
+  end_ = Aligned(end_ + stream.length);
+  frame_.reset();
+  return stream;
+}
+
+absl::StatusOr<Stream> StreamFile::AddBytes(std::string_view bytes) {
+  if (frame_) return OutOfTurn("one is begun already");
+  const Stream stream{end_, static_cast<int64_t>(bytes.size()), hash::ContentHash::Of(bytes)};
+  RETURN_IF_ERROR(file_->WriteAt(end_, bytes));
+  end_ = Aligned(end_ + stream.length);
+  return stream;
+}
+
+absl::Status StreamFile::Finish(bool sync) {
+  if (frame_) return OutOfTurn("one is begun and not ended");
+  if (sync) RETURN_IF_ERROR(file_->Sync());
+  return file_->Close();
+}
+
+}  // namespace reshard::live

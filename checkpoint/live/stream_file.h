@@ -1,0 +1,63 @@
+// A file of streams, as the `.distcp` files of PyTorch's distributed checkpoints are: one after the other, each what
+// torch.save writes for one tensor, or the bytes of one value.
+#ifndef RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
+#define RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "checkpoint/formats/zip/stored_archive.h"
+#include "checkpoint/hash/content_sums.h"
+#include "checkpoint/hash/hash.h"
+#include "checkpoint/io/files.h"
+#include "reshard/layout/dtype.h"
+
+namespace reshard::live {
+
+// Where a stream is.
+struct Stream {
+  int64_t at = 0;          // bytes from the start of the file
+  int64_t length = 0;      // bytes
+  hash::ContentHash hash;  // of the elements of the tensor, dense and row-major, or of the value's bytes
+};
+
+class StreamFile {
+ public:
+  // AlreadyExists: there is something of that name. Errors of the system as io/files.h.
+  static absl::StatusOr<std::unique_ptr<StreamFile>> Create(const std::string& path);
+
+  // Whether Begin takes such a tensor.
+  static bool Takes(DType dtype, absl::Span<const int64_t> shape);
+  // A tensor comes in pieces, so that no rank needs it whole in memory: Begin, then Append for its elements in
+  // row-major order, dense, then End. InvalidArgument: Begin before the End of the one before; more bytes than a stream
+  // can have (4 GiB less a little); Append or End that does not fit what was begun.
+  absl::Status Begin(DType dtype, absl::Span<const int64_t> shape);
+  absl::Status Append(std::string_view bytes);
+  absl::StatusOr<Stream> End();
+  // A value that is bytes already.
+  absl::StatusOr<Stream> AddBytes(std::string_view bytes);
+
+  // Nothing is added any more; with `sync`, everything is on the disk.
+  absl::Status Finish(bool sync);
+
+ private:
+  explicit StreamFile(std::unique_ptr<io::WriteFile> file) : file_(std::move(file)) {}
+
+  std::unique_ptr<io::WriteFile> file_;
+  int64_t end_ = 0;  // of what is complete
+  // Of the tensor that was begun.
+  std::optional<zip::StoredArchive> frame_;
+  int64_t payload_ = 0;  // bytes of its elements
+  int64_t done_ = 0;     // of these
+  std::optional<hash::ContentSums> sums_;
+};
+
+}  // namespace reshard::live
+
+#endif  // RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_

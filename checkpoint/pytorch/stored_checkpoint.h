@@ -1,0 +1,68 @@
+// torch.classes.reshard.StoredCheckpoint: an open checkpoint, which the Python package reads metadata and boxes of.
+#ifndef RESHARD_CHECKPOINT_PYTORCH_STORED_CHECKPOINT_H_
+#define RESHARD_CHECKPOINT_PYTORCH_STORED_CHECKPOINT_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reshard/live/stored_checkpoint.h"
+
+namespace reshard::pytorch {
+
+class TorchStoredCheckpoint : public ::torch::CustomClassHolder {
+ public:
+  // Opens. Where the system has an error, nothing is thrown, and `error()` has it.
+  TorchStoredCheckpoint(const std::string& path, bool check, bool ignore_sidecar, const std::string& recipe);
+
+  // {"error": "missing" | "existing" | "file", "message": ".."}, or an empty text.
+  const std::string& error() const { return error_; }
+
+  // What there is, as JSON:
+  //   {"tensors": [["w", "torch.float32", [8, 4], false, 2], ..],      // name, dtype, shape, requires_grad, chunks
+  //    "items": [["step", 123], ..],                                  // name, bytes
+  //    "paths": {"model.0.w": ["model", 0, "w"], ..}}
+  // and the boxes of the chunks, int64: offset, then size, chunk by chunk, tensor by tensor.
+  std::tuple<std::string, at::Tensor> Describe() const;
+  // The attributes of the metadata that are plain data, each as a pickle of it: names, and bytes.
+  std::tuple<std::vector<std::string>, std::vector<at::Tensor>> Attributes() const;
+
+  // Reads a box into each of `outs`, of the tensor with that index, from that offset on (all offsets one after the
+  // other). Throws what StoredCheckpoint::Read returns; what the system reports comes back as JSON, as in error().
+  std::string Read(const std::vector<at::Tensor>& outs, const std::vector<int64_t>& tensors,
+                   const std::vector<int64_t>& offsets, int64_t threads);
+  // The bytes of a byte item, and errors as Read.
+  std::tuple<at::Tensor, std::string> ReadItem(int64_t item);
+
+  // Loads tensors by their names, of these meshes and layouts, over the ranks of a group (none: this process alone),
+  // and byte items. Collective. What this rank did, as JSON, or an error of the system, as in error(); others are
+  // thrown.
+  std::tuple<std::vector<at::Tensor>, std::string> Load(const std::vector<at::Tensor>& tensors,
+                                                        const std::vector<std::string>& names,
+                                                        const std::vector<std::string>& meshes,
+                                                        const std::vector<std::string>& layouts,
+                                                        const std::vector<std::string>& item_names,
+                                                        const std::string& group, bool read_once);
+
+  int64_t BytesRead() const { return stored().bytes_read(); }
+
+ private:
+  StoredCheckpoint& stored() const { return *stored_; }
+
+  mutable std::optional<StoredCheckpoint> stored_;
+  std::string error_;
+};
+
+// What the system reported, for the package to raise: see TorchStoredCheckpoint::error().
+std::string FileErrorJson(const absl::Status& status);
+// An empty text for OK. In a call that is of no group: throws all other errors.
+std::string ThrowOrTell(const absl::Status& status);
+
+}  // namespace reshard::pytorch
+
+#endif  // RESHARD_CHECKPOINT_PYTORCH_STORED_CHECKPOINT_H_

@@ -1,0 +1,129 @@
+// torch.classes.reshard.StreamFile and torch.ops.reshard._replace_metadata: what reshard.dcp.StorageWriter writes.
+#include "checkpoint/live/stream_file.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "checkpoint/live/replace_metadata.h"
+#include "checkpoint/pytorch/stored_checkpoint.h"
+#include "runtime/groups/scalar_types.h"
+#include "runtime/pytorch/tensors.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard::pytorch {
+namespace {
+
+using Texts = c10::List<std::string>;
+
+// The memory of a dense host tensor.
+absl::StatusOr<std::string_view> BytesOf(const at::Tensor& tensor) {
+  RETURN_IF_ERROR(CheckTensor(tensor, at::kCPU));
+  if (!tensor.is_contiguous()) return absl::InvalidArgumentError("a piece of a stream is not contiguous");
+  return std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+}
+
+// Every call returns what the system reported, or an empty text; a stream's place and hash are those of the last one.
+class TorchStreamFile : public ::torch::CustomClassHolder {
+ public:
+  explicit TorchStreamFile(const std::string& path) {
+    absl::StatusOr<std::unique_ptr<live::StreamFile>> file = live::StreamFile::Create(path);
+    error_ = ThrowOrTell(file.status());
+    if (file.ok()) file_ = *std::move(file);
+  }
+
+  bool Takes(const at::Tensor& like, const std::vector<int64_t>& shape) {
+    const absl::StatusOr<DType> dtype = groups::DTypeOf(like.scalar_type());
+    return dtype.ok() && live::StreamFile::Takes(*dtype, shape);
+  }
+  std::string Begin(const at::Tensor& like, const std::vector<int64_t>& shape) {
+    return Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const DType dtype, groups::DTypeOf(like.scalar_type()));
+      return file_->Begin(dtype, shape);
+    });
+  }
+  std::string Append(const at::Tensor& piece) {
+    return Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::string_view bytes, BytesOf(piece));
+      return file_->Append(bytes);
+    });
+  }
+  std::string End() {
+    return Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(last_, file_->End());
+      return absl::OkStatus();
+    });
+  }
+  std::string AddBytes(const at::Tensor& bytes) {
+    return Do([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::string_view text, BytesOf(bytes));
+      ASSIGN_OR_RETURN(last_, file_->AddBytes(text));
+      return absl::OkStatus();
+    });
+  }
+  std::string Finish(bool sync) {
+    return Do([&] { return file_->Finish(sync); });
+  }
+
+  std::tuple<int64_t, int64_t, std::string> last() const { return {last_.at, last_.length, last_.hash.ToText()}; }
+
+ private:
+  template <typename Step>
+  std::string Do(const Step& step) {
+    if (file_ == nullptr) return error_;
+    return ThrowOrTell(status::NoThrow("writing a checkpoint", step));
+  }
+
+  std::unique_ptr<live::StreamFile> file_;
+  live::Stream last_;
+  std::string error_;
+};
+
+std::string ReplaceMetadataOp(c10::string_view directory, const at::Tensor& bytes, int64_t rank, const Texts& files,
+                              const Texts& chunk_files, at::IntArrayRef ats, at::IntArrayRef lengths,
+                              const Texts& hashes) {
+  return ThrowOrTell(status::NoThrow("writing a checkpoint", [&]() -> absl::Status {
+    live::NewMetadata metadata;
+    ASSIGN_OR_RETURN(const std::string_view text, BytesOf(bytes));
+    metadata.bytes = std::string(text);
+    metadata.rank = rank;
+    metadata.files = files.vec();
+    if (ats.size() != chunk_files.size() || lengths.size() != ats.size() || hashes.size() != ats.size()) {
+      return absl::InvalidArgumentError("lists of chunks differ in length");
+    }
+    for (size_t i = 0; i < ats.size(); ++i) {
+      hash::ContentHash hash;
+      if (!hash::ContentHash::FromText(hashes.get(i), &hash)) return absl::InvalidArgumentError("a bad hash");
+      metadata.chunks.push_back({chunk_files.get(i), ats[i], lengths[i], hash});
+    }
+    return live::ReplaceMetadata(std::string(directory), metadata);
+  }));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  library.class_<TorchStreamFile>("StreamFile")
+      .def(::torch::init<const std::string&>())
+      .def("takes", &TorchStreamFile::Takes)
+      .def("begin", &TorchStreamFile::Begin)
+      .def("append", &TorchStreamFile::Append)
+      .def("end", &TorchStreamFile::End)
+      .def("add_bytes", &TorchStreamFile::AddBytes)
+      .def("finish", &TorchStreamFile::Finish)
+      .def("last", &TorchStreamFile::last);
+  library.def(
+      "_replace_metadata(str directory, Tensor bytes, int rank, str[] files, str[] chunk_files, int[] ats, "
+      "int[] lengths, str[] hashes) -> str",
+      ReplaceMetadataOp);
+}
+
+}  // namespace reshard::pytorch

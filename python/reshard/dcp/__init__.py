@@ -1,0 +1,16 @@
+"""Storage and planners for torch.distributed.checkpoint: programs that call it change one argument.
+
+    dcp.load(state, storage_reader=reshard.dcp.StorageReader("step-1000"))
+    dcp.save(state, storage_writer=reshard.dcp.StorageWriter("step-2000"))
+    dcp.async_save(state, storage_writer=reshard.dcp.StorageWriter("step-3000"))
+    dcp.load(state, storage_reader=reshard.dcp.StorageReader("model.safetensors"), planner=reshard.dcp.LoadPlanner())
+
+What is read is never run, whatever it is: PyTorch's own checkpoints, safetensors, files of torch.save, on disk or https.
+Checkpoints are written so that one is there at any instant, the old or the new one.
+"""
+
+from .planner import LoadPlanner
+from .reader import StorageReader
+from .writer import StorageWriter
+
+__all__ = ["LoadPlanner", "StorageReader", "StorageWriter"]

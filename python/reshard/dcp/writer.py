@@ -1,0 +1,195 @@
+"""Writes checkpoints for torch.distributed.checkpoint."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import io
+import math
+import os
+import pickle
+import uuid
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from ..errors import ExistingFileError
+from ..torch.stored import raise_reported
+from .pieces import PIECE_BYTES, pieces_of
+
+
+class _Written(NamedTuple):
+    """Where a stream is, and what hash its contents have; no hash where reshard does not know them."""
+
+    info: _StorageInfo
+    hash: str
+
+
+class StorageWriter(checkpoint.StorageWriter):
+    """In place of FileSystemWriter: the same format, which FileSystemReader reads, in place at one instant.
+
+        dcp.save(state, storage_writer=reshard.dcp.StorageWriter("step-1000"))
+
+    Where the directory has a checkpoint already, it is whole until the new one is: contents go into files of other
+    names, then one rename replaces `.metadata`, then the files of the old one are removed. What else lies there, such
+    as the files that frameworks add, stays. The sidecar reshard.json has a hash of every chunk. Tensors on devices are
+    written in pieces of 32 MiB.
+
+    Args:
+        path: the directory, on a filesystem that every rank sees.
+        overwrite: whether a checkpoint that is there may be replaced, as with FileSystemWriter.
+        sync_files: contents are on the disk before the checkpoint appears.
+        thread_count: threads that write, on each rank, each a file of its own.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, *, overwrite: bool = True, sync_files: bool = True, thread_count: int = 1
+    ) -> None:
+        super().__init__()
+        self.path = path
+        self.overwrite = overwrite
+        self.sync_files = sync_files
+        self.thread_count = max(1, thread_count)
+        self.save_id = uuid.uuid4().hex
+        self._rank = 0
+        self._is_together = True  # one `.metadata` for all ranks
+
+    @property
+    def checkpoint_id(self) -> str | os.PathLike:
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        return "://" not in os.fspath(checkpoint_id)
+
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        if checkpoint_id:
+            self.path = checkpoint_id
+        self.save_id = uuid.uuid4().hex
+
+    def storage_meta(self) -> StorageMeta:
+        return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        self._rank = kwargs.get("rank") or 0
+        self._is_together = kwargs.get("use_collectives", True)
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        os.makedirs(self.path, exist_ok=True)
+        of_all = os.path.join(self.path, ".metadata")
+        own = of_all if self._is_together else os.path.join(self.path, f"__{self._rank}.metadata")
+        if not self._is_together and os.path.exists(of_all):
+            raise ExistingFileError(f"{of_all} is there: a checkpoint without collectives beside it would not be read")
+        if not self.overwrite and os.path.exists(own):
+            raise ExistingFileError(f"{own} is there, and overwrite is False")
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        return plans
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        parts = [part for part in _shared_out(plan.items, self.thread_count) if part]
+        paths = [os.path.join(self.path, name) for name in self._fresh_names(len(parts))]
+        try:
+            with concurrent.futures.ThreadPoolExecutor(max(1, len(parts))) as threads:
+                work = [threads.submit(self._write_file, path, part, planner) for path, part in zip(paths, parts)]
+            results = [result for part in work for result in part.result()]
+        except BaseException:
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    os.remove(path)
+            raise
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(results)
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        written: dict[Any, _Written] = {result.index: result.storage_data for part in results for result in part}
+        metadata = dataclasses.replace(metadata, version=CURRENT_DCP_VERSION)
+        metadata.storage_data = {index: one.info for index, one in written.items()}
+        metadata.storage_meta = self.storage_meta()
+        infos = [one.info for one in written.values()]
+        hashes = [one.hash for one in written.values()]
+        is_hashed = self._is_together and all(hashes)
+        raise_reported(
+            torch.ops.reshard._replace_metadata(
+                os.fspath(self.path),
+                torch.frombuffer(bytearray(pickle.dumps(metadata)), dtype=torch.uint8),
+                -1 if self._is_together else self._rank,
+                sorted({info.relative_path for info in infos}),
+                [info.relative_path for info in infos] if is_hashed else [],
+                [info.offset for info in infos] if is_hashed else [],
+                [info.length for info in infos] if is_hashed else [],
+                hashes if is_hashed else [],
+            )
+        )
+
+    def _fresh_names(self, count: int) -> list[str]:
+        """Names of files as PyTorch has them where this rank has none yet; otherwise others than those that are there."""
+        prefix = f"__{self._rank}_"
+        taken = any(name.startswith(prefix) and name.endswith(".distcp") for name in os.listdir(self.path))
+        suffix = f".{self.save_id[:8]}.distcp" if taken else ".distcp"
+        return [f"{prefix}{index}{suffix}" for index in range(count)]
+
+    def _write_file(self, path: str, items: list[WriteItem], planner: SavePlanner) -> list[WriteResult]:
+        file = torch.classes.reshard.StreamFile(path)
+        results = []
+        for item in items:
+            data = planner.resolve_data(item)
+            if isinstance(data, torch.Tensor):
+                size, is_known = data.nbytes, _add_tensor(file, data.detach())
+            else:
+                content = data.getbuffer()
+                size, is_known = len(content), True
+                raise_reported(file.add_bytes(_bytes_tensor(content)))
+            at, length, hash_ = file.last()
+            info = _StorageInfo(os.path.basename(path), at, length)
+            results.append(WriteResult(item.index, size, _Written(info, hash_ if is_known else "")))
+        raise_reported(file.finish(self.sync_files))
+        return results
+
+
+def _add_tensor(file: Any, tensor: torch.Tensor) -> bool:
+    """Writes a tensor, and says whether the hash is that of its elements."""
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    if not is_plain or not file.takes(torch.empty(0, dtype=tensor.dtype), list(tensor.size())):
+        host = tensor.cpu()
+        buffer = io.BytesIO()
+        torch.save(host.clone() if is_plain else host, buffer)  # not all of a storage of which this is a part
+        raise_reported(file.add_bytes(_bytes_tensor(buffer.getbuffer())))
+        return False
+    tensor = tensor.resolve_conj().resolve_neg()
+    raise_reported(file.begin(torch.empty(0, dtype=tensor.dtype), list(tensor.size())))
+    if tensor.device.type == "cpu" and tensor.is_contiguous():
+        raise_reported(file.append(tensor))
+    else:
+        for _, piece in pieces_of(tensor, PIECE_BYTES // tensor.element_size()):
+            raise_reported(file.append(piece.contiguous().cpu()))
+    raise_reported(file.end())
+    return True
+
+
+def _bytes_tensor(content: Any) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if len(content) else torch.empty(0, dtype=torch.uint8)
+
+
+def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
+    """As many parts of about the same number of bytes."""
+    parts: list[list[WriteItem]] = [[] for _ in range(count)]
+    bytes_ = [0] * count
+    for item in sorted(items, key=_bytes_of, reverse=True):
+        least = min(range(count), key=bytes_.__getitem__)
+        parts[least].append(item)
+        bytes_[least] += max(1, _bytes_of(item))
+    return parts
+
+
+def _bytes_of(item: WriteItem) -> int:
+    if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
+        return 0
+    return math.prod(item.tensor_data.chunk.sizes) * item.tensor_data.properties.dtype.itemsize

@@ -248,7 +248,11 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
     if (!names.ok()) return names.status();
     for (const std::string& name : WithSuffix(*names, kSuffix)) files.push_back(io::JoinPath("sharded", name));
   }
-  if (files.empty()) return absl::NotFoundError(absl::StrCat(root, ": no safetensors files in it"));
+  if (files.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(io::Shown(root), " is no checkpoint: it has neither .metadata nor files of ",
+                     "safetensors or torch.save, and only the folders right in it were looked at"));
+  }
   Reader reader(root, limits);
   for (const std::string& file : files) {
     RETURN_IF_ERROR(reader.AddFile(file));

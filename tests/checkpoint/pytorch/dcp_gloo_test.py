@@ -245,7 +245,28 @@ def the_planner(c, folder):
     ), "needs reshard.dcp.StorageReader", kind=CheckpointException)
 
 
-OURS = [one_file_of_each_save, a_rank_that_fails, nothing_is_run, damage_is_named, other_formats, reasons_survive, the_planner]
+def in_pieces(c, folder):
+    """What goes through other memory, in pieces of a few elements: strides and dtypes as devices would have it."""
+    import reshard.dcp.reader
+    import reshard.dcp.writer
+
+    before = reshard.dcp.reader.PIECE_BYTES
+    reshard.dcp.reader.PIECE_BYTES = reshard.dcp.writer.PIECE_BYTES = 40
+    try:
+        whole = numbered(7, 5, 6)
+        views = {"moved": whole.permute(2, 0, 1), "steps": whole[::2, 1:, ::3], "row": numbered(1, 1, 30)[..., ::1].expand(2, 1, 30)}
+        dcp.save(views, storage_writer=reshard.dcp.StorageWriter(folder))
+        for dtype in (torch.float32, torch.float64):
+            got = {name: torch.zeros(view.shape, dtype=dtype) for name, view in views.items()}
+            got["moved"] = torch.zeros(7, 5, 6, dtype=dtype).permute(2, 0, 1)
+            dcp.load(got, storage_reader=reshard.dcp.StorageReader(folder))
+            for name, view in views.items():
+                c.equal(f"{name}, {dtype}", got[name].contiguous(), view.contiguous().to(dtype))
+    finally:
+        reshard.dcp.reader.PIECE_BYTES = reshard.dcp.writer.PIECE_BYTES = before
+
+
+OURS = [in_pieces, one_file_of_each_save, a_rank_that_fails, nothing_is_run, damage_is_named, other_formats, reasons_survive, the_planner]
 
 
 def check_ours(c):

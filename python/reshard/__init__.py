@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         save,
         save_async,
         sequence_parallel,
+        set_topology,
         shard,
         unpad_sequence_tensor,
         warmup,
@@ -71,6 +72,9 @@ _MODULES = {
         build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions last_timings load
         pad_sequence_tensor recent_operations redistribute redistribute_all save save_async sequence_parallel shard
         unpad_sequence_tensor warmup
+        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
+        compute_padding_for_sp exchange_overlapping_regions last_timings load pad_sequence_tensor recent_operations
+        redistribute redistribute_all save sequence_parallel set_topology shard unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
 }

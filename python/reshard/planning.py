@@ -233,22 +233,35 @@ def _bytes(value: int | str | None) -> int | None:
     return _core.parse_bytes(value) if isinstance(value, str) else value
 
 
+# A name, a file, or what is in one.
+Topology = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def topology_text(topology: Topology) -> tuple[str, str | None]:
+    """The name of a topology and, unless it is a preset, its JSON.
+
+    Raises:
+        OSError: a file that cannot be read.
+    """
+    name = str(topology)
+    if isinstance(topology, Mapping):
+        return "topology", json.dumps(topology)
+    if "/" in name or "." in name:
+        with open(topology, encoding="utf-8") as file:
+            return name, file.read()
+    return name, None
+
+
 def _options(
     objective: str,
     ops: str | Iterable[str],
     memory_limit: int | str | None,
-    topology: str | os.PathLike[str] | Mapping[str, Any],
+    topology: tuple[str, str | None],
     nodes: tuple[int, int] | None,
     world: int,
 ) -> _core.Options:
-    name, text = str(topology), None
-    if isinstance(topology, Mapping):
-        name, text = "topology", json.dumps(topology)
-    elif "/" in name or "." in name:
-        with open(topology, encoding="utf-8") as file:
-            text = file.read()
     ops = ops if isinstance(ops, str) else ",".join(ops)
-    options = _core.options(objective, ops, _bytes(memory_limit), name, text)
+    options = _core.options(objective, ops, _bytes(memory_limit), *topology)
     if nodes is not None:
         options.set_nodes(*nodes)
         if nodes[0] * nodes[1] < world:
@@ -277,7 +290,7 @@ def plan(
     objective: str = "time",
     ops: str | Iterable[str] = "all",
     memory_limit: int | str | None = None,
-    topology: str | os.PathLike[str] | Mapping[str, Any] = "flat",
+    topology: Topology | None = None,
     nodes: tuple[int, int] | None = None,
     relabel: bool = False,
 ) -> Plan:
@@ -298,7 +311,8 @@ def plan(
         objective: what to minimize: "time", "bytes" or "steps".
         ops: "all", "boxes" (contiguous intermediates), or the names of operations, as a list or separated by commas.
         memory_limit: most that a device may need at once: bytes, or text such as "2GiB".
-        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one.
+        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one. None is
+            "flat" or, of a DTensor, what `set_topology` was told.
         nodes: how many nodes of how many devices there are, in place of the topology's islands.
         relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes
             (Plan.devices).
@@ -312,18 +326,22 @@ def plan(
         LimitError: nothing fits the memory limit; the message has the bytes needed.
         OSError: a topology file that cannot be read.
     """
+    told = None
     if not isinstance(mesh, str):
         if target is not None or dtype is not None or shape is not None:
             raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
         from .torch.problems import plan_texts
+        from .torch.topology import told_topology
 
         mesh, source, target_mesh, target, dtype = plan_texts(mesh, source, target_mesh)
+        told = told_topology()
     elif target is None:
         raise TypeError("plan(mesh, source, target): the target is missing")
     problem = _core.problem(
         mesh, source, target, target_mesh, _dtype(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
     )
-    options = _options(objective, ops, memory_limit, topology, nodes, problem.world)
+    named = topology_text(topology) if topology is not None else told or ("flat", None)
+    options = _options(objective, ops, memory_limit, named, nodes, problem.world)
     devices = None
     if relabel:
         [problem], devices = _core.relabel([problem], [])
@@ -343,7 +361,7 @@ def plan_batch(
     objective: str = "time",
     ops: str | Iterable[str] = "all",
     memory_limit: int | str | None = None,
-    topology: str | os.PathLike[str] | Mapping[str, Any] = "flat",
+    topology: Topology | None = None,
     nodes: tuple[int, int] | None = None,
     relabel: bool = False,
 ) -> Batch:
@@ -364,10 +382,13 @@ def plan_batch(
     """
     from .errors import InputError
 
+    told = None
     if targets is not None:
         from .torch.problems import batch_lines
+        from .torch.topology import told_topology
 
         problems = batch_lines(problems, targets)
+        told = told_topology()
     known = {"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"}
     read, names = [], []
     for place, one in enumerate(problems):
@@ -393,7 +414,8 @@ def plan_batch(
             raise InputError(f"{name}: {error}") from None
         names.append(name)
     world = max((problem.world for problem in read), default=0)
-    options = _options(objective, ops, memory_limit, topology, nodes, world)
+    named = topology_text(topology) if topology is not None else told or ("flat", None)
+    options = _options(objective, ops, memory_limit, named, nodes, world)
     devices = None
     if relabel and read:
         read, devices = _core.relabel(read, names)

@@ -55,6 +55,14 @@ const Buffer& PreparedProblem::target(int64_t t) const {
 Redistributor::Redistributor(Communicator* communicator, RedistributorOptions options)
     : communicator_(communicator), options_(std::move(options)) {}
 
+void Redistributor::SetTopology(const Topology& topology) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (topology == options_.plan.topology) return;
+  options_.plan.topology = topology;
+  by_problems_.clear();  // before the entries that its keys point into
+  entries_.clear();
+}
+
 absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Prepare(const Problem& problem) {
   return PrepareBatch({&problem, 1});
 }

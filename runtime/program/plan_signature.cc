@@ -48,13 +48,16 @@ std::string StepsText(const Plan& plan) {
   return text.empty() ? "none" : text;
 }
 
-// The islands decide which of several holders sends.
-std::string IslandsText(const Topology& topology) {
+// Without its name: what counts is what plans are chosen by, wherever a rank has it from.
+std::string TopologyText(const Topology& topology) {
   std::string text;
   for (const Topology::Level& level : topology.levels) {
-    if (level.devices != 0) absl::StrAppend(&text, text.empty() ? "of " : ", ", level.devices);
+    absl::StrAppend(&text, text.empty() ? "" : ", ",
+                    level.devices == 0 ? "all" : absl::StrCat("islands of ", level.devices), " at ",
+                    level.bytes_per_second, " B/s and ", level.latency_ns, " ns");
+    if (level.nics != 0) absl::StrAppend(&text, " over ", level.nics, " links");
   }
-  return text.empty() ? "none" : text;
+  return text;
 }
 
 }  // namespace
@@ -75,7 +78,7 @@ Signature program::SignatureOf(const Plan& plan) {
                     {"source", ToString(plan.source)},
                     {"target mesh", ToString(plan.target.mesh())},
                     {"target", ToString(plan.target)},
-                    {"islands", IslandsText(plan.options.topology)},
+                    {"topology", TopologyText(plan.options.topology)},
                     {"steps", StepsText(plan)}});
 }
 

@@ -71,6 +71,7 @@ absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& giv
     }
     problems[i].dtype = groups::DTypeOf(tensors_[i].scalar_type()).value_or(DType::kU8);
   }
+  RETURN_IF_ERROR(communicator_->FollowTopology());
   prepared_ = communicator_->redistributor().PrepareBatch(problems);
   if (!prepared_.ok()) return prepared_.status();
   for (size_t i = 0; i < count; ++i) {

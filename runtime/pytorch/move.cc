@@ -43,6 +43,8 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
   bool lazy = false;
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
     if (!problems.ok()) return problems.status();
+    const absl::Status network = communicator.FollowTopology();
+    if (!network.ok()) return network;
     for (size_t i = 0; i < tensors.size(); ++i) {
       absl::Status checked = CheckTensor(tensors[i], communicator.device());
       if (checked.ok() && !fresh) checked = CheckTensor((*results)[i], communicator.device());

@@ -9,7 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/notation.h"
 #include "reshard/layout/text.h"
+#include "reshard/planner/planner.h"
 #include "reshard/torch/redistribute.h"
+#include "reshard/torch/topology.h"
+#include "runtime/host/reduce.h"
+#include "runtime/pytorch/layout_texts.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -17,7 +21,8 @@ namespace reshard::pytorch {
 namespace {
 
 // Planning asks nobody, so there is no rank to name.
-std::string ValueOrThrow(const absl::StatusOr<std::string>& result) {
+template <typename T>
+T ValueOrThrow(const absl::StatusOr<T>& result) {
   if (result.ok()) return *result;
   const std::string message(result.status().message());
   if (absl::IsUnimplemented(result.status())) C10_THROW_ERROR(NotImplementedError, message);
@@ -41,6 +46,48 @@ std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::
     ASSIGN_OR_RETURN(const Layout meant, ImportLayout(Notation::kReshard, std::string(layout), parsed, shape.vec()));
     return ExportLayout(Notation::kDTensor, meant);
   }));
+}
+
+std::vector<int64_t> PlanFigures(c10::string_view mesh, c10::string_view source, c10::string_view target,
+                                 c10::string_view dtype) {
+  return ValueOrThrow(status::NoThrow("planning", [&]() -> absl::StatusOr<std::vector<int64_t>> {
+    const std::optional<DType> known = FindDType(std::string(dtype));
+    if (!known) return absl::UnimplementedError(absl::StrCat("no layout has tensors of ", std::string(dtype)));
+    ASSIGN_OR_RETURN(const Layout from, LayoutOf(mesh, source));
+    ASSIGN_OR_RETURN(const Layout to, LayoutOf(mesh, target));
+    ASSIGN_OR_RETURN(const Plan plan, MakePlan({from, to, *known}, {}));
+    if (from.pending() && to.pending() != from.pending()) {
+      RETURN_IF_ERROR(host::CheckReduction(from.pending()->op, *known));
+    }
+    int64_t moving = 0;
+    for (const Step& step : plan.steps) moving += step.op == Op::kSlice ? 0 : 1;
+    return std::vector<int64_t>{plan.totals.recv_bytes_max, moving};
+  }));
+}
+
+void TellTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json) {
+  if (!name) {
+    SetTopology(std::nullopt);
+    return;
+  }
+  const std::string text(*name);
+  SetTopology(ValueOrThrow(status::NoThrow("reading a topology", [&]() -> absl::StatusOr<Topology> {
+    return json ? Topology::FromJson(std::string(*json), text) : Topology::Preset(text);
+  })));
+}
+
+std::tuple<std::string, std::string> TopologyTold() {
+  const std::optional<Topology> told = ValueOrThrow(ToldTopology());
+  if (!told) return {"", ""};
+  nlohmann::json levels = nlohmann::json::array();
+  for (const Topology::Level& level : told->levels) {
+    nlohmann::json entry = {{"gb_per_s", static_cast<double>(level.bytes_per_second) / 1e9},
+                            {"latency_us", static_cast<double>(level.latency_ns) / 1e3}};
+    if (level.devices != 0) entry["devices"] = level.devices;
+    if (level.nics != 0) entry["nics"] = level.nics;
+    levels.push_back(std::move(entry));
+  }
+  return {told->name, nlohmann::json{{"levels", levels}}.dump()};
 }
 
 std::string RecentOperationsOf(c10::string_view group) {

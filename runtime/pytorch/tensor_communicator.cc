@@ -11,10 +11,12 @@
 
 #include "reshard/torch/c10d_communicator.h"
 #include "reshard/torch/redistribute.h"
+#include "reshard/torch/topology.h"
 #include "runtime/groups/why_not.h"
 #include "runtime/pytorch/cuda_transports.h"
 #include "runtime/pytorch/tensors.h"
 #include "runtime/pytorch/torch_stream.h"
+#include "status/macros.h"
 
 namespace reshard {
 
@@ -173,6 +175,19 @@ class Registry {
   std::map<std::pair<std::string, std::string>, Known> known_;  // by name and device
 };
 
+// The global ranks of a group's ranks. Groups do not say so themselves, but PyTorch's backends do; a backend that does
+// not, and the default group, which lists none, count as all ranks of the job.
+std::vector<int64_t> GlobalRanks(const Group& group) {
+  std::vector<int64_t> ranks;
+  static_cast<void>(groups::WhyNot([&] {
+    for (const uint64_t rank : group->getDefaultBackend()->getBackendOptions()->global_ranks_in_group) {
+      ranks.push_back(static_cast<int64_t>(rank));
+    }
+  }));
+  for (int64_t rank = 0; ranks.size() < static_cast<size_t>(group->getSize()); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
 bool HasHostBackend(const Group& group) {
   return groups::WhyNot([&] { group->getBackend(c10::DeviceType::CPU); }).empty();
 }
@@ -187,7 +202,8 @@ TensorCommunicator::TensorCommunicator(std::unique_ptr<Communicator> owned, Redi
     : kept_(std::move(kept)),
       owned_(std::move(owned)),
       device_(device),
-      redistributor_(owned_.get(), std::move(options)) {}
+      redistributor_(owned_.get(), std::move(options)),
+      own_topology_(redistributor_.options().plan.topology) {}
 
 TensorCommunicator::~TensorCommunicator() = default;
 
@@ -204,6 +220,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
     absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
     if (!communicator.ok()) pytorch::Throw(communicator.status(), group->getRank());
     made.reset(new TensorCommunicator(*std::move(communicator), HostOptions(), device, nullptr));
+    made->global_ranks_ = GlobalRanks(group);
     registry.Add(name, group, made);
     return made;
   }
@@ -221,6 +238,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
     status = parts.status();
     if (parts.ok()) {
       made.reset(new TensorCommunicator(std::move(parts->communicator), {}, device, std::move(parts->kept)));
+      made->global_ranks_ = GlobalRanks(group);
       registry.Add(name, group, made);
       return made;
     }
@@ -265,6 +283,16 @@ void TensorCommunicator::SetLastResult(const ExecuteResult& result) {
 std::string TensorCommunicator::RecentOperationsJson() const {
   const RecentOperations* const recent = communicator().recent_operations();
   return recent == nullptr ? "[]" : recent->ToJson();
+}
+
+absl::Status TensorCommunicator::FollowTopology() {
+  if (!global_ranks_) return absl::OkStatus();
+  const int64_t version = TopologyVersion();
+  if (version == topology_version_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<Topology> told, ToldTopology());
+  redistributor_.SetTopology(told ? OnRanks(*told, *global_ranks_) : own_topology_);
+  topology_version_ = version;
+  return absl::OkStatus();
 }
 
 void TensorCommunicator::UseCurrentStream() {

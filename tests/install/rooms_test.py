@@ -69,6 +69,7 @@ PUBLIC = {
     "torch/c10d_communicator.h": "runtime/groups",
     "torch/redistribute.h": "runtime/pytorch",
     "torch/sequence_parallel.h": "runtime/pytorch",
+    "torch/topology.h": "runtime/pytorch",
     "checkpoint/catalog.h": "checkpoint/catalog",
     "checkpoint/convert.h": "checkpoint/convert",
     "checkpoint/describe.h": "checkpoint/catalog",

@@ -93,6 +93,11 @@ class TensorCommunicator {
   // function of RunLater does so itself, once it has made a stream current.
   void UseCurrentStream();
 
+  // Makes its plans for the network that SetTopology of topology.h told last, seen by the ranks of its group; one that
+  // wraps a communicator keeps to its options. InvalidArgument, for all ranks to hear of: RESHARD_TOPOLOGY names none.
+  // Within RunInOrder and RunLater only.
+  absl::Status FollowTopology();
+
   // What last_result() is to return.
   void SetLastResult(const ExecuteResult& result);
 
@@ -122,6 +127,11 @@ class TensorCommunicator {
   std::mutex order_;
   Views views_;                     // guarded by order_
   std::shared_ptr<Worker> worker_;  // with asynchronous calls only
+
+  // Of a group, both guarded by order_: who its ranks are, and which topology the redistributor has.
+  std::optional<std::vector<int64_t>> global_ranks_;
+  int64_t topology_version_ = 0;
+  Topology own_topology_ = Topology::Flat();  // while none is told
 };
 
 // Returns this rank's fragment under `target` of the tensor whose fragment under `source` is `tensor`. Differentiable.

@@ -32,6 +32,8 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
+from .state import load, save  # noqa: E402
+from .topology import set_topology  # noqa: E402
 from .ends_of_groups import follow_ends_of_groups  # noqa: E402
 
 follow_ends_of_groups()
@@ -58,6 +60,7 @@ __all__ = [
     "redistribute_all",
     "save",
     "save_async",
+    "set_topology",
     "shard",
     "unpad_sequence_tensor",
     "warmup",

@@ -1,0 +1,43 @@
+"""The network that the operators plan for."""
+
+import torch
+
+from ..planning import Topology, topology_text
+
+
+def set_topology(topology: Topology | None) -> None:
+    """Tells all operators of this process, once, which network they plan for.
+
+        reshard.set_topology("dgx-h100")
+
+    From the next call on, redistributions, batches and the sequence-parallel set cross slow links as little as they
+    can: in nodes, then across them, then in nodes. Without it, and without the environment variable RESHARD_TOPOLOGY,
+    which takes a name or a file, all ranks count as equally far. `reshard.plan` of a DTensor uses it, too.
+
+    Tell every rank the same. Where ranks were told something else, all get an error that names the topology. What is
+    bound already keeps its plan. `load` and `save` do not ask for it.
+
+    Args:
+        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one, as
+            `reshard.plan` has it. Its devices are global ranks. A group sees it by the global ranks of its members; a
+            level whose islands are no equally long runs of these is left out for that group. None forgets what was
+            told: RESHARD_TOPOLOGY counts again.
+
+    Raises:
+        ValueError: no such name, or no topology.
+        OSError: a file that cannot be read.
+    """
+    if topology is None:
+        torch.ops.reshard._set_topology(None, None)
+        return
+    torch.ops.reshard._set_topology(*topology_text(topology))
+
+
+def told_topology() -> tuple[str, str] | None:
+    """The name and the JSON of what was told, or None.
+
+    Raises:
+        ValueError: RESHARD_TOPOLOGY names no topology.
+    """
+    name, text = torch.ops.reshard._topology()
+    return (name, text) if name else None

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
         bind,
         build_all_to_all_v_metadata,
         compute_padding_for_sp,
+        dtensor_redistribution,
         exchange_overlapping_regions,
         gather,
+        install,
         last_timings,
         load,
         pad_sequence_tensor,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         sequence_parallel,
         set_topology,
         shard,
+        uninstall,
         unpad_sequence_tensor,
         warmup,
     )
@@ -73,8 +76,9 @@ _MODULES = {
         pad_sequence_tensor recent_operations redistribute redistribute_all save save_async sequence_parallel shard
         unpad_sequence_tensor warmup
         BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
-        compute_padding_for_sp exchange_overlapping_regions last_timings load pad_sequence_tensor recent_operations
-        redistribute redistribute_all save sequence_parallel set_topology shard unpad_sequence_tensor warmup
+        compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions install last_timings load
+        pad_sequence_tensor recent_operations redistribute redistribute_all save sequence_parallel set_topology shard
+        uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
 }

@@ -19,6 +19,7 @@ from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
 from .load import load  # noqa: E402
+from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
@@ -50,8 +51,10 @@ __all__ = [
     "bind",
     "build_all_to_all_v_metadata",
     "compute_padding_for_sp",
+    "dtensor_redistribution",
     "exchange_overlapping_regions",
     "gather",
+    "install",
     "last_timings",
     "load",
     "pad_sequence_tensor",
@@ -62,6 +65,7 @@ __all__ = [
     "save_async",
     "set_topology",
     "shard",
+    "uninstall",
     "unpad_sequence_tensor",
     "warmup",
 ]

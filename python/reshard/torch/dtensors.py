@@ -48,7 +48,7 @@ def redistribute(
         tensor is empty, just as it passes one if it is outside the tensor's mesh.
         A shard order other than left to right is stored in the result's spec (`_spec.shard_order`).
         DTensor.full_tensor, DTensor.redistribute and this function respect it, but the operators of PyTorch 2.11, such
-        as clone and detach, drop it: compute on to_local(), or redistribute back first.
+        as clone and detach, drop it unless `install` was called: compute on to_local(), or redistribute back first.
 
     Differentiable, also more than once (which DTensor.to_local is not): the gradient is redistributed back by a single
     plan. If the tensor is partial, its gradient is replicated, as in DTensor; for a partial average it is divided by

@@ -72,13 +72,9 @@ _MODULES = {
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
         BoundBatch PendingSave all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind
-        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions last_timings load
-        pad_sequence_tensor recent_operations redistribute redistribute_all save save_async sequence_parallel shard
-        unpad_sequence_tensor warmup
-        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
-        compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions install last_timings load
-        pad_sequence_tensor recent_operations redistribute redistribute_all save sequence_parallel set_topology shard
-        uninstall unpad_sequence_tensor warmup
+        build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions
+        install last_timings load pad_sequence_tensor recent_operations redistribute redistribute_all save
+        save_async sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
 }

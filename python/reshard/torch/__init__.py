@@ -33,7 +33,6 @@ from .sequence_parallel import (  # noqa: E402
     shard,
     warmup,
 )
-from .state import load, save  # noqa: E402
 from .topology import set_topology  # noqa: E402
 from .ends_of_groups import follow_ends_of_groups  # noqa: E402
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 from .errors import InputError
-from .planning import _bytes, _dtype, _Result
+from .planning import _dtype, _Result, byte_count
 
 __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
 
@@ -193,7 +193,7 @@ def convert(
     terms = _terms(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
-    terms |= dict(memory_limit=_bytes(memory_limit), file_size=_bytes(file_size))
+    terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, resume=resume, clean=clean, verify=verify)
     return Conversion(_core.convert(os.fspath(source), os.fspath(destination), terms, progress))
 

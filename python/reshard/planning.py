@@ -229,7 +229,8 @@ class Verdict(_Page, _Result):
         return f"<reshard.Verdict: {'agrees' if self.agrees else 'does not agree'}>"
 
 
-def _bytes(value: int | str | None) -> int | None:
+def byte_count(value: int | str | None) -> int | None:
+    """Bytes, of a number or of text such as "256MiB". InputError: text that is no number of bytes."""
     return _core.parse_bytes(value) if isinstance(value, str) else value
 
 
@@ -261,7 +262,7 @@ def _options(
     world: int,
 ) -> _core.Options:
     ops = ops if isinstance(ops, str) else ",".join(ops)
-    options = _core.options(objective, ops, _bytes(memory_limit), *topology)
+    options = _core.options(objective, ops, byte_count(memory_limit), *topology)
     if nodes is not None:
         options.set_nodes(*nodes)
         if nodes[0] * nodes[1] < world:
@@ -419,7 +420,7 @@ def plan_batch(
     devices = None
     if relabel and read:
         read, devices = _core.relabel(read, names)
-    return Batch(_core.plan_batch(read, names, options, _bytes(bucket)), names, devices)
+    return Batch(_core.plan_batch(read, names, options, byte_count(bucket)), names, devices)
 
 
 def show(

@@ -17,7 +17,7 @@
 namespace reshard {
 namespace {
 
-absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const RedistributorOptions& options,
+absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const PlanOptions& options, int64_t batch_bytes,
                                   const Communicator& comm) {
   absl::flat_hash_set<Mesh> checked;
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -29,9 +29,9 @@ absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const Redi
       return absl::Status(status.code(), absl::StrCat("tensor ", i, ": ", status.message()));
     }
   }
-  if (problems.size() > 1) return PlanBatch(problems, {options.plan, std::max<int64_t>(0, options.batch_bytes)});
+  if (problems.size() > 1) return PlanBatch(problems, {options, std::max<int64_t>(0, batch_bytes)});
   // One tensor has nobody to share with, and its errors need no name.
-  absl::StatusOr<Plan> plan = MakePlan(problems[0], options.plan);
+  absl::StatusOr<Plan> plan = MakePlan(problems[0], options);
   if (!plan.ok()) return plan.status();
   BatchPlan out;
   out.plans.push_back(*std::move(plan));
@@ -67,31 +67,35 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Prepare(const Pr
   return PrepareBatch({&problem, 1});
 }
 
-absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(absl::Span<const Problem> problems) {
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::PrepareBatch(
+    absl::Span<const Problem> problems, std::optional<int64_t> memory_limit_bytes) {
   if (problems.empty()) return absl::InvalidArgumentError("a batch needs at least one tensor");
   return status::NoThrow("preparing a redistribution", [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = by_problems_.find(problems);
+    const auto found = by_problems_.find(Key(problems, memory_limit_bytes));
     if (found != by_problems_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
-      return found->second->second;
+      return found->second->prepared;
     }
-    absl::StatusOr<std::shared_ptr<PreparedProblem>> built = Build(problems);
+    absl::StatusOr<std::shared_ptr<PreparedProblem>> built = Build(problems, memory_limit_bytes);
     if (!built.ok()) return built;
-    entries_.emplace_front(std::vector<Problem>(problems.begin(), problems.end()), *built);
-    by_problems_[entries_.front().first] = entries_.begin();
+    entries_.push_front({{problems.begin(), problems.end()}, memory_limit_bytes, *built});
+    by_problems_[entries_.front().key()] = entries_.begin();
     if (static_cast<int64_t>(entries_.size()) > std::max<int64_t>(1, options_.cache_entries)) {
-      by_problems_.erase(entries_.back().first);
+      by_problems_.erase(entries_.back().key());
       entries_.pop_back();
     }
     return built;
   });
 }
 
-absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span<const Problem> problems) {
+absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span<const Problem> problems,
+                                                                      std::optional<int64_t> memory_limit_bytes) {
   auto prepared = std::make_shared<PreparedProblem>();
   prepared->tensors_ = static_cast<int64_t>(problems.size());
-  ASSIGN_OR_RETURN(const BatchPlan batch, PlanAll(problems, options_, *communicator_));
+  PlanOptions options = options_.plan;
+  if (memory_limit_bytes) options.memory_limit_bytes = memory_limit_bytes;
+  ASSIGN_OR_RETURN(const BatchPlan batch, PlanAll(problems, options, options_.batch_bytes, *communicator_));
   // Tensors of one plan that start at the same holders share a program.
   absl::flat_hash_map<std::pair<int64_t, int64_t>, std::shared_ptr<const Program>> compiled;
   std::vector<std::shared_ptr<const Program>> each;
@@ -110,7 +114,8 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
     }
     each.push_back(program);
   }
-  std::vector<Signature::Field> fields;
+  const std::optional<int64_t>& limit = options.memory_limit_bytes;
+  std::vector<Signature::Field> fields = {{"memory limit", limit ? absl::StrCat(*limit, " bytes") : "none"}};
   // Every rank plans the same batch, so every rank cuts alike.
   for (const BatchBucket& bucket : batch.buckets) {
     const auto first = static_cast<size_t>(bucket.first), end = first + static_cast<size_t>(bucket.count);

@@ -32,12 +32,12 @@ BoundBatch::Place BoundBatch::PlaceOf(const at::Tensor& tensor) {
 
 BoundBatch::BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
                        const absl::StatusOr<std::vector<Problem>>& problems,
-                       std::shared_ptr<TensorCommunicator> communicator)
+                       std::shared_ptr<TensorCommunicator> communicator, std::optional<int64_t> memory_limit_bytes)
     : communicator_(std::move(communicator)), tensors_(std::move(tensors)), outs_(std::move(outs)) {
   absl::Status status;
   communicator_->RunInOrder([&] {
     Communicator& ranks = communicator_->communicator();
-    const absl::Status own = status::NoThrow("binding tensors", [&] { return Prepare(problems); });
+    const absl::Status own = status::NoThrow("binding tensors", [&] { return Prepare(problems, memory_limit_bytes); });
     if (!own.ok()) prepared_ = own;
     static const Signature* const kNothing = new Signature;
     // Without agreement the others hear of it at the first Run, by waiting.
@@ -48,7 +48,8 @@ BoundBatch::BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> 
   if (!status.ok()) pytorch::Throw(status, communicator_->communicator().rank());
 }
 
-absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& given) {
+absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& given,
+                                 std::optional<int64_t> memory_limit_bytes) {
   if (!given.ok()) return given.status();
   std::vector<Problem> problems = *given;
   const size_t count = tensors_.size();
@@ -72,7 +73,7 @@ absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& giv
     problems[i].dtype = groups::DTypeOf(tensors_[i].scalar_type()).value_or(DType::kU8);
   }
   RETURN_IF_ERROR(communicator_->FollowTopology());
-  prepared_ = communicator_->redistributor().PrepareBatch(problems);
+  prepared_ = communicator_->redistributor().PrepareBatch(problems, memory_limit_bytes);
   if (!prepared_.ok()) return prepared_.status();
   for (size_t i = 0; i < count; ++i) {
     tensor_places_.push_back(PlaceOf(tensors_[i]));
@@ -124,11 +125,19 @@ void BoundBatch::Run() {
 
 namespace {
 
-c10::intrusive_ptr<BoundBatch> BindByName(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
-                                          const std::string& mesh, const std::string& target_mesh,
-                                          const std::vector<std::string>& sources,
-                                          const std::vector<std::string>& targets, const std::string& group) {
+c10::intrusive_ptr<BoundBatch> Bind(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
+                                    const absl::StatusOr<std::vector<Problem>>& problems, const std::string& group,
+                                    std::optional<int64_t> memory_limit) {
   const at::Device device = pytorch::DeviceOf(tensors.empty() ? at::Tensor() : tensors[0], group);
+  return c10::make_intrusive<BoundBatch>(std::move(tensors), std::move(outs), problems,
+                                         TensorCommunicator::OfGroup(group, device), memory_limit);
+}
+
+c10::intrusive_ptr<BoundBatch> BindOverMesh(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
+                                            const std::string& mesh, const std::string& target_mesh,
+                                            const std::vector<std::string>& sources,
+                                            const std::vector<std::string>& targets, const std::string& group,
+                                            std::optional<int64_t> memory_limit) {
   absl::StatusOr<std::vector<Problem>> problems =
       absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources, but ", targets.size(), " targets"));
   if (sources.size() == targets.size()) {
@@ -136,14 +145,38 @@ c10::intrusive_ptr<BoundBatch> BindByName(std::vector<at::Tensor> tensors, std::
       return {mesh, target_mesh, sources[i], targets[i]};
     });
   }
-  return c10::make_intrusive<BoundBatch>(std::move(tensors), std::move(outs), problems,
-                                         TensorCommunicator::OfGroup(group, device));
+  return Bind(std::move(tensors), std::move(outs), problems, group, memory_limit);
+}
+
+c10::intrusive_ptr<BoundBatch> BindOverMeshes(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
+                                              const std::vector<std::string>& meshes,
+                                              const std::vector<std::string>& target_meshes,
+                                              const std::vector<std::string>& sources,
+                                              const std::vector<std::string>& targets, const std::string& group,
+                                              std::optional<int64_t> memory_limit) {
+  const size_t count = sources.size();
+  absl::StatusOr<std::vector<Problem>> problems =
+      absl::InvalidArgumentError(absl::StrCat(count, " sources, but ", meshes.size(), " meshes, ", target_meshes.size(),
+                                              " target meshes and ", targets.size(), " targets"));
+  if (meshes.size() == count && target_meshes.size() == count && targets.size() == count) {
+    problems = pytorch::ProblemsOf(count, [&](size_t i) -> pytorch::ProblemTexts {
+      return {meshes[i], target_meshes[i], sources[i], targets[i]};
+    });
+  }
+  return Bind(std::move(tensors), std::move(outs), problems, group, memory_limit);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
-  library.class_<BoundBatch>("BoundBatch").def(::torch::init(&BindByName)).def("run", &BoundBatch::Run);
+  using ::torch::arg;
+  // An empty target mesh is the mesh of the source.
+  library.class_<BoundBatch>("BoundBatch")
+      .def(::torch::init(&BindOverMesh), "",
+           {arg("tensors"), arg("outs"), arg("mesh"), arg("target_mesh"), arg("sources"), arg("targets"), arg("group"),
+            arg("memory_limit") = arg::none()})
+      .def_static("over_meshes", &BindOverMeshes)
+      .def("run", &BoundBatch::Run);
 }
 
 }  // namespace reshard

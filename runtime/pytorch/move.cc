@@ -38,7 +38,8 @@ bool IsLazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg
 // Executes, or tells the others why not. The dtypes of the problems are filled in. `results` holds the destinations, or
 // gets them when it is empty.
 absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
-                     TensorCommunicator& communicator, std::vector<at::Tensor>* results) {
+                     TensorCommunicator& communicator, std::optional<int64_t> memory_limit_bytes,
+                     std::vector<at::Tensor>* results) {
   const bool fresh = results->empty();
   bool lazy = false;
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<PreparedProblem>> {
@@ -52,7 +53,7 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
       lazy |= IsLazy(tensors[i]);
       (*problems)[i].dtype = groups::DTypeOf(tensors[i].scalar_type()).value();
     }
-    return communicator.redistributor().PrepareBatch(*problems);
+    return communicator.redistributor().PrepareBatch(*problems, memory_limit_bytes);
   };
   const absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared = prepare();
   std::vector<at::Tensor> resolved;
@@ -85,10 +86,12 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
 }
 
 std::vector<at::Tensor> ExecuteOrThrow(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
-                                       TensorCommunicator& communicator, at::TensorList outs) {
+                                       TensorCommunicator& communicator, at::TensorList outs,
+                                       std::optional<int64_t> memory_limit_bytes) {
   std::vector<at::Tensor> results = outs.vec();
-  const absl::Status status =
-      status::NoThrow("redistributing", [&] { return Execute(tensors, std::move(problems), communicator, &results); });
+  const absl::Status status = status::NoThrow("redistributing", [&] {
+    return Execute(tensors, std::move(problems), communicator, memory_limit_bytes, &results);
+  });
   if (!status.ok()) Throw(status, communicator.communicator().rank());
   return results;
 }
@@ -144,21 +147,24 @@ at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>&
 }
 
 std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
-                                       TensorCommunicator& communicator, at::TensorList outs) {
-  return ExecuteOrThrow(tensors, ProblemsOfMoves(tensors, moves), communicator, outs);
+                                       TensorCommunicator& communicator, at::TensorList outs,
+                                       std::optional<int64_t> memory_limit_bytes) {
+  return ExecuteOrThrow(tensors, ProblemsOfMoves(tensors, moves), communicator, outs, memory_limit_bytes);
 }
 
 std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
-                                 TensorCommunicator& communicator, at::TensorList outs) {
+                                 TensorCommunicator& communicator, at::TensorList outs,
+                                 std::optional<int64_t> memory_limit_bytes) {
   std::vector<at::Tensor> results;
-  communicator.RunInOrder([&] { results = RunMovesInTurn(tensors, moves, communicator, outs); });
+  communicator.RunInOrder([&] { results = RunMovesInTurn(tensors, moves, communicator, outs, memory_limit_bytes); });
   return results;
 }
 
 std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
-                                    TensorCommunicator& communicator) {
+                                    TensorCommunicator& communicator, std::optional<int64_t> memory_limit_bytes) {
   std::vector<at::Tensor> results;
-  communicator.RunInOrder([&] { results = ExecuteOrThrow(tensors, std::move(problems), communicator, {}); });
+  communicator.RunInOrder(
+      [&] { results = ExecuteOrThrow(tensors, std::move(problems), communicator, {}, memory_limit_bytes); });
   return results;
 }
 

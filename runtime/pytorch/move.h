@@ -53,16 +53,19 @@ at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>&
 std::string WithoutPending(std::string_view layout);
 
 // Executes the moves of several tensors together. A rank that has an error instead of moves tells the others. Throws.
-// `outs`: empty, or the tensors to write.
+// `outs`: empty, or the tensors to write. `memory_limit_bytes`: see RedistributeBatch.
 std::vector<at::Tensor> RunMoves(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
-                                 TensorCommunicator& communicator, at::TensorList outs = {});
+                                 TensorCommunicator& communicator, at::TensorList outs = {},
+                                 std::optional<int64_t> memory_limit_bytes = std::nullopt);
 // The same for a caller that already runs in order (in TensorCommunicator::RunLater).
 std::vector<at::Tensor> RunMovesInTurn(at::TensorList tensors, const absl::StatusOr<std::vector<Move>>& moves,
-                                       TensorCommunicator& communicator, at::TensorList outs = {});
+                                       TensorCommunicator& communicator, at::TensorList outs = {},
+                                       std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
 // The same for problems without gradients, one per tensor; faster for large batches.
 std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
-                                    TensorCommunicator& communicator);
+                                    TensorCommunicator& communicator,
+                                    std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
 // The local shape of a result on `rank`. Throws c10::ValueError for text that does not parse.
 std::vector<int64_t> ResultShape(const Move& move, int64_t rank);

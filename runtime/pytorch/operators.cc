@@ -1,12 +1,12 @@
 // torch.ops.reshard.*: schemas, kernels for host memory and GPUs, shapes for tracing, and gradients.
 //
-// Two operators do the moving, `_move` and `_move_batch`; those with layouts in their signature and the
-// sequence-parallel set are built on them (CompositeImplicitAutograd), so gradients and tracing are written once.
+// Two operators do the moving, `_move` and `_move_batch` (batch_operators.cc); those with layouts in their signature
+// and the sequence-parallel set are built on them (CompositeImplicitAutograd), so gradients and tracing are written
+// once.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -16,7 +16,6 @@
 #include "reshard/planner/version.h"
 #include "reshard/torch/sequence_parallel.h"
 #include "runtime/groups/why_not.h"
-#include "runtime/pytorch/layout_texts.h"
 #include "runtime/pytorch/move.h"
 #include "runtime/pytorch/planning.h"
 #include "runtime/pytorch/tensors.h"
@@ -98,163 +97,13 @@ at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::st
   return MoveFunction::apply(tensor, move, Text(group));
 }
 
-// ---- _move_batch: texts[i] has the source, target, grad_from and grad_to of tensor i, one after the other.
-
-std::vector<at::Tensor> DispatchBatch(at::TensorList tensors, const Text& mesh, const Texts& texts,
-                                      at::ArrayRef<double> scales, const Text& group) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("reshard::_move_batch", "")
-                             .typed<std::vector<at::Tensor>(at::TensorList, c10::string_view, const c10::List<Text>&,
-                                                            at::ArrayRef<double>, c10::string_view)>();
-  c10::List<Text> list;
-  list.reserve(texts.size());
-  for (const Text& text : texts) list.push_back(text);
-  return op.call(tensors, mesh, list, scales, group);
-}
-
-absl::StatusOr<std::vector<pytorch::Move>> BatchMoves(const Text& mesh, const Texts& texts,
-                                                      at::ArrayRef<double> scales) {
-  if (texts.size() != 4 * scales.size()) return absl::InvalidArgumentError("sources and targets differ in number");
-  std::vector<pytorch::Move> moves;
-  moves.reserve(scales.size());
-  for (size_t i = 0; i < scales.size(); ++i) {
-    moves.push_back({mesh, texts[4 * i], texts[4 * i + 1], "", texts[4 * i + 2], texts[4 * i + 3], scales[i]});
-  }
-  return moves;
-}
-
-Texts TextsOf(const c10::List<Text>& list) { return {list.begin(), list.end()}; }
-
-std::vector<at::Tensor> MoveBatchNow(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
-                                     at::ArrayRef<double> scales, c10::string_view group) {
-  const at::Device device = pytorch::DeviceOf(tensors.empty() ? at::Tensor() : tensors[0], Text(group));
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), device);
-  return pytorch::RunMoves(tensors, BatchMoves(Text(mesh), TextsOf(texts), scales), *communicator);
-}
-
-std::vector<at::Tensor> MoveBatchMeta(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
-                                      at::ArrayRef<double> scales, c10::string_view group) {
-  const int64_t rank = c10d::resolve_process_group(Text(group))->getRank();
-  const absl::StatusOr<std::vector<pytorch::Move>> moves = BatchMoves(Text(mesh), TextsOf(texts), scales);
-  if (!moves.ok()) pytorch::Throw(moves.status(), rank);
-  std::vector<at::Tensor> results;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    results.push_back(at::empty(pytorch::ResultShape((*moves)[i], rank), tensors[i].options()));
-  }
-  return results;
-}
-
-class BatchFunction : public ::torch::autograd::Function<BatchFunction> {
- public:
-  static variable_list forward(AutogradContext* context, at::TensorList tensors, const Text& mesh, const Texts& texts,
-                               const std::vector<double>& scales, const Text& group) {
-    context->saved_data["mesh"] = mesh;
-    context->saved_data["texts"] = texts;
-    context->saved_data["scales"] = scales;
-    context->saved_data["group"] = group;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      context->saved_data["sizes" + std::to_string(i)] = tensors[i].sym_sizes();
-    }
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return DispatchBatch(tensors, mesh, texts, scales, group);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Text mesh = context->saved_data["mesh"].toStringRef();
-    const auto texts = context->saved_data["texts"].to<Texts>();
-    const std::vector<double> scales = context->saved_data["scales"].toDoubleVector();
-    const absl::StatusOr<std::vector<pytorch::Move>> moves = BatchMoves(mesh, texts, scales);
-    Texts back;
-    std::vector<double> back_scales;
-    std::vector<at::Tensor> scaled;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const pytorch::Move& move = (*moves)[i];
-      scaled.push_back(pytorch::ScaledGradient(gradients[i], move));
-      const pytorch::Move gradient = move.Gradient();
-      for (const Text* text : {&gradient.source, &gradient.target, &gradient.grad_from, &gradient.grad_to}) {
-        back.push_back(*text);
-      }
-      back_scales.push_back(gradient.grad_scale);
-    }
-    variable_list results = DispatchBatch(scaled, mesh, back, back_scales, context->saved_data["group"].toStringRef());
-    for (size_t i = 0; i < results.size(); ++i) {
-      results[i] = pytorch::LikeInput(results[i], context->saved_data["sizes" + std::to_string(i)].toSymIntVector());
-    }
-    for (int i = 0; i < 4; ++i) results.emplace_back();
-    return results;
-  }
-};
-
-std::vector<at::Tensor> MoveBatchAutograd(at::TensorList tensors, c10::string_view mesh, const c10::List<Text>& texts,
-                                          at::ArrayRef<double> scales, c10::string_view group) {
-  bool differentiated = false;
-  for (const at::Tensor& tensor : tensors) differentiated |= tensor.requires_grad();
-  if (!at::GradMode::is_enabled() || !differentiated) {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return DispatchBatch(tensors, Text(mesh), TextsOf(texts), scales, Text(group));
-  }
-  return BatchFunction::apply(tensors, Text(mesh), TextsOf(texts), scales.vec(), Text(group));
-}
-
-// ---- redistribute, redistribute_batch
+// ---- redistribute
 
 at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::string_view source,
                           c10::string_view target, c10::string_view group,
                           std::optional<c10::string_view> target_mesh) {
   const pytorch::Move move = pytorch::MoveOf(Text(mesh), Text(source), Text(target), Text(target_mesh.value_or("")));
   return pytorch::DispatchMove(local, move, Text(group));
-}
-
-// True when the dispatcher would do nothing on the way to the kernels above: nothing is differentiated or traced. A
-// thousand small tensors cost more there than they cost to move.
-bool NeedsNothingBut(at::TensorList tensors) {
-  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
-  const bool gradients = at::GradMode::is_enabled();
-  for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
-    const c10::DispatchKeySet beyond =
-        tensor.key_set() -
-        c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
-                             c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA,
-                             c10::DispatchKey::ADInplaceOrView});
-    // The difference keeps the bits of the backend.
-    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0) return false;
-    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) return false;
-  }
-  return true;
-}
-
-std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_view mesh,
-                                            const c10::List<Text>& sources, const c10::List<Text>& targets,
-                                            c10::string_view group) {
-  if (locals.empty() || sources.size() != locals.size() || targets.size() != locals.size()) {
-    const absl::Status status = absl::InvalidArgumentError(
-        "a batch needs at least one tensor, and a source and a target for each; got " + std::to_string(locals.size()) +
-        " tensors, " + std::to_string(sources.size()) + " sources, " + std::to_string(targets.size()) + " targets");
-    pytorch::Refuse(locals.empty() ? at::Tensor() : locals[0], status, Text(group));
-  }
-  if (NeedsNothingBut(locals)) {
-    const std::shared_ptr<TensorCommunicator> communicator =
-        TensorCommunicator::OfGroup(Text(group), locals[0].device());
-    const auto texts = [&](size_t i) -> pytorch::ProblemTexts {
-      const Text& source = sources[i];
-      const Text& target = targets[i];
-      return {mesh, "", source, target};
-    };
-    return pytorch::RunProblems(locals, pytorch::ProblemsOf(locals.size(), texts), *communicator);
-  }
-  Texts texts;
-  std::vector<double> scales;
-  texts.reserve(4 * locals.size());
-  for (size_t i = 0; i < locals.size(); ++i) {
-    pytorch::Move move = pytorch::MoveOf(Text(mesh), sources.get(i), targets.get(i), "");
-    texts.push_back(std::move(move.source));
-    texts.push_back(std::move(move.target));
-    texts.push_back(std::move(move.grad_from));
-    texts.push_back(std::move(move.grad_to));
-    scales.push_back(move.grad_scale);
-  }
-  return DispatchBatch(locals, Text(mesh), texts, scales, Text(group));
 }
 
 // ---- _pass_on: rank r gives `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1), zeros where
@@ -379,12 +228,9 @@ TORCH_LIBRARY(reshard, library) {
       "_move(Tensor local, str mesh, str source, str target, str target_mesh, str group, str grad_from, str grad_to, "
       "float grad_scale) -> Tensor");
   library.def("_pass_on(Tensor up, Tensor down, str group) -> (Tensor, Tensor)");
-  library.def("_move_batch(Tensor[] locals, str mesh, str[] texts, float[] grad_scales, str group) -> Tensor[]");
   library.def(
       "redistribute(Tensor local, str mesh, str source, str target, str group, str? target_mesh=None) -> Tensor",
       RedistributeOp);
-  library.def("redistribute_batch(Tensor[] locals, str mesh, str[] sources, str[] targets, str group) -> Tensor[]",
-              RedistributeBatchOp);
   library.def("all_to_all_single(Tensor x, str group, str type, bool with_zigzag_splitting) -> Tensor", AllToAllSingle);
   library.def("all_to_all_4d(Tensor x, int scatter_dim, int gather_dim, str group) -> Tensor", AllToAll4d);
   library.def("all_gather(Tensor x, int dim, str group) -> Tensor", AllGather);
@@ -411,28 +257,24 @@ TORCH_LIBRARY(reshard, library) {
 TORCH_LIBRARY_IMPL(reshard, CPU, library) {
   library.impl("_move", MoveNow);
   library.impl("_pass_on", PassOnNow);
-  library.impl("_move_batch", MoveBatchNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, CUDA, library) {
   library.impl("_move", MoveNow);
   library.impl("_pass_on", PassOnNow);
-  library.impl("_move_batch", MoveBatchNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Meta, library) {
   library.impl("_move", MoveMeta);
   library.impl("_pass_on", PassOnMeta);
-  library.impl("_move_batch", MoveBatchMeta);
   library.impl("all_to_all_v", AllToAllVMeta);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Autograd, library) {
   library.impl("_move", MoveAutograd);
   library.impl("_pass_on", PassOnAutograd);
-  library.impl("_move_batch", MoveBatchAutograd);
   library.impl("all_to_all_v", AllToAllVAutograd);
 }
 

@@ -36,19 +36,21 @@ struct Remembered : ::torch::CustomClassHolder {
   std::vector<pytorch::Move> moves;
   std::vector<std::vector<c10::SymInt>> sizes;  // of the inputs
   TensorCommunicator* communicator = nullptr;
+  std::optional<int64_t> memory_limit_bytes;
 };
 
 class MovesFunction : public ::torch::autograd::Function<MovesFunction> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                const absl::StatusOr<std::vector<pytorch::Move>>& moves,
-                               TensorCommunicator& communicator) {
+                               TensorCommunicator& communicator, std::optional<int64_t> memory_limit_bytes) {
     auto remembered = c10::make_intrusive<Remembered>();
     if (moves.ok()) remembered->moves = *moves;
     for (const at::Tensor& tensor : tensors) remembered->sizes.push_back(tensor.sym_sizes().vec());
     remembered->communicator = &communicator;
+    remembered->memory_limit_bytes = memory_limit_bytes;
     context->saved_data["moves"] = c10::IValue::make_capsule(std::move(remembered));
-    return pytorch::RunMoves(tensors, moves, communicator);
+    return pytorch::RunMoves(tensors, moves, communicator, {}, memory_limit_bytes);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -61,10 +63,10 @@ class MovesFunction : public ::torch::autograd::Function<MovesFunction> {
       back.push_back(move.Gradient());
     }
     const absl::StatusOr<std::vector<pytorch::Move>> moves = back;
-    variable_list results = Function<MovesFunction>::apply(at::TensorList(scaled), moves, *remembered->communicator);
+    variable_list results = Function<MovesFunction>::apply(at::TensorList(scaled), moves, *remembered->communicator,
+                                                           remembered->memory_limit_bytes);
     for (size_t i = 0; i < results.size(); ++i) results[i] = pytorch::LikeInput(results[i], remembered->sizes[i]);
-    results.emplace_back();
-    results.emplace_back();
+    for (int i = 0; i < 3; ++i) results.emplace_back();
     return results;
   }
 };
@@ -74,7 +76,8 @@ class MovesFunction : public ::torch::autograd::Function<MovesFunction> {
 at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const Layout& target,
                         TensorCommunicator& communicator, const std::optional<at::Tensor>& out) {
   const absl::StatusOr<std::vector<pytorch::Move>> moves = MovesOf({&source, 1}, {&target, 1});
-  if (!out) return MovesFunction::apply(at::TensorList(tensor), moves, communicator)[0];
+  const std::optional<int64_t> no_limit;
+  if (!out) return MovesFunction::apply(at::TensorList(tensor), moves, communicator, no_limit)[0];
   const bool differentiated = at::GradMode::is_enabled() && (tensor.requires_grad() || out->requires_grad());
   TORCH_CHECK_VALUE(!differentiated, "rank ", communicator.communicator().rank(),
                     ": a redistribution into `out` has no gradient; detach the tensors");
@@ -82,13 +85,15 @@ at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const La
 }
 
 std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
-                                          absl::Span<const Layout> targets, TensorCommunicator& communicator) {
+                                          absl::Span<const Layout> targets, TensorCommunicator& communicator,
+                                          std::optional<int64_t> memory_limit_bytes) {
   const absl::StatusOr<std::vector<pytorch::Move>> moves = MovesOf(sources, targets);
-  return MovesFunction::apply(at::TensorList(tensors.data(), tensors.size()), moves, communicator);
+  return MovesFunction::apply(at::TensorList(tensors.data(), tensors.size()), moves, communicator, memory_limit_bytes);
 }
 
 RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
-                                     absl::Span<const Layout> targets, TensorCommunicator& communicator) {
+                                     absl::Span<const Layout> targets, TensorCommunicator& communicator,
+                                     std::optional<int64_t> memory_limit_bytes) {
   for (const at::Tensor& tensor : tensors) {
     TORCH_CHECK_VALUE(!(at::GradMode::is_enabled() && tensor.requires_grad()), "rank ",
                       communicator.communicator().rank(), ": asynchronous calls have no gradient; detach the tensors");
@@ -96,20 +101,20 @@ RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl:
   RedistributeHandle handle;
   handle.results_ = std::make_shared<std::vector<at::Tensor>>();
   if (communicator.device().is_cuda()) handle.stream_ = std::make_shared<pytorch::SideStream>(communicator.device());
-  handle.done_ = communicator.RunLater([results = handle.results_, stream = handle.stream_, &communicator,
-                                        held = std::vector<at::Tensor>(tensors.begin(), tensors.end()),
-                                        moves = MovesOf(sources, targets)] {
-    const at::NoGradGuard no_gradient;
-    const auto run = [&] {
-      communicator.UseCurrentStream();
-      *results = pytorch::RunMovesInTurn(held, moves, communicator);
-    };
-    if (stream == nullptr) {
-      run();
-    } else {
-      stream->Run(held, run);
-    }
-  });
+  handle.done_ = communicator.RunLater(
+      [results = handle.results_, stream = handle.stream_, &communicator, memory_limit_bytes,
+       held = std::vector<at::Tensor>(tensors.begin(), tensors.end()), moves = MovesOf(sources, targets)] {
+        const at::NoGradGuard no_gradient;
+        const auto run = [&] {
+          communicator.UseCurrentStream();
+          *results = pytorch::RunMovesInTurn(held, moves, communicator, {}, memory_limit_bytes);
+        };
+        if (stream == nullptr) {
+          run();
+        } else {
+          stream->Run(held, run);
+        }
+      });
   return handle;
 }
 

@@ -15,6 +15,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,7 @@ class PreparedProblem {
   const Buffer& source(int64_t t = 0) const;
   // Shape and dtype of this rank's fragment of tensor t after.
   const Buffer& target(int64_t t = 0) const;
-  // Of all its programs together; what ranks compare.
+  // Of its memory limit and all its programs together; what ranks compare.
   const Signature& signature() const { return signature_; }
 
  private:
@@ -92,9 +93,12 @@ class Redistributor {
   // InvalidArgument: shapes that differ, a mesh with devices that the communicator does not have. Otherwise the errors
   // of MakePlan and CompileProgram.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(const Problem& problem);
-  // The same for many tensors that share exchanges. PlanBatch decides on their buckets and senders. InvalidArgument
-  // also for an empty batch.
-  absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(absl::Span<const Problem> problems);
+  // The same for many tensors that share exchanges, each between any two meshes. PlanBatch decides on their buckets and
+  // senders. `memory_limit_bytes`, if given, takes the place of options().plan.memory_limit_bytes: what a bucket needs
+  // on a device, its sources, targets and staging together, is kept within it. Ranks that pass different ones disagree.
+  // InvalidArgument also for an empty batch or a negative limit, ResourceExhausted for a tensor that needs more alone.
+  absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(
+      absl::Span<const Problem> problems, std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
   // Whether the views fit what was prepared: OK, or an InvalidArgument error of Executor::Execute. Local.
   absl::Status Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
@@ -110,15 +114,23 @@ class Redistributor {
   int64_t cached() const;
 
  private:
-  using Entry = std::pair<std::vector<Problem>, std::shared_ptr<PreparedProblem>>;
+  // The problems and the memory limit of their batch.
+  using Key = std::pair<absl::Span<const Problem>, std::optional<int64_t>>;
+  struct Entry {
+    std::vector<Problem> problems;
+    std::optional<int64_t> memory_limit_bytes;
+    std::shared_ptr<PreparedProblem> prepared;
+    Key key() const { return {problems, memory_limit_bytes}; }
+  };
 
-  absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems);
+  absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems,
+                                                         std::optional<int64_t> memory_limit_bytes);
 
   Communicator* communicator_;
   RedistributorOptions options_;
   mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // the most recently used first; guarded by mutex_
-  absl::flat_hash_map<absl::Span<const Problem>, std::list<Entry>::iterator> by_problems_;  // keys point into entries_
+  std::list<Entry> entries_;                                          // the most recently used first; guarded by mutex_
+  absl::flat_hash_map<Key, std::list<Entry>::iterator> by_problems_;  // keys point into entries_
 };
 
 }  // namespace reshard

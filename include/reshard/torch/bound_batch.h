@@ -2,8 +2,8 @@
 // destinations: a trainer's weights into the memory of its inference engine, or an optimizer's state into the layout
 // that updates it.
 //
-//   reshard::BoundBatch refit(weights, engine_weights, "{X:8}", "", sources, targets, group);   // once
-//   refit.Run();                                                                                // after every update
+//   reshard::BoundBatch refit(weights, engine_weights, problems, group);   // once
+//   refit.Run();                                                           // after every update
 //
 // A call of RedistributeBatch looks up its layouts, allocates its results and returns them; for a thousand small
 // tensors that costs as much as moving them. Here all of that is done once, and a call only moves data.
@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,13 +31,16 @@ namespace reshard {
 // See above; torch.classes.reshard.BoundBatch in Python.
 class BoundBatch : public ::torch::CustomClassHolder {
  public:
-  // tensors[i] is this rank's fragment under problems[i].source, and outs[i] the one under problems[i].target; the
-  // dtypes are those of the tensors, whatever the problems say. Collective, like every use: all ranks learn if any of
-  // them cannot bind, also one that passes an error instead of problems. Throws as described in redistribute.h:
-  // c10::ValueError for tensors that do not fit the layouts, outs that overlap each other or a tensor, and tensors that
-  // require gradients.
+  // tensors[i] is this rank's fragment under problems[i].source, and outs[i] the one under problems[i].target, empty
+  // where this rank is not in the mesh; the problems may be between different meshes each and share exchanges all the
+  // same. The dtypes are those of the tensors, whatever the problems say. `memory_limit_bytes`: see RedistributeBatch;
+  // the tensors and outs that are bound count too, those of a bucket at a time. Collective, like every use: all ranks
+  // learn if any of them cannot bind, also one that passes an error instead of problems. Throws as described in
+  // redistribute.h: c10::ValueError for tensors that do not fit the layouts, outs that overlap each other or a tensor,
+  // and tensors that require gradients.
   BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
-             const absl::StatusOr<std::vector<Problem>>& problems, std::shared_ptr<TensorCommunicator> communicator);
+             const absl::StatusOr<std::vector<Problem>>& problems, std::shared_ptr<TensorCommunicator> communicator,
+             std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
   // Moves. Post-condition: every out holds this rank's fragment, under its target layout, of the tensor's current
   // contents. Collective. Throws as the constructor does, also if a storage has become too small for its tensor.
@@ -52,7 +56,7 @@ class BoundBatch : public ::torch::CustomClassHolder {
   };
 
   static Place PlaceOf(const at::Tensor& tensor);
-  absl::Status Prepare(const absl::StatusOr<std::vector<Problem>>& problems);
+  absl::Status Prepare(const absl::StatusOr<std::vector<Problem>>& problems, std::optional<int64_t> memory_limit_bytes);
   // Sets the views to where the storages are now; true in `moved` when any is elsewhere than before.
   absl::Status FindAgain(bool* moved);
 

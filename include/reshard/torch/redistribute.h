@@ -140,9 +140,13 @@ class TensorCommunicator {
 at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const Layout& target,
                         TensorCommunicator& communicator, const std::optional<at::Tensor>& out = std::nullopt);
 
-// The same for many tensors, which share exchanges. One source and one target layout per tensor. Differentiable.
+// The same for many tensors, which share exchanges, between whatever meshes. One source and one target layout per
+// tensor. Differentiable: the gradients are one batch as well. `memory_limit_bytes`: most that a device may need at
+// once for the tensors that are under way, their sources, targets and staging; a batch that needs more takes several
+// exchanges. All ranks pass the same one. c10::OutOfMemoryError if a tensor needs more alone.
 std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
-                                          absl::Span<const Layout> targets, TensorCommunicator& communicator);
+                                          absl::Span<const Layout> targets, TensorCommunicator& communicator,
+                                          std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
 // A redistribution in progress. Before Wait returns, the tensors must not be modified and the communicator not
 // destroyed.
@@ -158,7 +162,7 @@ class RedistributeHandle {
 
  private:
   friend RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor>, absl::Span<const Layout>,
-                                              absl::Span<const Layout>, TensorCommunicator&);
+                                              absl::Span<const Layout>, TensorCommunicator&, std::optional<int64_t>);
   std::shared_ptr<std::vector<at::Tensor>> results_;
   std::shared_ptr<pytorch::SideStream> stream_;  // null on the host
   std::future<void> done_;
@@ -167,7 +171,8 @@ class RedistributeHandle {
 // Starts RedistributeBatch and returns immediately. Without gradients: throws c10::ValueError for tensors that require
 // one (detach them).
 RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
-                                     absl::Span<const Layout> targets, TensorCommunicator& communicator);
+                                     absl::Span<const Layout> targets, TensorCommunicator& communicator,
+                                     std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
 }  // namespace reshard
 

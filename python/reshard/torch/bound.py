@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
+from ..planning import byte_count
 from .groups import Group, group_name, span_of_group
-from .problems import Problem, Tensors, problems_of
+from .problems import Tensors, problems_of
 
 
 class BoundBatch:
@@ -24,36 +25,43 @@ class BoundBatch:
         self,
         tensors: Sequence[torch.Tensor],
         outs: Sequence[torch.Tensor],
-        mesh: str,
+        mesh: str | Sequence[str],
         sources: Sequence[str],
         targets: Sequence[str],
         group: Group = None,
-        target_mesh: str | None = None,
+        target_mesh: str | Sequence[str] | None = None,
+        memory_limit: int | str | None = None,
     ):
-        name = group_name(group)
-        self._batches = [_batch(tensors, outs, mesh, sources, targets, name, target_mesh)]
+        meshes = _for_each(mesh, len(sources))
+        target_meshes = meshes if target_mesh is None else _for_each(target_mesh, len(sources))
+        self._batch = torch.classes.reshard.BoundBatch.over_meshes(
+            list(tensors),
+            list(outs),
+            meshes,
+            target_meshes,
+            list(sources),
+            list(targets),
+            group_name(group),
+            byte_count(memory_limit),
+        )
 
     @classmethod
-    def of_dtensors(cls, tensors: Tensors, outs: Tensors, group: Group = None) -> "BoundBatch":
-        """See `bind`. Tensors between the same two meshes share exchanges."""
+    def of_dtensors(
+        cls, tensors: Tensors, outs: Tensors, group: Group = None, memory_limit: int | str | None = None
+    ) -> "BoundBatch":
+        """See `bind`."""
         span = span_of_group(group)
-        pairs: dict[tuple[str, str], list[Problem]] = {}
-        for problem in problems_of(tensors, outs, span):
-            pairs.setdefault((problem.mesh, problem.target_mesh), []).append(problem)
-        bound = cls.__new__(cls)
-        bound._batches = [
-            _batch(
-                [problem.source._local_tensor.detach() for problem in batch],
-                [problem.target._local_tensor.detach() for problem in batch],
-                mesh,
-                [problem.source_layout for problem in batch],
-                [problem.target_layout for problem in batch],
-                span.name,
-                target_mesh,
-            )
-            for (mesh, target_mesh), batch in pairs.items()
-        ]
-        return bound
+        problems = problems_of(tensors, outs, span)
+        return cls(
+            [problem.source._local_tensor.detach() for problem in problems],
+            [problem.target._local_tensor.detach() for problem in problems],
+            [problem.mesh for problem in problems],
+            [problem.source_layout for problem in problems],
+            [problem.target_layout for problem in problems],
+            span.name,
+            [problem.target_mesh for problem in problems],
+            memory_limit,
+        )
 
     def run(self) -> None:
         """Moves the current contents of the tensors. Collective over the group.
@@ -62,62 +70,59 @@ class BoundBatch:
             ValueError: the storage of a tensor was freed or has become too small.
             torch.distributed.DistBackendError: another rank failed, is gone or disagrees.
         """
-        for batch in self._batches:
-            batch.run()
+        self._batch.run()
 
 
-def _batch(
-    tensors: Sequence[torch.Tensor],
-    outs: Sequence[torch.Tensor],
-    mesh: str,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    group: str,
-    target_mesh: str | None,
-) -> torch.ScriptObject:
-    return torch.classes.reshard.BoundBatch(
-        list(tensors), list(outs), mesh, target_mesh or "", list(sources), list(targets), group
-    )
+def _for_each(mesh: str | Sequence[str], count: int) -> list[str]:
+    return [mesh] * count if isinstance(mesh, str) else list(mesh)
 
 
 def bind(
     tensors: Tensors,
     outs: Tensors,
-    mesh: str | None = None,
+    mesh: str | Sequence[str] | None = None,
     sources: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     group: Group = None,
-    target_mesh: str | None = None,
+    target_mesh: str | Sequence[str] | None = None,
+    *,
+    memory_limit: int | str | None = None,
 ) -> BoundBatch:
     """Prepares to move each tensor into the one of outs that has its name or place.
 
         refit = reshard.bind(model, engine)                          # or state dicts, or lists, of DTensors
         refit = reshard.bind([rows], [columns], "{X:4}", ["[<X>64, 64]"], ["[64, <X>64]"])
 
-    Collective: every rank of the group makes the same call.
+    Collective: every rank of the group makes the same call. All tensors share exchanges, whatever meshes they are on
+    and go to.
 
     Args:
         tensors: DTensors, in any layouts and on any meshes: a model, a dict or a list. With `mesh`, a list of this rank's
             fragments, tensors[i] under the layout sources[i], with any strides.
         outs: their destinations, without overlap with each other or with a tensor: of DTensors as many, with the same
             names, shapes and dtypes. With `mesh`, this rank's fragments under targets[i].
-        mesh: the mesh of the sources, such as `"{X:4}"`; its device ids are ranks of the group.
+        mesh: the mesh of the sources, such as `"{X:4}"`, or a list with that of each; its device ids are ranks of the
+            group. A rank that is not in it passes an empty tensor.
         sources: the layouts of the tensors, one per tensor, such as `"[<X>1024, 64]"`.
         targets: the layouts of the outs.
         group: the process group; None means the default group. It contains all meshes.
-        target_mesh: the mesh of the targets; None means `mesh`.
+        target_mesh: the mesh of the targets, or a list with that of each; None means `mesh`.
+        memory_limit: most that a device may need at once for the tensors of one exchange, their sources, outs and
+            staging: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
+            ranks. None: exchanges of at most 256 MiB per rank.
 
     Raises:
         TypeError: some of mesh, sources and targets, but not all.
         ValueError: text that does not parse, tensors that do not fit it, outs that overlap or (as fragments) require
             gradients; of DTensors names that only one side has, other shapes or dtypes. Those of a model, or that
             require gradients, are written as `load` writes them.
+        torch.OutOfMemoryError: a tensor needs more than the limit alone.
         torch.distributed.DistBackendError: another rank could not bind, or bound something else.
     """
     if mesh is None and sources is None and targets is None:
         if target_mesh is not None:
             raise TypeError("target_mesh without mesh, sources and targets; DTensors have meshes of their own")
-        return BoundBatch.of_dtensors(tensors, outs, group)
+        return BoundBatch.of_dtensors(tensors, outs, group, memory_limit)
     if mesh is None or sources is None or targets is None:
         raise TypeError("mesh, sources and targets are given together; without them, tensors and outs are DTensors")
-    return BoundBatch(tensors, outs, mesh, sources, targets, group, target_mesh)
+    return BoundBatch(tensors, outs, mesh, sources, targets, group, target_mesh, memory_limit)

@@ -8,6 +8,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, TensorMeta
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from ..planning import byte_count
 from .groups import Group, Span, span_of_group, span_of_meshes
 from .layouts import normalized_placements, normalized_shard_order, placements_of_text, spec_texts
 
@@ -84,42 +85,63 @@ def redistribute(
 @torch._disable_dynamo
 def redistribute_all(
     dtensors: Sequence[DTensor],
-    mesh: DeviceMesh | None,
+    mesh: DeviceMesh | None | Sequence[DeviceMesh | None],
     placements: Placements | Sequence[Placements],
     shard_orders: Sequence[ShardOrder | None] | None = None,
     *,
     group: Group = None,
+    memory_limit: int | str | None = None,
 ) -> list[DTensor]:
     """`redistribute` for many tensors, such as a whole model, with far fewer and larger messages.
 
-    Tensors that stay on their mesh share exchanges; those that change it are moved one by one.
+    Tensors share exchanges whatever meshes they are on and go to, as long as these have the same ranks together; with
+    `group`, all do. Their gradients share exchanges, too.
 
     Args:
+        mesh: the mesh for all results, or a list with that for each tensor; None means that of the tensor.
         placements: the placements for all tensors, or a list with those for each tensor; also as text.
         shard_orders: None, or one per tensor.
+        group: a process group that contains all meshes, whose ranks all make the same call. By default, tensors are
+            moved by the group of exactly the ranks of their two meshes, as in `redistribute`.
+        memory_limit: most that a device may need at once for the tensors of one exchange, their sources, results and
+            staging: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
+            ranks. None: exchanges of at most 256 MiB per rank.
 
-    Returns and raises the same as `redistribute`, and ValueError if the lists differ in length.
+    Returns and raises the same as `redistribute`, ValueError if the lists differ in length, and torch.OutOfMemoryError
+    for a tensor that needs more than the limit alone.
     """
+    limit = byte_count(memory_limit)
+    meshes = [mesh] * len(dtensors) if mesh is None or isinstance(mesh, DeviceMesh) else list(mesh)
     if isinstance(placements, str) or len(placements) == 0 or isinstance(placements[0], Placement):
         placements = [placements] * len(dtensors)
     if shard_orders is None:
         shard_orders = [None] * len(dtensors)
-    if not len(dtensors) == len(placements) == len(shard_orders):
-        raise ValueError(f"{len(dtensors)} tensors, {len(placements)} placements, {len(shard_orders)} shard orders")
+    if not len(dtensors) == len(meshes) == len(placements) == len(shard_orders):
+        raise ValueError(
+            f"{len(dtensors)} tensors, {len(meshes)} meshes, {len(placements)} placements, "
+            f"{len(shard_orders)} shard orders"
+        )
     results: list[Any] = [None] * len(dtensors)
-    batches: dict[tuple[str, str], list[tuple[int, str, str]]] = {}  # of (mesh, group): position and two layouts
-    targets = [target_spec(*tensor) for tensor in zip(dtensors, [mesh] * len(dtensors), placements, shard_orders)]
+    # By group and kind of device: position, and texts of both meshes and layouts.
+    batches: dict[tuple[str, str], list[tuple[int, str, str, str, str]]] = {}
+    targets = [target_spec(*tensor) for tensor in zip(dtensors, meshes, placements, shard_orders)]
     for index, (dtensor, target) in enumerate(zip(dtensors, targets)):
         span = _span(dtensor._spec, target, group)
-        if span is None or dtensor._spec.mesh != target.mesh:
-            results[index] = redistribute(dtensor, target.mesh, target.placements, target.shard_order, group=group)
+        if span is None:  # in neither mesh
+            results[index] = _from_local(_to_local(dtensor), target)
             continue
-        source_mesh, source_layout, _, target_layout = _problem(dtensor._spec, target, span)
-        batches.setdefault((source_mesh, span.name), []).append((index, source_layout, target_layout))
-    for (mesh_layout, group_name), batch in batches.items():
-        indices, source_layouts, target_layouts = (list(column) for column in zip(*batch))
+        batch = batches.setdefault((span.name, dtensor._spec.mesh.device_type), [])
+        batch.append((index, *_problem(dtensor._spec, target, span)))
+    for (group_name, _), batch in batches.items():
+        indices, sources, source_layouts, target_meshes, target_layouts = (list(column) for column in zip(*batch))
         outs = torch.ops.reshard.redistribute_batch(
-            [_to_local(dtensors[index]) for index in indices], mesh_layout, source_layouts, target_layouts, group_name
+            [_to_local(dtensors[index]) for index in indices],
+            sources,
+            source_layouts,
+            target_layouts,
+            group_name,
+            target_meshes,
+            limit,
         )
         for index, out in zip(indices, outs):
             results[index] = _from_local(out, targets[index])

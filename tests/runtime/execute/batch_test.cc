@@ -153,7 +153,17 @@ TEST_CASE("a batch over the memory limit is refused with the tensor's number") {
     const auto refused = redistributor.PrepareBatch({fits, large});
     if (refused.status().code() != absl::StatusCode::kResourceExhausted) return absl::InternalError("not refused");
     if (refused.status().message().find("tensor 1: ") != 0) return refused.status();
-    return redistributor.PrepareBatch({fits, fits}).status();
+    // A limit of the call takes the place of the redistributor's, and is another batch.
+    if (!redistributor.PrepareBatch({fits, large}, 1000).ok()) return absl::InternalError("refused");
+    if (redistributor.PrepareBatch({fits, large}).ok()) return absl::InternalError("one batch for two limits");
+    const auto tight = redistributor.PrepareBatch({fits, fits});
+    const auto loose = redistributor.PrepareBatch({fits, fits}, 1000);
+    if (!tight.ok() || !loose.ok()) return tight.status();
+    if ((*tight)->signature().fingerprint == (*loose)->signature().fingerprint) {
+      return absl::InternalError("ranks with different limits would agree");
+    }
+    if (*redistributor.PrepareBatch({fits, fits}, 1000) != *loose) return absl::InternalError("planned twice");
+    return redistributor.PrepareBatch({fits, fits}, -1).ok() ? absl::InternalError("negative") : absl::OkStatus();
   });
   INFO(status);
   CHECK(status.ok());

@@ -94,6 +94,39 @@ TEST_CASE("many tensors, at once or later") {
   });
 }
 
+TEST_CASE("tensors between several meshes share a batch, and its limit on memory") {
+  OnFour([](TensorCommunicator& group, int64_t rank) {
+    const at::Tensor whole = at::arange(96, at::kFloat).reshape({8, 12});
+    const Layout pair = LayoutOf("{Y:2}@1", "[<Y>8, 12]");
+    const auto half = [&](int64_t of) {
+      return of == 1 || of == 2 ? whole.chunk(2, 0)[static_cast<size_t>(of - 1)] : at::empty({0, 0}, at::kFloat);
+    };
+    at::Tensor rows = Rows(whole, rank).clone().requires_grad_(true);
+    const std::vector<at::Tensor> locals = {rows, half(rank), Rows(whole, rank)};
+    const std::vector<Layout> from = {RowLayout(), pair, RowLayout()};
+    const std::vector<Layout> to = {pair, ColumnLayout(), ColumnLayout()};
+    for (const std::optional<int64_t> limit : {std::optional<int64_t>(), std::optional<int64_t>(1024)}) {
+      const std::vector<at::Tensor> results = RedistributeBatch(locals, from, to, group, limit);
+      Require(results[0].numel() == half(rank).numel() && results[0].equal(half(rank).reshape(results[0].sizes())) &&
+                  results[1].equal(Columns(whole, rank)) && results[2].equal(Columns(whole, rank)),
+              "the batch");
+      const at::Tensor back = ::torch::autograd::grad({results[0]}, {rows}, {results[0].detach() * 2})[0];
+      Require(back.equal(Rows(whole, rank) * 2), "the gradient");
+    }
+    bool refused = false;
+    try {
+      RedistributeBatch(locals, from, to, group, 10);
+    } catch (const c10::OutOfMemoryError&) {
+      refused = true;
+    }
+    Require(refused, "a limit that no tensor keeps to");
+    const std::vector<at::Tensor> sources = {half(rank), Rows(whole, rank)};
+    const std::vector<at::Tensor> detached =
+        RedistributeAsync(sources, {pair, RowLayout()}, {ColumnLayout(), pair}, group, 1024).Wait();
+    Require(detached[0].equal(Columns(whole, rank)), "later");
+  });
+}
+
 TEST_CASE("gradients come back the way the values went") {
   OnFour([](TensorCommunicator& group, int64_t rank) {
     const at::Tensor whole = at::arange(96, at::kDouble).reshape({8, 12});

@@ -54,6 +54,14 @@ def cases(c):
             [x, x + 1],
         ),
         (
+            Traced(
+                "redistribute_batch across",
+                OPS.redistribute_batch.meshes,
+                ([mesh, mesh], [rows, rows], [f"[<Y>{2 * p + 1}, 6]", columns], g, ["{Y:2}", mesh], 1 << 20),
+            ),
+            [x, x + 1],
+        ),
+        (
             Traced("all_to_all_single", OPS.all_to_all_single.default, (g, "split_to_full", True)),
             numbers([1, 2 * p, 4, 3], c.rank),
         ),

@@ -8,6 +8,7 @@
 Planning, checking, drawing and converting need nothing beside this package. What works on tensors (redistribute, bind,
 load, save, ...) is in reshard.torch, which is imported when one of its names is first used, and what torch.distributed.
 checkpoint takes in reshard.dcp.
+load, save, join, Refit, ...) is in reshard.torch, which is imported when one of its names is first used.
 """
 
 import importlib
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
         MissingFileError,
         PeerError,
         ReshardError,
+        UndeterminedError,
         UnsupportedError,
     )
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
         PendingSave,
+        Joined,
+        Refit,
         all_gather,
         all_gather_with_unpad,
         all_reduce,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
         exchange_overlapping_regions,
         gather,
         install,
+        join,
         last_timings,
         load,
         pad_sequence_tensor,
@@ -67,7 +72,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "checkpoints": "Checkpoint Comparison Conversion convert inspect verify",
     "errors": """
-        ExistingFileError FileError InputError LimitError MissingFileError PeerError ReshardError UnsupportedError
+        ExistingFileError FileError InputError LimitError MissingFileError PeerError ReshardError UndeterminedError
+        UnsupportedError
     """,
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
@@ -75,6 +81,10 @@ _MODULES = {
         build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions
         install last_timings load pad_sequence_tensor recent_operations redistribute redistribute_all save
         save_async sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
+        BoundBatch Joined Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind
+        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions join last_timings load
+        pad_sequence_tensor recent_operations redistribute redistribute_all save sequence_parallel shard
+        unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
 }

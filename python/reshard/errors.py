@@ -31,4 +31,9 @@ class ExistingFileError(FileError, FileExistsError):
 
 
 class PeerError(ReshardError, TimeoutError):
-    """Other workers of the same conversion did not finish."""
+    """Other workers of the same conversion, or other ranks of a joined group, did not come or did not finish."""
+
+
+class UndeterminedError(ReshardError, RuntimeError):
+    """Whether the other ranks of a refit have its new version or the old one cannot be known: nothing is to be served from
+    this rank."""

@@ -22,6 +22,9 @@ from .load import load  # noqa: E402
 from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
+from .joined import Joined, join  # noqa: E402
+from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
+from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
     all_gather,
     all_gather_with_unpad,
@@ -41,6 +44,8 @@ follow_ends_of_groups()
 __all__ = [
     "BoundBatch",
     "PendingSave",
+    "Joined",
+    "Refit",
     "all_gather",
     "all_gather_with_unpad",
     "all_reduce",
@@ -54,6 +59,7 @@ __all__ = [
     "exchange_overlapping_regions",
     "gather",
     "install",
+    "join",
     "last_timings",
     "load",
     "pad_sequence_tensor",

@@ -1,8 +1,10 @@
 """Process groups: their names, and the group that spans given meshes."""
 
+import datetime
 import weakref
 from typing import Callable, NamedTuple
 
+import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -40,7 +42,8 @@ def mesh_ranks(mesh: DeviceMesh) -> tuple[int, ...]:
 
 
 class Span(NamedTuple):
-    """A group as the operators need it: its name, and the global rank of each of its ranks."""
+    """A group as the operators need it: its name, and the global rank of each of its ranks. Ranks of another job, in a
+    joined group, have none here, but a negative number of their own."""
 
     name: str
     ranks: tuple[int, ...]
@@ -60,6 +63,8 @@ class Span(NamedTuple):
 
 def span_of_group(group: Group) -> Span:
     name = group_name(group)
+    if name in _joined:
+        return _joined[name]
     members = dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))
     return Span(name, tuple(members))
 
@@ -144,3 +149,37 @@ def _make_group(ranks: list[int], prefix: str, of_host: bool) -> Span:
     )
     c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
     return Span(name, tuple(ranks))
+
+
+_joined: dict[str, Span] = {}  # by name: groups over several jobs, of which torch.distributed knows nothing
+
+
+def make_joined_group(store: dist.Store, rank: int, span: Span, timeout: float) -> dist.ProcessGroup:
+    """A group over processes of several jobs, which finds itself in `store`, known to the operators by the span's name.
+
+    It is made without torch.distributed's own tables, where ranks are those of the default group. Collective over the
+    ranks of the span; `timeout` in seconds.
+    """
+    c10d = dist.distributed_c10d
+    patience = datetime.timedelta(seconds=timeout)
+    kinds = dist.ProcessGroup.BackendType
+    group = dist.ProcessGroup(store, rank, len(span.ranks))
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", store), rank, len(span.ranks), timeout=patience)
+    group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
+    group._set_default_backend(kinds.GLOO)
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = patience
+        nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", store), rank, len(span.ranks), options)
+        group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
+    group._set_group_name(c10d.GroupName(span.name))
+    group._set_group_desc("ranks of several jobs")
+    c10d._register_process_group(span.name, group)
+    _joined[span.name] = span
+    return group
+
+
+def forget_joined_group(name: str) -> None:
+    """Takes it from the operators, with what the library keeps for it."""
+    if _joined.pop(name, None) is not None:
+        dist.distributed_c10d._unregister_process_group(name)

@@ -130,9 +130,9 @@ def _live(child, rank, world, function, arguments, init_method, group_timeout, e
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.update(env or {})
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=init_method, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=group_timeout)
-    )
+    if init_method is not None:
+        timeout = datetime.timedelta(seconds=group_timeout)
+        dist.init_process_group("gloo", init_method=init_method, rank=rank, world_size=world, timeout=timeout)
     return function(rank, world, *arguments)
 
 
@@ -228,12 +228,15 @@ def run_ranks(world, function, *arguments, timeout=60, env=None, group_timeout=N
     """Runs function(rank, world, *arguments) on `world` forked ranks of one Gloo group and returns their Outcomes.
 
     victims: ranks that nobody waits for; they are killed when all others are done.
-    group_timeout: the group's own, in seconds. env: more environment for the children. store: "file" or "tcp".
+    group_timeout: the group's own, in seconds. env: more environment for the children. store: "file", "tcp", or None for
+    no group at all.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryDirectory(prefix="reshard-gloo-") as folder:
-        init_method = f"file://{folder}/store" if store == "file" else f"tcp://127.0.0.1:{_free_port()}"
+        init_method = None
+        if store is not None:
+            init_method = f"file://{folder}/store" if store == "file" else f"tcp://127.0.0.1:{_free_port()}"
         ranks = []
         for rank in range(world):
             read_end, write_end = os.pipe()

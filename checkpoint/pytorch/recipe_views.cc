@@ -1,0 +1,155 @@
+// torch.ops.reshard._recipe_views and _shards: what a recipe makes of tensors that are nowhere but in jobs, and who
+// holds what of a tensor.
+#include <ATen/core/List.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/formats/dcp/format.h"
+#include "checkpoint/views/apply.h"
+#include "checkpoint/views/lower.h"
+#include "checkpoint/views/strided_box.h"
+#include "reshard/checkpoint/recipe.h"
+#include "reshard/checkpoint/selection.h"
+#include "runtime/pytorch/layout_texts.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
+
+namespace reshard {
+namespace {
+
+using Texts = c10::List<std::string>;
+
+// Neither asks anybody, so there is no rank to name.
+template <typename T>
+T ValueOrThrow(const absl::StatusOr<T>& result) {
+  if (result.ok()) return *result;
+  const std::string message(result.status().message());
+  if (absl::IsUnimplemented(result.status())) C10_THROW_ERROR(NotImplementedError, message);
+  C10_THROW_ERROR(ValueError, message);
+}
+
+// More boxes than this of one tensor are no view of it but a program.
+constexpr int64_t kMostBoxes = int64_t{1} << 16;
+
+absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
+                                  at::IntArrayRef sizes) {
+  catalog::CatalogBuilder builder(dcp::kFormat, "");
+  size_t at = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string dtype = dtypes[i];
+    const auto rank = static_cast<size_t>(ranks[i]);
+    RETURN_IF_ERROR(builder.AddTensor(std::string(names[i]), dtype, FindDType(dtype),
+                                      absl::MakeConstSpan(sizes.data() + at, rank), false));
+    at += rank;
+  }
+  return std::move(builder).BuildUnstored();
+}
+
+// Which elements of which tensors the elements of a view are, in row-major order of the view.
+absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& catalog) {
+  nlohmann::json boxes = nlohmann::json::array();
+  const std::vector<int64_t> offset(view.shape.size());
+  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end()) return boxes;
+  int64_t count = 0;
+  const auto visit = [&](const views::Node& leaf, const views::StridedBox& box,
+                         const views::Casts& casts) -> absl::Status {
+    if (leaf.kind == views::Node::Kind::kConstant) {
+      return absl::UnimplementedError("padding: a constant is nowhere to be moved from");
+    }
+    if (++count > kMostBoxes) {
+      return absl::ResourceExhaustedError(absl::StrCat("it is made of more than ", kMostBoxes, " boxes"));
+    }
+    nlohmann::json loops = nlohmann::json::array();
+    for (const views::StridedBox::Loop& loop : box.loops) loops.push_back({loop.dim, loop.count, loop.step, loop.to});
+    nlohmann::json types = nlohmann::json::array();
+    for (const DType cast : casts) types.push_back(std::string(Name(cast)));
+    const Catalog::Tensor& tensor = catalog.tensors()[static_cast<size_t>(leaf.tensor)];
+    boxes.push_back({{"tensor", std::string(tensor.stored_name)},
+                     {"at", box.at},
+                     {"to", box.to},
+                     {"loops", std::move(loops)},
+                     {"casts", std::move(types)}});
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(views::VisitLeaves(view, views::StridedBox::Of(offset, view.shape), visit));
+  return boxes;
+}
+
+absl::StatusOr<std::string> RecipeViews(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
+                                        at::IntArrayRef sizes, const std::string& recipe_text) {
+  if (dtypes.size() != names.size() || ranks.size() != names.size() ||
+      std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) != static_cast<int64_t>(sizes.size())) {
+    return absl::InvalidArgumentError("names, dtypes and shapes differ in number");
+  }
+  ASSIGN_OR_RETURN(const Recipe recipe, Recipe::Parse(recipe_text));
+  ASSIGN_OR_RETURN(Catalog all, CatalogOf(names, dtypes, ranks, sizes));
+  ASSIGN_OR_RETURN(const Catalog stored, Select(std::move(all), recipe.selection));
+  ASSIGN_OR_RETURN(const views::Applied applied, views::Apply(recipe, stored));
+  nlohmann::json tensors = nlohmann::json::array();
+  for (size_t i = 0; i < applied.views.size(); ++i) {
+    const Catalog::Tensor& made = applied.catalog.tensors()[i];
+    const views::View& view = applied.views[i];
+    if (!made.dtype) continue;  // of a type that is not known; it may be asked for, and is not there
+    const absl::StatusOr<nlohmann::json> boxes =
+        BoxesOf(view.node ? *view.node : views::TensorNode(stored, view.stored), stored);
+    if (!boxes.ok()) {
+      return absl::Status(boxes.status().code(), absl::StrCat(status::View(made.name), ": ", boxes.status().message()));
+    }
+    tensors.push_back({{"name", std::string(made.name)},
+                       {"dtype", std::string(Name(*made.dtype))},
+                       {"shape", std::vector<int64_t>(made.shape.begin(), made.shape.end())},
+                       {"text", view.text},
+                       {"boxes", *boxes}});
+  }
+  return tensors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
+                          c10::string_view recipe) {
+  return ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<std::string> {
+    return RecipeViews(names, dtypes, ranks, sizes, std::string(recipe));
+  }));
+}
+
+// For each device of the mesh its id and then, for each dimension, how many intervals it holds and where they begin and
+// end. Throws c10::ValueError: text that does not parse, values that are partial.
+std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
+  return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
+    ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, text));
+    if (layout.pending()) {
+      return absl::InvalidArgumentError(absl::StrCat(std::string(text), " is partial; only whole values are moved"));
+    }
+    std::vector<int64_t> shards;
+    for (int64_t position = 0; position < layout.mesh().size(); ++position) {
+      shards.push_back(layout.mesh().Device(position));
+      for (int d = 0; d < layout.rank(); ++d) {
+        const std::vector<Interval> intervals = layout.Intervals(position, d);
+        shards.push_back(static_cast<int64_t>(intervals.size()));
+        for (const Interval& interval : intervals) {
+          shards.push_back(interval.begin);
+          shards.push_back(interval.end);
+        }
+      }
+    }
+    return shards;
+  }));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  library.def("_recipe_views(str[] names, str[] dtypes, int[] ranks, int[] sizes, str recipe) -> str", RecipeViewsOp);
+  library.def("_shards(str mesh, str layout) -> int[]", ShardsOp);
+}
+
+}  // namespace reshard

@@ -1,0 +1,228 @@
+"""The weights of one job in the tensors of another: a trainer's in those of an engine that serves them."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...errors import PeerError, UndeterminedError
+from ..diagnostics import last_timings
+from ..joined import Joined
+from ..problems import Tensors
+from ..shared_store import default_timeout
+from ..state import _gathered
+from .commit import Committer
+from .explain import Explanation, Timings
+from .schedule import Schedule
+from .specs import Agreed, Side, describe, flat, merge, recipe_text
+from .stage import Stage
+
+
+class Refit:
+    """Moves a trainer's weights into an engine's, all or nothing, again and again.
+
+        refit = reshard.Refit(source=model, group=joined)                      # in the job that trains
+        refit = reshard.Refit(target=engine, group=joined)                     # in the job that serves
+        refit()                                                                # in both, after every update
+
+    Every rank passes what it has: its part of the source, of the target, or of both. The tensors of both sides are
+    matched by name, or by what a recipe makes of the source: fused, split, stacked, renamed or cast. All is planned
+    once; a call only moves.
+
+    A call stages everything in buffers of its own. When all ranks have acknowledged, one compare-and-set in the store
+    commits the version, and each rank copies what it has staged into its tensors, which keep their memory. An error
+    before that leaves the old weights everywhere, one after it names who has not finished. The tensors are kept alive;
+    nothing else may write them during a call.
+    """
+
+    version: int | None  # that this object has installed here last
+
+    def __init__(
+        self,
+        source: Tensors | None = None,
+        target: Tensors | None = None,
+        *,
+        recipe: str | os.PathLike | Mapping[str, Any] | None = None,
+        group: Joined,
+        memory_limit: int | None = None,
+    ):
+        """Collective: every rank of the group makes one.
+
+        Args:
+            source: a model, a dict (nested as in torch.distributed.checkpoint) or a list; DTensors in any layouts, and
+                plain tensors, which are replicated over the ranks that pass them. None on ranks that have nothing of it.
+            target: the same of what is written.
+            recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. At least one rank
+                gives it, and no other gives another. Without one, both sides have the same names.
+            group: of reshard.join.
+            memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages. The least that
+                a rank gives counts for all. More rounds are made where that is needed.
+
+        Raises:
+            ValueError: names that only one side has (with the nearest ones), other shapes, dtypes that are not cast, a
+                recipe that is none or does not fit; ranks that have different things under one name.
+            NotImplementedError: placements that are no layout; what a recipe makes that is no boxes of the source.
+            reshard.LimitError: nothing fits the memory limit; with the rank, and what it needs.
+            torch.distributed.DistBackendError: another rank could not make it, is gone or is late, by number.
+        """
+        self.version = None
+        self._group = group
+        self._ended: str = ""
+        if group._store is None:
+            raise RuntimeError("the group has been left; join again")
+        group._instances += 1
+        label = f"{group.generation}.{group._instances}"
+        self._committer = Committer(group._store, label, group.rank, group.world, default_timeout())
+        self._timings = Timings()
+        begun = time.perf_counter()
+        self._agreed = self._discover(source, target, recipe, memory_limit)
+        self._timings.discovery = time.perf_counter() - begun
+        begun = time.perf_counter()
+        self._plan()
+        self._timings.planning = time.perf_counter() - begun
+
+    def __call__(self) -> int:
+        """Moves the source's current weights into the target. Collective over the group.
+
+        Returns:
+            The version, counted over all refits in the store.
+
+        Raises:
+            torch.distributed.DistBackendError, ValueError: a rank was lost, is late, or has lost its tensors' memory,
+                before anything was decided: the old weights are in place everywhere.
+            reshard.PeerError: the same, while ranks acknowledged; or the version is committed and installed here, and
+                ranks that are named have not finished.
+            reshard.UndeterminedError: the store was lost before this rank knew what was decided.
+            After any of these the refit has ended: join again, and make a new one.
+        """
+        if self._ended:
+            raise RuntimeError(f"this refit has ended ({self._ended}); join again, and make a new one")
+        try:
+            begun = time.perf_counter()
+            self._wire()
+            wired = time.perf_counter()
+            self._acknowledge()
+            version = self._commit()
+            committed = time.perf_counter()
+            self._install()
+            self.version = version
+            installed = time.perf_counter()
+            self._finish()
+        except BaseException as error:
+            self._ended = f"{type(error).__name__}: {error}"
+            raise
+        self._timings.wire = wired - begun
+        self._timings.commit = committed - wired
+        self._timings.install = installed - committed
+        self._timings.finish = time.perf_counter() - installed
+        return version
+
+    def explain(self) -> Explanation:
+        """What a call moves: tensors, bytes and their bound for each rank, memory, rounds. str() is a text, to_dict() the
+        same as a dict. Local; plans once more."""
+        return Explanation(self._schedule, self._agreed, self._group)
+
+    def timings(self) -> dict[str, Any]:
+        """Of this rank: seconds of discovery and planning and, of the last call, of wire (exchanges, casts before them),
+        commit, install and finish (until all have installed); bytes received, and the least that any algorithm could
+        do with."""
+        return self._timings.to_dict() | {
+            "received_bytes_bound": self._schedule.total(self._group.rank, "recv_bytes_bound")
+        }
+
+    def _discover(self, source, target, recipe, memory_limit) -> Agreed:
+        span = self._group.span
+        own: dict[str, Any] = {"error": ""}
+        tensors: list[dict[str, torch.Tensor]] = [{}, {}]
+        failed: Exception | None = None
+        try:
+            described = []
+            for place, state in enumerate((source, target)):
+                tensors[place], texts = describe(flat(state), span)
+                described.append(texts)
+            own |= {"source": described[0], "target": described[1]}
+            own |= {"recipe": recipe_text(recipe), "memory_limit": memory_limit}
+            if self._group.rank == 0:
+                own["begun"] = self._committer.begin()
+        except Exception as error:  # the others hear of it in place of what they wait for
+            failed, own = error, {"error": f"{type(error).__name__}: {error}"}
+        everybody = _gathered(own, span)
+        self._raise(failed, [other["error"] for other in everybody])
+        recipes = {other["recipe"] for other in everybody} - {""}
+        if len(recipes) > 1:
+            with_one = [rank for rank, other in enumerate(everybody) if other["recipe"]]
+            raise ValueError(f"ranks {with_one} give different recipes")
+        limits = [other["memory_limit"] for other in everybody if other["memory_limit"] is not None]
+        self._committer.follow(everybody[0]["begun"])
+        return Agreed(
+            Side(tensors[0], merge([other["source"] for other in everybody], "the source's")),
+            Side(tensors[1], merge([other["target"] for other in everybody], "the target's")),
+            next(iter(recipes), ""),
+            min(limits, default=None),
+        )
+
+    def _plan(self) -> None:
+        span, rank = self._group.span, self._group.rank
+        on_gpus = any(t.is_cuda for side in (self._agreed.source, self._agreed.target) for t in side.tensors.values())
+        failed: Exception | None = None
+        try:
+            # The same on all ranks, errors included.
+            self._schedule = Schedule(self._agreed, self._group.world, "flat" if on_gpus else "cpu")
+            self._stage = Stage(self._schedule, self._agreed.source, self._agreed.target, rank)
+        except Exception as error:
+            failed = error
+        self._raise(failed, _gathered(f"{type(failed).__name__}: {failed}" if failed else "", span))
+        self._stage.bind(self._schedule, span.name)
+
+    def _raise(self, failed: Exception | None, errors: list[str]) -> None:
+        if failed is not None:
+            raise failed
+        for rank, error in enumerate(errors):
+            if error:
+                raise PeerError(f"rank {self._group.rank}: rank {rank} failed: {error}")
+
+    def _wire(self) -> None:
+        """Exchanges. Where this rank cannot take part in what follows, it still takes part in this, and gives up the
+        version for all."""
+        self._timings.received_bytes = 0
+        failed: Exception | None = None
+        try:
+            self._stage.check()
+            self._stage.cast()
+        except Exception as error:
+            failed = error
+        try:
+            for batch in self._stage.batches:
+                batch.run()
+                self._timings.received_bytes += int(last_timings(self._group.span.name)["received_bytes"])
+            self._stage.wait()
+        except Exception as error:
+            failed = failed or error
+        if failed is None:
+            return
+        decided = ""
+        try:
+            decided = self._committer.abort(f"rank {self._group.rank}: {failed}").partition(" aborted: ")[2]
+        except PeerError:
+            pass  # nothing is committed without this rank
+        raise failed from (PeerError(decided) if decided else None)
+
+    def _acknowledge(self) -> None:
+        self._committer.acknowledge()
+
+    def _commit(self) -> int:
+        return self._committer.decide()
+
+    def _install(self) -> None:
+        try:
+            self._stage.install()
+        except BaseException as error:
+            raise UndeterminedError(
+                f"rank {self._group.rank}: version {self._committer.version} is committed, but only a part of it is "
+                f"installed here: {error}. Do not serve from this rank"
+            ) from error
+
+    def _finish(self) -> None:
+        self._committer.finish()

@@ -1,0 +1,144 @@
+"""How all ranks of a refit come to one decision: one compare-and-set in the store that the jobs share.
+
+One text in the store says which version is committed: "7 2.1" is version 7, by the first refit of generation 2. To commit
+version 8 is to replace exactly that text by "8 2.1", which some rank does when all have acknowledged. To give up is to
+replace it by "7 2.1 aborted: REASON". Only one of the two can happen, and a rank that acknowledged waits until one did.
+"""
+
+import time
+
+from ...errors import PeerError, UndeterminedError
+from ..shared_store import SharedStore, ranks_text
+
+_SHORTEST, _LONGEST = 0.0005, 0.02  # seconds between two looks
+
+
+class Committer:
+    """The versions of one refit, as one rank sees them."""
+
+    def __init__(self, store: SharedStore, label: str, rank: int, world: int, timeout: float):
+        """`label`: the same on all ranks, and of no other refit in the store."""
+        self._store = store
+        self._label = label
+        self._rank = rank
+        self._world = world
+        self._timeout = timeout
+        self._previous = ""
+        self.version = 0  # that is committed
+
+    def begin(self) -> str:
+        """What the others must know (by `follow`). Called by one rank. Ranks of an earlier generation that come late can
+        neither commit nor abort from here on."""
+        before = self._store.get("committed")
+        while True:
+            version = before.partition(" ")[0] or "0"
+            begun = f"{version} {self._label}"
+            now = self._store.compare_set("committed", before, begun)
+            if now == begun:
+                return begun
+            before = now
+
+    def follow(self, begun: str) -> None:
+        self._previous = begun
+        self.version = int(begun.partition(" ")[0])
+
+    def abort(self, reason: str) -> str:
+        """Gives up the next version, on behalf of all. Returns what was decided first, if it was something else."""
+        wanted = f"{self._previous} aborted: {reason[:1000]}"
+        there = self._store.compare_set("committed", self._previous, wanted)
+        return "" if there == wanted else there
+
+    def aborted(self) -> str:
+        """Why the next version was given up; "" if it was not."""
+        return self._store.get("committed").partition(" aborted: ")[2]
+
+    def acknowledge(self) -> None:
+        """Says that this rank has everything. From here on it does not decide for itself any more.
+
+        Raises:
+            UndeterminedError: as decide.
+        """
+        try:
+            self._store.set(self._key("acknowledged", self._rank), "1")
+        except PeerError as error:
+            raise self._undetermined(error) from None
+
+    def decide(self) -> int:
+        """Waits until all ranks have acknowledged, and the version is committed. Returns it.
+
+        Raises:
+            PeerError: it was given up, because of the ranks that it names: the old version stays everywhere.
+            UndeterminedError: the store is lost: other ranks may have either version.
+        """
+        version = self.version + 1
+        committed = f"{version} {self._label}"
+        try:
+            if self._store.add(self._key("count"), 1) == self._world:
+                there = self._store.compare_set("committed", self._previous, committed)
+            else:
+                there = self._wait()
+        except PeerError as error:
+            raise self._undetermined(error) from None
+        if there == committed:
+            self._previous, self.version = committed, version
+            return version
+        reason = there.partition(" aborted: ")[2] or f"another refit has begun ({there!r})"
+        raise PeerError(f"rank {self._rank}: version {version} was given up, the old weights are in place: {reason}")
+
+    def _undetermined(self, error: PeerError) -> UndeterminedError:
+        return UndeterminedError(
+            f"rank {self._rank}: version {self.version + 1} is undetermined: this rank acknowledged, and then {error}. "
+            "Others may have installed it: do not serve from this rank before the next refit"
+        )
+
+    def _wait(self) -> str:
+        deadline = time.monotonic() + self._timeout
+        pause = _SHORTEST
+        while (there := self._store.get("committed")) == self._previous:
+            if time.monotonic() > deadline:
+                return self._end(f"within {self._timeout:g} s")
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+        return there
+
+    def _end(self, within: str) -> str:
+        """The time is over: commits if all have acknowledged, and gives up otherwise."""
+        late = self._late("acknowledged")
+        if not late:
+            committed = f"{self.version + 1} {self._label}"
+            return self._store.compare_set("committed", self._previous, committed)
+        self.abort(f"{ranks_text(late)} did not acknowledge {within}")
+        return self._store.get("committed")
+
+    def finish(self) -> None:
+        """Says that this rank has installed the version, and waits until all have.
+
+        Raises:
+            PeerError: ranks that have not, by number; or the store is lost. The version is installed here.
+        """
+        here = f"rank {self._rank}: version {self.version} is committed, and installed here"
+        try:
+            self._store.set(self._key("installed", self._rank), "1")
+            deadline = time.monotonic() + self._timeout
+            pause = _SHORTEST
+            while not self._store.has(self._keys("installed")):
+                if time.monotonic() > deadline:
+                    raise PeerError(
+                        f"{ranks_text(self._late('installed'))} did not finish installing it within {self._timeout:g} s; until they do, or "
+                        "join again, nothing of theirs is to be served"
+                    )
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+        except PeerError as error:
+            raise PeerError(f"{here}; {error}") from None
+
+    def _late(self, kind: str) -> list[int]:
+        keys = self._keys(kind)
+        return [keys.index(key) for key in self._store.missing(keys)]
+
+    def _keys(self, kind: str) -> list[str]:
+        return [self._key(kind, rank) for rank in range(self._world)]
+
+    def _key(self, kind: str, rank: int | str = "") -> str:
+        # `version` is the committed one: the one before until the decision, and then this one.
+        return f"{self._label}/{self.version + (kind != 'installed')}/{kind}/{rank}"

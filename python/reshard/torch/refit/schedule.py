@@ -1,0 +1,172 @@
+"""What is moved in which exchange, and what that takes: the same on all ranks, made of what all have agreed on."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ...errors import LimitError
+from ...planning import plan_batch
+from .cuts import Cut, Placed, cuts_of, shards
+from .specs import Agreed, Spec, dtype_of
+from .views import View, views_of
+
+
+class Move(NamedTuple):
+    """One tensor of the schedule."""
+
+    view: View
+    cut: Cut | None  # None: the whole tensor, between the layouts that it has
+    source: Placed
+    target: Placed
+    wire: torch.dtype
+    source_elements: dict[int, int]  # that each rank gives, and stages
+    target_elements: dict[int, int]
+
+    @property
+    def casts_first(self) -> bool:
+        """Whether elements are cast before they are sent: where they are smaller then."""
+        return bool(self.view.casts) and self.wire == self.view.casts[-1]
+
+
+class Batch(NamedTuple):
+    """Moves that share exchanges."""
+
+    mesh: str
+    target_mesh: str
+    moves: tuple[Move, ...]
+
+
+class Schedule:
+    """Moves in rounds: the exchanges of one round are over before those of the next one begin."""
+
+    def __init__(self, agreed: Agreed, world: int, topology: str):
+        """
+        Raises:
+            ValueError, NotImplementedError: as views_of and cuts_of.
+            LimitError: the memory limit is less than what has to be staged.
+        """
+        self._agreed = agreed
+        self._topology = topology
+        self.world = world
+        self.moves = _moves(agreed)
+        self.staged = [sum(move.target_elements.get(rank, 0) * move.wire.itemsize for move in self.moves) for rank in range(world)]
+        self.cast = _cast_bytes(agreed, self.moves, world)
+        self._facts: dict[int, list[dict[str, Any]]] = {}
+        self.rounds = self._rounds()
+
+    def _rounds(self) -> list[list[Batch]]:
+        count = 1
+        while True:
+            rounds = [_batches(moves) for moves in _shares(self.moves, count)]
+            limit = self._agreed.memory_limit
+            if limit is None:
+                return rounds
+            over, rank = max((self.memory(rank, rounds) - limit, -rank) for rank in range(self.world))
+            if over <= 0:
+                return rounds
+            if count >= len(self.moves):
+                least = self.memory(-rank, rounds)
+                raise LimitError(
+                    f"rank {-rank} needs {least} bytes of memory for this refit, the limit is {limit}: it stages "
+                    f"{self.staged[-rank]}, casts {self.cast[-rank]}, and the largest tensor is exchanged"
+                )
+            count = min(2 * count, len(self.moves))
+
+    def memory(self, rank: int, rounds: "list[list[Batch]] | None" = None) -> int:
+        """Bytes that a rank takes at once beside its tensors: what it stages and casts, and the messages of a round."""
+        rounds = self.rounds if rounds is None else rounds
+        return self.staged[rank] + self.cast[rank] + max((self.exchanged(rank, batches) for batches in rounds), default=0)
+
+    def exchanged(self, rank: int, batches: "list[Batch]") -> int:
+        """Bytes of the messages of a rank in one round."""
+        return max((self._of(batch, rank, "recv_bytes") + self._of(batch, rank, "send_bytes") for batch in batches), default=0)
+
+    def total(self, rank: int, fact: str) -> int:
+        """Of all rounds: "recv_bytes", "recv_bytes_bound" or "send_bytes"."""
+        return sum(self._of(batch, rank, fact) for batches in self.rounds for batch in batches)
+
+    def _of(self, batch: Batch, rank: int, fact: str) -> int:
+        return sum(device[fact] for device in self.facts(batch)["devices"] if device["device"] == rank)
+
+    def facts(self, batch: Batch) -> dict[str, Any]:
+        """What reshard.plan_batch says of it."""
+        key = tuple(id(move) for move in batch.moves)
+        if key not in self._facts:
+            lines = [
+                {
+                    "id": f"{place} {move.view.target}",
+                    "mesh": move.source.mesh,
+                    "from": move.source.layout,
+                    "to_mesh": move.target.mesh,
+                    "to": move.target.layout,
+                    "dtype": str(move.wire),
+                }
+                for place, move in enumerate(batch.moves)
+            ]
+            self._facts[key] = plan_batch(lines, topology=self._topology).to_dict()
+        return self._facts[key]
+
+
+def _moves(agreed: Agreed) -> list[Move]:
+    sources, targets = agreed.source.specs, agreed.target.specs
+    moves = []
+    for view in views_of(sources, targets, agreed.recipe):
+        source, target = sources[view.source], targets[view.target]
+        dtypes = (dtype_of(source.dtype), *view.casts)
+        wire = dtypes[-1] if dtypes[-1].itemsize < dtypes[0].itemsize else dtypes[0]
+        before, after = Placed(source.mesh, source.layout), Placed(target.mesh, target.layout)
+        if view.covers(source, target):
+            given, staged = _elements(source), _elements(target)
+            moves.append(Move(view, None, before, after, wire, given, staged))
+            continue
+        for cut in cuts_of(before, after, view.source_start, view.target_start, view.loops):
+            given, staged = (
+                {rank: math.prod(high - low for low, high in box) for rank, box in boxes.items()}
+                for boxes in (cut.source_boxes, cut.target_boxes)
+            )
+            moves.append(Move(view, cut, cut.source, cut.target, wire, given, staged))
+    return moves
+
+
+def _elements(spec: Spec) -> dict[int, int]:
+    layout = spec.layout.partition("]")[0] + "]"  # without what is partial
+    held = shards(Placed(spec.mesh, layout), len(spec.shape))
+    return {
+        rank: math.prod(sum(end - begin for begin, end in intervals) for intervals in per_dim)
+        for rank, per_dim in held.items()
+    }
+
+
+def _cast_bytes(agreed: Agreed, moves: Sequence[Move], world: int) -> list[int]:
+    """Of the copies of shards, cast before they are sent; a shard that several moves take from is cast once."""
+    seen: set[tuple] = set()
+    bytes_ = [0] * world
+    for move in moves:
+        key = (move.view.source, move.view.casts)
+        if not move.casts_first or key in seen:
+            continue
+        seen.add(key)
+        for rank, elements in _elements(agreed.source.specs[move.view.source]).items():
+            bytes_[rank] += elements * move.wire.itemsize
+    return bytes_
+
+
+def _shares(moves: Sequence[Move], count: int) -> list[list[Move]]:
+    """In order, with about as many bytes each."""
+    sizes = [sum(move.target_elements.values()) * move.wire.itemsize for move in moves]
+    total, done = max(1, sum(sizes)), 0
+    shares: list[list[Move]] = [[] for _ in range(count)]
+    for place, (move, size) in enumerate(zip(moves, sizes)):
+        share = place if count >= len(moves) else min(count - 1, done * count // total)
+        shares[share].append(move)
+        done += size
+    return [share for share in shares if share]
+
+
+def _batches(moves: Sequence[Move]) -> list[Batch]:
+    pairs: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        pairs.setdefault((move.source.mesh, move.target.mesh), []).append(move)
+    return [Batch(mesh, target_mesh, tuple(batch)) for (mesh, target_mesh), batch in pairs.items()]

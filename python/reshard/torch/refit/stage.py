@@ -1,0 +1,158 @@
+"""This rank's part of a schedule: its buffers, the exchanges bound to them, and the way from the buffers into the target."""
+
+from typing import NamedTuple
+
+import torch
+
+from ..bound import BoundBatch
+from .cuts import part_of, shards, Placed
+from .schedule import Move, Schedule
+from .specs import Side, Spec
+
+
+class _Install(NamedTuple):
+    """What is copied when all ranks have everything."""
+
+    name: str
+    staged: torch.Tensor
+    out: torch.Tensor
+    casts: tuple[torch.dtype, ...]  # on the way; not the last one, which copying does
+
+
+class _Cast(NamedTuple):
+    shard: torch.Tensor
+    copy: torch.Tensor
+    casts: tuple[torch.dtype, ...]
+
+
+class Stage:
+    """Prepares everything that `run` and `install` do, so that these only move."""
+
+    def __init__(self, schedule: Schedule, source: Side, target: Side, rank: int):
+        """Takes the memory. Local.
+
+        Raises:
+            ValueError: a tensor of this rank has another shape than its shard.
+        """
+        self._rank = rank
+        self._source, self._target = source, target
+        for side in (source, target):
+            for name, tensor in side.tensors.items():
+                _check_shape(side.specs[name], tensor, rank)
+        self._device = _device(source, target)
+        self._casts: dict[tuple, _Cast] = {}
+        self._installs: list[_Install] = []
+        self._tensors: list[list[tuple[list[torch.Tensor], list[torch.Tensor]]]] = []
+        self._bound: list[BoundBatch] = []
+        with torch.no_grad():
+            for batches in schedule.rounds:
+                self._tensors.append([])
+                for batch in batches:
+                    given = [self._given(move) for move in batch.moves]
+                    staged = [self._staged(move) for move in batch.moves]
+                    self._tensors[-1].append((given, staged))
+        self._places = [(i.name, i.out.untyped_storage(), _end(i.out)) for i in self._installs]
+
+    def bind(self, schedule: Schedule, group: str) -> None:
+        """Plans the exchanges. Collective over the group; raises as reshard.bind."""
+        with torch.no_grad():
+            for batches, lists in zip(schedule.rounds, self._tensors):
+                for batch, (tensors, outs) in zip(batches, lists):
+                    sources = [move.source.layout for move in batch.moves]
+                    targets = [move.target.layout for move in batch.moves]
+                    self._bound.append(BoundBatch(tensors, outs, batch.mesh, sources, targets, group, batch.target_mesh))
+
+    @property
+    def batches(self) -> list[BoundBatch]:
+        return self._bound
+
+    def check(self) -> None:
+        """Whether the target's memory is still there.
+
+        Raises:
+            ValueError: the storage of a tensor was freed or made smaller.
+        """
+        for name, storage, end in self._places:
+            if storage.nbytes() < end:
+                raise ValueError(f"{name}: its storage was freed or made smaller since the refit was planned")
+
+    def cast(self) -> None:
+        """Casts what is smaller then, for the next run."""
+        with torch.no_grad():
+            for cast in self._casts.values():
+                cast.copy.copy_(_through(cast.shard, cast.casts[:-1]))
+
+    def wait(self) -> None:
+        """Until what was staged has arrived."""
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+
+    def install(self) -> None:
+        """Copies what is staged into the target's tensors, which keep their memory."""
+        with torch.no_grad():
+            for install in self._installs:
+                install.out.copy_(_through(install.staged, install.casts))
+
+    def _given(self, move: Move) -> torch.Tensor:
+        view = move.view
+        shard = self._source.tensors.get(view.source)
+        if shard is None or self._rank not in move.source_elements:
+            return torch.empty(0, dtype=move.wire, device=self._device)
+        if move.casts_first:
+            key = (view.source, view.casts)
+            if key not in self._casts:
+                self._casts[key] = _Cast(shard, torch.empty_like(shard, dtype=move.wire), view.casts)
+            shard = self._casts[key].copy
+        if move.cut is None:
+            return shard
+        held = _held(self._source.specs[view.source], self._rank)
+        steps = [(loop.source_dim, loop.source_step) for loop in move.cut.loops]
+        return part_of(shard, held, move.cut.source_start, steps, move.cut.source_boxes[self._rank])
+
+    def _staged(self, move: Move) -> torch.Tensor:
+        view = move.view
+        out = self._target.tensors.get(view.target)
+        if out is None or self._rank not in move.target_elements:
+            return torch.empty(0, dtype=move.wire, device=self._device)
+        if move.cut is not None:
+            held = _held(self._target.specs[view.target], self._rank)
+            steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
+            out = part_of(out, held, move.cut.target_start, steps, move.cut.target_boxes[self._rank])
+        staged = torch.empty(out.shape, dtype=move.wire, device=out.device)
+        self._installs.append(_Install(view.target, staged, out, () if move.casts_first else view.casts[:-1]))
+        return staged
+
+
+def _through(tensor: torch.Tensor, casts: tuple[torch.dtype, ...]) -> torch.Tensor:
+    for dtype in casts:
+        tensor = tensor.to(dtype)
+    return tensor
+
+
+def _held(spec: Spec, rank: int):
+    return shards(Placed(spec.mesh, spec.layout), len(spec.shape))[rank]
+
+
+def _check_shape(spec: Spec, tensor: torch.Tensor, rank: int) -> None:
+    layout = spec.layout.partition("]")[0] + "]"
+    held = shards(Placed(spec.mesh, layout), len(spec.shape)).get(rank)
+    if held is None:
+        return  # outside the mesh of this DTensor
+    wanted = [sum(end - begin for begin, end in intervals) for intervals in held]
+    if list(tensor.shape) != wanted and (tensor.numel() or 0 not in wanted):
+        raise ValueError(f"{spec.name}: rank {rank} has a shard of {list(tensor.shape)}, its layout says {wanted}")
+
+
+def _device(source: Side, target: Side) -> torch.device:
+    for side in (target, source):
+        for tensor in side.tensors.values():
+            return tensor.device
+    return torch.device("cpu")
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """One byte past the last element, from the beginning of the storage."""
+    if tensor.numel() == 0:
+        return 0
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (tensor.storage_offset() + reach + 1) * tensor.element_size()

@@ -1,0 +1,138 @@
+"""What the tensors of the target are made of, as boxes of those of the source."""
+
+import json
+from typing import NamedTuple
+
+import torch
+
+from .specs import Spec, dtype_of
+
+# The names of dtypes in recipes.
+_DTYPES = {
+    "bool": "bool",
+    "u8": "uint8",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+}
+
+
+class Loop(NamedTuple):
+    """`count` elements: each `source_step` further in one dimension of the source, `target_step` in one of the target."""
+
+    count: int
+    source_dim: int
+    source_step: int
+    target_dim: int
+    target_step: int
+
+
+class View(NamedTuple):
+    """Elements of a source tensor that become elements of a target tensor: those at the starts and, for all values of
+    all loops, that many steps further."""
+
+    source: str
+    target: str
+    source_start: tuple[int, ...]
+    target_start: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    casts: tuple[torch.dtype, ...]  # one after the other, the target's own last, where they change anything
+    text: str  # what the target is made of, for people; "" where it is the source
+
+    def covers(self, source: Spec, target: Spec) -> bool:
+        """Whether both tensors are the same elements in the same places."""
+        if source.shape != target.shape or any(self.source_start) or any(self.target_start):
+            return False
+        wanted = [Loop(size, dim, 1, dim, 1) for dim, size in enumerate(source.shape) if size > 1]
+        return sorted(self.loops, key=lambda loop: loop.source_dim) == wanted
+
+
+def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) -> list[View]:
+    """In the order of the targets; of empty tensors there are none.
+
+    Raises:
+        ValueError: names that only one side has, another shape, a dtype that is not cast, or a recipe that is none or
+            does not fit.
+        NotImplementedError: what a recipe makes that is no boxes of the source, such as padding.
+    """
+    made = _made(sources, recipe)
+    for missing, there, where in (
+        (targets.keys() - made.keys(), made, "what the recipe makes of the source" if recipe else "the source"),
+        (made.keys() - targets.keys(), targets, "the target"),
+    ):
+        if missing:
+            raise ValueError(torch.ops.reshard._missing_names(sorted(missing), sorted(there), where))
+    views = []
+    for target in targets.values():
+        new = made[target.name]
+        if tuple(new["shape"]) != target.shape:
+            raise ValueError(
+                f"{target.name}: the target's shape is {list(target.shape)}, the source's {list(new['shape'])}"
+                + (f" (it is {new['text']})" if new["text"] else "")
+            )
+        for box in new["boxes"]:
+            views.append(_view(box, sources[box["tensor"]], target, new["text"]))
+    return views
+
+
+def _made(sources: dict[str, Spec], recipe: str) -> dict[str, dict]:
+    text = recipe or json.dumps({"schema": "reshard.recipe/1"})
+    specs = list(sources.values())
+    sizes = [size for spec in specs for size in spec.shape]
+    names = [spec.name for spec in specs]
+    dtypes = [spec.dtype for spec in specs]
+    made = torch.ops.reshard._recipe_views(names, dtypes, [len(spec.shape) for spec in specs], sizes, text)
+    return {new["name"]: new for new in json.loads(made)}
+
+
+def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
+    casts = [getattr(torch, _DTYPES[name]) for name in box["casts"] if name in _DTYPES]
+    last = casts[-1] if casts else dtype_of(source.dtype)
+    final = dtype_of(target.dtype)
+    if len(casts) != len(box["casts"]) or (last != final and not (last.is_floating_point and final.is_floating_point)):
+        raise ValueError(f"{target.name}: the target is {target.dtype}, what comes is {last}, which is not cast")
+    if last != final:
+        casts.append(final)
+    strides = _strides(target.shape)
+    start = tuple(box["to"] // stride % size for stride, size in zip(strides, target.shape))
+    loops: list[Loop] = []
+    for dim, count, step, to in box["loops"]:
+        loops += _within_dimensions(target, strides, start, dim, count, step, to)
+    for dim, size in enumerate(target.shape):
+        if start[dim] + sum((l.count - 1) * l.target_step for l in loops if l.target_dim == dim) >= size:
+            raise NotImplementedError(f"{target.name}: {text} is no boxes of the target")
+    return View(source.name, target.name, tuple(box["at"]), start, tuple(loops), tuple(casts), text)
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    strides = [1] * len(shape)
+    for dim in reversed(range(len(shape) - 1)):
+        strides[dim] = strides[dim + 1] * shape[dim + 1]
+    return strides
+
+
+def _within_dimensions(
+    target: Spec, strides: list[int], start: tuple[int, ...], source_dim: int, count: int, step: int, to: int
+) -> list[Loop]:
+    """A loop over the target's elements in row-major order as loops of which each stays in one dimension: a reshape
+    lets one run over several."""
+    dim = max((d for d, stride in enumerate(strides) if to % stride == 0 and to >= stride), key=lambda d: strides[d])
+    target_step = to // strides[dim]
+    room = -(-(target.shape[dim] - start[dim]) // target_step)
+    if count <= room:
+        return [Loop(count, source_dim, step, dim, target_step)]
+    if dim == 0 or start[dim] or target.shape[dim] % target_step or count % room:
+        raise NotImplementedError(f"{target.name}: a reshape that cuts rows is no boxes of the target")
+    outer = _within_dimensions(target, strides, start, source_dim, count // room, step * room, to * room)
+    if room == 1:
+        return outer
+    return [*outer, Loop(room, source_dim, step, dim, target_step)]

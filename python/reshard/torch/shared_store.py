@@ -1,0 +1,91 @@
+"""A c10d store that several jobs use, asked with a deadline: no call waits longer, whatever becomes of the server."""
+
+import os
+import queue
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateAnswer
+from typing import Any, Callable
+
+import torch.distributed as dist
+
+from ..errors import PeerError
+
+
+def default_timeout() -> float:
+    """Seconds that a rank waits for another at any one point: RESHARD_TIMEOUT_MS."""
+    text = os.environ.get("RESHARD_TIMEOUT_MS", "")
+    return int(text) / 1000 if text.isdigit() and int(text) > 0 else 600.0
+
+
+class SharedStore:
+    """Texts by name, in a part of the store of its own. Every method raises PeerError where the store is gone or does
+    not answer within `timeout` seconds; then all later ones do, at once."""
+
+    def __init__(self, store: dist.Store, prefix: str, timeout: float):
+        self._store = dist.PrefixStore(prefix, store)
+        self.timeout = timeout
+        self._lost: PeerError | None = None
+        # Calls are made on a thread of its own: a store has no deadlines for most of them.
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future] | None] = queue.SimpleQueue()
+        threading.Thread(target=_serve, args=(self._calls,), name="reshard store", daemon=True).start()
+
+    def compare_set(self, key: str, expected: str, desired: str) -> str:
+        """Writes `desired` where there is `expected` ("": nothing yet), and returns what is there then."""
+        return self._ask(lambda: self._store.compare_set(key, expected, desired)).decode()
+
+    def set(self, key: str, value: str) -> None:
+        self._ask(lambda: self._store.set(key, value))
+
+    def get(self, key: str) -> str:
+        """What is there; "" where there is nothing."""
+        return self._ask(lambda: self._store.get(key).decode() if self._store.check([key]) else "")
+
+    def add(self, key: str, amount: int) -> int:
+        """The number after adding to it."""
+        return self._ask(lambda: self._store.add(key, amount))
+
+    def has(self, keys: Sequence[str]) -> bool:
+        """Whether there is something under each of them."""
+        return self._ask(lambda: self._store.check(list(keys)))
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Those of which nothing is there."""
+        return self._ask(lambda: [key for key in keys if not self._store.check([key])])
+
+    def close(self) -> None:
+        """Ends the thread. Later calls raise."""
+        self._lost = self._lost or PeerError("the store was let go")
+        self._calls.put(None)
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        if self._lost is not None:
+            raise self._lost
+        answer: Future = Future()
+        self._calls.put((call, answer))
+        try:
+            return answer.result(self.timeout)
+        except LateAnswer:
+            reason = f"it did not answer within {self.timeout:g} s"
+        except Exception as error:
+            reason = str(error)[:300]
+        self._lost = PeerError(f"the store that the jobs share is lost: {reason}")
+        raise self._lost
+
+
+def _serve(calls: "queue.SimpleQueue[tuple[Callable[[], Any], Future] | None]") -> None:
+    while (next_ := calls.get()) is not None:
+        call, answer = next_
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """ "rank 4", "ranks 4 and 5", "ranks 1, 2 and 3"."""
+    texts = [str(rank) for rank in ranks]
+    if len(texts) == 1:
+        return f"rank {texts[0]}"
+    return f"ranks {', '.join(texts[:-1])} and {texts[-1]}"

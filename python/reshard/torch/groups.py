@@ -2,20 +2,23 @@
 
 import datetime
 import weakref
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-Group = dist.ProcessGroup | DeviceMesh | str | None
+if TYPE_CHECKING:
+    from .joined import Joined
+
+Group = Union[dist.ProcessGroup, DeviceMesh, "Joined", str, None]
 
 
 def group_name(group: Group) -> str:
     """The name by which the operators know a group.
 
     Args:
-        group: a process group, its name, a one-dimensional mesh, or None for the default group.
+        group: a process group, also a joined one, its name, a one-dimensional mesh, or None for the default group.
 
     Raises:
         ValueError: a mesh with several dimensions, or a group of which this process is not a member.
@@ -31,6 +34,8 @@ def group_name(group: Group) -> str:
         if group.ndim != 1:
             raise ValueError(f"a mesh of {group.ndim} dimensions is several groups; choose one: mesh[name]")
         return group.get_group().group_name
+    if isinstance(span := getattr(group, "span", None), Span):
+        return span.name
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"not a process group of which this process is a member: {group!r}")
     return group.group_name

@@ -113,11 +113,13 @@ def join(store: dist.Store, rank: int, world: int, *, name: str = "jobs", timeou
         ranks = tuple(m.job_rank if m.job == job else -1 - m.rank for m in members)
         span = Span(f"reshard:{name}:{generation}:{rank}", ranks)
         try:
-            group = make_joined_group(dist.PrefixStore(f"reshard/group/{name}/{generation}", store), rank, span, timeout)
+            own_store = dist.PrefixStore(f"reshard/group/{name}/{generation}", store)
+            group = make_joined_group(own_store, rank, span, timeout)
         except Exception as error:
             late = [m for m in members if m.rank != rank and shared.missing([f"{generation}/connected/{m.rank}"])]
             named = ", ".join(map(str, late)) or "none that is known"
-            raise PeerError(f"rank {rank} could not connect; not connected either: {named} ({str(error)[:200]})") from None
+            reason = str(error)[:200]
+            raise PeerError(f"rank {rank} could not connect; not connected either: {named} ({reason})") from None
         shared.set(f"{generation}/connected/{rank}", "1")
     except BaseException:
         shared.close()

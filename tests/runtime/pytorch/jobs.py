@@ -1,4 +1,4 @@
-"""Ranks of several jobs as forked processes (see gloo.py): each job has a default group of its own, and all share a store.
+"""Ranks of several jobs as forked processes (see gloo.py): each job has a default group, and all share a store.
 
     outcomes = run_jobs([4, 2], function, argument)     # function(member, argument) on every rank of both
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks of a refit that die, stand still or come back, at each of its steps: no rank is ever left with half of a version,
-and the others hear of whom it was.
+"""Ranks of a refit that die, stand still or come back, at each of its steps: no rank is ever left with half of a
+version, and the others hear of whom it was.
 
 All cases of a test run at once, each with three processes of its own: rank 0 trains, ranks 1 and 2 serve.
 """

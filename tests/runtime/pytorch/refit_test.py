@@ -69,12 +69,19 @@ class Case:
 
 
 def wholes(case, seed):
-    source = {name: numbered(shape, dtype, seed + 17 * i) for i, (name, (shape, dtype, _)) in enumerate(case.source.items())}
+    source = {}
+    for i, (name, (shape, dtype, _)) in enumerate(case.source.items()):
+        source[name] = numbered(shape, dtype, seed + 17 * i)
     return source, {name: make(source).to(dtype) for name, (make, dtype, _) in case.target.items()}
 
 
-def move(member, case, source_mesh, target_mesh, options):
-    """Three refits; returns what this rank received, its bound, and explain()."""
+def move(member, settings):
+    return [move_one(member, *setting) for setting in settings]
+
+
+def move_one(member, case, source_mesh, target_mesh, tight):
+    """Three refits; returns what this rank received, its bound, and explain(). tight: with a memory limit of one byte
+    less than one round takes."""
     import reshard
 
     source_mesh, target_mesh = source_mesh(member), target_mesh(member)
@@ -85,28 +92,40 @@ def move(member, case, source_mesh, target_mesh, options):
     if target_mesh is not None:
         target = {n: sharded(torch.full_like(w, 99), target_mesh, case.target[n][2]) for n, w in wanted.items()}
     before = {name: local(tensor).data_ptr() for name, tensor in (target or {}).items()}
+    recipe = case.recipe if member.rank == 0 else None
     with member.join() as joined:
-        refit = reshard.Refit(source, target, recipe=case.recipe if member.rank == 0 else None, group=joined, **options)
+        limit = None
+        if tight:
+            whole = reshard.Refit(source, target, recipe=recipe, group=joined).explain()
+            limit = max(rank["memory_bytes"] for rank in whole["ranks"]) - 1
+        refit = reshard.Refit(source, target, recipe=recipe, group=joined, memory_limit=limit)
         facts = refit.explain().to_dict()
         assert str(refit.explain())
         assert refit.version is None
+        last = 0
         for step in (0, 5, 11):
             whole, wanted = wholes(case, step)
             for name, tensor in (source or {}).items():
                 local(tensor).copy_(local(sharded(whole[name], source_mesh, case.source[name][2])))
             version = refit()
-            assert version == refit.version
+            assert version == refit.version and (not last or version == last + 1), (version, last)
+            last = version
             for name, tensor in (target or {}).items():
                 expected = local(sharded(wanted[name], target_mesh, case.target[name][2]))
                 assert local(tensor).data_ptr() == before[name]
                 assert torch.equal(local(tensor), expected), f"{name} at step {step}: {local(tensor)} not {expected}"
-        timings = refit.timings()
-        return version, timings, facts, reshard.recent_operations(joined.group)
+        operations = [operation for operation in reshard.recent_operations(joined.group) if operation.get("error")]
+        return version, refit.timings(), facts, operations
 
 
 F32, BF16 = torch.float32, torch.bfloat16
 SAME = Case(
-    {"a": ((8, 6), F32, [D0, D1]), "b": ((7, 5), BF16, [R, D0]), "c": ((4,), torch.int64, [D0, R]), "s": ((), F32, [R, R])},
+    {
+        "a": ((8, 6), F32, [D0, D1]),
+        "b": ((7, 5), BF16, [R, D0]),
+        "c": ((4,), torch.int64, [D0, R]),
+        "s": ((), F32, [R, R]),
+    },
     {
         "a": (lambda s: s["a"], F32, [D1]),
         "b": (lambda s: s["b"], BF16, [D0]),
@@ -151,6 +170,16 @@ STACKED = Case(
     {"experts": (lambda s: torch.stack([s[f"e.{i}.w"] for i in range(4)]), BF16, [D0])},
     {"schema": RECIPE, "tensors": [{"to": "experts", "from": {"stack": "e.{i}.w", "over": "i"}}]},
 )
+# On the slices of a mesh: what FSDP2 leaves of a parameter that tensor parallelism does not shard.
+SLICES = Case(
+    {"norm": ((6, 4), F32, [D0]), "w": ((4, 8), F32, [D1])},
+    {"norm": (lambda s: s["norm"], F32, [R]), "w": (lambda s: s["w"].to(BF16).to(F32), F32, [D0])},
+    {
+        "schema": RECIPE,
+        "tensors": [{"to": "w", "from": {"cast": {"cast": "w", "dtype": "bf16"}, "dtype": "f32"}}],
+        "keep": ["*"],
+    },
+)
 # The other way round: fused in the source, apart in the target, whose edges fit no layout of the source.
 APART = Case(
     {"qkv": ((12, 4), F32, [D0]), "experts": ((4, 6, 4), F32, [D0]), "wide": ((3, 10), F32, [D1])},
@@ -172,59 +201,71 @@ APART = Case(
 )
 
 
+def pair(member):
+    return mesh_of([2, 3], ("tp",)) if member.rank >= 2 else None
+
+
+def slices(member):
+    return square(member)["dp"] if member.job == 0 else None
+
+
+def two_by_two(member):
+    return mesh_of(torch.arange(4).view(2, 2), ("a", "b")) if member.job == 1 else None
+
+
 class Moves(unittest.TestCase):
-    def moved(self, sizes, case, source_mesh, target_mesh, **options):
-        results = gloo.values(jobs.run_jobs(sizes, move, case, source_mesh, target_mesh, options))
-        for rank, (version, timings, facts, operations) in enumerate(results):
-            self.assertEqual(version, 3)
-            ours = facts["ranks"][rank]
-            # What goes over the wire is the least that any algorithm could do with, and what was foretold.
-            self.assertEqual(timings["received_bytes"], ours["received_bytes"])
-            self.assertEqual(timings["received_bytes"], timings["received_bytes_bound"])
-            self.assertEqual(ours["received_bytes"], ours["received_bytes_bound"])
-            self.assertEqual(facts, results[0][2])
-            self.assertFalse([operation for operation in operations if operation.get("error")])
-            if options.get("memory_limit"):
-                self.assertLessEqual(ours["memory_bytes"], options["memory_limit"])
-        return results[0][2]
+    def moved(self, sizes, **settings):
+        """settings: name=(case, source mesh, target mesh, tight). Returns what the first rank explained, by name."""
+        of_ranks = gloo.values(jobs.run_jobs(sizes, move, list(settings.values())))
+        for place, name in enumerate(settings):
+            for rank, results in enumerate(of_ranks):
+                version, timings, facts, failed = results[place]
+                ours = facts["ranks"][rank]
+                with self.subTest(name, rank=rank):
+                    self.assertEqual(version, 3 * (place + 1))  # counted over all refits in the store
+                    # What goes over the wire is the least that any algorithm could do with, and what was foretold.
+                    self.assertEqual(timings["received_bytes"], ours["received_bytes"])
+                    self.assertEqual(timings["received_bytes"], timings["received_bytes_bound"])
+                    self.assertEqual(ours["received_bytes"], ours["received_bytes_bound"])
+                    self.assertEqual(facts, of_ranks[0][place][2])
+                    self.assertFalse(failed)
+                    if facts["memory_limit"] is not None:
+                        self.assertLessEqual(ours["memory_bytes"], facts["memory_limit"])
+        return {name: of_ranks[0][place][2] for place, name in enumerate(settings)}
 
-    def test_the_same_names(self):
-        facts = self.moved([4, 2], SAME, square, line(2))
-        self.assertEqual(facts["jobs"], [[0, 1, 2, 3], [4, 5]])
-
-    def test_stacked(self):
-        self.moved([4, 2], STACKED, square, line(2))
-
-    def test_from_two_to_four(self):
-        self.moved([2, 4], APART, left(2), lambda m: mesh_of(torch.arange(4).view(2, 2), ("a", "b")) if m.job else None)
-
-    def test_from_four_to_two(self):
-        case = Case(
+    def test_four_to_two(self):
+        rows = Case(
             {"w": ((10, 4), F32, [D0]), "v": ((9,), BF16, [R])},
             {"w": (lambda s: s["w"], BF16, [D1]), "v": (lambda s: s["v"], F32, [D0])},
         )
-        self.moved([4, 2], case, left(4), line(2))
+        facts = self.moved(
+            [4, 2],
+            same=(SAME, square, line(2), False),
+            fused=(FUSED, square, line(2), False),
+            stacked=(STACKED, square, line(2), False),
+            rows=(rows, left(4), line(2), False),
+            slices=(SLICES, slices, line(2), False),
+            tight=(FUSED, square, line(2), True),
+        )
+        self.assertEqual(facts["same"]["jobs"], [[0, 1, 2, 3], [4, 5]])
+        self.assertEqual((len(facts["fused"]["rounds"]), len(facts["tight"]["rounds"])), (1, 2))
+
+    def test_two_to_four(self):
+        self.moved([2, 4], apart=(APART, left(2), two_by_two, False))
 
     def test_ranks_of_both_sides(self):
-        def target(member):
-            return mesh_of([2, 3], ("tp",)) if member.rank >= 2 else None
-
-        case = Case(SAME.source, SAME.target, None)
-        self.moved([4], case, square, target)
+        self.moved([4], same=(SAME, square, pair, False))
 
     def test_plain_tensors(self):
         case = Case({"w": ((6, 4), F32, None)}, {"w": (lambda s: s["w"], BF16, None)})
-        self.moved([2, 1], case, lambda m: None if m.job else "plain", lambda m: "plain" if m.job else None)
-
-    def test_memory_limit(self):
-        whole = self.moved([4, 2], FUSED, square, line(2))
-        limit = max(rank["memory_bytes"] for rank in whole["ranks"]) - 1
-        facts = self.moved([4, 2], FUSED, square, line(2), memory_limit=limit)
-        self.assertEqual((len(whole["rounds"]), len(facts["rounds"])), (1, 2))
-        self.assertEqual(facts["memory_limit"], limit)
+        self.moved([2, 1], plain=(case, lambda m: None if m.job else "plain", lambda m: "plain" if m.job else None, False))
 
 
-def refuse(member, source, target, recipe, options):
+def refuse(member, cases):
+    return [refuse_one(member, *case) for case in cases]
+
+
+def refuse_one(member, source, target, recipe, options):
     import reshard
 
     with member.join() as joined:
@@ -250,46 +291,40 @@ def partial(member):
     return {"w": DTensor.from_local(torch.zeros(4), mesh, [Partial("sum")], run_check=False)}
 
 
+def unlike(member):
+    return {"w": torch.zeros(2 + member.rank)}
+
+
+def one_sparse(member):
+    return {"w": torch.zeros(2).to_sparse() if member.rank == 1 else torch.zeros(2)}
+
+
+def of(*rules, **more):
+    return {"schema": RECIPE, "tensors": [{"to": "w", "from": rule} for rule in rules], **more}
+
+
+TWO, FOUR = plain(w=((2,), F32)), plain(w=((4,), F32))
+REFUSED = [  # (the kinds of errors, what they say, source, target, recipe, options)
+    ("ValueError", "w2.*not in the source", TWO, plain(w2=((2,), F32)), None, {}),
+    ("ValueError", "v.*not in the target", plain(w=((2,), F32), v=((2,), F32)), TWO, None, {}),
+    ("ValueError", r"w: the target's shape is \[4\], the source's \[2\]", TWO, FOUR, None, {}),
+    ("ValueError", "w: the target is torch.int64.*not cast", TWO, plain(w=((2,), torch.int64)), None, {}),
+    ("NotImplementedError", "w: padding", TWO, FOUR, of({"pad": "w", "to": 4}), {}),
+    ("ValueError", "schema", TWO, TWO, {"schema": "reshard.recipe/2"}, {}),
+    ("ValueError", "is partial", partial, plain(w=((2,), F32)), of({"slice": "w", "end": 2}), {}),
+    ("ValueError", "w: the source's ranks have different tensors: rank 0 .*rank 1", unlike, TWO, None, {}),
+    ("ValueError|PeerError", "rank 1 failed: ValueError: w|w: only plain", one_sparse, TWO, None, {}),
+    ("LimitError", "rank 2 needs .* the limit is 10", TWO, TWO, None, {"memory_limit": "10B"}),
+]
+
+
 class Refusals(unittest.TestCase):
-    def refused(self, wanted, source, target, recipe=None, kinds=("ValueError",), **options):
-        outcomes = gloo.values(jobs.run_jobs([2, 1], refuse, source, target, recipe, options))
-        for kind, message in outcomes:
-            self.assertIn(kind, kinds)
-            self.assertRegex(message, wanted)
-
-    def test_names(self):
-        self.refused("w2.*not in the source.*w", plain(w=((2,), F32)), plain(w2=((2,), F32)))
-        self.refused("v.*not in the target", plain(w=((2,), F32), v=((2,), F32)), plain(w=((2,), F32)))
-
-    def test_shapes_and_dtypes(self):
-        self.refused(r"w: the target's shape is \[3\], the source's \[2\]", plain(w=((2,), F32)), plain(w=((3,), F32)))
-        self.refused("w: the target is torch.int64.*not cast", plain(w=((2,), F32)), plain(w=((2,), torch.int64)))
-
-    def test_padding(self):
-        recipe = {"schema": RECIPE, "tensors": [{"to": "w", "from": {"pad": "w", "to": 4}}]}
-        self.refused("w: padding", plain(w=((2,), F32)), plain(w=((4,), F32)), recipe, ("NotImplementedError",))
-
-    def test_a_recipe_that_is_none(self):
-        self.refused("recipe|schema", plain(w=((2,), F32)), plain(w=((2,), F32)), {"schema": "reshard.recipe/2"})
-
-    def test_ranks_that_differ(self):
-        def source(member):
-            return {"w": torch.zeros(2 + member.rank)}
-
-        self.refused("w: the source's ranks have different tensors: rank 0 .*rank 1", source, plain(w=((2,), F32)))
-
-    def test_one_rank_fails(self):
-        def source(member):
-            return {"w": torch.zeros(2).to_sparse() if member.rank == 1 else torch.zeros(2)}
-
-        self.refused("rank 1 failed: ValueError: w|w: only plain", source, plain(w=((2,), F32)), None, ("ValueError", "PeerError"))
-
-    def test_partial_values_are_no_box(self):
-        recipe = {"schema": RECIPE, "tensors": [{"to": "w", "from": {"slice": "w", "end": 2}}]}
-        self.refused("is partial", partial, plain(w=((2,), F32)), recipe)
-
-    def test_memory_limit(self):
-        self.refused("rank 2 needs .* the limit is 100", plain(w=((64,), F32)), plain(w=((64,), F32)), None, ("LimitError",), memory_limit=100)
+    def test_all(self):
+        for outcomes in gloo.values(jobs.run_jobs([2, 1], refuse, [case[2:] for case in REFUSED])):
+            for (kinds, wanted, *_), (kind, message) in zip(REFUSED, outcomes):
+                with self.subTest(wanted):
+                    self.assertRegex(kind, f"^({kinds})$", message)
+                    self.assertRegex(message, wanted)
 
 
 if __name__ == "__main__":

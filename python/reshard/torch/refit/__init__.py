@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ... import _core
 from ...errors import PeerError, UndeterminedError
 from ..diagnostics import last_timings
 from ..joined import Joined
@@ -46,19 +47,19 @@ class Refit:
         *,
         recipe: str | os.PathLike | Mapping[str, Any] | None = None,
         group: Joined,
-        memory_limit: int | None = None,
+        memory_limit: int | str | None = None,
     ):
         """Collective: every rank of the group makes one.
 
         Args:
             source: a model, a dict (nested as in torch.distributed.checkpoint) or a list; DTensors in any layouts, and
-                plain tensors, which are replicated over the ranks that pass them. None on ranks that have nothing of it.
+                plain tensors, which are replicated over the ranks that pass them. None on ranks that have nothing.
             target: the same of what is written.
-            recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. At least one rank
-                gives it, and no other gives another. Without one, both sides have the same names.
+            recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. Any rank may
+                give it, and no other gives another. Without one, both sides have the same names.
             group: of reshard.join.
-            memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages. The least that
-                a rank gives counts for all. More rounds are made where that is needed.
+            memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages; or text such
+                as "2GiB". The least that a rank gives counts for all. More rounds are made where that is needed.
 
         Raises:
             ValueError: names that only one side has (with the nearest ones), other shapes, dtypes that are not cast, a
@@ -120,8 +121,8 @@ class Refit:
         return version
 
     def explain(self) -> Explanation:
-        """What a call moves: tensors, bytes and their bound for each rank, memory, rounds. str() is a text, to_dict() the
-        same as a dict. Local; plans once more."""
+        """What a call moves: tensors, bytes and their bound for each rank, memory, rounds. str() is a text, to_dict()
+        the same as a dict. Local; plans once more."""
         return Explanation(self._schedule, self._agreed, self._group)
 
     def timings(self) -> dict[str, Any]:
@@ -143,7 +144,8 @@ class Refit:
                 tensors[place], texts = describe(flat(state), span)
                 described.append(texts)
             own |= {"source": described[0], "target": described[1]}
-            own |= {"recipe": recipe_text(recipe), "memory_limit": memory_limit}
+            limit = _core.parse_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
+            own |= {"recipe": recipe_text(recipe), "memory_limit": limit}
             if self._group.rank == 0:
                 own["begun"] = self._committer.begin()
         except Exception as error:  # the others hear of it in place of what they wait for

@@ -1,8 +1,9 @@
 """How all ranks of a refit come to one decision: one compare-and-set in the store that the jobs share.
 
-One text in the store says which version is committed: "7 2.1" is version 7, by the first refit of generation 2. To commit
-version 8 is to replace exactly that text by "8 2.1", which some rank does when all have acknowledged. To give up is to
-replace it by "7 2.1 aborted: REASON". Only one of the two can happen, and a rank that acknowledged waits until one did.
+One text in the store says which version is committed: "7 2.1" is version 7, by the first refit of generation 2. To
+commit version 8 is to replace exactly that text by "8 2.1", which some rank does when all have acknowledged. To give up
+is to replace it by "7 2.1 aborted: REASON". Only one of the two can happen, and a rank that acknowledged waits until one
+did.
 """
 
 import time
@@ -27,8 +28,8 @@ class Committer:
         self.version = 0  # that is committed
 
     def begin(self) -> str:
-        """What the others must know (by `follow`). Called by one rank. Ranks of an earlier generation that come late can
-        neither commit nor abort from here on."""
+        """What the others must know (by `follow`). Called by one rank. From here on late ranks of an earlier generation
+        can neither commit nor abort."""
         before = self._store.get("committed")
         while True:
             version = before.partition(" ")[0] or "0"
@@ -123,9 +124,10 @@ class Committer:
             pause = _SHORTEST
             while not self._store.has(self._keys("installed")):
                 if time.monotonic() > deadline:
+                    late = ranks_text(self._late("installed"))
                     raise PeerError(
-                        f"{ranks_text(self._late('installed'))} did not finish installing it within {self._timeout:g} s; until they do, or "
-                        "join again, nothing of theirs is to be served"
+                        f"{late} did not finish installing it within {self._timeout:g} s; until they do, or join again, "
+                        "nothing of theirs is to be served"
                     )
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)

@@ -1,8 +1,9 @@
 """From a view to what is moved: tensors with a layout on either side, each of which one plan moves.
 
-The elements of a view are a tensor of their own, whose dimensions are the loops. What the ranks hold of it, and what they
-need, is a layout in most cases: that of q in a fused qkv, or that of one expert in a stack of them. Where it is none, the
-tensor is cut along all edges of shards, and each cell goes from the ranks that have it whole to those that need it.
+The elements of a view are a tensor of their own, whose dimensions are the loops. What the ranks hold of it, and what
+they need, is a layout in most cases: that of q in a fused qkv, or that of one expert in a stack of them. Where it is
+none, the tensor is cut along all edges of shards, and each cell goes from the ranks that have it whole to those that
+need it.
 """
 
 import functools
@@ -55,7 +56,11 @@ def shards(placed: Placed, dims: int) -> dict[int, tuple[tuple[Interval, ...], .
 
 @functools.lru_cache(maxsize=65536)
 def cuts_of(
-    source: Placed, target: Placed, source_start: tuple[int, ...], target_start: tuple[int, ...], loops: tuple[Loop, ...]
+    source: Placed,
+    target: Placed,
+    source_start: tuple[int, ...],
+    target_start: tuple[int, ...],
+    loops: tuple[Loop, ...],
 ) -> tuple[Cut, ...]:
     """What is moved so that all target shards get what the view gives them.
 
@@ -67,7 +72,7 @@ def cuts_of(
     while todo:
         start, to, these = todo.pop()
         if len(cuts) + len(todo) > _MOST_CUTS:
-            raise NotImplementedError(f"more than {_MOST_CUTS} pieces of one tensor; a reshape or blocks cut its shards")
+            raise NotImplementedError(f"more than {_MOST_CUTS} pieces of one tensor; blocks or a reshape cut its shards")
         own = shards(source, len(start))
         wanted = shards(target, len(to))
         before = [(loop.source_dim, loop.source_step) for loop in these]

@@ -95,9 +95,10 @@ class Explanation:
         facts = self._facts
         batches = [batch for batches in facts["rounds"] for batch in batches]
         limit = "no memory limit" if facts["memory_limit"] is None else f"memory limit {facts['memory_limit']} B"
+        moves = sum(batch["moves"] for batch in batches)
         lines = [
-            f"{len(facts['tensors'])} tensors, {facts['bytes']} B in the target; {sum(b['moves'] for b in batches)} moves "
-            f"in {len(batches)} batches, {len(facts['rounds'])} rounds; {limit}",
+            f"{len(facts['tensors'])} tensors, {facts['bytes']} B in the target; {moves} moves in {len(batches)} batches, "
+            f"{len(facts['rounds'])} rounds; {limit}",
             *(f"  {entry['name']} {entry['layout']} {entry['dtype']}: {entry['made_of']}" for entry in facts["tensors"]),
             "rank job     received        bound         sent       staged       memory",
         ]

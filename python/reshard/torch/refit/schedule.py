@@ -51,7 +51,9 @@ class Schedule:
         self._topology = topology
         self.world = world
         self.moves = _moves(agreed)
-        self.staged = [sum(move.target_elements.get(rank, 0) * move.wire.itemsize for move in self.moves) for rank in range(world)]
+        self.staged = [
+            sum(move.target_elements.get(rank, 0) * move.wire.itemsize for move in self.moves) for rank in range(world)
+        ]
         self.cast = _cast_bytes(agreed, self.moves, world)
         self._facts: dict[int, list[dict[str, Any]]] = {}
         self.rounds = self._rounds()
@@ -77,11 +79,13 @@ class Schedule:
     def memory(self, rank: int, rounds: "list[list[Batch]] | None" = None) -> int:
         """Bytes that a rank takes at once beside its tensors: what it stages and casts, and the messages of a round."""
         rounds = self.rounds if rounds is None else rounds
-        return self.staged[rank] + self.cast[rank] + max((self.exchanged(rank, batches) for batches in rounds), default=0)
+        messages = max((self._exchanged(rank, batches) for batches in rounds), default=0)
+        return self.staged[rank] + self.cast[rank] + messages
 
-    def exchanged(self, rank: int, batches: "list[Batch]") -> int:
-        """Bytes of the messages of a rank in one round."""
-        return max((self._of(batch, rank, "recv_bytes") + self._of(batch, rank, "send_bytes") for batch in batches), default=0)
+    def _exchanged(self, rank: int, batches: "list[Batch]") -> int:
+        """Bytes of the messages of a rank in one round, whose batches come one after the other."""
+        facts = ("recv_bytes", "send_bytes")
+        return max((sum(self._of(batch, rank, fact) for fact in facts) for batch in batches), default=0)
 
     def total(self, rank: int, fact: str) -> int:
         """Of all rounds: "recv_bytes", "recv_bytes_bound" or "send_bytes"."""

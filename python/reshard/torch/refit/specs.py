@@ -76,26 +76,49 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
 def merge(descriptions: list[list[list[Any]]], side: str) -> dict[str, Spec]:
     """The tensors of all ranks of one side, by name, in the order in which the ranks have them.
 
+    A tensor may be on several meshes of which each has all of it, such as the slices of a larger mesh: FSDP2 leaves a
+    parameter that tensor parallelism does not shard on the slice of its rank.
+
     Raises:
         ValueError: ranks that have different tensors under one name.
     """
     first: dict[str, tuple[int, list[Any]]] = {}
     holders: dict[str, list[int]] = {}
+    meshes: dict[str, list[str]] = {}
     for rank, described in enumerate(descriptions):
-        for entry in described:
-            name = entry[0]
-            before, known = first.setdefault(name, (rank, entry))
-            if known != entry:
+        for name, mesh, *rest in described:
+            before, (_, known_mesh, *known) = first.setdefault(name, (rank, [name, mesh, *rest]))
+            alike = mesh == known_mesh or (mesh and known_mesh and _axes(mesh) == _axes(known_mesh))
+            if known != rest or not alike:
                 raise ValueError(
-                    f"{name}: {side} ranks have different tensors: rank {before} {known[1:]}, rank {rank} {entry[1:]}"
+                    f"{name}: {side} ranks have different tensors: rank {before} {[known_mesh, *known]}, rank {rank} "
+                    f"{[mesh, *rest]}"
                 )
             holders.setdefault(name, []).append(rank)
+            if mesh and mesh not in meshes.setdefault(name, []):
+                meshes[name].append(mesh)
     specs = {}
     for name, (_, (_, mesh, layout, dtype, shape)) in first.items():
         if mesh is None:  # whole on each of the ranks that passed it
             mesh = mesh_of([("r", len(holders[name]))], holders[name])
+        elif len(meshes[name]) > 1:
+            mesh = _together(name, meshes[name])
         specs[name] = Spec(name, mesh, layout, dtype, tuple(shape))
     return specs
+
+
+def _axes(mesh: str) -> str:
+    return mesh.partition("}")[0]
+
+
+def _together(name: str, meshes: list[str]) -> str:
+    """Meshes with the same axes, of which each has all of a tensor, as one with one axis more."""
+    ids: list[int] = []
+    for mesh in meshes:
+        ids += torch.ops.reshard._shards(mesh, "[]")  # of a tensor without dimensions, just the devices
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"{name}: ranks have it on meshes that overlap: {', '.join(meshes)}")
+    return f"{{copies_:{len(meshes)},{_axes(meshes[0])[1:]}}}@[{','.join(map(str, ids))}]"
 
 
 def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""This rank's part of a schedule: its buffers, the exchanges bound to them, and the way from the buffers into the target."""
+"""This rank's part of a schedule: its buffers, the exchanges bound to them, and the way from them into the target."""
 
 from typing import NamedTuple
 
@@ -60,7 +60,8 @@ class Stage:
                 for batch, (tensors, outs) in zip(batches, lists):
                     sources = [move.source.layout for move in batch.moves]
                     targets = [move.target.layout for move in batch.moves]
-                    self._bound.append(BoundBatch(tensors, outs, batch.mesh, sources, targets, group, batch.target_mesh))
+                    bound = BoundBatch(tensors, outs, batch.mesh, sources, targets, group, batch.target_mesh)
+                    self._bound.append(bound)
 
     @property
     def batches(self) -> list[BoundBatch]:

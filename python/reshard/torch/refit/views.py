@@ -27,7 +27,7 @@ _DTYPES = {
 
 
 class Loop(NamedTuple):
-    """`count` elements: each `source_step` further in one dimension of the source, `target_step` in one of the target."""
+    """`count` elements, each `source_step` further in a dimension of the source, `target_step` in one of the target."""
 
     count: int
     source_dim: int

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""A refit of a small model's weights against what is written by hand: the trainers gather every tensor whole, the first
+one broadcasts it to all servers, and each takes its part. Two jobs of Gloo ranks, both ways in the same run, medians.
+
+usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7]      (PYTHONPATH: the package and tests/runtime/pytorch)
+"""
+
+import argparse
+import logging
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+
+import gloo
+import jobs
+
+TRAINERS, SERVERS = 4, 2
+
+
+def shapes(mib, layers):
+    """Square weights of `layers` layers that have so many MiB in all, in f32."""
+    width = int((mib * (1 << 20) / 4 / layers / 2) ** 0.5) // 8 * 8
+    return {f"layers.{i}.{name}": (width, width) for i in range(layers) for name in ("wide", "narrow")}
+
+
+def medians(functions, repeat, group):
+    """Seconds of each, in turn, so that what else the machine does meets all of them."""
+    seconds = [[] for _ in functions]
+    for _ in range(repeat + 1):  # the first warms up
+        for function, list_ in zip(functions, seconds):
+            torch.ops.reshard.all_gather(torch.ones(1), 0, group)  # all begin together
+            begun = time.perf_counter()
+            function()
+            torch.ops.reshard.all_gather(torch.ones(1), 0, group)  # and the slowest counts
+            list_.append(time.perf_counter() - begun)
+    return [statistics.median(list_[1:]) for list_ in seconds]
+
+
+def run(member, mib, layers, repeat):
+    import reshard
+
+    logging.getLogger("torch").setLevel(logging.ERROR)  # what it says of full_tensor
+    trains = member.job == 0
+    if trains:
+        mesh = DeviceMesh("cpu", torch.arange(TRAINERS).view(2, 2), mesh_dim_names=("dp", "tp"))
+        parts = [[Shard(0), Shard(0)], [Shard(0), Shard(1)]]
+    else:
+        mesh = DeviceMesh("cpu", torch.arange(SERVERS), mesh_dim_names=("tp",))
+        parts = [[Shard(0)], [Shard(1)]]
+    state = {}
+    for place, (name, shape) in enumerate(shapes(mib, layers).items()):
+        rows, columns = shape
+        placements = parts[place % 2]
+        for size, placement in zip(mesh.shape, placements):
+            rows //= size if placement == Shard(0) else 1
+            columns //= size if placement == Shard(1) else 1
+        local = torch.full((rows, columns), float(member.rank))
+        state[name] = DTensor.from_local(local, mesh, placements, run_check=False)
+    with member.join() as joined:
+        refit = reshard.Refit(source=state if trains else None, target=None if trains else state, group=joined)
+        whole = {n: torch.empty(shape) for n, shape in shapes(mib, layers).items()} if not trains else None
+        wire = joined.group  # Gloo's own broadcast, over both jobs
+
+        def by_hand():
+            for n, tensor in state.items():
+                full = tensor.full_tensor() if trains else whole[n]
+                options = dist.BroadcastOptions()
+                options.rootRank, options.rootTensor = 0, 0
+                wire.broadcast([full], options).wait()
+                if not trains:
+                    dim = tensor.placements[0].dim
+                    tensor._local_tensor.copy_(full.chunk(SERVERS, dim)[member.job_rank])
+
+        ours, theirs = medians([refit, by_hand], repeat, joined.span.name)
+        return ours, theirs, refit.timings()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mib", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=7)
+    arguments = parser.parse_args()
+    gloo.load_library()
+    sizes = (arguments.mib, arguments.layers, arguments.repeat)
+    results = gloo.values(jobs.run_jobs([TRAINERS, SERVERS], run, *sizes, timeout=300))
+    ours, theirs = (max(result[place] for result in results) for place in (0, 1))
+    server = results[-1][2]
+    print(
+        f"{arguments.mib} MiB, {2 * arguments.layers} tensors, {TRAINERS} ranks to {SERVERS}: "
+        f"refit {ours * 1e3:.1f} ms, gathered and broadcast by hand {theirs * 1e3:.1f} ms: {theirs / ours:.1f} times as long"
+    )
+    parts = ", ".join(f"{part} {server[part] * 1e3:.1f} ms" for part in ("wire", "commit", "install", "finish"))
+    print(f"a server: {parts}; received {server['received_bytes']} bytes, bound {server['received_bytes_bound']}")

@@ -10,6 +10,7 @@ import signal
 import unittest
 
 import torch
+import torch.distributed as dist
 
 import gloo
 import jobs
@@ -189,6 +190,102 @@ def restart(member, step):
     with server.join() as joined:
         refit = server.refit(joined)
         return refit(), server.versions(), joined.generation
+
+
+class Decisions(unittest.TestCase):
+    """What a rank reads in the store, without the other processes."""
+
+    def committers(self, timeout=0.2, world=2):
+        from reshard.torch.refit.commit import Committer
+        from reshard.torch.shared_store import SharedStore
+
+        store = dist.HashStore()
+        made = []
+        for rank in range(world):
+            shared = SharedStore(store, "refit", 5)
+            self.addCleanup(shared.close)
+            made.append(Committer(shared, "1.1", rank, world, timeout))
+        begun = made[0].begin()
+        for one in made:
+            one.follow(begun)
+        return store, made
+
+    def later(self, store):
+        """A refit of the next generation begins."""
+        from reshard.torch.refit.commit import Committer
+        from reshard.torch.shared_store import SharedStore
+
+        shared = SharedStore(store, "refit", 5)
+        self.addCleanup(shared.close)
+        one = Committer(shared, "2.1", 0, 1, 0.2)
+        one.follow(one.begin())
+        return one
+
+    def test_the_last_to_acknowledge_commits(self):
+        _, (a, b) = self.committers()
+        a.acknowledge()
+        b.acknowledge()
+        self.assertEqual(b._store.add(b._key("count"), 1), 1)  # one that died before it could see that it is the last
+        self.assertEqual(a.decide(), 1)
+
+    def test_one_that_acknowledged_and_was_not_counted(self):
+        _, (a, b) = self.committers()
+        for one in (a, b):
+            one.acknowledge()
+        self.assertEqual(a.decide(), 1)  # after its time: both have acknowledged
+
+    def test_given_up(self):
+        _, (a, b) = self.committers()
+        a.acknowledge()
+        with self.assertRaisesRegex(reshard_errors().PeerError, "version 1 was given up.*rank 1 did not acknowledge"):
+            a.decide()
+        b.acknowledge()  # too late
+        with self.assertRaisesRegex(reshard_errors().PeerError, "rank 1 did not acknowledge"):
+            b.decide()
+
+    def test_a_later_refit_has_begun(self):
+        store, (a, b) = self.committers()
+        self.assertEqual(self.later(store).version, 0)
+        for one in (a, b):
+            one.acknowledge()
+        with self.assertRaisesRegex(reshard_errors().PeerError, "a later refit has begun"):
+            a.decide()
+
+    def test_committed_and_a_later_one_has_begun(self):
+        store, (a, b) = self.committers()
+        for one in (a, b):
+            one.acknowledge()
+        self.assertEqual(a.decide(), 1)
+        later = self.later(store)
+        self.assertEqual(later.version, 1)
+        self.assertEqual(b.decide(), 1)
+        later.acknowledge()
+        self.assertEqual(later.decide(), 2)
+
+    def test_the_others_have_gone_on(self):
+        store, (a, b) = self.committers()
+        for one in (a, b):
+            one.acknowledge()
+        a.decide()
+        later = self.later(store)
+        later.acknowledge()
+        later.decide()
+        with self.assertRaisesRegex(reshard_errors().PeerError, "the others have version 2 already"):
+            b.decide()
+
+    def test_a_store_that_has_forgotten(self):
+        store, (a, b) = self.committers()
+        for one in (a, b):
+            one.acknowledge()
+        store.delete_key("refit/committed")
+        with self.assertRaisesRegex(reshard_errors().UndeterminedError, "version 1 is undetermined"):
+            a.decide()
+
+
+def reshard_errors():
+    import reshard.errors
+
+    return reshard.errors
 
 
 class Ends(unittest.TestCase):

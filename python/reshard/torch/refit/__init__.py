@@ -146,6 +146,7 @@ class Refit:
             own |= {"source": described[0], "target": described[1]}
             limit = _core.parse_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
             own |= {"recipe": recipe_text(recipe), "memory_limit": limit}
+            own["on_gpus"] = any(tensor.is_cuda for side in tensors for tensor in side.values())
             if self._group.rank == 0:
                 own["begun"] = self._committer.begin()
         except Exception as error:  # the others hear of it in place of what they wait for
@@ -163,15 +164,15 @@ class Refit:
             Side(tensors[1], merge([other["target"] for other in everybody], "the target's")),
             next(iter(recipes), ""),
             min(limits, default=None),
+            any(other["on_gpus"] for other in everybody),
         )
 
     def _plan(self) -> None:
         span, rank = self._group.span, self._group.rank
-        on_gpus = any(t.is_cuda for side in (self._agreed.source, self._agreed.target) for t in side.tensors.values())
         failed: Exception | None = None
         try:
             # The same on all ranks, errors included.
-            self._schedule = Schedule(self._agreed, self._group.world, "flat" if on_gpus else "cpu")
+            self._schedule = Schedule(self._agreed, self._group.world)
             self._stage = Stage(self._schedule, self._agreed.source, self._agreed.target, rank)
         except Exception as error:
             failed = error

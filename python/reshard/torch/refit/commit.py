@@ -80,13 +80,19 @@ class Committer:
                 there = self._wait()
         except PeerError as error:
             raise self._undetermined(error) from None
-        if there == committed:
+        if not there or there == self._previous:
+            raise self._undetermined("the store has lost what was in it")
+        now = int(there.partition(" ")[0])
+        if now == version:  # perhaps a later refit has begun since
             self._previous, self.version = committed, version
             return version
-        reason = there.partition(" aborted: ")[2] or f"another refit has begun ({there!r})"
-        raise PeerError(f"rank {self._rank}: version {version} was given up, the old weights are in place: {reason}")
+        old = "the old weights are in place"
+        if now > version:
+            raise PeerError(f"rank {self._rank}: the others have version {now} already, {old} here: join again")
+        reason = there.partition(" aborted: ")[2] or "a later refit has begun"
+        raise PeerError(f"rank {self._rank}: version {version} was given up, {old}: {reason}")
 
-    def _undetermined(self, error: PeerError) -> UndeterminedError:
+    def _undetermined(self, error: object) -> UndeterminedError:
         return UndeterminedError(
             f"rank {self._rank}: version {self.version + 1} is undetermined: this rank acknowledged, and then {error}. "
             "Others may have installed it: do not serve from this rank before the next refit"

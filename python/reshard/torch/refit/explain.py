@@ -47,7 +47,6 @@ class Explanation:
             )
             entry["moves"] += 1
             entry["bytes"] += sum(move.target_elements.values()) * move.wire.itemsize
-        sends = [schedule.total(rank, "send_bytes") for rank in range(schedule.world)]
         self._facts: dict[str, Any] = {
             "generation": group.generation,
             "jobs": group.jobs,
@@ -73,7 +72,8 @@ class Explanation:
                     "job": next(place for place, ranks in enumerate(group.jobs) if rank in ranks),
                     "received_bytes": schedule.total(rank, "recv_bytes"),
                     "received_bytes_bound": schedule.total(rank, "recv_bytes_bound"),
-                    "sent_bytes": sends[rank],
+                    "sent_bytes": schedule.total(rank, "send_bytes"),
+                    "sent_between_meshes_bytes": schedule.total(rank, "send_between_meshes_bytes"),
                     "staged_bytes": schedule.staged[rank],
                     "cast_bytes": schedule.cast[rank],
                     "memory_bytes": schedule.memory(rank),

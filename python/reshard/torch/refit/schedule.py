@@ -41,14 +41,14 @@ class Batch(NamedTuple):
 class Schedule:
     """Moves in rounds: the exchanges of one round are over before those of the next one begin."""
 
-    def __init__(self, agreed: Agreed, world: int, topology: str):
+    def __init__(self, agreed: Agreed, world: int):
         """
         Raises:
             ValueError, NotImplementedError: as views_of and cuts_of.
             LimitError: the memory limit is less than what has to be staged.
         """
         self._agreed = agreed
-        self._topology = topology
+        self._topology = "flat" if agreed.on_gpus else "cpu"  # what the operators plan for
         self.world = world
         self.moves = _moves(agreed)
         self.staged = [
@@ -88,7 +88,7 @@ class Schedule:
         return max((sum(self._of(batch, rank, fact) for fact in facts) for batch in batches), default=0)
 
     def total(self, rank: int, fact: str) -> int:
-        """Of all rounds: "recv_bytes", "recv_bytes_bound" or "send_bytes"."""
+        """Of all rounds: "recv_bytes", "recv_bytes_bound", "send_bytes" or "send_between_meshes_bytes"."""
         return sum(self._of(batch, rank, fact) for batches in self.rounds for batch in batches)
 
     def _of(self, batch: Batch, rank: int, fact: str) -> int:

@@ -38,6 +38,7 @@ class Agreed(NamedTuple):
     target: Side
     recipe: str  # as JSON; "" where there is none
     memory_limit: int | None  # bytes, of the rank that gives the least
+    on_gpus: bool  # any tensor of any rank
 
 
 def flat(state: Tensors | None) -> dict[str, torch.Tensor]:

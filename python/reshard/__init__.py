@@ -6,9 +6,8 @@
     y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor; needs PyTorch
 
 Planning, checking, drawing and converting need nothing beside this package. What works on tensors (redistribute, bind,
-load, save, ...) is in reshard.torch, which is imported when one of its names is first used, and what torch.distributed.
-checkpoint takes in reshard.dcp.
-load, save, join, Refit, ...) is in reshard.torch, which is imported when one of its names is first used.
+load, save, join, Refit, ...) is in reshard.torch, which is imported when one of its names is first used; what
+torch.distributed.checkpoint takes is in reshard.dcp.
 """
 
 import importlib
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
-        PendingSave,
         Joined,
+        PendingSave,
         Refit,
         all_gather,
         all_gather_with_unpad,
@@ -77,13 +76,10 @@ _MODULES = {
     """,
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
-        BoundBatch PendingSave all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind
-        build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions
-        install last_timings load pad_sequence_tensor recent_operations redistribute redistribute_all save
-        save_async sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
-        BoundBatch Joined Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind
-        build_all_to_all_v_metadata compute_padding_for_sp exchange_overlapping_regions join last_timings load
-        pad_sequence_tensor recent_operations redistribute redistribute_all save sequence_parallel shard
+        BoundBatch Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
+        all_to_all_v bind build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution
+        exchange_overlapping_regions install join last_timings load pad_sequence_tensor recent_operations
+        redistribute redistribute_all save save_async sequence_parallel set_topology shard uninstall
         unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint

@@ -43,8 +43,8 @@ follow_ends_of_groups()
 
 __all__ = [
     "BoundBatch",
-    "PendingSave",
     "Joined",
+    "PendingSave",
     "Refit",
     "all_gather",
     "all_gather_with_unpad",

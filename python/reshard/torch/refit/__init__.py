@@ -13,7 +13,7 @@ from ..diagnostics import last_timings
 from ..joined import Joined
 from ..problems import Tensors
 from ..shared_store import default_timeout
-from ..state import _gathered
+from ..entries import gathered
 from .commit import Committer
 from .explain import Explanation, Timings
 from .schedule import Schedule
@@ -151,7 +151,7 @@ class Refit:
                 own["begun"] = self._committer.begin()
         except Exception as error:  # the others hear of it in place of what they wait for
             failed, own = error, {"error": f"{type(error).__name__}: {error}"}
-        everybody = _gathered(own, span)
+        everybody = gathered(own, span)
         self._raise(failed, [other["error"] for other in everybody])
         recipes = {other["recipe"] for other in everybody} - {""}
         if len(recipes) > 1:
@@ -176,7 +176,7 @@ class Refit:
             self._stage = Stage(self._schedule, self._agreed.source, self._agreed.target, rank)
         except Exception as error:
             failed = error
-        self._raise(failed, _gathered(f"{type(failed).__name__}: {failed}" if failed else "", span))
+        self._raise(failed, gathered(f"{type(failed).__name__}: {failed}" if failed else "", span))
         self._stage.bind(self._schedule, span.name)
 
     def _raise(self, failed: Exception | None, errors: list[str]) -> None:

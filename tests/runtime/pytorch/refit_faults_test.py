@@ -95,7 +95,7 @@ def kill():
 
 
 def stand_still():
-    jobs.stop_for(2 * TIMEOUT_MS / 1000)
+    jobs.stop_for(3 * TIMEOUT_MS / 1000)  # longer than the others wait for it to commit, and then to install
 
 
 class Faults(unittest.TestCase):

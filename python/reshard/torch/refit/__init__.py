@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ... import _core
 from ...errors import PeerError, UndeterminedError
+from ...planning import byte_count
 from ..diagnostics import last_timings
 from ..joined import Joined
 from ..problems import Tensors
@@ -144,8 +144,7 @@ class Refit:
                 tensors[place], texts = describe(flat(state), span)
                 described.append(texts)
             own |= {"source": described[0], "target": described[1]}
-            limit = _core.parse_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
-            own |= {"recipe": recipe_text(recipe), "memory_limit": limit}
+            own |= {"recipe": recipe_text(recipe), "memory_limit": byte_count(memory_limit)}
             own["on_gpus"] = any(tensor.is_cuda for side in tensors for tensor in side.values())
             if self._group.rank == 0:
                 own["begun"] = self._committer.begin()

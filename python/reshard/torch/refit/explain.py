@@ -54,17 +54,12 @@ class Explanation:
             "bytes": sum(entry["bytes"] for entry in tensors.values()),
             "memory_limit": agreed.memory_limit,
             "rounds": [
-                [
-                    {
-                        "mesh": batch.mesh,
-                        "target_mesh": batch.target_mesh,
-                        "moves": len(batch.moves),
-                        "steps": [step["op"] for bucket in schedule.facts(batch)["buckets"] for step in bucket["steps"]],
-                        "received_bytes": schedule.facts(batch)["totals"]["recv_bytes_total"],
-                    }
-                    for batch in batches
-                ]
-                for batches in schedule.rounds
+                {
+                    "moves": len(moves),
+                    "steps": [step["op"] for bucket in schedule.facts(moves)["buckets"] for step in bucket["steps"]],
+                    "received_bytes": schedule.facts(moves)["totals"]["recv_bytes_total"],
+                }
+                for moves in schedule.rounds
             ],
             "ranks": [
                 {
@@ -93,12 +88,12 @@ class Explanation:
 
     def __str__(self) -> str:
         facts = self._facts
-        batches = [batch for batches in facts["rounds"] for batch in batches]
         limit = "no memory limit" if facts["memory_limit"] is None else f"memory limit {facts['memory_limit']} B"
-        moves = sum(batch["moves"] for batch in batches)
+        moves = sum(round_["moves"] for round_ in facts["rounds"])
+        steps = sum(len(round_["steps"]) for round_ in facts["rounds"])
         lines = [
-            f"{len(facts['tensors'])} tensors, {facts['bytes']} B in the target; {moves} moves in {len(batches)} batches, "
-            f"{len(facts['rounds'])} rounds; {limit}",
+            f"{len(facts['tensors'])} tensors, {facts['bytes']} B in the target; moves: {moves}, rounds: "
+            f"{len(facts['rounds'])}, steps: {steps}; {limit}",
             *(f"  {entry['name']} {entry['layout']} {entry['dtype']}: {entry['made_of']}" for entry in facts["tensors"]),
             "rank job     received        bound         sent       staged       memory",
         ]

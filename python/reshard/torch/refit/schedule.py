@@ -12,6 +12,9 @@ from .cuts import Cut, Placed, cuts_of, shards
 from .specs import Agreed, Spec, dtype_of
 from .views import View, views_of
 
+# What bound batches exchange at once, in bytes per rank.
+_BUCKET = 256 << 20
+
 
 class Move(NamedTuple):
     """One tensor of the schedule."""
@@ -26,20 +29,12 @@ class Move(NamedTuple):
 
     @property
     def casts_first(self) -> bool:
-        """Whether elements are cast before they are sent: where they are smaller then."""
+        """Whether elements are cast before they are sent: where they are smaller then, or cast more than once."""
         return bool(self.view.casts) and self.wire == self.view.casts[-1]
 
 
-class Batch(NamedTuple):
-    """Moves that share exchanges."""
-
-    mesh: str
-    target_mesh: str
-    moves: tuple[Move, ...]
-
-
 class Schedule:
-    """Moves in rounds: the exchanges of one round are over before those of the next one begin."""
+    """Moves in rounds: each is one bound batch, and the exchanges of one are over before those of the next one begin."""
 
     def __init__(self, agreed: Agreed, world: int):
         """
@@ -55,48 +50,47 @@ class Schedule:
             sum(move.target_elements.get(rank, 0) * move.wire.itemsize for move in self.moves) for rank in range(world)
         ]
         self.cast = _cast_bytes(agreed, self.moves, world)
-        self._facts: dict[int, list[dict[str, Any]]] = {}
+        self._facts: dict[tuple[int, ...], dict[str, Any]] = {}
         self.rounds = self._rounds()
 
-    def _rounds(self) -> list[list[Batch]]:
+    def _rounds(self) -> list[list[Move]]:
         count = 1
         while True:
-            rounds = [_batches(moves) for moves in _shares(self.moves, count)]
+            rounds = _shares(self.moves, count)
             limit = self._agreed.memory_limit
             if limit is None:
                 return rounds
-            over, rank = max((self.memory(rank, rounds) - limit, -rank) for rank in range(self.world))
-            if over <= 0:
+            needed, rank = max((self.memory(rank, rounds), -rank) for rank in range(self.world))
+            if needed <= limit:
                 return rounds
             if count >= len(self.moves):
-                least = self.memory(-rank, rounds)
                 raise LimitError(
-                    f"rank {-rank} needs {least} bytes of memory for this refit, the limit is {limit}: it stages "
+                    f"rank {-rank} needs {needed} bytes of memory for this refit, the limit is {limit}: it stages "
                     f"{self.staged[-rank]}, casts {self.cast[-rank]}, and the largest tensor is exchanged"
                 )
             count = min(2 * count, len(self.moves))
 
-    def memory(self, rank: int, rounds: "list[list[Batch]] | None" = None) -> int:
+    def memory(self, rank: int, rounds: list[list[Move]] | None = None) -> int:
         """Bytes that a rank takes at once beside its tensors: what it stages and casts, and the messages of a round."""
         rounds = self.rounds if rounds is None else rounds
-        messages = max((self._exchanged(rank, batches) for batches in rounds), default=0)
+        messages = max((self._messages(rank, moves) for moves in rounds), default=0)
         return self.staged[rank] + self.cast[rank] + messages
 
-    def _exchanged(self, rank: int, batches: "list[Batch]") -> int:
-        """Bytes of the messages of a rank in one round, whose batches come one after the other."""
-        facts = ("recv_bytes", "send_bytes")
-        return max((sum(self._of(batch, rank, fact) for fact in facts) for batch in batches), default=0)
+    def _messages(self, rank: int, moves: list[Move]) -> int:
+        buckets = self.facts(moves)["buckets"]
+        sent_and_received = sum(self._of(moves, rank, fact) for fact in ("recv_bytes", "send_bytes"))
+        return min(sent_and_received, max((bucket["bytes"] for bucket in buckets), default=0))
 
     def total(self, rank: int, fact: str) -> int:
         """Of all rounds: "recv_bytes", "recv_bytes_bound", "send_bytes" or "send_between_meshes_bytes"."""
-        return sum(self._of(batch, rank, fact) for batches in self.rounds for batch in batches)
+        return sum(self._of(moves, rank, fact) for moves in self.rounds)
 
-    def _of(self, batch: Batch, rank: int, fact: str) -> int:
-        return sum(device[fact] for device in self.facts(batch)["devices"] if device["device"] == rank)
+    def _of(self, moves: list[Move], rank: int, fact: str) -> int:
+        return sum(device[fact] for device in self.facts(moves)["devices"] if device["device"] == rank)
 
-    def facts(self, batch: Batch) -> dict[str, Any]:
-        """What reshard.plan_batch says of it."""
-        key = tuple(id(move) for move in batch.moves)
+    def facts(self, moves: list[Move]) -> dict[str, Any]:
+        """What reshard.plan_batch says of a round."""
+        key = tuple(id(move) for move in moves)
         if key not in self._facts:
             lines = [
                 {
@@ -107,9 +101,9 @@ class Schedule:
                     "to": move.target.layout,
                     "dtype": str(move.wire),
                 }
-                for place, move in enumerate(batch.moves)
+                for place, move in enumerate(moves)
             ]
-            self._facts[key] = plan_batch(lines, topology=self._topology).to_dict()
+            self._facts[key] = plan_batch(lines, topology=self._topology, bucket=_BUCKET).to_dict()
         return self._facts[key]
 
 
@@ -118,8 +112,9 @@ def _moves(agreed: Agreed) -> list[Move]:
     moves = []
     for view in views_of(sources, targets, agreed.recipe):
         source, target = sources[view.source], targets[view.target]
-        dtypes = (dtype_of(source.dtype), *view.casts)
-        wire = dtypes[-1] if dtypes[-1].itemsize < dtypes[0].itemsize else dtypes[0]
+        wire = dtype_of(source.dtype)
+        if view.casts and (len(view.casts) > 1 or view.casts[-1].itemsize < wire.itemsize):
+            wire = view.casts[-1]  # of several casts only copying does the last one without memory
         before, after = Placed(source.mesh, source.layout), Placed(target.mesh, target.layout)
         if view.covers(source, target):
             given, staged = _elements(source), _elements(target)
@@ -167,10 +162,3 @@ def _shares(moves: Sequence[Move], count: int) -> list[list[Move]]:
         shares[share].append(move)
         done += size
     return [share for share in shares if share]
-
-
-def _batches(moves: Sequence[Move]) -> list[Batch]:
-    pairs: dict[tuple[str, str], list[Move]] = {}
-    for move in moves:
-        pairs.setdefault((move.source.mesh, move.target.mesh), []).append(move)
-    return [Batch(mesh, target_mesh, tuple(batch)) for (mesh, target_mesh), batch in pairs.items()]

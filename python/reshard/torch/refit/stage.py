@@ -16,7 +16,6 @@ class _Install(NamedTuple):
     name: str
     staged: torch.Tensor
     out: torch.Tensor
-    casts: tuple[torch.dtype, ...]  # on the way; not the last one, which copying does
 
 
 class _Cast(NamedTuple):
@@ -42,26 +41,20 @@ class Stage:
         self._device = _device(source, target)
         self._casts: dict[tuple, _Cast] = {}
         self._installs: list[_Install] = []
-        self._tensors: list[list[tuple[list[torch.Tensor], list[torch.Tensor]]]] = []
+        self._tensors: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
         self._bound: list[BoundBatch] = []
         with torch.no_grad():
-            for batches in schedule.rounds:
-                self._tensors.append([])
-                for batch in batches:
-                    given = [self._given(move) for move in batch.moves]
-                    staged = [self._staged(move) for move in batch.moves]
-                    self._tensors[-1].append((given, staged))
+            for moves in schedule.rounds:
+                self._tensors.append(([self._given(move) for move in moves], [self._staged(move) for move in moves]))
         self._places = [(i.name, i.out.untyped_storage(), _end(i.out)) for i in self._installs]
 
     def bind(self, schedule: Schedule, group: str) -> None:
         """Plans the exchanges. Collective over the group; raises as reshard.bind."""
         with torch.no_grad():
-            for batches, lists in zip(schedule.rounds, self._tensors):
-                for batch, (tensors, outs) in zip(batches, lists):
-                    sources = [move.source.layout for move in batch.moves]
-                    targets = [move.target.layout for move in batch.moves]
-                    bound = BoundBatch(tensors, outs, batch.mesh, sources, targets, group, batch.target_mesh)
-                    self._bound.append(bound)
+            for moves, (tensors, outs) in zip(schedule.rounds, self._tensors):
+                meshes = [[placed.mesh for placed in placements] for placements in _placements(moves)]
+                layouts = [[placed.layout for placed in placements] for placements in _placements(moves)]
+                self._bound.append(BoundBatch(tensors, outs, meshes[0], *layouts, group, meshes[1]))
 
     @property
     def batches(self) -> list[BoundBatch]:
@@ -81,7 +74,10 @@ class Stage:
         """Casts what is smaller then, for the next run."""
         with torch.no_grad():
             for cast in self._casts.values():
-                cast.copy.copy_(_through(cast.shard, cast.casts[:-1]))
+                shard = cast.shard
+                for dtype in cast.casts[:-1]:
+                    shard = shard.to(dtype)
+                cast.copy.copy_(shard)
 
     def wait(self) -> None:
         """Until what was staged has arrived."""
@@ -92,7 +88,7 @@ class Stage:
         """Copies what is staged into the target's tensors, which keep their memory."""
         with torch.no_grad():
             for install in self._installs:
-                install.out.copy_(_through(install.staged, install.casts))
+                install.out.copy_(install.staged)
 
     def _given(self, move: Move) -> torch.Tensor:
         view = move.view
@@ -120,14 +116,12 @@ class Stage:
             steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
             out = part_of(out, held, move.cut.target_start, steps, move.cut.target_boxes[self._rank])
         staged = torch.empty(out.shape, dtype=move.wire, device=out.device)
-        self._installs.append(_Install(view.target, staged, out, () if move.casts_first else view.casts[:-1]))
+        self._installs.append(_Install(view.target, staged, out))
         return staged
 
 
-def _through(tensor: torch.Tensor, casts: tuple[torch.dtype, ...]) -> torch.Tensor:
-    for dtype in casts:
-        tensor = tensor.to(dtype)
-    return tensor
+def _placements(moves: list[Move]) -> tuple[list[Placed], list[Placed]]:
+    return [move.source for move in moves], [move.target for move in moves]
 
 
 def _held(spec: Spec, rank: int):

@@ -114,8 +114,14 @@ def move_one(member, case, source_mesh, target_mesh, tight):
                 expected = local(sharded(wanted[name], target_mesh, case.target[name][2]))
                 assert local(tensor).data_ptr() == before[name]
                 assert torch.equal(local(tensor), expected), f"{name} at step {step}: {local(tensor)} not {expected}"
-        operations = [operation for operation in reshard.recent_operations(joined.group) if operation.get("error")]
-        return version, refit.timings(), facts, operations
+        operations = reshard.recent_operations(joined.group)
+        # The last one before the call, and what it moved.
+        number = operations[-1]["number"]
+        refit()
+        later = [one for one in reshard.recent_operations(joined.group) if one["number"] > number]
+        moved = sum(one["bytes"] for one in later if one["operation"] not in ("agreement", "barrier"))
+        failed = [one for one in (*operations, *later) if one.get("error")]
+        return version, refit.timings(), facts, failed, moved
 
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -219,13 +225,14 @@ class Moves(unittest.TestCase):
         of_ranks = gloo.values(jobs.run_jobs(sizes, move, list(settings.values())))
         for place, name in enumerate(settings):
             for rank, results in enumerate(of_ranks):
-                version, timings, facts, failed = results[place]
+                version, timings, facts, failed, moved = results[place]
                 ours = facts["ranks"][rank]
                 with self.subTest(name, rank=rank):
-                    self.assertEqual(version, 3 * (place + 1))  # counted over all refits in the store
+                    self.assertEqual(version, 4 * place + 3)  # counted over all refits in the store
                     # What goes over the wire is the least that any algorithm could do with, and what was foretold.
                     self.assertEqual(timings["received_bytes"], ours["received_bytes"])
                     self.assertEqual(timings["received_bytes"], timings["received_bytes_bound"])
+                    self.assertEqual(moved, timings["received_bytes"])
                     self.assertEqual(ours["received_bytes"], ours["received_bytes_bound"])
                     self.assertEqual(facts, of_ranks[0][place][2])
                     self.assertFalse(failed)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
@@ -135,7 +134,7 @@ def _redistribute(
     use_graph_based_transform: bool | None = None,
     is_explicit: bool = False,
 ) -> torch.Tensor:
-    if not (async_op or pytorch_hooks.traced() or not _is_plain(local_tensor)):
+    if not (async_op or pytorch_hooks.traced() or not pytorch_hooks.is_plain(local_tensor)):
         way, span = _way(current_spec, target_spec)
         if way is not None:
             return torch.ops.reshard.redistribute(local_tensor, way.mesh, way.source, way.target, span.name)
@@ -147,11 +146,6 @@ def _redistribute(
         use_graph_based_transform=use_graph_based_transform,
         is_explicit=is_explicit,
     )
-
-
-def _is_plain(local: torch.Tensor) -> bool:
-    kinds = (torch.Tensor, torch.nn.Parameter, AsyncCollectiveTensor)
-    return type(local) in kinds and local.device.type in ("cpu", "cuda") and local.layout == torch.strided
 
 
 # By mesh, without keeping it: a mesh keeps process groups, and these their threads.

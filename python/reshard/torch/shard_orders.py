@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder
-from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils import _pytree as pytree
 
+Schema = Any  # PyTorch's OpSchema: an operator, and the specs among its arguments
 _aten = torch.ops.aten
 # Element for element, too, though PyTorch does not tag them so.
 _ELEMENTWISE = {
@@ -29,7 +29,7 @@ _ELEMENTWISE = {
 }
 
 
-def propagate(own: Callable[[OpSchema], Any], schema: OpSchema) -> Any:
+def propagate(own: Callable[[Schema], Any], schema: Schema) -> Any:
     """PyTorch's decision on an operator, own(schema), made right for shard orders: inputs are moved where they have to
     be, and outputs say their order.
 
@@ -82,11 +82,11 @@ def _map(function: Callable[[DTensorSpec], DTensorSpec], argument: object) -> ob
     return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, DTensorSpec) else leaf, argument)
 
 
-def _with(schema: OpSchema, arguments: Sequence[object]) -> OpSchema:
-    return OpSchema(schema.op, tuple(arguments), schema.kwargs_schema, schema_info=schema.schema_info)
+def _with(schema: Schema, arguments: Sequence[object]) -> Schema:
+    return type(schema)(schema.op, tuple(arguments), schema.kwargs_schema, schema_info=schema.schema_info)
 
 
-def _written(schema: OpSchema, arguments: Sequence[object]) -> list[object]:
+def _written(schema: Schema, arguments: Sequence[object]) -> list[object]:
     declared = schema.op._schema.arguments
     return [value for one, value in zip(declared, arguments) if one.alias_info is not None and one.alias_info.is_write]
 
@@ -99,7 +99,7 @@ def _is_of_lists(op: Any) -> bool:
     return op._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
 
 
-def _follow(schema: OpSchema, sharding: Any, written: list[DTensorSpec]) -> bool:
+def _follow(schema: Schema, sharding: Any, written: list[DTensorSpec]) -> bool:
     """Whether all inputs and outputs can have the order of one of the inputs, which they are then given. Of an operator
     on lists that is so for the i-th of every list, each i for itself."""
     of_lists = _is_of_lists(schema.op)

@@ -16,6 +16,7 @@ from torch.distributed.tensor import _api, _dispatch, _redistribute
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor.debug import CommDebugMode
 
+import gloo
 from checks import ChecksTest, main
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
@@ -97,6 +98,48 @@ def check_flattened(c):
             with reshard.dtensor_redistribution():
                 y = x.redistribute(placements=after)
             c.equal(f"{rows}x{cols} {before} -> {after}", y.to_local(), wanted)
+
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool, torch.complex64)
+
+
+def check_random_pairs(c, seed):
+    """Of tensors of any dtype and strides, partial in any way: what DTensor gives, or more where it refuses."""
+    import reshard
+    from reshard.torch import inside_dtensor
+
+    rng = random.Random(seed)
+    mesh = grid()
+    for number in range(120):
+        torch.manual_seed(seed + number)  # the same tensor on all ranks, but for partial ones
+        shape = [rng.choice((1, 2, 3, 5, 8)) for _ in range(rng.randint(1, 3))]
+        dtype = rng.choice(DTYPES)
+        partial = Partial(rng.choice(("sum", "avg", "min", "max", "product")))
+        choices = [R] + [Shard(dim) for dim in range(len(shape))]
+        source, target = (tuple(rng.choices(choices + more, k=2)) for more in ([partial], []))
+        whole = (torch.rand(shape) * 8).to(dtype)
+        start = [R if placement.is_partial() else placement for placement in source]
+        local = distribute_tensor(whole, mesh, start, src_data_rank=None).to_local()
+        if start != list(source):
+            local = local + torch.tensor(c.rank).to(dtype)
+        if local.dim() > 1 and rng.random() < 0.5:
+            local = local.transpose(0, 1).contiguous().transpose(0, 1)
+        x = DTensor.from_local(local, mesh, source, run_check=False, shape=whole.shape, stride=whole.stride())
+        what = f"seed {seed}, {number}: {dtype} {shape} {source} -> {target}"
+        own = None
+        with contextlib.suppress(RuntimeError, NotImplementedError, ValueError):
+            own = x.redistribute(placements=target)
+        with reshard.dtensor_redistribution():
+            ours = c.run(what, lambda: x.redistribute(placements=target)) if own is not None else None
+        if own is None or ours is None:
+            continue
+        c.true(what, ours._spec == own._spec, f"{ours._spec} instead of {own._spec}")
+        got, wanted = ours.to_local(), own.to_local()
+        tolerance = 0.05 if dtype in (torch.bfloat16, torch.float16) else 1e-5
+        same = got.shape == wanted.shape and got.dtype == wanted.dtype
+        c.true(what, same and torch.allclose(got, wanted, rtol=tolerance, atol=tolerance), f"{got} instead of {wanted}")
+    taken = [way is not None for way in inside_dtensor._ways[mesh].values()]
+    c.true("of both kinds", 0 < sum(taken) < len(taken), f"{sum(taken)} of {len(taken)}")
 
 
 def check_what_stays(c):
@@ -196,6 +239,9 @@ class InsideDTensorTest(ChecksTest):
     def test_what_it_saves(self):
         self.on_ranks(4, [check_bytes, check_fewer_collectives, check_flattened, check_agreement], timeout=100)
 
+    def test_random_pairs(self):
+        self.on_ranks(4, [check_random_pairs], gloo.seed(), timeout=100)
+
     def test_what_stays(self):
         self.on_ranks(4, [check_what_stays, check_nesting, check_gradients_of_operators], timeout=100)
         self.on_ranks(2, [check_compiled], timeout=100)
@@ -213,9 +259,9 @@ class PartsOfPyTorchTest(unittest.TestCase):
         from reshard.torch.pytorch_hooks import Part
 
         missing = (
-            Part(_redistribute, "gone"),
-            Part(_redistribute, "redistribute_local_tensor", ("local_tensor", "other")),
-            Part(None, "also_gone"),
+            Part(_redistribute.__name__, "gone"),
+            Part(_redistribute.__name__, "redistribute_local_tensor", ("local_tensor", "other")),
+            Part("torch.distributed.tensor._no_such_module", "also_gone"),
         )
         own, parts = _redistribute.redistribute_local_tensor, pytorch_hooks.PARTS
         pytorch_hooks.require.__defaults__ = (missing,)

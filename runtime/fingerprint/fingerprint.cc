@@ -1,0 +1,167 @@
+#include "reshard/runtime/fingerprint.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/text.h"
+#include "runtime/fingerprint/tensor_sum.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
+
+namespace reshard {
+namespace {
+
+using fingerprint::TensorSum;
+
+Signature IdentityOf(std::string_view name, DType dtype, const Layout& layout) {
+  return Signature({{"name", std::string(name)},
+                    {"dtype", std::string(Name(dtype))},
+                    {"shape", absl::StrCat("[", absl::StrJoin(layout.shape(), ", "), "]")}});
+}
+
+// Whether the device is the first of those that hold what it holds: its coordinates are zero along everything that no
+// dimension is split by.
+bool HoldsFirst(const Layout& layout, int64_t position) {
+  const std::vector<Mesh::Axis>& axes = layout.mesh().axes();
+  std::vector<int64_t> used(axes.size(), 0);  // the coordinate that is made of the digits in use
+  for (const DimLayout& dim : layout.dims()) {
+    for (const Factor& factor : dim.factors) {
+      if (!factor.has_axis()) continue;
+      const AxisRef& ref = factor.axis;
+      const auto axis = static_cast<size_t>(ref.axis);
+      used[axis] += layout.Coordinate(position, ref) * (axes[axis].size / (ref.pre * ref.size));
+    }
+  }
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (layout.Coordinate(position, {static_cast<int>(axis), 1, axes[axis].size}) != used[axis]) return false;
+  }
+  return true;
+}
+
+// Goes through a fragment in runs of elements that are consecutive in the whole tensor.
+class Walk {
+ public:
+  Walk(const ConstTensorView& local, const Layout& layout, int64_t position, TensorSum* sum)
+      : local_(local), element_(SizeOf(local.dtype)), sum_(sum) {
+    int64_t stride = element_;
+    for (int d = layout.rank() - 1; d >= 0; --d) {
+      intervals_.insert(intervals_.begin(), layout.Intervals(position, d));
+      strides_.insert(strides_.begin(), stride);
+      stride *= std::max<int64_t>(1, layout.dim(d).size);
+    }
+    FindRuns(layout);
+  }
+
+  void Run() { Visit(0, 0, static_cast<const char*>(local_.data)); }
+
+ private:
+  // Runs go along one dimension and all after it, as long as these are whole and lie in memory without gaps.
+  void FindRuns(const Layout& layout) {
+    along_ = static_cast<size_t>(layout.rank());
+    int64_t dense = 1;
+    while (along_ > 0) {
+      const size_t d = along_ - 1;
+      if (local_.shape[d] != 1 && local_.strides[d] != dense) break;
+      dense *= local_.shape[d];
+      along_ = d;
+      if (local_.shape[d] != layout.dim(static_cast<int>(d)).size) break;
+    }
+    // Where not even the last dimension is dense, its elements are collected first.
+    collects_ = layout.rank() > 0 && along_ == static_cast<size_t>(layout.rank());
+    if (collects_) along_ = static_cast<size_t>(layout.rank()) - 1;
+  }
+
+  void Visit(size_t d, int64_t offset, const char* data) {
+    if (d == intervals_.size()) {
+      sum_->Add(data, offset, element_);
+      return;
+    }
+    const int64_t step = local_.strides[d] * element_;
+    for (const Interval& interval : intervals_[d]) {
+      const int64_t begin = offset + interval.begin * strides_[d];
+      if (d == along_ && !collects_) {
+        sum_->Add(data, begin, interval.length() * strides_[d]);
+      } else if (d == along_) {
+        Collect(data, step, begin, interval.length());
+      } else {
+        for (int64_t i = 0; i < interval.length(); ++i) Visit(d + 1, begin + i * strides_[d], data + i * step);
+      }
+      data += interval.length() * step;
+    }
+  }
+
+  void Collect(const char* data, int64_t step, int64_t offset, int64_t count) {
+    char bytes[fingerprint::kBlockBytes];
+    const int64_t most = fingerprint::kBlockBytes / element_;
+    while (count > 0) {
+      const int64_t here = std::min(count, most);
+      for (int64_t i = 0; i < here; ++i) {
+        std::memcpy(bytes + i * element_, data + i * step, static_cast<size_t>(element_));
+      }
+      sum_->Add(bytes, offset, here * element_);
+      data += here * step;
+      offset += here * element_;
+      count -= here;
+    }
+  }
+
+  const ConstTensorView& local_;
+  const int64_t element_;                         // bytes
+  std::vector<std::vector<Interval>> intervals_;  // of each dimension
+  std::vector<int64_t> strides_;                  // of the whole tensor, in bytes
+  size_t along_ = 0;                              // the dimension that runs go along
+  bool collects_ = false;
+  TensorSum* sum_;
+};
+
+absl::Status Check(const ConstTensorView& local, const Layout& layout, int64_t position) {
+  if (layout.pending()) {
+    return absl::InvalidArgumentError(absl::StrCat("values that are partial over ", ToString(layout),
+                                                   " have no fingerprint before they are reduced"));
+  }
+  if (position < 0 || position >= layout.mesh().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("position ", position, " in a mesh of ", layout.mesh().size(), " devices"));
+  }
+  if (local.memory != MemoryKind::kHost) return absl::UnimplementedError("fingerprints are of tensors in host memory");
+  if (!CheckedMul(layout.num_elements(), SizeOf(local.dtype))) {
+    return absl::InvalidArgumentError(absl::StrCat("a tensor of ", layout.num_elements(), " elements of ",
+                                                   SizeOf(local.dtype), " bytes is too large"));
+  }
+  const std::vector<int64_t> wanted = layout.LocalShape(position);
+  const bool none = std::find(wanted.begin(), wanted.end(), 0) != wanted.end() &&
+                    std::find(local.shape.begin(), local.shape.end(), 0) != local.shape.end();
+  const bool same = std::equal(wanted.begin(), wanted.end(), local.shape.begin(), local.shape.end());
+  if (!same && !none) {
+    return absl::InvalidArgumentError(absl::StrCat("shape [", absl::StrJoin(local.shape, ", "), "] where ",
+                                                   ToString(layout), " has [", absl::StrJoin(wanted, ", "), "]"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ToString(const ContentFingerprint& fingerprint) {
+  return absl::StrFormat("%016x%016x", fingerprint.high, fingerprint.low);
+}
+
+absl::StatusOr<ContentFingerprint> FingerprintOf(std::string_view name, const ConstTensorView& local,
+                                                 const Layout& layout, int64_t position) {
+  return status::NoThrow("taking a fingerprint", [&]() -> absl::StatusOr<ContentFingerprint> {
+    RETURN_IF_ERROR(Check(local, layout, position));
+    TensorSum sum(IdentityOf(name, local.dtype, layout).fingerprint);
+    if (position == 0) sum.AddIdentity();
+    const bool none = std::find(local.shape.begin(), local.shape.end(), 0) != local.shape.end();
+    if (!none && HoldsFirst(layout, position)) Walk(local, layout, position, &sum).Run();
+    return sum.sum();
+  });
+}
+
+}  // namespace reshard

@@ -1,0 +1,89 @@
+#include "runtime/fingerprint/tensor_sum.h"
+
+#include <algorithm>
+
+namespace reshard::fingerprint {
+namespace {
+
+// A bijection; the finalizer of SplitMix64.
+constexpr uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+constexpr uint64_t kLowStep = 0x9E3779B97F4A7C15ull;
+constexpr uint64_t kHighStep = 0xD1B54A32D192ED03ull;
+
+constexpr ChunkKeys MakeChunkKeys() {
+  ChunkKeys keys{};
+  for (int64_t i = 0; i < kBlockChunks; ++i) {
+    const auto number = static_cast<uint64_t>(i + 1);
+    keys.low[i] = static_cast<uint32_t>(Mix(number * kLowStep) >> 32) | 1u;
+    keys.high[i] = static_cast<uint32_t>(Mix(number * kHighStep) >> 32) | 1u;
+  }
+  return keys;
+}
+
+void AddTimes(const ContentFingerprint& sum, const ContentFingerprint& key, ContentFingerprint* to) {
+  to->low += sum.low * key.low;
+  to->high += sum.high * key.high;
+}
+
+}  // namespace
+
+constexpr ChunkKeys kChunkKeys = MakeChunkKeys();
+
+void TensorSum::AddInBlock(const char* bytes, int64_t at, int64_t size) {
+  const auto add_part = [this](const char* part, int64_t place, int64_t count) {
+    uint32_t chunk = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      chunk |= static_cast<uint32_t>(static_cast<unsigned char>(part[i])) << (8 * (place % kChunkBytes + i));
+    }
+    within_.low += uint64_t{chunk} * kChunkKeys.low[place / kChunkBytes];
+    within_.high += uint64_t{chunk} * kChunkKeys.high[place / kChunkBytes];
+  };
+  if (at % kChunkBytes != 0) {
+    const int64_t head = std::min(size, kChunkBytes - at % kChunkBytes);
+    add_part(bytes, at, head);
+    bytes += head;
+    at += head;
+    size -= head;
+  }
+  const int64_t whole = size / kChunkBytes;
+  AddProducts(bytes, at / kChunkBytes, whole, &within_);
+  const int64_t tail = size % kChunkBytes;
+  if (tail != 0) add_part(bytes + whole * kChunkBytes, at + whole * kChunkBytes, tail);
+}
+
+void TensorSum::Add(const char* bytes, int64_t offset, int64_t size) {
+  while (size > 0) {
+    const int64_t block = offset / kBlockBytes;
+    if (block != block_) {
+      AddTimes(within_, KeyOf(block_), &done_);
+      within_ = {};
+      block_ = block;
+    }
+    const int64_t at = offset % kBlockBytes;
+    const int64_t here = std::min(size, kBlockBytes - at);
+    AddInBlock(bytes, at, here);
+    bytes += here;
+    offset += here;
+    size -= here;
+  }
+}
+
+void TensorSum::AddIdentity() { done_ += {Mix(identity_.low + kHighStep), Mix(identity_.high + kLowStep)}; }
+
+ContentFingerprint TensorSum::sum() const {
+  ContentFingerprint all = done_;
+  AddTimes(within_, KeyOf(block_), &all);
+  return all;
+}
+
+ContentFingerprint TensorSum::KeyOf(int64_t block) const {
+  const auto number = static_cast<uint64_t>(block) + 1;
+  return {Mix(identity_.low + number * kLowStep) | 1, Mix(identity_.high + number * kHighStep) | 1};
+}
+
+}  // namespace reshard::fingerprint

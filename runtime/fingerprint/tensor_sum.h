@@ -1,0 +1,57 @@
+// The sums behind fingerprints, over the bytes of one tensor, in whatever pieces these come. Why they find what they
+// find: docs/design/fingerprint.md.
+#ifndef RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_
+#define RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_
+
+#include <cstdint>
+
+#include "reshard/runtime/fingerprint.h"
+#include "reshard/runtime/signature.h"
+
+namespace reshard::fingerprint {
+
+// The bytes of a tensor, row-major and without gaps, are chunks of 4 bytes, the last one filled up with zeros; these
+// form blocks.
+inline constexpr int64_t kChunkBytes = 4;
+inline constexpr int64_t kBlockChunks = 1024;
+inline constexpr int64_t kBlockBytes = kBlockChunks * kChunkBytes;
+
+// What the chunk at each place of a block is multiplied by, in `low` and in `high`: odd numbers, all different.
+struct ChunkKeys {
+  uint32_t low[kBlockChunks];
+  uint32_t high[kBlockChunks];
+};
+extern const ChunkKeys kChunkKeys;
+
+// sum += the products of `count` chunks with their keys, the first of which has place `first` in the block. `bytes`
+// need not be aligned. Requires first + count <= kBlockChunks.
+void AddProducts(const char* bytes, int64_t first, int64_t count, ContentFingerprint* sum);
+
+// State: the sum over the bytes added so far, of each block's sum times a key of tensor and block.
+class TensorSum {
+ public:
+  // `identity`: of what tells tensors apart.
+  explicit TensorSum(const Fingerprint& identity) : identity_(identity) {}
+
+  // Adds the bytes [offset, offset + size) of the tensor. Every byte of a tensor is to be added once; where a piece
+  // begins and ends, and in which order they come, makes no difference. Fast where pieces ascend.
+  void Add(const char* bytes, int64_t offset, int64_t size);
+  // Adds what a tensor without elements has, too. Once per tensor.
+  void AddIdentity();
+  // Of everything added so far.
+  ContentFingerprint sum() const;
+
+ private:
+  // The key of a block, an odd number.
+  ContentFingerprint KeyOf(int64_t block) const;
+  void AddInBlock(const char* bytes, int64_t at, int64_t size);
+
+  Fingerprint identity_;
+  ContentFingerprint done_;    // blocks before the current one
+  ContentFingerprint within_;  // sum of the current block, not yet times its key
+  int64_t block_ = 0;          // the current one
+};
+
+}  // namespace reshard::fingerprint
+
+#endif  // RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_

@@ -1,0 +1,76 @@
+// torch.ops.reshard._fingerprints: this library's fingerprints of tensors, summed over a group.
+#include <ATen/Functions.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/runtime/fingerprint.h"
+#include "runtime/pytorch/layout_texts.h"
+#include "runtime/pytorch/move.h"
+#include "runtime/pytorch/tensors.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+
+namespace reshard {
+namespace {
+
+// What this rank contributes to the fingerprint of a tensor; nothing outside the tensor's mesh.
+absl::StatusOr<ContentFingerprint> PartOf(const at::Tensor& local, const std::string& name, const std::string& mesh,
+                                          const std::string& layout_text, int64_t rank) {
+  ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, layout_text));
+  const std::optional<int64_t> position = layout.mesh().Position(rank);
+  if (!position) return ContentFingerprint();
+  // From a GPU one tensor at a time is copied.
+  const at::Tensor host = pytorch::Resolved(local.detach()).to(at::kCPU);
+  RETURN_IF_ERROR(pytorch::CheckTensor(host, at::kCPU));
+  return FingerprintOf(name, pytorch::ViewOf(host), layout, *position);
+}
+
+absl::Status AddParts(at::TensorList locals, const c10::List<std::string>& names, const c10::List<std::string>& meshes,
+                      const c10::List<std::string>& layouts, int64_t rank, const at::Tensor& sums) {
+  auto* const lanes = sums.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < locals.size(); ++i) {
+    const std::string name = names.get(i);
+    const absl::StatusOr<ContentFingerprint> part = PartOf(locals[i], name, meshes.get(i), layouts.get(i), rank);
+    if (!part.ok()) {
+      return absl::Status(part.status().code(), absl::StrCat(name, ": ", part.status().message()));
+    }
+    std::memcpy(lanes + 2 * i, &part->low, sizeof(part->low));
+    std::memcpy(lanes + 2 * i + 1, &part->high, sizeof(part->high));
+  }
+  return absl::OkStatus();
+}
+
+// Per tensor the low and the high half of its fingerprint, as int64 of the same bits; the same on all ranks.
+at::Tensor Fingerprints(at::TensorList locals, const c10::List<std::string>& names,
+                        const c10::List<std::string>& meshes, const c10::List<std::string>& layouts,
+                        const std::string& group) {
+  const size_t count = locals.size();
+  const std::shared_ptr<TensorCommunicator> communicator =
+      TensorCommunicator::OfGroup(group, pytorch::DeviceOf(at::Tensor(), group));
+  const int64_t rank = communicator->communicator().rank();
+  const at::Tensor sums = at::zeros({static_cast<int64_t>(count), 2}, at::kLong);
+  const absl::Status own = status::NoThrow("taking fingerprints", [&]() -> absl::Status {
+    if (names.size() != count || meshes.size() != count || layouts.size() != count) {
+      return absl::InvalidArgumentError(absl::StrCat(count, " tensors, ", names.size(), " names, ", meshes.size(),
+                                                     " meshes, ", layouts.size(), " layouts"));
+    }
+    return AddParts(locals, names, meshes, layouts, rank, sums);
+  });
+  const std::string whole = absl::StrCat("[", count, ", 2]");
+  const std::string mesh = absl::StrCat("{ranks:", communicator->communicator().world_size(), "}");
+  const pytorch::Move sum{mesh, absl::StrCat(whole, " sum<ranks>"), whole, "", "", "", 1.0};
+  const auto moves = own.ok() ? absl::StatusOr<std::vector<pytorch::Move>>({sum}) : own;
+  const at::Tensor on_device = sums.to(communicator->device());
+  return pytorch::RunMoves(at::TensorList(on_device), moves, *communicator)[0].to(at::kCPU);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  library.def("_fingerprints(Tensor[] locals, str[] names, str[] meshes, str[] layouts, str group) -> Tensor",
+              Fingerprints);
+}
+
+}  // namespace reshard

@@ -79,12 +79,9 @@ _MODULES = {
     "torch": """
         BoundBatch Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
         all_to_all_v bind build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution
-        exchange_overlapping_regions install join last_timings load pad_sequence_tensor recent_operations
-        redistribute redistribute_all save save_async sequence_parallel set_topology shard uninstall
-        unpad_sequence_tensor warmup
-        BoundBatch all_gather all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata
-        compute_padding_for_sp exchange_overlapping_regions fingerprint last_timings load pad_sequence_tensor
-        recent_operations redistribute redistribute_all save sequence_parallel shard unpad_sequence_tensor warmup
+        exchange_overlapping_regions fingerprint install join last_timings load pad_sequence_tensor
+        recent_operations redistribute redistribute_all save save_async sequence_parallel set_topology shard
+        uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
 }

@@ -19,6 +19,7 @@
 #include "checkpoint/views/strided_box.h"
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/selection.h"
+#include "reshard/layout/dtype.h"
 #include "runtime/pytorch/layout_texts.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -46,7 +47,7 @@ absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::I
   catalog::CatalogBuilder builder(dcp::kFormat, "");
   size_t at = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string dtype = dtypes[i];
+    const std::string& dtype = dtypes[i];
     const auto rank = static_cast<size_t>(ranks[i]);
     RETURN_IF_ERROR(builder.AddTensor(std::string(names[i]), dtype, FindDType(dtype),
                                       absl::MakeConstSpan(sizes.data() + at, rank), false));

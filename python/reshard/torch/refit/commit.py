@@ -49,10 +49,6 @@ class Committer:
         there = self._store.compare_set("committed", self._previous, wanted)
         return "" if there == wanted else there
 
-    def aborted(self) -> str:
-        """Why the next version was given up; "" if it was not."""
-        return self._store.get("committed").partition(" aborted: ")[2]
-
     def acknowledge(self) -> None:
         """Says that this rank has everything. From here on it does not decide for itself any more.
 

@@ -54,6 +54,15 @@ def shards(placed: Placed, dims: int) -> dict[int, tuple[tuple[Interval, ...], .
     return held
 
 
+@functools.lru_cache(maxsize=4096)
+def shard_shapes(mesh: str, layout: str, dims: int) -> dict[int, list[int]]:
+    """What shape each device's shard has, also of values that are partial."""
+    held = shards(Placed(mesh, layout.rpartition("]")[0] + "]"), dims)
+    return {
+        rank: [sum(end - begin for begin, end in intervals) for intervals in per_dim] for rank, per_dim in held.items()
+    }
+
+
 @functools.lru_cache(maxsize=65536)
 def cuts_of(
     source: Placed,

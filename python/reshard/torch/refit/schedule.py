@@ -8,7 +8,7 @@ import torch
 
 from ...errors import LimitError
 from ...planning import plan_batch
-from .cuts import Cut, Placed, cuts_of, shards
+from .cuts import Cut, Placed, cuts_of, shard_shapes
 from .specs import Agreed, Spec, dtype_of
 from .views import View, views_of
 
@@ -46,9 +46,10 @@ class Schedule:
         self._topology = "flat" if agreed.on_gpus else "cpu"  # what the operators plan for
         self.world = world
         self.moves = _moves(agreed)
-        self.staged = [
-            sum(move.target_elements.get(rank, 0) * move.wire.itemsize for move in self.moves) for rank in range(world)
-        ]
+        self.staged = [0] * world
+        for move in self.moves:
+            for rank, elements in move.target_elements.items():
+                self.staged[rank] += elements * move.wire.itemsize
         self.cast = _cast_bytes(agreed, self.moves, world)
         self._facts: dict[tuple[int, ...], dict[str, Any]] = {}
         self.rounds = self._rounds()
@@ -130,12 +131,7 @@ def _moves(agreed: Agreed) -> list[Move]:
 
 
 def _elements(spec: Spec) -> dict[int, int]:
-    layout = spec.layout.partition("]")[0] + "]"  # without what is partial
-    held = shards(Placed(spec.mesh, layout), len(spec.shape))
-    return {
-        rank: math.prod(sum(end - begin for begin, end in intervals) for intervals in per_dim)
-        for rank, per_dim in held.items()
-    }
+    return {rank: math.prod(shape) for rank, shape in shard_shapes(spec.mesh, spec.layout, len(spec.shape)).items()}
 
 
 def _cast_bytes(agreed: Agreed, moves: Sequence[Move], world: int) -> list[int]:

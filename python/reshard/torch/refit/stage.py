@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ..bound import BoundBatch
-from .cuts import part_of, shards, Placed
+from .cuts import Placed, part_of, shard_shapes, shards
 from .schedule import Move, Schedule
 from .specs import Side, Spec
 
@@ -129,11 +129,9 @@ def _held(spec: Spec, rank: int):
 
 
 def _check_shape(spec: Spec, tensor: torch.Tensor, rank: int) -> None:
-    layout = spec.layout.partition("]")[0] + "]"
-    held = shards(Placed(spec.mesh, layout), len(spec.shape)).get(rank)
-    if held is None:
+    wanted = shard_shapes(spec.mesh, spec.layout, len(spec.shape)).get(rank)
+    if wanted is None:
         return  # outside the mesh of this DTensor
-    wanted = [sum(end - begin for begin, end in intervals) for intervals in held]
     if list(tensor.shape) != wanted and (tensor.numel() or 0 not in wanted):
         raise ValueError(f"{spec.name}: rank {rank} has a shard of {list(tensor.shape)}, its layout says {wanted}")
 

@@ -79,9 +79,41 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
                 f"{target.name}: the target's shape is {list(target.shape)}, the source's {list(new['shape'])}"
                 + (f" (it is {new['text']})" if new["text"] else "")
             )
-        for box in new["boxes"]:
-            views.append(_view(box, sources[box["tensor"]], target, new["text"]))
+        views += _joined([_view(box, sources[box["tensor"]], target, new["text"]) for box in new["boxes"]])
     return views
+
+
+def _joined(views: list[View]) -> list[View]:
+    """Views at equal distances, in one dimension of the source and one of the target, are one with a loop more: those
+    that blocks leave, of which a layout knows no more than of the whole."""
+    alike: dict[View, list[View]] = {}
+    for view in views:
+        key = view._replace(source_start=(), target_start=())
+        alike.setdefault(key, []).append(view)
+    joined: list[View] = []
+    for group in alike.values():
+        loop = _loop_over(group)
+        joined += [group[0]._replace(loops=(loop, *group[0].loops))] if loop else group
+    return joined
+
+
+def _loop_over(views: list[View]) -> Loop | None:
+    if len(views) < 2:
+        return None
+    source = _one_step([view.source_start for view in views])
+    target = _one_step([view.target_start for view in views])
+    return Loop(len(views), *source, *target) if source and target else None
+
+
+def _one_step(starts: list[tuple[int, ...]]) -> tuple[int, int] | None:
+    """The dimension in which they are at equal distances, and the distance."""
+    moved = [dim for dim, (first, second) in enumerate(zip(*starts[:2])) if first != second]
+    if len(moved) != 1:
+        return None
+    (dim,) = moved
+    step = starts[1][dim] - starts[0][dim]
+    wanted = [starts[0][:dim] + (starts[0][dim] + i * step,) + starts[0][dim + 1 :] for i in range(len(starts))]
+    return (dim, step) if step > 0 and starts == wanted else None
 
 
 def _made(sources: dict[str, Spec], recipe: str) -> dict[str, dict]:

@@ -18,7 +18,7 @@ import jobs
 STEPS = ("discover", "plan", "wire", "acknowledge", "commit", "install", "finish")
 BEFORE_COMMIT = STEPS[:4]
 RANKS = 3
-TIMEOUT_MS = 2500
+TIMEOUT_MS = 2000
 VICTIMS = (0, 2)
 
 

@@ -21,7 +21,7 @@ def meet(member):
     before = dist.group.WORLD, dist.get_world_size(), dist.get_rank()
     joined = member.join()
     row = torch.tensor([[float(member.rank)]])
-    rows = torch.ops.reshard.all_gather(row, 0, joined.span.name).flatten().tolist()
+    rows = reshard.all_gather(row, 0, joined).flatten().tolist()
     seen = (joined.rank, joined.world, joined.jobs, joined.generation)
     mesh = dist.device_mesh.DeviceMesh("cpu", torch.arange(dist.get_world_size()))
     ids = joined.span.device_ids(mesh)

@@ -133,7 +133,13 @@ class Refit:
             "received_bytes_bound": self._schedule.total(self._group.rank, "recv_bytes_bound")
         }
 
-    def _discover(self, source, target, recipe, memory_limit) -> Agreed:
+    def _discover(
+        self,
+        source: Tensors | None,
+        target: Tensors | None,
+        recipe: str | os.PathLike | Mapping[str, Any] | None,
+        memory_limit: int | str | None,
+    ) -> Agreed:
         span = self._group.span
         own: dict[str, Any] = {"error": ""}
         tensors: list[dict[str, torch.Tensor]] = [{}, {}]

@@ -18,6 +18,8 @@ from .views import Loop
 
 Interval = tuple[int, int]  # of iterations of a loop, or of indices of a dimension
 Box = tuple[Interval, ...]  # one interval for each loop
+Steps = list[tuple[int, int]]  # dimension and step of each loop, in the source or in the target
+Held = dict[int, tuple[tuple[Interval, ...], ...]]  # by rank, the intervals of each dimension, or of each loop
 # More than this of one tensor is not a view of shards any more.
 _MOST_CUTS = 1 << 14
 
@@ -42,7 +44,7 @@ class Cut(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def shards(placed: Placed, dims: int) -> dict[int, tuple[tuple[Interval, ...], ...]]:
+def shards(placed: Placed, dims: int) -> Held:
     """For each device, the intervals that it holds along each dimension."""
     numbers = iter(torch.ops.reshard._shards(placed.mesh, placed.layout))
     held = {}
@@ -114,7 +116,7 @@ def _moved(start: tuple[int, ...], dim: int, by: int) -> tuple[int, ...]:
     return start[:dim] + (start[dim] + by,) + start[dim + 1 :]
 
 
-def _by_dim(loops: tuple[Loop, ...], steps: list[tuple[int, int]]) -> dict[int, list[int]]:
+def _by_dim(loops: tuple[Loop, ...], steps: Steps) -> dict[int, list[int]]:
     """The loops of each dimension, the one with the longest steps first."""
     of_dim: dict[int, list[int]] = {}
     for index in sorted(range(len(loops)), key=lambda index: -steps[index][1]):
@@ -122,7 +124,7 @@ def _by_dim(loops: tuple[Loop, ...], steps: list[tuple[int, int]]) -> dict[int, 
     return of_dim
 
 
-def _loop_to_split(held, start, loops, steps) -> int | None:
+def _loop_to_split(held: Held, start: tuple[int, ...], loops: tuple[Loop, ...], steps: Steps) -> int | None:
     """A loop of which shards hold iterations in part, those of a loop within it being along the same dimension."""
     for dim, indices in _by_dim(loops, steps).items():
         if len(indices) < 2:
@@ -139,10 +141,10 @@ def _loop_to_split(held, start, loops, steps) -> int | None:
     return None
 
 
-def _held(held, start, loops, steps) -> dict[int, tuple[tuple[Interval, ...], ...]]:
+def _held(held: Held, start: tuple[int, ...], loops: tuple[Loop, ...], steps: Steps) -> Held:
     """For each rank that holds any, the iterations of each loop: all combinations of them are held."""
     of_dim = _by_dim(loops, steps)
-    result = {}
+    result: Held = {}
     for rank, per_dim in held.items():
         parts: list[tuple[Interval, ...]] = [((0, loop.count),) for loop in loops]
         for dim, intervals in enumerate(per_dim):
@@ -166,7 +168,7 @@ def _held(held, start, loops, steps) -> dict[int, tuple[tuple[Interval, ...], ..
     return result
 
 
-def _as_layout(held: dict[int, tuple[tuple[Interval, ...], ...]], counts: list[int]) -> Placed | None:
+def _as_layout(held: Held, counts: list[int]) -> Placed | None:
     """A mesh of exactly these ranks and the layout that they hold, if there is one."""
     if any(len(intervals) > 1 for parts in held.values() for intervals in parts):
         return None
@@ -200,7 +202,9 @@ def _as_layout(held: dict[int, tuple[tuple[Interval, ...], ...]], counts: list[i
     return Placed(mesh_of(axes, ids), f"[{', '.join(dims)}]")
 
 
-def _cells(start, to, loops, holders, needers) -> list[Cut]:
+def _cells(
+    start: tuple[int, ...], to: tuple[int, ...], loops: tuple[Loop, ...], holders: Held, needers: Held
+) -> list[Cut]:
     ranges = []
     for index, loop in enumerate(loops):
         edges = {0, loop.count}
@@ -220,7 +224,7 @@ def _cells(start, to, loops, holders, needers) -> list[Cut]:
     return cells
 
 
-def _ranks_with(held: dict[int, tuple[tuple[Interval, ...], ...]], box: Box) -> list[int]:
+def _ranks_with(held: Held, box: Box) -> list[int]:
     def has(parts: tuple[tuple[Interval, ...], ...]) -> bool:
         return all(
             any(begin <= low and high <= end for begin, end in intervals) for intervals, (low, high) in zip(parts, box)
@@ -233,11 +237,10 @@ def part_of(
     local: torch.Tensor,
     held: tuple[tuple[Interval, ...], ...],
     start: tuple[int, ...],
-    steps: list[tuple[int, int]],
+    steps: Steps,
     box: Box,
 ) -> torch.Tensor:
-    """The iterations of a box in a rank's shard, in place: `held` are the intervals of the shard, `steps` dimension and
-    step of each loop."""
+    """The iterations of a box in a rank's shard, in place: `held` are the intervals of the shard."""
     first = list(start)
     for (dim, step), (low, _) in zip(steps, box):
         first[dim] += low * step

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ..bound import BoundBatch
-from .cuts import Placed, part_of, shard_shapes, shards
+from .cuts import Interval, Placed, part_of, shard_shapes, shards
 from .schedule import Move, Schedule
 from .specs import Side, Spec
 
@@ -124,7 +124,7 @@ def _placements(moves: list[Move]) -> tuple[list[Placed], list[Placed]]:
     return [move.source for move in moves], [move.target for move in moves]
 
 
-def _held(spec: Spec, rank: int):
+def _held(spec: Spec, rank: int) -> tuple[tuple[Interval, ...], ...]:
     return shards(Placed(spec.mesh, spec.layout), len(spec.shape))[rank]
 
 

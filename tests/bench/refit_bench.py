@@ -2,13 +2,18 @@
 """A refit of a small model's weights against what is written by hand: the trainers gather every tensor whole, the first
 one broadcasts it to all servers, and each takes its part. Two jobs of Gloo ranks, both ways in the same run, medians.
 
-usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7]      (PYTHONPATH: the package and tests/runtime/pytorch)
+usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7]
 """
 
 import argparse
 import logging
+import pathlib
 import statistics
+import sys
 import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/runtime/pytorch"), str(ROOT / "build/full/python")]
 
 import torch
 import torch.distributed as dist

@@ -14,7 +14,7 @@ from . import pytorch_hooks
 from .dtensor_steps import own_way
 from .groups import Span, mesh_ranks, span_of_meshes
 from .layouts import spec_texts
-from .shard_orders import propagate
+from .shard_orders import in_usual_order, propagate
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def install() -> None:
     with _lock:
         _installed += 1
         if _installed == 1:
-            _propagation.replace(propagate)
+            _propagation.replace(propagate, in_usual_order)
 
 
 def uninstall() -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils import _pytree as pytree
 
 
 class Part(NamedTuple):
@@ -21,7 +22,8 @@ class Part(NamedTuple):
 
 
 _REDISTRIBUTE = "torch.distributed.tensor._redistribute"
-_PROPAGATOR = "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator"
+_DISPATCHER = "torch.distributed.tensor.DTensor._op_dispatcher"
+_PROPAGATOR = f"{_DISPATCHER}.sharding_propagator"
 # Where DTensor looks redistribute_local_tensor up: in DTensor.redistribute, in the gradients of from_local and to_local
 # and in front of an operator.
 _CALLERS = (_REDISTRIBUTE, "torch.distributed.tensor._api", "torch.distributed.tensor._dispatch")
@@ -39,6 +41,7 @@ PARTS = (
     Part("torch.distributed.device_mesh.DeviceMesh", "_get_root_mesh"),
     Part(_PROPAGATOR, "propagate_op_sharding_non_cached", ("op_schema",)),
     Part(_PROPAGATOR, "propagate_op_sharding"),
+    Part(_DISPATCHER, "_custom_op_handlers"),
     Part("torch._C", "_clear_DTensor_sharding_propagator_cache"),
 )
 
@@ -97,14 +100,32 @@ class Redistribution:
             module.redistribute_local_tensor = before
 
 
+_PLACE_BY_PLACE = (
+    torch.ops.aten.argmax.default,
+    torch.ops.aten.argmin.default,
+    torch.ops.aten.max.dim,
+    torch.ops.aten.min.dim,
+    torch.ops.aten.convolution.default,
+    torch.ops.aten.convolution_backward.default,
+)
+
+
+def _prepared(handler: Callable[..., Any], prepare: Callable[[Any], Any]) -> Callable[..., Any]:
+    def handle(op_call: Any, args: Any, kwargs: Any) -> Any:
+        return handler(op_call, *pytree.tree_map(prepare, (args, kwargs)))
+
+    return handle
+
+
 class Propagation:
     """What DTensor decides of an operator's inputs and outputs, which can be replaced and put back.
 
     PyTorch remembers these decisions, also in C++, for each thread. Both memories are emptied on the calling thread.
     """
 
-    def replace(self, around: Callable[[Callable[[Any], Any], Any], Any]) -> None:
-        """From now on a decision is around(PyTorch's own function, schema)."""
+    def replace(self, around: Callable[[Callable[[Any], Any], Any], Any], prepare: Callable[[Any], Any]) -> None:
+        """From now on a decision is around(PyTorch's own function, schema), and what is computed without one, because
+        places are known from placements, is computed of prepare(argument) for each argument."""
         propagator = _found(_PROPAGATOR)
         own, self._remembered = propagator.propagate_op_sharding_non_cached, propagator.propagate_op_sharding
 
@@ -113,12 +134,17 @@ class Propagation:
 
         propagator.propagate_op_sharding_non_cached = decide
         propagator.propagate_op_sharding = type(self._remembered)(decide)
+        handlers = _found(_DISPATCHER)._custom_op_handlers
+        self._handlers = {op: handlers[op] for op in _PLACE_BY_PLACE if op in handlers}
+        for op, handler in self._handlers.items():
+            handlers[op] = _prepared(handler, prepare)
         torch._C._clear_DTensor_sharding_propagator_cache()
 
     def put_back(self) -> None:
         propagator = _found(_PROPAGATOR)
         del propagator.propagate_op_sharding_non_cached  # the class's own is seen again
         propagator.propagate_op_sharding = self._remembered
+        _found(_DISPATCHER)._custom_op_handlers.update(self._handlers)
         torch._C._clear_DTensor_sharding_propagator_cache()
 
 

@@ -5,8 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder
 from torch.utils import _pytree as pytree
+
+from .dtensors import redistribute
 
 Schema = Any  # PyTorch's OpSchema: an operator, and the specs among its arguments
 _aten = torch.ops.aten
@@ -56,6 +59,14 @@ def propagate(own: Callable[[Schema], Any], schema: Schema) -> Any:
         sharding.needs_redistribute = True
         sharding.redistribute_schema = _with(schema, [_map(_usual, argument) for argument in schema.args_schema])
     return sharding
+
+
+def in_usual_order(argument: object) -> object:
+    """A DTensor in another shard order moved to the usual one; everything else as it is."""
+    if not isinstance(argument, DTensor) or not _is_ordered(argument._spec):
+        return argument
+    with torch.no_grad():
+        return redistribute(argument, placements=argument.placements)
 
 
 def _specs(arguments: object) -> list[DTensorSpec]:

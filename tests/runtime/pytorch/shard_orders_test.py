@@ -13,7 +13,8 @@ from checks import ChecksTest, main
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 ORDER = ((0, (1, 0)),)
-WHOLE = torch.arange(1.0, 41.0).reshape(10, 4)  # 3, 2, 3, 2 rows in both orders, but other ones
+# 3, 2, 3, 2 rows in both orders, but other ones; the largest and the smallest among those that differ.
+WHOLE = torch.arange(1.0, 41.0).reshape(10, 4).roll(4, 0)
 
 
 def grid():
@@ -43,7 +44,7 @@ def all_of(x):
 def same(c, what, got, wanted, order=None):
     if got is None:
         return
-    c.true(what, torch.allclose(all_of(got), wanted), f"{all_of(got)} instead of {wanted}")
+    c.true(what, torch.allclose(all_of(got).float(), wanted.float()), f"{all_of(got)} instead of {wanted}")
     if order is not None:
         c.true(what, order_of(got) == order, f"order {order_of(got)} instead of {order}")
 
@@ -69,6 +70,8 @@ MOVING = {
     "slice": lambda x: x[2:7],
     "cat": lambda x: torch.cat([x, x]),
     "cumsum": lambda x: torch.cumsum(x, 0),
+    "argmax": lambda x: x.argmax(0),
+    "place of the least": lambda x: x.min(0).indices,
 }
 
 

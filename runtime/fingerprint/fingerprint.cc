@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -73,9 +75,15 @@ class Walk {
       along_ = d;
       if (local_.shape[d] != layout.dim(static_cast<int>(d)).size) break;
     }
-    // Where not even the last dimension is dense, its elements are collected first.
+    // Where not even the last dimension is dense, its elements are collected first, in tiles with the dimension whose
+    // elements are nearest in memory.
     collects_ = layout.rank() > 0 && along_ == static_cast<size_t>(layout.rank());
-    if (collects_) along_ = static_cast<size_t>(layout.rank()) - 1;
+    if (!collects_) return;
+    along_ = static_cast<size_t>(layout.rank()) - 1;
+    const auto distance = [this](size_t d) { return std::abs(local_.strides[d]); };
+    for (size_t d = 0; d < along_; ++d) {
+      if (local_.shape[d] > 1 && distance(d) < distance(across_.value_or(along_))) across_ = d;
+    }
   }
 
   void Visit(size_t d, int64_t offset, const char* data) {
@@ -89,7 +97,14 @@ class Walk {
       if (d == along_ && !collects_) {
         sum_->Add(data, begin, interval.length() * strides_[d]);
       } else if (d == along_) {
-        Collect(data, step, begin, interval.length());
+        for (int64_t i = 0; i < interval.length(); i += kTile) {
+          CollectTile(data + i * step, begin + i * element_, std::min(kTile, interval.length() - i));
+        }
+      } else if (d == across_) {
+        for (int64_t i = 0; i < interval.length(); i += kTile) {
+          rows_ = std::min(kTile, interval.length() - i);
+          Visit(d + 1, begin + i * strides_[d], data + i * step);
+        }
       } else {
         for (int64_t i = 0; i < interval.length(); ++i) Visit(d + 1, begin + i * strides_[d], data + i * step);
       }
@@ -97,27 +112,47 @@ class Walk {
     }
   }
 
-  void Collect(const char* data, int64_t step, int64_t offset, int64_t count) {
-    char bytes[fingerprint::kBlockBytes];
-    const int64_t most = fingerprint::kBlockBytes / element_;
-    while (count > 0) {
-      const int64_t here = std::min(count, most);
-      for (int64_t i = 0; i < here; ++i) {
-        std::memcpy(bytes + i * element_, data + i * step, static_cast<size_t>(element_));
-      }
-      sum_->Add(bytes, offset, here * element_);
-      data += here * step;
-      offset += here * element_;
-      count -= here;
+  // The next `count` elements along the last dimension, and as many in rows_ rows.
+  void CollectTile(const char* data, int64_t offset, int64_t count) {
+    switch (element_) {
+      case 1:
+        return CollectTileOf<1>(data, offset, count);
+      case 2:
+        return CollectTileOf<2>(data, offset, count);
+      case 4:
+        return CollectTileOf<4>(data, offset, count);
+      case 8:
+        return CollectTileOf<8>(data, offset, count);
+      default:
+        return CollectTileOf<16>(data, offset, count);
     }
   }
+
+  template <int64_t kElement>
+  void CollectTileOf(const char* data, int64_t offset, int64_t count) {
+    char tile[kTile * kTile * kElement];
+    const int64_t step = local_.strides[along_] * kElement;
+    const int64_t row_step = across_ ? local_.strides[*across_] * kElement : 0;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t row = 0; row < rows_; ++row) {
+        std::memcpy(tile + (row * kTile + i) * kElement, data + row * row_step + i * step, kElement);
+      }
+    }
+    for (int64_t row = 0; row < rows_; ++row) {
+      sum_->Add(tile + row * kTile * kElement, offset + (across_ ? row * strides_[*across_] : 0), count * kElement);
+    }
+  }
+
+  static constexpr int64_t kTile = 64;  // elements in either direction
 
   const ConstTensorView& local_;
   const int64_t element_;                         // bytes
   std::vector<std::vector<Interval>> intervals_;  // of each dimension
   std::vector<int64_t> strides_;                  // of the whole tensor, in bytes
   size_t along_ = 0;                              // the dimension that runs go along
-  bool collects_ = false;
+  bool collects_ = false;                         // which is not dense
+  std::optional<size_t> across_;                  // then, the dimension of the rows of a tile
+  int64_t rows_ = 1;
   TensorSum* sum_;
 };
 

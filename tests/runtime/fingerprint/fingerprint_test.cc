@@ -147,6 +147,7 @@ TEST_CASE("a fingerprint is that of the contents, over any mesh and in any layou
       const int64_t rank = Between(random, 0, 4);
       for (int64_t d = 0; d < rank; ++d) shape.push_back(Between(random, round % 5 == 0 ? 0 : 1, 13));
       if (round % 8 == 7) shape = {Between(random, 1, 5), Between(random, 1000, 3000)};  // beyond a block
+      if (round % 8 == 3) shape = {Between(random, 60, 200), 2, Between(random, 60, 200)};
       tensors.push_back(RandomWhole(random, dtype, shape));
       absl::StrAppend(&tensors.back().name, ".", tensors.size());
       wanted += OnOne(tensors.back());

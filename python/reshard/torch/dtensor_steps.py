@@ -111,7 +111,7 @@ class _Walk:
         return size
 
     def size_without(self, placement: object, mesh_dims: list[int]) -> int:
-        """Of the dimension that a placement shards, the size without the cuts of these mesh dimensions; 0 if none is."""
+        """The size of the dimension that a placement shards, but for the cuts of these mesh dimensions; 0 if none."""
         return self._size(placement.dim, mesh_dims) if isinstance(placement, Shard) else 0
 
     def received(self, kind: int, after: object, n: int) -> int:

@@ -124,7 +124,7 @@ def is_right(op, way, own):
 
 
 def on_rank(rank, world, names):
-    """What came of each call, (name, "same" | "refused" | "wrong" with PyTorch alone, plans taken); and the failures."""
+    """Of each call, (name, "same" | "refused" | "wrong" with PyTorch alone, plans taken), and the failures."""
     import reshard
     from reshard.torch import inside_dtensor
 
@@ -201,9 +201,10 @@ def summed_up(world, parts):
     planned = [name for name, _, plans in calls if plans]
     print(
         f"{world} ranks: {len({name for name, *_ in calls})} operators, {len(calls)} calls: "
-        f"{len(names('same'))} the same, {len(names('refused'))} that DTensor refuses, {len(names('wrong'))} of which its "
-        f"result is wrong ({' '.join(sorted(set(names('wrong'))))}); {sum(plans for *_, plans in calls)} redistributions "
-        f"by plans, in {len(planned)} calls of {len(set(planned))} operators",
+        f"{len(names('same'))} the same, {len(names('refused'))} that DTensor refuses, {len(names('wrong'))} of which "
+        f"its result is wrong ({' '.join(sorted(set(names('wrong'))))}); "
+        f"{sum(plans for *_, plans in calls)} redistributions by plans, "
+        f"in {len(planned)} calls of {len(set(planned))} operators",
         flush=True,
     )
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A model under FSDP2 and tensor parallelism, trained as PyTorch has it and after reshard.install(): the same losses and
-norms of gradients, with the plans that are cheaper, and with all that there are."""
+"""A model under FSDP2 and tensor parallelism, trained as PyTorch has it and after reshard.install(): the same losses,
+norms of gradients and weights, with the plans that are cheaper, and with all that there are."""
 
 import logging
 import warnings

@@ -100,7 +100,8 @@ def check_flattened(c):
             c.equal(f"{rows}x{cols} {before} -> {after}", y.to_local(), wanted)
 
 
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool, torch.complex64)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DTYPES = (*FLOATS, torch.int8, torch.int64, torch.bool, torch.complex64)
 
 
 def check_random_pairs(c, seed):

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
+from .mesh_texts import alike, mesh_of, together
 
 ALONE = Span("", (0,))  # a process of no group
 
@@ -103,22 +104,25 @@ def agreed(described: list[list], ranks: int) -> list[tuple]:
     Raises:
         ValueError: ranks have different tensors under one name. Raised on every rank.
     """
-    merged: dict[str, tuple] = {}
+    first: dict[str, tuple[int, tuple]] = {}
     holders: dict[str, list[int]] = {}
+    meshes: dict[str, list[str]] = {}
     for rank in range(ranks):
-        for entry in map(tuple, described[rank]):
-            before = merged.setdefault(entry[0], entry)
-            if before != entry:
+        for name, mesh, *rest in described[rank]:
+            before, (known_mesh, *known) = first.setdefault(name, (rank, (mesh, *rest)))
+            if known != rest or not alike(mesh, known_mesh):
                 raise ValueError(
-                    f"ranks have different tensors under the name {entry[0]!r}: rank {holders[entry[0]][0]} has "
-                    f"{before[1:4]}, rank {rank} has {entry[1:4]}"
+                    f"ranks have different tensors under the name {name!r}: rank {before} has "
+                    f"{(known_mesh, *known[:2])}, rank {rank} has {(mesh, *rest[:2])}"
                 )
-            holders.setdefault(entry[0], []).append(rank)
+            holders.setdefault(name, []).append(rank)
+            if mesh and mesh not in meshes.setdefault(name, []):
+                meshes[name].append(mesh)
     result = []
-    for name in sorted(merged):
-        _, mesh, *rest = merged[name]
-        if mesh is None:
-            mesh = f"{{holders:{len(holders[name])}}}@[{','.join(map(str, holders[name]))}]"
+    for name in sorted(first):
+        mesh, *rest = first[name][1]
+        # A plain tensor is whole on each of the ranks that passed it.
+        mesh = mesh_of([("holders", len(holders[name]))], holders[name]) if mesh is None else together(name, meshes[name])
         result.append((name, mesh, *rest))
     return result
 

@@ -81,11 +81,11 @@ TEST_CASE("safetensors: a single file, by its path, a link to it, and its direct
 TEST_CASE("safetensors: nothing there") {
   const TemporaryDirectory dir;
   CheckError(Read(dir.path("none")).status(), absl::StatusCode::kNotFound, "none");
-  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "no safetensors files");
+  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is no checkpoint");
   std::filesystem::create_symlink("nowhere", dir.path("dangling"));
   CheckError(Read(dir.path("dangling")).status(), absl::StatusCode::kNotFound, "dangling");
   dir.Write("sharded/other.txt", "");
-  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "no safetensors files");
+  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is no checkpoint");
 }
 
 TEST_CASE("safetensors: several files without an index") {

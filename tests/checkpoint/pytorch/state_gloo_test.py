@@ -12,8 +12,8 @@ import tempfile
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import gloo
@@ -361,6 +361,30 @@ def check_differences(c):
     remove(c, root)
 
 
+def check_slices(c):
+    """A parameter that tensor parallelism does not shard is on another slice of the mesh on every rank, as FSDP2 leaves
+    it: saved once, and loaded on such slices."""
+    import reshard
+
+    root = shared_directory(c)
+    path = os.path.join(root, "saved")
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    full = whole((9, 4), torch.float32, 4)
+    mine = distribute_tensor(full, mesh["dp"], [Shard(0)])
+    c.run("saved", lambda: reshard.save(path, {"w": mine}))
+    state = {"w": torch.zeros(9, 4)}
+    c.run("loaded whole", lambda: reshard.load(path, state))
+    c.equal("whole", state["w"], full)
+    state = {"w": distribute_tensor(torch.zeros(9, 4), mesh["tp"], [Shard(0)])}
+    for read in ("once", "own"):
+        state["w"].to_local().zero_()
+        c.run(f"loaded, {read}", lambda: reshard.load(path, state, read=read))
+        c.equal(f"slices, {read}", state["w"].to_local(), distribute_tensor(full, mesh["tp"], [Shard(0)]).to_local())
+    stored = sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path) if name.endswith(".distcp"))
+    c.true("stored once", stored < 2 * full.nbytes + 8192, stored)
+    remove(c, root)
+
+
 class Counter:
     def __init__(self, count):
         self.count = count
@@ -464,7 +488,7 @@ class StateTest(ChecksTest):
         self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_recipes, check_errors], timeout=120)
 
     def test_differences(self):
-        self.on_ranks(4, [check_differences, check_objects_and_behind], timeout=120)
+        self.on_ranks(4, [check_differences, check_slices, check_objects_and_behind], timeout=120)
 
     def test_alone(self):
         """Without torch.distributed."""

@@ -10,14 +10,15 @@ import torch
 from ...errors import PeerError, UndeterminedError
 from ...planning import byte_count
 from ..diagnostics import last_timings
+from ..entries import gathered
 from ..joined import Joined
 from ..problems import Tensors
 from ..shared_store import default_timeout
-from ..entries import gathered
+from ..stored import recipe_text
 from .commit import Committer
 from .explain import Explanation, Timings
 from .schedule import Schedule
-from .specs import Agreed, Side, describe, flat, merge, recipe_text
+from .specs import Agreed, Side, describe, flat, merge
 from .stage import Stage
 
 

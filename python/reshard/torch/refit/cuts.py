@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from .specs import mesh_of
+from ..mesh_texts import mesh_of
 from .views import Loop
 
 Interval = tuple[int, int]  # of iterations of a loop, or of indices of a dimension

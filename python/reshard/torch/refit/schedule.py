@@ -8,8 +8,9 @@ import torch
 
 from ...errors import LimitError
 from ...planning import plan_batch
+from ..entries import dtype_of
 from .cuts import Cut, Placed, cuts_of, shard_shapes
-from .specs import Agreed, Spec, dtype_of
+from .specs import Agreed, Spec
 from .views import View, views_of
 
 # What bound batches exchange at once, in bytes per rank.

@@ -1,7 +1,5 @@
 """What each side of a refit has: every rank learns it of all others."""
 
-import json
-import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from ..groups import Span
 from ..layouts import spec_texts
+from ..mesh_texts import alike, mesh_of, together
 from ..problems import Tensors, named
 
 
@@ -89,8 +88,7 @@ def merge(descriptions: list[list[list[Any]]], side: str) -> dict[str, Spec]:
     for rank, described in enumerate(descriptions):
         for name, mesh, *rest in described:
             before, (_, known_mesh, *known) = first.setdefault(name, (rank, [name, mesh, *rest]))
-            alike = mesh == known_mesh or (mesh and known_mesh and _axes(mesh) == _axes(known_mesh))
-            if known != rest or not alike:
+            if known != rest or not alike(mesh, known_mesh):
                 raise ValueError(
                     f"{name}: {side} ranks have different tensors: rank {before} {[known_mesh, *known]}, rank {rank} "
                     f"{[mesh, *rest]}"
@@ -103,41 +101,6 @@ def merge(descriptions: list[list[list[Any]]], side: str) -> dict[str, Spec]:
         if mesh is None:  # whole on each of the ranks that passed it
             mesh = mesh_of([("r", len(holders[name]))], holders[name])
         elif len(meshes[name]) > 1:
-            mesh = _together(name, meshes[name])
+            mesh = together(name, meshes[name])
         specs[name] = Spec(name, mesh, layout, dtype, tuple(shape))
     return specs
-
-
-def _axes(mesh: str) -> str:
-    return mesh.partition("}")[0]
-
-
-def _together(name: str, meshes: list[str]) -> str:
-    """Meshes with the same axes, of which each has all of a tensor, as one with one axis more."""
-    ids: list[int] = []
-    for mesh in meshes:
-        ids += torch.ops.reshard._shards(mesh, "[]")  # of a tensor without dimensions, just the devices
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"{name}: ranks have it on meshes that overlap: {', '.join(meshes)}")
-    return f"{{copies_:{len(meshes)},{_axes(meshes[0])[1:]}}}@[{','.join(map(str, ids))}]"
-
-
-def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:
-    """The text of a mesh over these devices, in row-major order."""
-    text = "{" + ",".join(f"{name}:{size}" for name, size in axes) + "}"
-    if ids == list(range(ids[0], ids[0] + len(ids))):
-        return f"{text}@{ids[0]}" if ids[0] else text
-    return f"{text}@[{','.join(map(str, ids))}]"
-
-
-def recipe_text(recipe: str | os.PathLike | Mapping[str, Any] | None) -> str:
-    if recipe is None:
-        return ""
-    if isinstance(recipe, Mapping):
-        return json.dumps(recipe)
-    with open(recipe, encoding="utf-8") as file:
-        return file.read()
-
-
-def dtype_of(text: str) -> torch.dtype:
-    return getattr(torch, text.removeprefix("torch."))

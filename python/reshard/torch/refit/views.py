@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from .specs import Spec, dtype_of
+from ..entries import dtype_of
+from .specs import Spec
 
 # The names of dtypes in recipes.
 _DTYPES = {

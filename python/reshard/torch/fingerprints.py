@@ -6,8 +6,8 @@ from typing import Any, Literal, overload
 import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
+from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised
 from .groups import Group, span_of_group
-from .state import _agreed, _dtype, _entries
 
 Contents = torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor]
 
@@ -48,13 +48,19 @@ def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: bool = Fa
         RuntimeError: another rank failed, is gone or disagrees.
     """
     span = span_of_group(group)
-    own = _entries(_flat(tensors), span)
-    entries = _agreed(own, span)
+    own: dict[str, Entry] = {}
+    error = None
+    try:
+        own = entries_of(_flat(tensors), span)
+    except Exception as failure:  # the others wait for what this rank says
+        error = failure
+    described = gathered_or_raised([entry.described for entry in own.values()], error, span)
+    entries = agreed(described, len(described))
     if not entries:
         return {} if per_tensor else _text(0, 0)
     names = [entry[0] for entry in entries]
     locals_ = [
-        own[name].local if name in own else torch.empty([0], dtype=_dtype(dtype)) for name, _, _, dtype, _ in entries
+        own[name].local if name in own else torch.empty([0], dtype=dtype_of(dtype)) for name, _, _, dtype, _ in entries
     ]
     sums = torch.ops.reshard._fingerprints(
         locals_, names, [entry[1] for entry in entries], [entry[2] for entry in entries], span.name

@@ -69,7 +69,10 @@ def say_another_world(member):
 
 
 def take_a_number_twice(member):
+    if member.rank == 1:
+        member.store().set("begun", "1")
     if member.rank == 3:
+        member.store().get("begun")
         time.sleep(0.5)
         member.rank = 1
     member.world = 4
@@ -84,15 +87,16 @@ def restart(member, moment):
     spare = member.rank == 4
     member.world = 4
     if member.rank == 3:
+        member.store().set("rank 3", str(os.getpid()))
         if moment == "joined":
             with member.join():
                 time.sleep(0.3)
                 jobs.die()
         else:  # while it waits: rank 0 is not there yet
-            gloo.signal_me_in(0.5, 9)
+            gloo.signal_me_in(3, 9)
             member.join()
     if spare:
-        time.sleep(1.5)
+        wait_for_death(int(member.store().get("rank 3")))
         member.rank = 3
         return member.join().generation, os.getpid()
     if moment == "joined":
@@ -105,9 +109,18 @@ def restart(member, moment):
                 if "rank 3" not in str(error):
                     return str(error)
     elif member.rank == 0:
-        time.sleep(1)
+        wait_for_death(int(member.store().get("rank 3")))
     joined = member.join(timeout=10)
     return joined.generation, joined.members[3].pid
+
+
+def wait_for_death(pid):
+    """Until the process is no more than an entry in a table: the parent reaps it at the end."""
+    while True:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.05)
 
 
 def leave_between(member):

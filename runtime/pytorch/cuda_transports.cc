@@ -22,7 +22,8 @@ namespace {
 constexpr char kVariable[] = "RESHARD_CUDA_TRANSPORT";
 
 // A signature that differs from the one of the same problem on the host: ranks whose tensors lie in different kinds of
-// memory would wait for each other. The last one is kept, because a trainer makes the same call again and again.
+// memory would wait for each other. It differs in its first field: other networks are but a consequence. The last one
+// is kept, because a trainer makes the same call again and again.
 struct OnGpus {
   Fingerprint of;
   Signature signature;
@@ -32,7 +33,7 @@ const Signature& SignatureOnGpus(const Signature& problem, OnGpus* last) {
   if (last->signature.fields.empty() || !(last->of == problem.fingerprint)) {
     last->of = problem.fingerprint;
     last->signature = problem;
-    last->signature.fields.push_back({"tensors on GPUs", ""});
+    last->signature.fields.insert(last->signature.fields.begin(), {"tensors on GPUs", ""});
     last->signature.fingerprint.high ^= 0x9E3779B97F4A7C15;
   }
   return last->signature;

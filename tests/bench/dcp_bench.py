@@ -3,7 +3,7 @@
 
     dcp_bench.py [RANKS]      4 by default, over Gloo
 
-Each line: what, PyTorch's milliseconds, ours, how many times as long PyTorch takes. Medians of seven, the two in turn,
+Each line: what, PyTorch's milliseconds, ours, how many times as long PyTorch takes. Medians of three, the two in turn,
 of the slowest rank; checkpoints in memory where the machine has a filesystem there. Saves do not sync.
 """
 
@@ -26,8 +26,8 @@ from torch.distributed.tensor import DTensor, Shard
 
 import gloo
 
-RUNS = 7
-STATES = [("16 tensors of 16 MiB", 16, 2048), ("2,000 tensors of 16 KiB", 2000, 64)]
+RUNS = 3
+STATES = [("16 tensors of 16 MiB", 16, 2048), ("500 tensors of 16 KiB", 500, 64)]
 
 
 def seconds_of(function):

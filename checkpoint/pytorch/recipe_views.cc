@@ -21,6 +21,7 @@
 #include "reshard/checkpoint/selection.h"
 #include "reshard/layout/dtype.h"
 #include "runtime/pytorch/layout_texts.h"
+#include "runtime/pytorch/tensors.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -29,15 +30,6 @@ namespace reshard {
 namespace {
 
 using Texts = c10::List<std::string>;
-
-// Neither asks anybody, so there is no rank to name.
-template <typename T>
-T ValueOrThrow(const absl::StatusOr<T>& result) {
-  if (result.ok()) return *result;
-  const std::string message(result.status().message());
-  if (absl::IsUnimplemented(result.status())) C10_THROW_ERROR(NotImplementedError, message);
-  C10_THROW_ERROR(ValueError, message);
-}
 
 // More boxes than this of one tensor are no view of it but a program.
 constexpr int64_t kMostBoxes = int64_t{1} << 16;
@@ -117,7 +109,7 @@ absl::StatusOr<std::string> RecipeViews(const Texts& names, const Texts& dtypes,
 
 std::string RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
                           c10::string_view recipe) {
-  return ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<std::string> {
+  return pytorch::ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<std::string> {
     return RecipeViews(names, dtypes, ranks, sizes, std::string(recipe));
   }));
 }
@@ -125,7 +117,7 @@ std::string RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayR
 // For each device of the mesh its id and then, for each dimension, how many intervals it holds and where they begin and
 // end. Throws c10::ValueError: text that does not parse, values that are partial.
 std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
-  return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
+  return pytorch::ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
     ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, text));
     if (layout.pending()) {
       return absl::InvalidArgumentError(absl::StrCat(std::string(text), " is partial; only whole values are moved"));

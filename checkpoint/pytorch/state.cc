@@ -185,10 +185,7 @@ std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint:
       group, prepare, [&](Communicator& ranks) { return ::reshard::Load(*stored_, entries, items, ranks, options); });
   std::vector<at::Tensor> contents;
   if (!summary.ok()) return {std::move(contents), pytorch::FileErrorJson(summary.status())};
-  for (const std::string& text : bytes) {
-    contents.push_back(at::empty({static_cast<int64_t>(text.size())}, at::kByte));
-    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(contents.back().mutable_data_ptr()));
-  }
+  for (const std::string& text : bytes) contents.push_back(BytesTensor(text));
   return {std::move(contents),
           absl::StrFormat(R"({"tensors":%d,"bytes":%d,"read_bytes":%d,"received_bytes":%d,"seconds":%.6f})",
                           summary->tensors, summary->bytes, summary->read_bytes, summary->received_bytes,

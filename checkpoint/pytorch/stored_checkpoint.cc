@@ -35,12 +35,6 @@ absl::StatusOr<StoredCheckpoint> Open(const std::string& path, bool check, bool 
   return StoredCheckpoint::Open(path, options);
 }
 
-at::Tensor BytesOf(std::string_view text) {
-  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));
-  return bytes;
-}
-
 std::string DTypeText(const Catalog::Tensor& tensor) {
   if (!tensor.dtype) return std::string(tensor.stored_dtype);
   return "torch." + std::string(torch_save::TorchName(*tensor.dtype));
@@ -55,6 +49,12 @@ nlohmann::json PathJson(const std::vector<Catalog::PathStep>& path) {
 }
 
 }  // namespace
+
+at::Tensor BytesTensor(std::string_view text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));
+  return bytes;
+}
 
 std::string FileErrorJson(const absl::Status& status) {
   const char* const kind = absl::IsNotFound(status) ? "missing" : absl::IsAlreadyExists(status) ? "existing" : "file";
@@ -113,7 +113,7 @@ std::tuple<std::vector<std::string>, std::vector<at::Tensor>> TorchStoredCheckpo
   for (const Catalog::Attribute& attribute : stored().catalog().attributes()) {
     if (attribute.pickle.empty()) continue;
     names.push_back(attribute.name);
-    pickles.push_back(BytesOf(attribute.pickle));
+    pickles.push_back(BytesTensor(attribute.pickle));
   }
   return {std::move(names), std::move(pickles)};
 }
@@ -142,7 +142,7 @@ std::string TorchStoredCheckpoint::Read(const std::vector<at::Tensor>& outs, con
 
 std::tuple<at::Tensor, std::string> TorchStoredCheckpoint::ReadItem(int64_t item) {
   const absl::StatusOr<std::string> bytes = stored().ReadItem(item);
-  return {BytesOf(bytes.ok() ? std::string_view(*bytes) : std::string_view()), ThrowOrTell(bytes.status())};
+  return {BytesTensor(bytes.ok() ? std::string_view(*bytes) : std::string_view()), ThrowOrTell(bytes.status())};
 }
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {

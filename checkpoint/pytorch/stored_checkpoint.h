@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -60,6 +61,8 @@ class TorchStoredCheckpoint : public ::torch::CustomClassHolder {
 
 // What the system reported, for the package to raise: see TorchStoredCheckpoint::error().
 std::string FileErrorJson(const absl::Status& status);
+// A copy of bytes as a tensor of them.
+at::Tensor BytesTensor(std::string_view bytes);
 // An empty text for OK. In a call that is of no group: throws all other errors.
 std::string ThrowOrTell(const absl::Status& status);
 

@@ -14,23 +14,11 @@
 #include "reshard/torch/topology.h"
 #include "runtime/host/reduce.h"
 #include "runtime/pytorch/layout_texts.h"
+#include "runtime/pytorch/tensors.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
 namespace reshard::pytorch {
-namespace {
-
-// Planning asks nobody, so there is no rank to name.
-template <typename T>
-T ValueOrThrow(const absl::StatusOr<T>& result) {
-  if (result.ok()) return *result;
-  const std::string message(result.status().message());
-  if (absl::IsUnimplemented(result.status())) C10_THROW_ERROR(NotImplementedError, message);
-  C10_THROW_ERROR(ValueError, message);
-}
-
-}  // namespace
-
 std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh, at::IntArrayRef shape) {
   return ValueOrThrow(status::NoThrow("reading placements", [&]() -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));

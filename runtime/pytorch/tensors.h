@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/util/Exception.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +42,16 @@ at::Tensor Resolved(const at::Tensor& tensor);
 // Throws the exception that corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank,
 // or negative in a call that is of no group; the message of an error of its own begins with "rank N: ".
 [[noreturn]] void Throw(const absl::Status& status, int64_t rank);
+
+// The value of a call that asks nobody, so that there is no rank to name. Throws c10::NotImplementedError for
+// Unimplemented, c10::ValueError for everything else.
+template <typename T>
+T ValueOrThrow(const absl::StatusOr<T>& result) {
+  if (result.ok()) return *result;
+  const std::string message(result.status().message());
+  if (absl::IsUnimplemented(result.status())) C10_THROW_ERROR(NotImplementedError, message);
+  C10_THROW_ERROR(ValueError, message);
+}
 
 }  // namespace reshard::pytorch
 

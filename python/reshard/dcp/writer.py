@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from ..errors import ExistingFileError
-from ..torch.stored import raise_reported
+from ..torch.stored import bytes_tensor, raise_reported
 from .pieces import PIECE_BYTES, pieces_of
 
 
@@ -123,7 +123,7 @@ class StorageWriter(checkpoint.StorageWriter):
         raise_reported(
             torch.ops.reshard._replace_metadata(
                 os.fspath(self.path),
-                torch.frombuffer(bytearray(pickle.dumps(metadata)), dtype=torch.uint8),
+                bytes_tensor(pickle.dumps(metadata)),
                 -1 if self._is_together else self._rank,
                 sorted({info.relative_path for info in infos}),
                 [info.relative_path for info in infos] if is_hashed else [],
@@ -150,7 +150,7 @@ class StorageWriter(checkpoint.StorageWriter):
             else:
                 content = data.getbuffer()
                 size, is_known = len(content), True
-                raise_reported(file.add_bytes(_bytes_tensor(content)))
+                raise_reported(file.add_bytes(bytes_tensor(content)))
             at, length, hash_ = file.last()
             info = _StorageInfo(os.path.basename(path), at, length)
             results.append(WriteResult(item.index, size, _Written(info, hash_ if is_known else "")))
@@ -165,7 +165,7 @@ def _add_tensor(file: Any, tensor: torch.Tensor) -> bool:
         host = tensor.cpu()
         buffer = io.BytesIO()
         torch.save(host.clone() if is_plain else host, buffer)  # not all of a storage of which this is a part
-        raise_reported(file.add_bytes(_bytes_tensor(buffer.getbuffer())))
+        raise_reported(file.add_bytes(bytes_tensor(buffer.getbuffer())))
         return False
     tensor = tensor.resolve_conj().resolve_neg()
     raise_reported(file.begin(torch.empty(0, dtype=tensor.dtype), list(tensor.size())))
@@ -176,10 +176,6 @@ def _add_tensor(file: Any, tensor: torch.Tensor) -> bool:
             raise_reported(file.append(piece.contiguous().cpu()))
     raise_reported(file.end())
     return True
-
-
-def _bytes_tensor(content: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if len(content) else torch.empty(0, dtype=torch.uint8)
 
 
 def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
-from .mesh_texts import alike, mesh_of, together
+from .mesh_texts import merged
 
 ALONE = Span("", (0,))  # a process of no group
 
@@ -95,7 +95,7 @@ def gathered_or_raised(value: Any, error: Exception | None, span: Span) -> list[
     return [answer for _, answer in answers]
 
 
-def agreed(described: list[list], ranks: int) -> list[tuple]:
+def agreed(described: list[list]) -> list[tuple]:
     """The tensors of all ranks, sorted by name: (name, mesh, layout, dtype, requires_grad).
 
     Args:
@@ -104,27 +104,11 @@ def agreed(described: list[list], ranks: int) -> list[tuple]:
     Raises:
         ValueError: ranks have different tensors under one name. Raised on every rank.
     """
-    first: dict[str, tuple[int, tuple]] = {}
-    holders: dict[str, list[int]] = {}
-    meshes: dict[str, list[str]] = {}
-    for rank in range(ranks):
-        for name, mesh, *rest in described[rank]:
-            before, (known_mesh, *known) = first.setdefault(name, (rank, (mesh, *rest)))
-            if known != rest or not alike(mesh, known_mesh):
-                raise ValueError(
-                    f"ranks have different tensors under the name {name!r}: rank {before} has "
-                    f"{(known_mesh, *known[:2])}, rank {rank} has {(mesh, *rest[:2])}"
-                )
-            holders.setdefault(name, []).append(rank)
-            if mesh and mesh not in meshes.setdefault(name, []):
-                meshes[name].append(mesh)
-    result = []
-    for name in sorted(first):
-        mesh, *rest = first[name][1]
-        # A plain tensor is whole on each of the ranks that passed it.
-        mesh = mesh_of([("holders", len(holders[name]))], holders[name]) if mesh is None else together(name, meshes[name])
-        result.append((name, mesh, *rest))
-    return result
+
+    def differ(name: str, rank: int, has: tuple, other: int, its: tuple) -> str:
+        return f"ranks have different tensors under the name {name!r}: rank {rank} has {has[:3]}, rank {other} has {its[:3]}"
+
+    return [(name, *rest) for name, rest in sorted(merged(described, "holders", differ).items())]
 
 
 def dtype_of(text: str) -> torch.dtype:

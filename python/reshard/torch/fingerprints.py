@@ -55,7 +55,7 @@ def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: bool = Fa
     except Exception as failure:  # the others wait for what this rank says
         error = failure
     described = gathered_or_raised([entry.described for entry in own.values()], error, span)
-    entries = agreed(described, len(described))
+    entries = agreed(described)
     if not entries:
         return {} if per_tensor else _text(0, 0)
     names = [entry[0] for entry in entries]

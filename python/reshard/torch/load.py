@@ -3,8 +3,7 @@
 import io
 import json
 import os
-import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, span_or_alone, states_of
 from .groups import Group, Span
-from .stored import Recipe, Stored, facts_of
+from .stored import Recipe, Stored, facts_of, recipe_text
 
 STAGED_BYTES = 256 << 20  # of tensors on devices that are in host memory at a time, or one tensor's fragment
 _CASTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -108,7 +107,7 @@ class Loading:
         staged = [0 if entry.local.device.type == "cpu" else entry.local.nbytes for entry in own.values()]
         described = [[entry.described for entry in own.values()], items, staged]
         answers = gathered_or_raised(described, error, self._span)
-        entries = agreed([answer[0] for answer in answers], len(answers))
+        entries = agreed([answer[0] for answer in answers])
         asked = sorted(set().union(*(answer[1] for answer in answers)))
         report = self._differences(stored, entries, asked)
         if report["converted"]:
@@ -201,11 +200,7 @@ def _with_casts(recipe: Recipe, converted: dict[str, list[str]]) -> dict[str, An
     Raises:
         ValueError: a name that would be a pattern.
     """
-    made: dict[str, Any] = {"schema": "reshard.recipe/1"}
-    if isinstance(recipe, Mapping):
-        made = dict(recipe)
-    elif recipe is not None:
-        made = json.loads(pathlib.Path(recipe).read_text(encoding="utf-8"))
+    made: dict[str, Any] = {"schema": "reshard.recipe/1"} if recipe is None else json.loads(recipe_text(recipe))
     patterns = [name for name in converted if "*" in name or "?" in name]
     if patterns:
         raise ValueError(f"{patterns[0]!r} cannot be cast: its name would be a pattern; load it in a call of its own")

@@ -1,5 +1,8 @@
 """Meshes as text: over given ranks, and of one tensor that several of them have."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 
@@ -11,18 +14,50 @@ def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:
     return f"{text}@[{','.join(map(str, ids))}]"
 
 
-def alike(mesh: str | None, other: str | None) -> bool:
-    """Whether both are meshes of the same axes, or neither is one. FSDP2 leaves a parameter that tensor parallelism does
-    not shard on the slice of its rank: each slice has all of it."""
+def merged(
+    described: list[list[list[Any]]],
+    replicas: str,
+    differ: Callable[[str, int, tuple[Any, ...], int, tuple[Any, ...]], str],
+) -> dict[str, tuple[Any, ...]]:
+    """What all ranks together have of each tensor, in the order in which they have them: (mesh, *rest) by name.
+
+    A tensor may be on several meshes of which each has all of it, such as the slices of a larger mesh: FSDP2 leaves a
+    parameter that tensor parallelism does not shard on the slice of its rank.
+
+    Args:
+        described: for each rank, [name, mesh, *rest] for each of its tensors; a mesh of None is a tensor that is whole
+            on each of the ranks that have it.
+        replicas: the axis of the mesh of those ranks.
+        differ: what to say of a name, a rank and what it has of it, and another rank and what that has.
+
+    Raises:
+        ValueError: ranks that have different tensors under one name; meshes that overlap.
+    """
+    first: dict[str, tuple[int, tuple[Any, ...]]] = {}
+    holders: dict[str, list[int]] = {}
+    meshes: dict[str, list[str]] = {}
+    for rank, tensors in enumerate(described):
+        for name, mesh, *rest in tensors:
+            before, (known_mesh, *known) = first.setdefault(name, (rank, (mesh, *rest)))
+            if known != rest or not _alike(mesh, known_mesh):
+                raise ValueError(differ(name, before, (known_mesh, *known), rank, (mesh, *rest)))
+            holders.setdefault(name, []).append(rank)
+            if mesh and mesh not in meshes.setdefault(name, []):
+                meshes[name].append(mesh)
+    result = {}
+    for name, (_, (mesh, *rest)) in first.items():
+        together = mesh_of([(replicas, len(holders[name]))], holders[name]) if mesh is None else _together(name, meshes[name])
+        result[name] = (together, *rest)
+    return result
+
+
+def _alike(mesh: str | None, other: str | None) -> bool:
+    """Whether both are meshes of the same axes, or neither is one."""
     return mesh == other or bool(mesh and other and _axes(mesh) == _axes(other))
 
 
-def together(name: str, meshes: list[str]) -> str:
-    """Meshes with the same axes, of which each has all of a tensor, as one with one axis more.
-
-    Raises:
-        ValueError: they overlap.
-    """
+def _together(name: str, meshes: list[str]) -> str:
+    """Meshes with the same axes, of which each has all of a tensor, as one with one axis more."""
     if len(meshes) == 1:
         return meshes[0]
     ids: list[int] = []

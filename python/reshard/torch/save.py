@@ -14,7 +14,7 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span, side_group
-from .stored import facts_of
+from .stored import bytes_tensor, facts_of
 
 
 def save(
@@ -160,7 +160,7 @@ class _Staged(NamedTuple):
         lengths = {name: len(bytes_) for name, bytes_ in items.items()}
         described = [[entry.described for entry in own.values()], lengths, paths]
         answers = gathered_or_raised(described, error, span)
-        entries = agreed([answer[0] for answer in answers], len(answers))
+        entries = agreed([answer[0] for answer in answers])
         item_facts: dict[str, tuple[int, int]] = {}
         all_paths: dict[str, tuple] = {}
         for holder, (_, rank_lengths, rank_paths) in enumerate(answers):
@@ -187,7 +187,7 @@ def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool
         [entry[1] for entry in staged.entries],
         [entry[2] for entry in staged.entries],
         [int(entry[4]) for entry in staged.entries],
-        [_bytes_tensor(staged.items[name] if facts[name][0] == rank else b"") for name in item_names],
+        [bytes_tensor(staged.items[name] if facts[name][0] == rank else b"") for name in item_names],
         item_names,
         [facts[name][0] for name in item_names],
         [facts[name][1] for name in item_names],
@@ -208,7 +208,3 @@ def _pickled(value: Any) -> bytes:
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
-
-
-def _bytes_tensor(bytes_: bytes) -> torch.Tensor:
-    return torch.frombuffer(bytearray(bytes_), dtype=torch.uint8) if bytes_ else torch.empty([0], dtype=torch.uint8)

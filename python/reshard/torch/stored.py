@@ -103,3 +103,8 @@ def recipe_text(recipe: Recipe) -> str:
     if isinstance(recipe, Mapping):
         return json.dumps(recipe)
     return pathlib.Path(recipe).read_text(encoding="utf-8")
+
+
+def bytes_tensor(content: bytes | memoryview) -> torch.Tensor:
+    """A copy, as the library takes bytes."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if len(content) else torch.empty(0, dtype=torch.uint8)

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from ..groups import Span
 from ..layouts import spec_texts
-from ..mesh_texts import alike, mesh_of, together
+from ..mesh_texts import merged
 from ..problems import Tensors, named
 
 
@@ -76,31 +76,14 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
 def merge(descriptions: list[list[list[Any]]], side: str) -> dict[str, Spec]:
     """The tensors of all ranks of one side, by name, in the order in which the ranks have them.
 
-    A tensor may be on several meshes of which each has all of it, such as the slices of a larger mesh: FSDP2 leaves a
-    parameter that tensor parallelism does not shard on the slice of its rank.
-
     Raises:
         ValueError: ranks that have different tensors under one name.
     """
-    first: dict[str, tuple[int, list[Any]]] = {}
-    holders: dict[str, list[int]] = {}
-    meshes: dict[str, list[str]] = {}
-    for rank, described in enumerate(descriptions):
-        for name, mesh, *rest in described:
-            before, (_, known_mesh, *known) = first.setdefault(name, (rank, [name, mesh, *rest]))
-            if known != rest or not alike(mesh, known_mesh):
-                raise ValueError(
-                    f"{name}: {side} ranks have different tensors: rank {before} {[known_mesh, *known]}, rank {rank} "
-                    f"{[mesh, *rest]}"
-                )
-            holders.setdefault(name, []).append(rank)
-            if mesh and mesh not in meshes.setdefault(name, []):
-                meshes[name].append(mesh)
-    specs = {}
-    for name, (_, (_, mesh, layout, dtype, shape)) in first.items():
-        if mesh is None:  # whole on each of the ranks that passed it
-            mesh = mesh_of([("r", len(holders[name]))], holders[name])
-        elif len(meshes[name]) > 1:
-            mesh = together(name, meshes[name])
-        specs[name] = Spec(name, mesh, layout, dtype, tuple(shape))
-    return specs
+
+    def differ(name: str, rank: int, has: tuple, other: int, its: tuple) -> str:
+        return f"{name}: {side} ranks have different tensors: rank {rank} {list(has)}, rank {other} {list(its)}"
+
+    return {
+        name: Spec(name, mesh, layout, dtype, tuple(shape))
+        for name, (mesh, layout, dtype, shape) in merged(descriptions, "r", differ).items()
+    }

@@ -48,55 +48,101 @@ inline void StreamLine(const char* from, char* to) {
   _mm_stream_si128(line + 3, d);
 }
 
-// kRows rows side by side, a line of each in turn: memory answers several pages at a time quicker than one after the
-// other. What lies before the first and behind the last whole line of a row goes the usual way.
-template <int kRows>
-void StreamSideBySide(const char* from, char* to, int64_t bytes, int64_t from_step, int64_t to_step) {
-  int64_t head[kRows];
-  int64_t lines = bytes / kLine;
-  for (int r = 0; r < kRows; ++r) {
-    const auto past_line = reinterpret_cast<uintptr_t>(to + r * to_step) % static_cast<uintptr_t>(kLine);
-    head[r] = past_line == 0 ? 0 : std::min(bytes, kLine - static_cast<int64_t>(past_line));
-    lines = std::min(lines, (bytes - head[r]) / kLine);
+// Asks memory for the lines of the rows in the order in which they are copied, kAhead of them before their turn and
+// across the ends of rows. Not side by side, several rows or pages at a time, which is quicker where addresses are odd
+// and less than half as quick where they are a power of two apart: streams whose addresses share their low 12 bits are
+// taken for one another (measured on AMD Zen 3; docs/figures.md).
+class LinesAhead {
+ public:
+  LinesAhead(const char* row, int64_t rows, int64_t bytes, int64_t step)
+      : row_(row), rows_(rows), bytes_(bytes), step_(step) {
+    const int64_t lines = (bytes + kLine - 1) / kLine;
+    const int64_t ahead = rows < kAhead / lines + 1 ? rows * lines : kAhead;
+    for (int64_t line = 0; line < ahead; ++line) Next();
   }
-  for (int64_t line = 0; line < lines; ++line) {
-    for (int r = 0; r < kRows; ++r) {
-      const int64_t at = head[r] + line * kLine;
-      StreamLine(from + r * from_step + at, to + r * to_step + at);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    const char* source = from + r * from_step;
-    char* row = to + r * to_step;
-    const int64_t tail = head[r] + lines * kLine;
-    if (head[r] > 0) std::memcpy(row, source, static_cast<size_t>(head[r]));
-    if (tail < bytes) std::memcpy(row + tail, source + tail, static_cast<size_t>(bytes - tail));
-  }
-}
 
-void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
-  constexpr int kSideBySide = 4;
-  constexpr int64_t kPage = 4096;
-  if (bytes >= kSideBySide * kPage) {  // a long row is cut into pages, which are rows too
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t pages = bytes / kPage;
-      StreamRows(from, to, pages, kPage, kPage, kPage);
-      if (bytes % kPage > 0) StreamSideBySide<1>(from + pages * kPage, to + pages * kPage, bytes % kPage, 0, 0);
-      from += from_step;
-      to += to_step;
+  // To be called once a line.
+  void Next() {
+    if (rows_ == 0) return;
+    __builtin_prefetch(row_ + at_);
+    at_ += kLine;
+    if (at_ < bytes_) return;
+    at_ = 0;
+    row_ += step_;
+    --rows_;
+  }
+
+ private:
+  static constexpr int64_t kAhead = 32;  // 16 to 32 measured alike
+  const char* row_;
+  int64_t rows_;  // from row_ on
+  int64_t bytes_;
+  int64_t step_;
+  int64_t at_ = 0;  // of the next line in its row
+};
+
+// What lies before the first and behind the last whole line of a row goes the usual way.
+void StreamEachRow(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
+  LinesAhead ahead(from, rows, bytes, from_step);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto past_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(kLine));
+    const int64_t head = past_line == 0 ? 0 : std::min(bytes, kLine - past_line);
+    if (head > 0) std::memcpy(to, from, static_cast<size_t>(head));
+    int64_t at = head;
+    for (; at + kLine <= bytes; at += kLine) {
+      ahead.Next();
+      StreamLine(from + at, to + at);
     }
-    return;
-  }
-  for (; rows >= kSideBySide; rows -= kSideBySide) {
-    StreamSideBySide<kSideBySide>(from, to, bytes, from_step, to_step);
-    from += kSideBySide * from_step;
-    to += kSideBySide * to_step;
-  }
-  for (; rows > 0; --rows) {
-    StreamSideBySide<1>(from, to, bytes, 0, 0);
+    if (at < bytes) std::memcpy(to + at, from + at, static_cast<size_t>(bytes - at));
+    // A row that is not aligned has a line more than are streamed.
+    for (int64_t line = (at - head) / kLine * kLine; line < bytes; line += kLine) ahead.Next();
     from += from_step;
     to += to_step;
   }
+}
+
+// Rows that follow each other in the destination and end inside of its lines: the lines are put together in the nearest
+// cache and streamed whole.
+void StreamJoinedRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step) {
+  constexpr int64_t kStaged = 4096;
+  alignas(kLine) char staged[kStaged];
+  // staged[begin, end) is what is to go to out + begin, and `out` is the start of a line.
+  int64_t begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(kLine));
+  int64_t end = begin;
+  char* out = to - begin;
+  const auto flush = [&] {
+    int64_t at = 0;
+    if (begin > 0) {
+      at = std::min(kLine, end);
+      std::memcpy(out + begin, staged + begin, static_cast<size_t>(at - begin));
+    }
+    for (; at + kLine <= end; at += kLine) StreamLine(staged + at, out + at);
+    if (at < end) std::memcpy(out + at, staged + at, static_cast<size_t>(end - at));
+    out += end;
+    begin = end = 0;
+  };
+  LinesAhead ahead(from, rows, bytes, from_step);
+  for (int64_t i = 0; i < rows; ++i, from += from_step) {
+    for (int64_t at = 0; at < bytes;) {
+      const int64_t piece = std::min(bytes - at, kStaged - end);
+      for (int64_t line = at; line < at + piece; line += kLine) ahead.Next();
+      std::memcpy(staged + end, from + at, static_cast<size_t>(piece));
+      at += piece;
+      end += piece;
+      if (end == kStaged) flush();
+    }
+  }
+  flush();
+}
+
+void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
+  // Measured: from here on a row's own first and last line no longer matter.
+  constexpr int64_t kLongRow = 4096;
+  const bool whole_lines = (reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(bytes)) % kLine == 0;
+  if (rows > 1 && to_step == bytes && !whole_lines && bytes < kLongRow) {
+    return StreamJoinedRows(from, to, rows, bytes, from_step);
+  }
+  StreamEachRow(from, to, rows, bytes, from_step, to_step);
 }
 
 #endif

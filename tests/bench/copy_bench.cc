@@ -1,0 +1,145 @@
+// Strided copies against memcpy of the same bytes by as many threads, in one run: the two take turns.
+//
+//   bench_copy [MiB a thread, default 32] [repetitions, default 9]
+//
+// Rows of `run` bytes are packed (from rows at a distance into rows that follow each other), unpacked (the other way
+// round), or moved between rows at two distances. Distances are powers of two, 64 bytes less or more, and odd ones:
+// where addresses share their low bits processors behave differently. "1 thread" and "2 threads" are the median time of
+// memcpy divided by that of the copy. Wanted: at least 0.9 for runs of 1 KiB and longer, with as many threads as cores.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "reshard/runtime/strided_copy.h"
+
+namespace reshard {
+namespace {
+
+constexpr int kMostThreads = 2;
+
+struct Case {
+  int64_t run;  // bytes
+  int64_t from_step;
+  int64_t to_step;
+};
+
+// One thread's source and destination.
+struct Memory {
+  std::vector<char> from;
+  std::vector<char> to;
+};
+
+using Clock = std::chrono::steady_clock;
+
+// Seconds until the last of `threads` threads has run work(thread).
+template <typename Work>
+double Seconds(int threads, const Work& work) {
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> others;
+  others.reserve(static_cast<size_t>(threads));
+  for (int thread = 1; thread < threads; ++thread) {
+    others.emplace_back([&, thread] {
+      ++ready;
+      while (!go) std::this_thread::yield();
+      work(thread);
+    });
+  }
+  while (ready < threads - 1) std::this_thread::yield();
+  const Clock::time_point start = Clock::now();
+  go = true;
+  work(0);
+  for (std::thread& other : others) other.join();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// Time of memcpy / time of the copy.
+double Ratio(const Case& one, int64_t bytes, int threads, int64_t repeat, std::vector<Memory>& memory) {
+  const int64_t rows = bytes / one.run;
+  const StridedCopy copy({{{0, 0, rows}}, {{0, 0, one.run}}}, 1, {one.from_step, 1}, {one.to_step, 1});
+  const CopyMode mode = CopyModeFor(rows * one.run * threads, threads);
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  for (int64_t r = 0; r < repeat; ++r) {
+    theirs.push_back(Seconds(threads, [&](int thread) {
+      Memory& m = memory[static_cast<size_t>(thread)];
+      std::memcpy(m.to.data(), m.from.data(), static_cast<size_t>(rows * one.run));
+    }));
+    ours.push_back(Seconds(threads, [&](int thread) {
+      Memory& m = memory[static_cast<size_t>(thread)];
+      copy.Run(m.from.data(), m.to.data(), mode);
+    }));
+  }
+  return Median(theirs) / Median(ours);
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int64_t run : {1024, 4096, 16384, 65536}) {
+    for (const int64_t times : {2, 4, 8}) {
+      for (const int64_t past : {0, -64, 64}) {
+        const int64_t far = times * run + past;
+        cases.push_back({run, far, run});
+        cases.push_back({run, run, far});
+      }
+    }
+    cases.push_back({run, 2 * run, 4 * run});
+  }
+  for (const int64_t run : {1000, 1032, 1344, 5440, 10920, 43688}) {
+    cases.push_back({run, 3 * run, run});
+    cases.push_back({run, run, 3 * run});
+  }
+  return cases;
+}
+
+void PrintTable(int64_t mebibytes, int64_t repeat) {
+  const int64_t bytes = mebibytes << 20;
+  const std::vector<Case> cases = Cases();
+  int64_t longest = bytes;
+  for (const Case& one : cases) longest = std::max(longest, bytes / one.run * std::max(one.from_step, one.to_step));
+  std::vector<Memory> memory(kMostThreads);
+  for (Memory& m : memory) {
+    m.from.assign(static_cast<size_t>(longest), 1);
+    m.to.assign(static_cast<size_t>(longest), 1);
+  }
+  std::printf("%lld MiB a thread, median of %lld\n", static_cast<long long>(mebibytes), static_cast<long long>(repeat));
+  std::printf("%9s %11s %11s %9s %10s\n", "run bytes", "from step", "to step", "1 thread", "2 threads");
+  double least[kMostThreads] = {1e9, 1e9};
+  for (const Case& one : cases) {
+    std::printf("%9lld %11lld %11lld", static_cast<long long>(one.run), static_cast<long long>(one.from_step),
+                static_cast<long long>(one.to_step));
+    for (int threads = 1; threads <= kMostThreads; ++threads) {
+      const double ratio = Ratio(one, bytes, threads, repeat, memory);
+      least[threads - 1] = std::min(least[threads - 1], ratio);
+      std::printf(" %9.2f", ratio);
+    }
+    std::printf("\n");
+  }
+  std::printf("%33s %9.2f %9.2f\n", "least", least[0], least[1]);
+}
+
+}  // namespace
+}  // namespace reshard
+
+int main(int argc, char** argv) {
+  const int64_t mebibytes = argc > 1 ? std::strtoll(argv[1], nullptr, 10) : 32;
+  const int64_t repeat = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 9;
+  if (mebibytes < 1 || repeat < 1) {
+    std::fprintf(stderr, "bench_copy [MiB a thread] [repetitions]\n");
+    return 2;
+  }
+  reshard::PrintTable(mebibytes, repeat);
+  return 0;
+}

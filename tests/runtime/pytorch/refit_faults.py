@@ -138,6 +138,8 @@ def _live(member, fault):
                 refit(changed_only=fault.changed_only)
                 assert weights.versions() == [call + 1]
             weights.update(fault.calls + 1)
+            if fault.harm == "store":  # not while others still see who has finished
+                torch.ops.reshard.all_gather(torch.ones(1), 0, joined.span.name)
             if kind:
                 kind.armed = True
             version = refit.version

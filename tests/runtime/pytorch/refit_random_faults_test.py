@@ -86,5 +86,5 @@ if __name__ == "__main__":
     pick = random.Random(gloo.seed())
     Faults.faults = RESTARTS
     if not arguments.all:
-        Faults.faults = pick.sample(RESTARTS, 2) + [random_fault(pick) for _ in range(4)]
+        Faults.faults = pick.sample(RESTARTS, 4) + [random_fault(pick) for _ in range(3)]
     unittest.main(argv=sys.argv[:1])

@@ -7,7 +7,7 @@ from ..bound import BoundBatch
 from .schedule import Move, Rounds, Schedule
 from .stage import Stage
 
-# Different sets of moves that are kept bound. Their memory is that of the whole schedule; a plan of them is made anew.
+# Sets of moves that stay bound. They share the buffers of the whole schedule; what each has of its own is a plan.
 _KEPT = 16
 
 

@@ -80,8 +80,21 @@ def run(member, mib, layers, repeat):
                     dim = tensor.placements[0].dim
                     tensor._local_tensor.copy_(full.chunk(SERVERS, dim)[member.job_rank])
 
-        ours, theirs = medians([refit, by_hand], repeat, joined.span.name)
-        return ours, theirs, refit.timings()
+        everything = medians([refit, by_hand], repeat, joined.span.name)
+        moved = refit.timings()
+        lately = reshard.Refit(source=state if trains else None, target=None if trains else state, group=joined)
+        shown = []
+
+        def nothing():
+            lately(changed_only=True)
+            shown.append(lately.timings())
+
+        def one_tensor():
+            if trains:
+                next(iter(state.values()))._local_tensor.add_(1)
+            nothing()
+
+        return [*everything, *medians([one_tensor, nothing], repeat, joined.span.name)], moved, shown[-2:]
 
 
 if __name__ == "__main__":
@@ -93,11 +106,16 @@ if __name__ == "__main__":
     gloo.load_library()
     sizes = (arguments.mib, arguments.layers, arguments.repeat)
     results = gloo.values(jobs.run_jobs([TRAINERS, SERVERS], run, *sizes, timeout=300))
-    ours, theirs = (max(result[place] for result in results) for place in (0, 1))
-    server = results[-1][2]
+    ours, theirs, one, none = (max(result[0][place] for result in results) for place in range(4))
+    _, server, lately = results[-1]
     print(
         f"{arguments.mib} MiB, {2 * arguments.layers} tensors, {TRAINERS} ranks to {SERVERS}: "
         f"refit {ours * 1e3:.1f} ms, gathered and broadcast by hand {theirs * 1e3:.1f} ms: {theirs / ours:.1f} times as long"
     )
     parts = ", ".join(f"{part} {server[part] * 1e3:.1f} ms" for part in ("wire", "commit", "install", "finish"))
     print(f"a server: {parts}; received {server['received_bytes']} bytes, bound {server['received_bytes_bound']}")
+    for what, seconds, timings in (("one tensor", one, lately[0]), ("nothing", none, lately[1])):
+        print(
+            f"{what} has changed: {seconds * 1e3:.1f} ms, {seconds / ours:.2f} times as long as everything, compare "
+            f"{timings['compare'] * 1e3:.1f} ms; received {timings['received_bytes']} bytes, skipped {timings['skipped_moves']} moves"
+        )

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks of a refit that die, stand still or come back, at each of its steps: no rank is ever left with half of a
-version, and the others hear of whom it was.
+"""Ranks of a refit that die or stand still at each of its steps: no rank is ever left with half of a version, and the
+others hear of whom it was. Those that come back: refit_random_faults_test.py.
 
 All cases of a test run at once, each with three processes of its own: rank 0 trains, ranks 1 and 2 serve.
 """
@@ -14,9 +14,8 @@ import torch.distributed as dist
 
 import gloo
 import jobs
+from refit_faults import BEFORE_COMMIT, STEPS
 
-STEPS = ("discover", "plan", "wire", "acknowledge", "commit", "install", "finish")
-BEFORE_COMMIT = STEPS[:4]
 RANKS = 3
 TIMEOUT_MS = 2000
 VICTIMS = (0, 2)
@@ -170,28 +169,6 @@ def lose_memory(member):
         return errors, server.versions()
 
 
-def restart(member, step, victim):
-    """The victim dies in its second refit; the last process takes its place, and all join again."""
-    spare = member.rank == RANKS
-    server = Server(member, 0, victim if spare else member.rank)
-    if not spare:
-        with server.join() as joined:
-            refit = server.refit(joined)
-            server.update(1)
-            refit()
-            server.update(2)
-            try:
-                server.refit(joined, harmed(step, kill) if member.rank == victim else None)()
-            except Exception as error:
-                assert f"rank {victim}" in str(error), error
-    else:
-        member.store().wait([f"reshard/join/case 0/1/connected/{victim}"])
-    server.update(3)
-    with server.join() as joined:
-        refit = server.refit(joined)
-        return refit(), server.versions(), joined.generation
-
-
 class Decisions(unittest.TestCase):
     """What a rank reads in the store, without the other processes."""
 
@@ -307,15 +284,6 @@ class Ends(unittest.TestCase):
             self.assertIn("v: its storage was freed", errors[0])
             self.assertIn("this refit has ended", errors[1])
             self.assertEqual(versions, [2 if rank == 0 else 1])
-
-    def test_a_restart(self):
-        for step, victim in (("wire", 0), ("install", 2)):
-            with self.subTest(step, victim=victim):
-                env = {"RESHARD_TIMEOUT_MS": "1500"}
-                outcomes = jobs.run_jobs([1, 2, 1], restart, step, victim, env=env, victims=(victim,))
-                version = 2 if step == "wire" else 3
-                for rank in {0, 1, 2, RANKS} - {victim}:
-                    self.assertEqual(outcomes[rank].value, (version, [3], 2), str(outcomes[rank]))
 
 
 if __name__ == "__main__":

@@ -232,7 +232,14 @@ class Moves(unittest.TestCase):
                     # What goes over the wire is the least that any algorithm could do with, and what was foretold.
                     self.assertEqual(timings["received_bytes"], ours["received_bytes"])
                     self.assertEqual(timings["received_bytes"], timings["received_bytes_bound"])
-                    self.assertEqual(moved, timings["received_bytes"])
+                    # Beside it only what ranks say of each move.
+                    said = 1 + -(-timings["moves"] // 8)
+                    self.assertEqual(moved, timings["received_bytes"] + said * (sum(sizes) - 1))
+                    self.assertEqual(timings["sent_bytes"], ours["sent_bytes"])
+                    for end, way in (("to", "received"), ("from", "sent")):
+                        links = [link["bytes"] for link in facts["links"] if link[end] == rank]
+                        self.assertEqual(sum(links), timings[f"{way}_bytes"])
+                        self.assertTrue(all(links))
                     self.assertEqual(ours["received_bytes"], ours["received_bytes_bound"])
                     self.assertEqual(facts, of_ranks[0][place][2])
                     self.assertFalse(failed)

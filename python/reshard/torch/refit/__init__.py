@@ -1,9 +1,10 @@
 """The weights of one job in the tensors of another: a trainer's in those of an engine that serves them."""
 
+import functools
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -15,9 +16,11 @@ from ..joined import Joined
 from ..problems import Tensors
 from ..shared_store import default_timeout
 from ..stored import recipe_text
+from .changes import Changes
 from .commit import Committer
+from .exchanges import Exchanges
 from .explain import Explanation, Timings
-from .schedule import Schedule
+from .schedule import Move, Rounds, Schedule
 from .specs import Agreed, Side, describe, flat, merge
 from .stage import Stage
 
@@ -28,6 +31,7 @@ class Refit:
         refit = reshard.Refit(source=model, group=joined)                      # in the job that trains
         refit = reshard.Refit(target=engine, group=joined)                     # in the job that serves
         refit()                                                                # in both, after every update
+        refit(changed_only=True)                                               # the same, without what has not changed
 
     Every rank passes what it has: its part of the source, of the target, or of both. The tensors of both sides are
     matched by name, or by what a recipe makes of the source: fused, split, stacked, renamed or cast. All is planned
@@ -85,15 +89,22 @@ class Refit:
         self._plan()
         self._timings.planning = time.perf_counter() - begun
 
-    def __call__(self) -> int:
+    def __call__(self, *, changed_only: bool = False) -> int:
         """Moves the source's current weights into the target. Collective over the group.
+
+        Args:
+            changed_only: leaves out moves (explain() counts them) of which no shard has changed since the last call,
+                neither the source's nor the target's, so that the outcome is that of a call that moves all of them. Each
+                rank reads its shards once for that, and compares 128-bit fingerprints; on GPUs it copies them to the
+                host, one at a time. The first such call, and the first one after one without it, moves everything. The
+                same on all ranks.
 
         Returns:
             The version, counted over all refits in the store.
 
         Raises:
-            torch.distributed.DistBackendError, ValueError: a rank was lost, is late, or has lost its tensors' memory,
-                before anything was decided: the old weights are in place everywhere.
+            torch.distributed.DistBackendError, ValueError: a rank was lost, is late, says another `changed_only`, or has
+                lost its tensors' memory, before anything was decided: the old weights are in place everywhere.
             reshard.PeerError: the same, while ranks acknowledged; or the version is committed and installed here, and
                 ranks that are named have not finished.
             reshard.UndeterminedError: the store was lost before this rank knew what was decided.
@@ -103,36 +114,39 @@ class Refit:
             raise RuntimeError(f"this refit has ended ({self._ended}); join again, and make a new one")
         try:
             begun = time.perf_counter()
-            self._wire()
+            moves = self._compare(changed_only)
+            compared = time.perf_counter()
+            moves = self._wire(moves)
             wired = time.perf_counter()
             self._acknowledge()
             version = self._commit()
             committed = time.perf_counter()
-            self._install()
+            self._install(moves)
             self.version = version
             installed = time.perf_counter()
             self._finish()
+            finished = time.perf_counter()
+            self._remember(moves, changed_only)
         except BaseException as error:
             self._ended = f"{type(error).__name__}: {error}"
             raise
-        self._timings.wire = wired - begun
+        self._timings.compare = compared - begun + time.perf_counter() - finished
+        self._timings.wire = wired - compared
         self._timings.commit = committed - wired
         self._timings.install = installed - committed
-        self._timings.finish = time.perf_counter() - installed
+        self._timings.finish = finished - installed
         return version
 
     def explain(self) -> Explanation:
-        """What a call moves: tensors, bytes and their bound for each rank, memory, rounds. str() is a text, to_dict()
-        the same as a dict. Local; plans once more."""
+        """What a call moves that leaves out nothing: tensors, bytes and their bound for each rank, bytes by link (sender
+        and receiver), memory, rounds. str() is a text, to_dict() the same as a dict. Local."""
         return Explanation(self._schedule, self._agreed, self._group)
 
     def timings(self) -> dict[str, Any]:
-        """Of this rank: seconds of discovery and planning and, of the last call, of wire (exchanges, casts before them),
-        commit, install and finish (until all have installed); bytes received, and the least that any algorithm could
-        do with."""
-        return self._timings.to_dict() | {
-            "received_bytes_bound": self._schedule.total(self._group.rank, "recv_bytes_bound")
-        }
+        """Of this rank: seconds of discovery and planning and, of the last call, of compare (checks, what has changed),
+        wire (exchanges, casts before them), commit, install and finish (until all have installed); bytes received, and
+        the least that any algorithm could do with; bytes sent, by the plan; moves, and how many were skipped."""
+        return self._timings.to_dict()
 
     def _discover(
         self,
@@ -183,7 +197,15 @@ class Refit:
         except Exception as error:
             failed = error
         self._raise(failed, gathered(f"{type(failed).__name__}: {failed}" if failed else "", span))
-        self._stage.bind(self._schedule, span.name)
+        self._changes = Changes(self._schedule, self._agreed.source, self._agreed.target, rank)
+        self._exchanges = Exchanges(self._schedule, self._stage, span.name)
+        self._count(self._schedule.all)
+
+    def _count(self, rounds: Rounds) -> None:
+        total = functools.partial(rounds.total, self._group.rank)
+        self._timings.received_bytes_bound, self._timings.sent_bytes = total("recv_bytes_bound"), total("send_bytes")
+        self._timings.moves = sum(map(len, rounds.moves))
+        self._timings.skipped_moves = len(self._schedule.moves) - self._timings.moves
 
     def _raise(self, failed: Exception | None, errors: list[str]) -> None:
         if failed is not None:
@@ -192,25 +214,49 @@ class Refit:
             if error:
                 raise PeerError(f"rank {self._group.rank}: rank {rank} failed: {error}")
 
-    def _wire(self) -> None:
-        """Exchanges. Where this rank cannot take part in what follows, it still takes part in this, and gives up the
-        version for all."""
-        self._timings.received_bytes = 0
+    def _compare(self, changed_only: bool) -> list[Move]:
+        """What this call moves. Where a rank cannot take part in what follows, the others hear of it here, and find why
+        in the store."""
+        needed: int | None = None
         failed: Exception | None = None
         try:
             self._stage.check()
-            self._stage.cast()
+            needed = self._changes.look() if changed_only else 0
         except Exception as error:
             failed = error
+        moves: list[Move] | None = None
         try:
-            for batch in self._stage.batches:
+            moves = self._changes.agree(bool(changed_only), needed, self._group.span.name)
+        except Exception as error:
+            failed = failed or error
+        if failed is not None:
+            self._give_up(failed)
+        return moves or []
+
+    def _wire(self, moves: list[Move]) -> list[Move]:
+        """Exchanges; returns what was moved. Where this rank cannot take part in what follows, it still takes part in
+        this, and gives up the version for all."""
+        self._timings.received_bytes = 0
+        failed: Exception | None = None
+        try:
+            rounds, batches = self._exchanges.of(moves)
+            moves = [move for round_ in rounds.moves for move in round_]
+            self._count(rounds)
+            try:
+                self._stage.cast(moves)
+            except Exception as error:
+                failed = error
+            for batch in batches:
                 batch.run()
                 self._timings.received_bytes += int(last_timings(self._group.span.name)["received_bytes"])
             self._stage.wait()
         except Exception as error:
             failed = failed or error
-        if failed is None:
-            return
+        if failed is not None:
+            self._give_up(failed)
+        return moves
+
+    def _give_up(self, failed: Exception) -> NoReturn:
         decided = ""
         try:
             decided = self._committer.abort(f"rank {self._group.rank}: {failed}").partition(" aborted: ")[2]
@@ -224,9 +270,9 @@ class Refit:
     def _commit(self) -> int:
         return self._committer.decide()
 
-    def _install(self) -> None:
+    def _install(self, moves: list[Move]) -> None:
         try:
-            self._stage.install()
+            self._stage.install(moves)
         except BaseException as error:
             raise UndeterminedError(
                 f"rank {self._group.rank}: version {self._committer.version} is committed, but only a part of it is "
@@ -235,3 +281,9 @@ class Refit:
 
     def _finish(self) -> None:
         self._committer.finish()
+
+    def _remember(self, moves: list[Move], changed_only: bool) -> None:
+        if changed_only:
+            self._changes.installed(moves)
+        else:
+            self._changes.forget()

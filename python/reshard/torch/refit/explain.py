@@ -4,22 +4,32 @@ import dataclasses
 import json
 from typing import Any
 
+from ...errors import LimitError
 from ..joined import Joined
-from .schedule import Schedule
+from .schedule import Rounds, Schedule
 from .specs import Agreed
+
+
+# In the text a table of more ranks is no help.
+_MOST_RANKS = 16
 
 
 @dataclasses.dataclass
 class Timings:
-    """Seconds, and the bytes that this rank received in the last call."""
+    """Seconds, and what this rank moved in the last call."""
 
     discovery: float = 0
     planning: float = 0
+    compare: float = 0
     wire: float = 0
     commit: float = 0
     install: float = 0
     finish: float = 0
     received_bytes: int = 0
+    received_bytes_bound: int = 0
+    sent_bytes: int = 0
+    moves: int = 0
+    skipped_moves: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -47,6 +57,7 @@ class Explanation:
             )
             entry["moves"] += 1
             entry["bytes"] += sum(move.target_elements.values()) * move.wire.itemsize
+        everything = schedule.all
         self._facts: dict[str, Any] = {
             "generation": group.generation,
             "jobs": group.jobs,
@@ -56,25 +67,26 @@ class Explanation:
             "rounds": [
                 {
                     "moves": len(moves),
-                    "steps": [step["op"] for bucket in schedule.facts(moves)["buckets"] for step in bucket["steps"]],
-                    "received_bytes": schedule.facts(moves)["totals"]["recv_bytes_total"],
+                    "steps": [step["op"] for bucket in round_["buckets"] for step in bucket["steps"]],
+                    "received_bytes": round_["totals"]["recv_bytes_total"],
                 }
-                for moves in schedule.rounds
+                for moves, round_ in zip(everything.moves, everything.facts)
             ],
             "ranks": [
                 {
                     "rank": rank,
                     "job": next(place for place, ranks in enumerate(group.jobs) if rank in ranks),
-                    "received_bytes": schedule.total(rank, "recv_bytes"),
-                    "received_bytes_bound": schedule.total(rank, "recv_bytes_bound"),
-                    "sent_bytes": schedule.total(rank, "send_bytes"),
-                    "sent_between_meshes_bytes": schedule.total(rank, "send_between_meshes_bytes"),
+                    "received_bytes": everything.total(rank, "recv_bytes"),
+                    "received_bytes_bound": everything.total(rank, "recv_bytes_bound"),
+                    "sent_bytes": everything.total(rank, "send_bytes"),
+                    "sent_between_meshes_bytes": everything.total(rank, "send_between_meshes_bytes"),
                     "staged_bytes": schedule.staged[rank],
                     "cast_bytes": schedule.cast[rank],
-                    "memory_bytes": schedule.memory(rank),
+                    "memory_bytes": schedule.memory(rank, everything),
                 }
                 for rank in range(schedule.world)
             ],
+            "links": _links(everything),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +112,27 @@ class Explanation:
         for rank in facts["ranks"]:
             keys = ("received_bytes", "received_bytes_bound", "sent_bytes", "staged_bytes", "memory_bytes")
             lines.append(f"{rank['rank']:4} {rank['job']:3} " + " ".join(f"{rank[key]:12}" for key in keys))
+        if facts["links"] and len(facts["ranks"]) <= _MOST_RANKS:
+            lines += _table(facts["links"])
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<reshard refit of {len(self._facts['tensors'])} tensors, {self._facts['bytes']} bytes>"
+
+
+def _links(rounds: Rounds) -> list[dict[str, int]] | None:
+    """By sender, then by receiver; None where that takes too long."""
+    try:
+        return [{"from": sender, "to": to, "bytes": size} for (sender, to), size in rounds.links().items()]
+    except LimitError:
+        return None
+
+
+def _table(links: list[dict[str, int]]) -> list[str]:
+    """A line for each sender, a column for each receiver."""
+    senders, receivers = (sorted({link[end] for link in links}) for end in ("from", "to"))
+    sizes = {(link["from"], link["to"]): link["bytes"] for link in links}
+    lines = ["from\\to " + " ".join(f"{receiver:12}" for receiver in receivers)]
+    for sender in senders:
+        lines.append(f"{sender:7} " + " ".join(f"{sizes.get((sender, receiver), 0):12}" for receiver in receivers))
+    return lines

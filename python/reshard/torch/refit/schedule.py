@@ -1,15 +1,17 @@
 """What is moved in which exchange, and what that takes: the same on all ranks, made of what all have agreed on."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ...errors import LimitError
-from ...planning import plan_batch
+from ...planning import Batch, plan_batch
 from ..entries import dtype_of
 from .cuts import Cut, Placed, cuts_of, shard_shapes
+from .links import links_of
 from .specs import Agreed, Spec
 from .views import View, views_of
 
@@ -20,6 +22,7 @@ _BUCKET = 256 << 20
 class Move(NamedTuple):
     """One tensor of the schedule."""
 
+    place: int  # in Schedule.moves
     view: View
     cut: Cut | None  # None: the whole tensor, between the layouts that it has
     source: Placed
@@ -34,8 +37,36 @@ class Move(NamedTuple):
         return bool(self.view.casts) and self.wire == self.view.casts[-1]
 
 
-class Schedule:
+class Rounds:
     """Moves in rounds: each is one bound batch, and the exchanges of one are over before those of the next one begin."""
+
+    def __init__(self, rounds: list[list[Move]], topology: str):
+        self._batches = [_planned(moves, topology) for moves in rounds]
+        self.moves = rounds
+        self.facts = [batch.to_dict() for batch in self._batches]  # what reshard.plan_batch says of each
+
+    def messages(self, rank: int) -> int:
+        """Most bytes that a rank needs at once for what it sends and receives."""
+        return max((_messages(rank, facts) for facts in self.facts), default=0)
+
+    def total(self, rank: int, fact: str) -> int:
+        """Of all rounds: "recv_bytes", "recv_bytes_bound", "send_bytes" or "send_between_meshes_bytes"."""
+        return sum(_of(facts, rank, fact) for facts in self.facts)
+
+    def links(self) -> dict[tuple[int, int], int]:
+        """Bytes by sender and receiver.
+
+        Raises:
+            LimitError: as links_of.
+        """
+        sums: Counter[tuple[int, int]] = Counter()
+        for batch, facts, moves in zip(self._batches, self.facts, self.moves):
+            sums.update(links_of(batch, facts, [move.wire.itemsize for move in moves]))
+        return dict(sorted(sums.items()))
+
+
+class Schedule:
+    """Everything that is moved, and the rounds in which all of it, or some of it, is."""
 
     def __init__(self, agreed: Agreed, world: int):
         """
@@ -52,66 +83,62 @@ class Schedule:
             for rank, elements in move.target_elements.items():
                 self.staged[rank] += elements * move.wire.itemsize
         self.cast = _cast_bytes(agreed, self.moves, world)
-        self._facts: dict[tuple[int, ...], dict[str, Any]] = {}
-        self.rounds = self._rounds()
+        self.all = self.rounds_of(self.moves)
 
-    def _rounds(self) -> list[list[Move]]:
+    def rounds_of(self, moves: list[Move]) -> Rounds:
+        """As few as fit the memory limit.
+
+        Raises:
+            LimitError: none do.
+        """
         count = 1
         while True:
-            rounds = _shares(self.moves, count)
+            rounds = Rounds(_shares(moves, count), self._topology)
             limit = self._agreed.memory_limit
             if limit is None:
                 return rounds
             needed, rank = max((self.memory(rank, rounds), -rank) for rank in range(self.world))
             if needed <= limit:
                 return rounds
-            if count >= len(self.moves):
+            if count >= len(moves):
                 raise LimitError(
                     f"rank {-rank} needs {needed} bytes of memory for this refit, the limit is {limit}: it stages "
                     f"{self.staged[-rank]}, casts {self.cast[-rank]}, and the largest tensor is exchanged"
                 )
-            count = min(2 * count, len(self.moves))
+            count = min(2 * count, len(moves))
 
-    def memory(self, rank: int, rounds: list[list[Move]] | None = None) -> int:
+    def memory(self, rank: int, rounds: Rounds) -> int:
         """Bytes that a rank takes at once beside its tensors: what it stages and casts, and the messages of a round."""
-        rounds = self.rounds if rounds is None else rounds
-        messages = max((self._messages(rank, moves) for moves in rounds), default=0)
-        return self.staged[rank] + self.cast[rank] + messages
+        return self.staged[rank] + self.cast[rank] + rounds.messages(rank)
 
-    def _messages(self, rank: int, moves: list[Move]) -> int:
-        buckets = self.facts(moves)["buckets"]
-        sent_and_received = sum(self._of(moves, rank, fact) for fact in ("recv_bytes", "send_bytes"))
-        return min(sent_and_received, max((bucket["bytes"] for bucket in buckets), default=0))
 
-    def total(self, rank: int, fact: str) -> int:
-        """Of all rounds: "recv_bytes", "recv_bytes_bound", "send_bytes" or "send_between_meshes_bytes"."""
-        return sum(self._of(moves, rank, fact) for moves in self.rounds)
+def _planned(moves: list[Move], topology: str) -> Batch:
+    lines = [
+        {
+            "id": f"{place} {move.view.target}",
+            "mesh": move.source.mesh,
+            "from": move.source.layout,
+            "to_mesh": move.target.mesh,
+            "to": move.target.layout,
+            "dtype": str(move.wire),
+        }
+        for place, move in enumerate(moves)
+    ]
+    return plan_batch(lines, topology=topology, bucket=_BUCKET)
 
-    def _of(self, moves: list[Move], rank: int, fact: str) -> int:
-        return sum(device[fact] for device in self.facts(moves)["devices"] if device["device"] == rank)
 
-    def facts(self, moves: list[Move]) -> dict[str, Any]:
-        """What reshard.plan_batch says of a round."""
-        key = tuple(id(move) for move in moves)
-        if key not in self._facts:
-            lines = [
-                {
-                    "id": f"{place} {move.view.target}",
-                    "mesh": move.source.mesh,
-                    "from": move.source.layout,
-                    "to_mesh": move.target.mesh,
-                    "to": move.target.layout,
-                    "dtype": str(move.wire),
-                }
-                for place, move in enumerate(moves)
-            ]
-            self._facts[key] = plan_batch(lines, topology=self._topology, bucket=_BUCKET).to_dict()
-        return self._facts[key]
+def _messages(rank: int, facts: dict[str, Any]) -> int:
+    sent_and_received = sum(_of(facts, rank, fact) for fact in ("recv_bytes", "send_bytes"))
+    return min(sent_and_received, max((bucket["bytes"] for bucket in facts["buckets"]), default=0))
+
+
+def _of(facts: dict[str, Any], rank: int, fact: str) -> int:
+    return sum(device[fact] for device in facts["devices"] if device["device"] == rank)
 
 
 def _moves(agreed: Agreed) -> list[Move]:
     sources, targets = agreed.source.specs, agreed.target.specs
-    moves = []
+    moves: list[Move] = []
     for view in views_of(sources, targets, agreed.recipe):
         source, target = sources[view.source], targets[view.target]
         wire = dtype_of(source.dtype)
@@ -120,14 +147,14 @@ def _moves(agreed: Agreed) -> list[Move]:
         before, after = Placed(source.mesh, source.layout), Placed(target.mesh, target.layout)
         if view.covers(source, target):
             given, staged = _elements(source), _elements(target)
-            moves.append(Move(view, None, before, after, wire, given, staged))
+            moves.append(Move(len(moves), view, None, before, after, wire, given, staged))
             continue
         for cut in cuts_of(before, after, view.source_start, view.target_start, view.loops):
             given, staged = (
                 {rank: math.prod(high - low for low, high in box) for rank, box in boxes.items()}
                 for boxes in (cut.source_boxes, cut.target_boxes)
             )
-            moves.append(Move(view, cut, cut.source, cut.target, wire, given, staged))
+            moves.append(Move(len(moves), view, cut, cut.source, cut.target, wire, given, staged))
     return moves
 
 

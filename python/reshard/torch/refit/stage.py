@@ -1,12 +1,13 @@
 """This rank's part of a schedule: its buffers, the exchanges bound to them, and the way from them into the target."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from ..bound import BoundBatch
 from .cuts import Interval, Placed, part_of, shard_shapes, shards
-from .schedule import Move, Schedule
+from .schedule import Move, Rounds, Schedule
 from .specs import Side, Spec
 
 
@@ -40,28 +41,29 @@ class Stage:
                 _check_shape(side.specs[name], tensor, rank)
         self._device = _device(source, target)
         self._casts: dict[tuple, _Cast] = {}
-        self._installs: list[_Install] = []
-        self._tensors: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-        self._bound: list[BoundBatch] = []
+        # By the place of their move.
+        self._casts_of: dict[int, _Cast] = {}
+        self._installs: dict[int, _Install] = {}
         with torch.no_grad():
-            for moves in schedule.rounds:
-                self._tensors.append(([self._given(move) for move in moves], [self._staged(move) for move in moves]))
-        self._places = [(i.name, i.out.untyped_storage(), _end(i.out)) for i in self._installs]
+            self._given = [self._give(move) for move in schedule.moves]
+            self._staged = [self._take(move) for move in schedule.moves]
+        tensors = [*source.tensors.items(), *target.tensors.items()]
+        self._places = [(name, tensor.untyped_storage(), _end(tensor)) for name, tensor in tensors]
 
-    def bind(self, schedule: Schedule, group: str) -> None:
-        """Plans the exchanges. Collective over the group; raises as reshard.bind."""
+    def bind(self, rounds: Rounds, group: str) -> list[BoundBatch]:
+        """The exchanges of these moves. Collective over the group; raises as reshard.bind."""
+        bound = []
         with torch.no_grad():
-            for moves, (tensors, outs) in zip(schedule.rounds, self._tensors):
+            for moves in rounds.moves:
+                tensors = [self._given[move.place] for move in moves]
+                outs = [self._staged[move.place] for move in moves]
                 meshes = [[placed.mesh for placed in placements] for placements in _placements(moves)]
                 layouts = [[placed.layout for placed in placements] for placements in _placements(moves)]
-                self._bound.append(BoundBatch(tensors, outs, meshes[0], *layouts, group, meshes[1]))
-
-    @property
-    def batches(self) -> list[BoundBatch]:
-        return self._bound
+                bound.append(BoundBatch(tensors, outs, meshes[0], *layouts, group, meshes[1]))
+        return bound
 
     def check(self) -> None:
-        """Whether the target's memory is still there.
+        """Whether the memory of both sides is still there.
 
         Raises:
             ValueError: the storage of a tensor was freed or made smaller.
@@ -70,10 +72,11 @@ class Stage:
             if storage.nbytes() < end:
                 raise ValueError(f"{name}: its storage was freed or made smaller since the refit was planned")
 
-    def cast(self) -> None:
-        """Casts what is smaller then, for the next run."""
+    def cast(self, moves: Sequence[Move]) -> None:
+        """Casts what is smaller then, for the next run of these moves."""
+        casts = {id(cast): cast for move in moves if (cast := self._casts_of.get(move.place))}
         with torch.no_grad():
-            for cast in self._casts.values():
+            for cast in casts.values():
                 shard = cast.shard
                 for dtype in cast.casts[:-1]:
                     shard = shard.to(dtype)
@@ -84,13 +87,14 @@ class Stage:
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
 
-    def install(self) -> None:
-        """Copies what is staged into the target's tensors, which keep their memory."""
+    def install(self, moves: Sequence[Move]) -> None:
+        """Copies what these moves have staged into the target's tensors, which keep their memory."""
         with torch.no_grad():
-            for install in self._installs:
-                install.out.copy_(install.staged)
+            for move in moves:
+                if install := self._installs.get(move.place):
+                    install.out.copy_(install.staged)
 
-    def _given(self, move: Move) -> torch.Tensor:
+    def _give(self, move: Move) -> torch.Tensor:
         view = move.view
         shard = self._source.tensors.get(view.source)
         if shard is None or self._rank not in move.source_elements:
@@ -99,6 +103,7 @@ class Stage:
             key = (view.source, view.casts)
             if key not in self._casts:
                 self._casts[key] = _Cast(shard, torch.empty_like(shard, dtype=move.wire), view.casts)
+            self._casts_of[move.place] = self._casts[key]
             shard = self._casts[key].copy
         if move.cut is None:
             return shard
@@ -106,7 +111,7 @@ class Stage:
         steps = [(loop.source_dim, loop.source_step) for loop in move.cut.loops]
         return part_of(shard, held, move.cut.source_start, steps, move.cut.source_boxes[self._rank])
 
-    def _staged(self, move: Move) -> torch.Tensor:
+    def _take(self, move: Move) -> torch.Tensor:
         view = move.view
         out = self._target.tensors.get(view.target)
         if out is None or self._rank not in move.target_elements:
@@ -116,7 +121,7 @@ class Stage:
             steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
             out = part_of(out, held, move.cut.target_start, steps, move.cut.target_boxes[self._rank])
         staged = torch.empty(out.shape, dtype=move.wire, device=out.device)
-        self._installs.append(_Install(view.target, staged, out))
+        self._installs[move.place] = _Install(view.target, staged, out)
         return staged
 
 

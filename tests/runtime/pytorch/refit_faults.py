@@ -1,0 +1,216 @@
+"""One refit that comes to harm, in processes of its own, and what must be true afterwards.
+
+    fault = Fault(harm="kill", step="wire", victim=0, sizes=(1, 2))
+    complaints = judge(fault, run(fault))
+
+Rank 0 and on train, those after them serve. All weights have the number of their version as their value, but for one
+that never changes. Where the harm is "restart", one more process takes the place of the victim when that is dead.
+"""
+
+import os
+import select
+import signal
+from typing import NamedTuple
+
+import torch
+
+import jobs
+from refit_test import D0, D1, R, mesh_of, sharded
+
+STEPS = ("discover", "plan", "compare", "wire", "acknowledge", "commit", "install", "finish")
+BEFORE_COMMIT = STEPS[:5]
+HARMS = ("kill", "restart", "stop", "stop for long", "exception", "store")
+TIMEOUT_MS = 1500
+HANG = 60  # seconds in which a fault has ended
+
+
+class Fault(NamedTuple):
+    harm: str  # of HARMS
+    step: str  # right before which it happens
+    victim: int
+    sizes: tuple[int, int]  # ranks of either job
+    calls: int = 1  # refits before it
+    changed_only: bool = False
+
+    @property
+    def world(self):
+        return sum(self.sizes)
+
+    @property
+    def plain(self):
+        """A process that is started anew has no mesh of its job."""
+        return self.harm == "restart"
+
+
+class Weights:
+    """A rank's tensors."""
+
+    def __init__(self, fault, rank):
+        self.trains = rank < fault.sizes[0]
+        mesh = None
+        if not fault.plain:
+            mesh = mesh_of(torch.arange(fault.sizes[not self.trains]), ("x",))
+        self.tensors = {
+            "rows": sharded(torch.zeros(12, 10), mesh, [D0 if self.trains else D1]),
+            "whole": sharded(torch.zeros(33), mesh, [R]),
+            "fixed": sharded(torch.zeros(7), mesh, [R]),
+        }
+        if self.trains:
+            self.locals()[-1].fill_(-1)
+
+    def locals(self):
+        return [tensor if type(tensor) is torch.Tensor else tensor._local_tensor for tensor in self.tensors.values()]
+
+    def refit(self, joined, kind=None):
+        import reshard
+
+        kind = kind or reshard.Refit
+        return kind(self.tensors, group=joined) if self.trains else kind(target=self.tensors, group=joined)
+
+    def update(self, version):
+        for tensor in self.locals()[:-1] if self.trains else ():
+            tensor.fill_(version)
+
+    def versions(self):
+        """Those of which there is anything."""
+        return sorted({value for tensor in self.locals()[:-1] for value in tensor.unique().tolist()})
+
+
+def harmed(fault, member):
+    """A Refit that comes to harm right before a step, once it is armed."""
+    import reshard
+
+    def harm():
+        if fault.harm in ("kill", "restart"):
+            jobs.die()
+        elif fault.harm == "stop":
+            jobs.stop_for(TIMEOUT_MS / 10_000)
+        elif fault.harm == "stop for long":
+            jobs.stop_for(3 * TIMEOUT_MS / 1000)
+        elif fault.harm == "store":
+            os.kill(member.server, signal.SIGKILL)
+        else:
+            raise RuntimeError("on purpose")
+
+    def hurt(self, *arguments):
+        if Harmed.armed:
+            harm()
+        return getattr(reshard.Refit, f"_{fault.step}")(self, *arguments)
+
+    Harmed = type("Harmed", (reshard.Refit,), {f"_{fault.step}": hurt, "armed": False})
+    return Harmed
+
+
+class Ended(NamedTuple):
+    """How a rank came out of the refit that came to harm, and of the one after it."""
+
+    error: str
+    versions: list  # of the weights
+    version: int | None  # that the object says
+    again: tuple | None  # (versions, generation) after all have joined again; None: nobody could
+
+
+def _live(member, fault):
+    import reshard
+
+    spare = member.rank == fault.world
+    rank = fault.victim if spare else member.rank
+    weights = Weights(fault, rank)
+    store = member.store()
+
+    def join():
+        return reshard.join(store, rank, fault.world, timeout=20)
+
+    error, versions, version = "", [], None
+    if spare:
+        # Not before the other one is dead.
+        store.wait(["process"])
+        process = os.pidfd_open(int(store.get("process")))
+        select.select([process], [], [])
+    else:
+        if rank == fault.victim:
+            store.set("process", str(os.getpid()))
+        kind = harmed(fault, member) if rank == fault.victim else None
+        with join() as joined:
+            refit = weights.refit(joined, kind)
+            for call in range(fault.calls):
+                weights.update(call + 1)
+                refit(changed_only=fault.changed_only)
+                assert weights.versions() == [call + 1]
+            weights.update(fault.calls + 1)
+            if fault.harm == "store":  # not while others still see who has finished
+                torch.ops.reshard.all_gather(torch.ones(1), 0, joined.span.name)
+            if kind:
+                kind.armed = True
+            version = refit.version
+            try:
+                if fault.step in ("discover", "plan"):
+                    refit = weights.refit(joined, kind)
+                refit(changed_only=fault.changed_only)
+            except Exception as caught:
+                error = f"{type(caught).__name__}: {caught}"
+            version = refit.version or version
+            versions = weights.versions()
+        if kind:
+            kind.armed = False
+    if fault.harm in ("kill", "store"):
+        return Ended(error, versions, version, None)
+    weights.update(100)
+    with join() as joined:
+        refit = weights.refit(joined)
+        refit(changed_only=fault.changed_only)
+        again = weights.versions(), joined.generation
+        weights.update(101)
+        refit(changed_only=True)
+        assert weights.versions() == [101]
+        assert weights.locals()[-1].unique().tolist() == [-1]
+    return Ended(error, versions, version, again)
+
+
+def run(fault):
+    """The Outcomes of all ranks."""
+    sizes = [*fault.sizes, 1] if fault.harm == "restart" else list(fault.sizes)
+    dead = (fault.victim,) if fault.harm in ("kill", "restart") else ()
+    env = {"RESHARD_TIMEOUT_MS": str(TIMEOUT_MS), "TORCH_CPP_LOG_LEVEL": "FATAL"}
+    return jobs.run_jobs(sizes, _live, fault, env=env, victims=dead, timeout=HANG)
+
+
+def judge(fault, outcomes):
+    """What is wrong with them, as texts."""
+    complaints = []
+
+    def hold(true, what, outcome):
+        if not true:
+            complaints.append(f"{what}: {outcome}")
+
+    dies = fault.harm in ("kill", "restart")
+    new = fault.calls + 1
+    known = set()  # what ranks have that say which version that is
+    for rank, outcome in enumerate(outcomes):
+        victim = rank == fault.victim
+        if victim and dies:
+            hold("SIGKILL" in outcome.ended, "the victim is not dead", outcome)
+            continue
+        hold(outcome.ok, "it hung, or failed otherwise", outcome)
+        if not outcome.ok:
+            continue
+        ended = outcome.value
+        if fault.harm in ("restart", "stop", "stop for long", "exception"):
+            hold(ended.again == ([100], 2), "not the weights after all joined again", outcome)
+        if rank == fault.world:
+            continue  # the one that took the victim's place
+        trains = rank < fault.sizes[0]
+        hold(ended.versions in ([new],) if trains else ended.versions in ([new - 1], [new]), "half a version", outcome)
+        undetermined = ended.error.startswith("UndeterminedError")
+        hold(not undetermined or fault.harm == "store", "undetermined", outcome)
+        if not (undetermined or (victim and fault.harm == "exception")):
+            known.add(ended.version)
+            hold(trains or ended.versions == [ended.version], "not the version that the refit says", outcome)
+            hold(not ended.error or ("installed here" in ended.error) == (ended.version == new), "the error", outcome)
+        if fault.harm == "stop":
+            hold(not ended.error or f"rank {fault.victim}" in ended.error, "the culprit", outcome)
+        elif fault.harm != "store" and not victim:
+            hold(f"rank {fault.victim}" in ended.error, "the culprit", outcome)
+            hold(ended.version == (new - 1 if fault.step in BEFORE_COMMIT else new), "the version", outcome)
+    hold(len(known) <= 1, f"versions {known}", "all ranks")
+    return complaints

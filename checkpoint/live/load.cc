@@ -16,6 +16,7 @@
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/live/missing_names.h"
 #include "checkpoint/live/placement.h"
+#include "checkpoint/live/progress.h"
 #include "checkpoint/live/read_layout.h"
 #include "checkpoint/live/read_parts.h"
 #include "checkpoint/source/source.h"
@@ -79,12 +80,15 @@ class Loading {
     });
     status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
     if (!status.ok()) return status;
-    status = status::NoThrow("loading", [&] { return ReadItems(items); });
+    live::Progress progress(summary_.bytes, to_read_, options_.progress);
+    progress_ = &progress;
+    status = progress.Begin();
+    if (status.ok()) status = status::NoThrow("loading", [&] { return ReadItems(items); });
     Cut();
     // What goes wrong from here on reaches the others with the next exchange, or at the end.
     std::future<absl::Status> ahead = status.ok() ? StartReading(0) : std::future<absl::Status>();
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (status.ok()) status = ahead.get();
+      if (status.ok()) status = progress.Await(std::move(ahead));
       if (status.ok()) ahead = StartReading(g + 1);
       const absl::Status moved = Exchange(g, status);
       if (!moved.ok()) {
@@ -92,6 +96,7 @@ class Loading {
         return moved;
       }
     }
+    if (status.ok()) status = progress.End();
     static const std::vector<Signature::Field>* const kEnd = new std::vector<Signature::Field>{{"operation", "loaded"}};
     status = communicator_.Agree(status, Signature(*kEnd));
     if (!status.ok()) return status;
@@ -197,6 +202,9 @@ class Loading {
       wanted.moves = !(wanted.read == wanted.layout);
     }
     wanted.read_most = wanted.read.MaxLocalElements() * SizeOf(wanted.dtype);
+    if (const auto position = wanted.read.mesh().Position(communicator_.rank())) {
+      to_read_ += NumElements(wanted.read.LocalShape(*position)) * SizeOf(wanted.dtype);
+    }
     if (placement.position >= 0) {
       summary_.bytes += NumElements(wanted.into.shape) * SizeOf(wanted.dtype);
     }
@@ -283,7 +291,7 @@ class Loading {
         live::AddParts({wanted.tensor, box.offset, box.size, box.local, view}, SizeOf(wanted.dtype), stripe, &parts);
       }
     }
-    return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads));
+    return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads), progress_);
   }
 
   // Redistributes what a group has read. Where nothing of it moves there is no exchange, and an error waits.
@@ -316,6 +324,8 @@ class Loading {
   std::vector<Wanted> wanted_;
   std::vector<int64_t> items_;  // in the catalog
   std::vector<Group> groups_;
+  int64_t to_read_ = 0;  // bytes of the tensors, by this rank
+  live::Progress* progress_ = nullptr;
   // Of the group that is read and of the one that is redistributed meanwhile.
   Fragments fragments_[2];
   std::vector<TensorView> views_[2];

@@ -1,6 +1,7 @@
 #include "checkpoint/live/read_parts.h"
 
 #include <cstddef>
+#include <stop_token>
 #include <utility>
 
 #include "checkpoint/catalog/boxes.h"
@@ -18,10 +19,9 @@ void AddParts(const PartRead& box, int64_t element_bytes, int64_t most, std::vec
   }
 }
 
-absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads) {
+absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads, Progress* progress) {
   std::vector<std::vector<char>> buffers(static_cast<size_t>(threads));
-  return tasks::RunTasks(static_cast<int64_t>(parts.size()), threads, [&](int64_t p, int thread) -> absl::Status {
-    const PartRead& part = parts[static_cast<size_t>(p)];
+  const auto read_part = [&](const PartRead& part, int thread) -> absl::Status {
     const int64_t element = SizeOf(part.into->dtype);
     const StridedCopy place = BoxToFragment(part.size, part.local, element, part.into->strides);
     const auto bytes = static_cast<size_t>(NumElements(part.size) * element);
@@ -38,7 +38,15 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
     absl::Status read = source.Read(part.tensor, of_tensor(part.offset), of_tensor(part.size), absl::MakeSpan(buffer));
     if (read.ok()) place.Run(buffer.data(), to);
     return read;
-  });
+  };
+  const auto task = [&](int64_t p, int thread) -> absl::Status {
+    const PartRead& part = parts[static_cast<size_t>(p)];
+    absl::Status read = read_part(part, thread);
+    if (read.ok() && progress != nullptr) progress->Add(NumElements(part.size) * SizeOf(part.into->dtype));
+    return read;
+  };
+  return tasks::RunTasks(static_cast<int64_t>(parts.size()), threads, task,
+                         progress == nullptr ? std::stop_token() : progress->stop());
 }
 
 }  // namespace reshard::live

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "checkpoint/live/progress.h"
 #include "checkpoint/source/source.h"
 #include "reshard/runtime/tensor_view.h"
 
@@ -25,8 +26,10 @@ struct PartRead {
 // Adds the box of a tensor, cut into parts of at most `most` bytes, in ascending order.
 void AddParts(const PartRead& box, int64_t element_bytes, int64_t most, std::vector<PartRead>* parts);
 
-// Reads all of them, smallest first, a part at a time on each thread. Errors as Source::Read.
-absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads);
+// Reads all of them, smallest first, a part at a time on each thread, and counts their bytes. Errors as Source::Read;
+// Cancelled once progress->stop() asks for it.
+absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads,
+                       Progress* progress = nullptr);
 
 }  // namespace reshard::live
 

@@ -19,6 +19,7 @@
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/live/placement.h"
+#include "checkpoint/live/progress.h"
 #include "checkpoint/output/dcp_output.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
@@ -142,46 +143,67 @@ class Saving {
 
   std::string JournalOf(size_t file) const { return io::JoinPath(stage_path_, absl::StrCat("journal-", file)); }
 
-  // The file of this rank's pieces, and a journal of their hashes.
   absl::Status WriteOwn() {
+    const std::optional<int32_t> own = OwnFile();
+    std::vector<size_t> pieces;
+    for (size_t i = 0; own && i < plan_->pieces().size(); ++i) {
+      if (plan_->pieces()[i].place.file != *own) continue;
+      pieces.push_back(i);
+      summary_.written_bytes += plan_->pieces()[i].payload_bytes;
+    }
+    live::Progress progress(summary_.written_bytes, summary_.written_bytes, options_.progress);
+    RETURN_IF_ERROR(progress.Begin());
+    if (own) RETURN_IF_ERROR(progress.During([&] { return WriteFile(*own, pieces, progress); }));
+    return progress.End();
+  }
+
+  // Nothing where all that this rank holds is stored by others.
+  std::optional<int32_t> OwnFile() const {
     const std::string name = absl::StrCat("__", communicator_.rank(), "_0.distcp");
     const auto found = std::find_if(plan_->files().begin(), plan_->files().end(),
                                     [&](const output::OutputPlan::File& file) { return file.name == name; });
-    if (found == plan_->files().end()) return absl::OkStatus();  // its replicas are stored by others
-    const auto own = static_cast<int32_t>(found - plan_->files().begin());
+    if (found == plan_->files().end()) return std::nullopt;
+    return static_cast<int32_t>(found - plan_->files().begin());
+  }
+
+  // The file of this rank's pieces, and a journal of their hashes.
+  absl::Status WriteFile(int32_t own, const std::vector<size_t>& pieces, live::Progress& progress) {
+    const output::OutputPlan::File& planned = plan_->files()[static_cast<size_t>(own)];
     const absl::StatusOr<std::unique_ptr<io::WriteFile>> file =
-        io::WriteFile::Create(io::JoinPath(io::JoinPath(stage_path_, "data"), name), found->bytes);
+        io::WriteFile::Create(io::JoinPath(io::JoinPath(stage_path_, "data"), planned.name), planned.bytes);
     if (!file.ok()) {
       if (!absl::IsNotFound(file.status())) return file.status();
       return absl::NotFoundError(absl::StrCat(file.status().message(), "; do all ranks see the same directory?"));
     }
     ASSIGN_OR_RETURN(std::unique_ptr<output::Journal> journal,
                      output::Journal::Open(JournalOf(static_cast<size_t>(own)), job_));
-    std::vector<size_t> pieces;
-    for (size_t i = 0; i < plan_->pieces().size(); ++i) {
-      if (plan_->pieces()[i].place.file == own) pieces.push_back(i);
-    }
     const int threads = tasks::ThreadCount(options_.threads, live::kMostThreads);
     std::vector<std::string> buffers(static_cast<size_t>(threads));
-    absl::Status status =
-        tasks::RunTasks(static_cast<int64_t>(pieces.size()), threads, [&](int64_t p, int thread) -> absl::Status {
-          return WritePiece(pieces[static_cast<size_t>(p)], **file, *journal, buffers[static_cast<size_t>(thread)]);
-        });
+    absl::Status status = tasks::RunTasks(
+        static_cast<int64_t>(pieces.size()), threads,
+        [&](int64_t p, int thread) -> absl::Status {
+          return WritePiece(pieces[static_cast<size_t>(p)], **file, *journal, buffers[static_cast<size_t>(thread)],
+                            progress);
+        },
+        progress.stop());
     if (status.ok()) status = (*file)->Sync();
     if (status.ok()) status = (*file)->Close();
     if (status.ok()) status = journal->Sync();
-    for (const size_t i : pieces) summary_.written_bytes += plan_->pieces()[i].payload_bytes;
     return status;
   }
 
-  absl::Status WritePiece(size_t index, io::WriteFile& file, output::Journal& journal, std::string& buffer) {
+  absl::Status WritePiece(size_t index, io::WriteFile& file, output::Journal& journal, std::string& buffer,
+                          live::Progress& progress) {
     const output::OutputPlan::Piece& piece = plan_->pieces()[index];
     hash::ContentSums sums;
     int64_t at = piece.payload_at;
     const auto pass_on = [&](std::string_view bytes) {
+      if (progress.stop().stop_requested()) return tasks::Stopped();
       sums.Add(bytes);
-      const int64_t begin = std::exchange(at, at + static_cast<int64_t>(bytes.size()));
-      return file.WriteAt(begin, bytes);
+      const auto size = static_cast<int64_t>(bytes.size());
+      absl::Status written = file.WriteAt(std::exchange(at, at + size), bytes);
+      progress.Add(size);
+      return written;
     };
     absl::Status status;
     if (piece.tensor < 0) {

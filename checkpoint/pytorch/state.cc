@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/live/missing_names.h"
+#include "checkpoint/pytorch/progress.h"
 #include "checkpoint/pytorch/stored_checkpoint.h"
 #include "json/document.h"
 #include "reshard/checkpoint/error.h"
@@ -120,7 +121,8 @@ absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::stri
 std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& names, const Texts& meshes,
                    const Texts& layouts, at::IntArrayRef requires_grad, at::TensorList items, const Texts& item_names,
                    at::IntArrayRef item_ranks, at::IntArrayRef item_lengths, c10::string_view paths_json,
-                   c10::string_view group, bool overwrite) {
+                   c10::string_view group, bool overwrite,
+                   const std::optional<c10::intrusive_ptr<pytorch::TorchProgress>>& progress) {
   std::vector<SaveEntry> entries;
   std::vector<SaveItem> byte_items;
   const auto prepare = [&]() -> absl::Status {
@@ -147,6 +149,7 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
   };
   SaveOptions options;
   options.overwrite = overwrite;
+  options.progress = pytorch::TellOf(progress);
   const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks) {
     return Save(std::string(path), entries, byte_items, ranks, options);
   });
@@ -164,13 +167,15 @@ std::string MissingNamesOp(const Texts& missing, const Texts& there, c10::string
 std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint::Load(
     const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
     const std::vector<std::string>& meshes, const std::vector<std::string>& layouts,
-    const std::vector<std::string>& item_names, const std::string& group, bool read_once) {
+    const std::vector<std::string>& item_names, const std::string& group, bool read_once,
+    const std::optional<c10::intrusive_ptr<TorchProgress>>& progress) {
   std::vector<LoadEntry> entries;
   std::vector<std::string> bytes(item_names.size());
   std::vector<LoadItem> items;
   for (size_t i = 0; i < item_names.size(); ++i) items.push_back({item_names[i], &bytes[i]});
   LoadOptions options;
   options.read = read_once ? ReadMode::kOnce : ReadMode::kOwn;
+  options.progress = TellOf(progress);
   const auto prepare = [&]() -> absl::Status {
     if (!stored_) return absl::FailedPreconditionError("the checkpoint could not be opened");
     RETURN_IF_ERROR(CheckCounts(tensors, names, meshes, layouts));
@@ -197,7 +202,7 @@ TORCH_LIBRARY_FRAGMENT(reshard, library) {
   library.def(
       "_save(Tensor[] tensors, str path, str[] names, str[] meshes, str[] layouts, int[] requires_grad, "
       "Tensor[] items, str[] item_names, int[] item_ranks, int[] item_lengths, str paths, str group, "
-      "bool overwrite) -> str",
+      "bool overwrite, __torch__.torch.classes.reshard.Progress? progress=None) -> str",
       SaveOp);
 }
 

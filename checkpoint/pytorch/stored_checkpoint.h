@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "checkpoint/pytorch/progress.h"
 #include "reshard/live/stored_checkpoint.h"
 
 namespace reshard::pytorch {
@@ -41,14 +42,13 @@ class TorchStoredCheckpoint : public ::torch::CustomClassHolder {
   std::tuple<at::Tensor, std::string> ReadItem(int64_t item);
 
   // Loads tensors by their names, of these meshes and layouts, over the ranks of a group (none: this process alone),
-  // and byte items. Collective. What this rank did, as JSON, or an error of the system, as in error(); others are
-  // thrown.
-  std::tuple<std::vector<at::Tensor>, std::string> Load(const std::vector<at::Tensor>& tensors,
-                                                        const std::vector<std::string>& names,
-                                                        const std::vector<std::string>& meshes,
-                                                        const std::vector<std::string>& layouts,
-                                                        const std::vector<std::string>& item_names,
-                                                        const std::string& group, bool read_once);
+  // and byte items. Collective. `progress` is told from this thread. What this rank did, as JSON, or an error of the
+  // system, as in error(); others are thrown.
+  std::tuple<std::vector<at::Tensor>, std::string> Load(
+      const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+      const std::vector<std::string>& meshes, const std::vector<std::string>& layouts,
+      const std::vector<std::string>& item_names, const std::string& group, bool read_once,
+      const std::optional<c10::intrusive_ptr<TorchProgress>>& progress);
 
   int64_t BytesRead() const { return stored().bytes_read(); }
 

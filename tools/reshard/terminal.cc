@@ -15,8 +15,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_format.h"
-#include "reshard/planner/units.h"
+#include "absl/strings/str_cat.h"
 
 namespace reshard::tool {
 namespace {
@@ -35,15 +34,6 @@ extern "C" void SayLastWord(int number) {
   if (const char* const word = last_word.load()) (void)!write(STDERR_FILENO, word, std::strlen(word));
   signal(number, SIG_DFL);
   raise(number);
-}
-
-// As one says it: 40 s, 12 min, 2 h 5 min.
-std::string TimeLeft(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, 1e9)));
-  if (whole < 120) return absl::StrFormat("%d s", whole);
-  const int64_t minutes = (whole + 59) / 60;
-  return minutes < 120 ? absl::StrFormat("%d min", minutes)
-                       : absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
 }
 
 }  // namespace
@@ -100,18 +90,15 @@ void ProgressLine::Show(const ConvertProgress& progress) {
   const bool last = progress.done >= progress.total;
   if (!terminal && progress.seconds - last_ < kSecondsBetweenLines && !(last && last_ > 0.0)) return;
   last_ = progress.seconds;
-  const double rate = static_cast<double>(progress.done) / std::max(1e-9, progress.seconds);
-  const double left = rate > 0.0 ? static_cast<double>(progress.total - progress.done) / rate : 0.0;
   const double share =
       progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : 1;
   std::string line;
   if (terminal) {
     constexpr int kWidth = 24;
     const auto full = static_cast<size_t>(std::lround(share * kWidth));
-    line = absl::StrFormat("\r[%s%s] ", std::string(full, '#'), std::string(kWidth - full, '.'));
+    line = absl::StrCat("\r[", std::string(full, '#'), std::string(kWidth - full, '.'), "] ");
   }
-  absl::StrAppendFormat(&line, "%s of %s, %s/s, %s left", HumanBytes(progress.done), HumanBytes(progress.total),
-                        HumanBytes(std::llround(rate)), TimeLeft(left));
+  line += ToString(progress);
   line += terminal ? "\x1b[K" : "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   open_ = terminal;

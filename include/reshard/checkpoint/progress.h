@@ -3,16 +3,26 @@
 #define RESHARD_CHECKPOINT_PROGRESS_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
 
 namespace reshard {
 
-// How far a conversion or a comparison is.
+// How far a conversion, a comparison, a load or a save is.
 struct ConvertProgress {
-  int64_t done = 0;         // bytes of contents that this worker has written, or compared
-  int64_t total = 0;        // bytes of contents that it has to write, or to compare
+  int64_t done = 0;         // bytes of contents that this worker or rank has read, written or compared
+  int64_t total = 0;        // bytes of contents that it has to read, write or compare
   double seconds = 0.0;     // since it began
   int64_t waiting_for = 0;  // number of workers that are not done yet; only once this one is
 };
+
+// "1.50 GiB of 6.00 GiB, 512.0 MiB/s, 9 s left"
+std::string ToString(const ConvertProgress& progress);
+
+// Told how far an operation is, which ends with the error that it returns, if any.
+using TellProgress = std::function<absl::Status(const ConvertProgress&)>;
 
 }  // namespace reshard
 

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/progress.h"
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/layout/layout.h"
 #include "reshard/live/stored_checkpoint.h"
@@ -44,7 +45,7 @@ enum class ReadMode {
   kOwn,
 };
 
-// How to load; the same on all ranks.
+// How to load; the same on all ranks, except for `progress`.
 struct LoadOptions {
   ReadMode read = ReadMode::kOnce;  // who reads what
   // Tensors are read and redistributed in groups of at most this many bytes per rank, unless a single tensor has more.
@@ -58,6 +59,10 @@ struct LoadOptions {
   // are those that it gives. Its layouts are not looked at.
   Recipe recipe;
   CatalogLimits limits;  // on the checkpoint's metadata
+  // Told by the thread that calls Load, if it is not empty: 0 of LoadSummary::bytes before anything is read, then up to
+  // five times a second in the measure in which this rank has read what is its to read, at last all of them. An error
+  // from it ends the load on all ranks, on this one with that error.
+  TellProgress progress = {};
 };
 
 // What this rank did.

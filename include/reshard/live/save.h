@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/progress.h"
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
 #include "reshard/runtime/communicator.h"
@@ -42,10 +43,14 @@ struct SaveItem {
   std::string_view bytes;               // on that rank; elsewhere not looked at
 };
 
-// How to save; the same on all ranks.
+// How to save; the same on all ranks, except for `progress`.
 struct SaveOptions {
   bool overwrite = false;  // whether something at the path may be replaced, atomically, once the new one is complete
   int threads = 0;         // that write, on each rank; 0: one per core, but at most four
+  // Told by the thread that calls Save, if it is not empty: 0 of SaveSummary::written_bytes before anything is written,
+  // then up to five times a second, at last all of them, before the checkpoint appears. An error from it ends the save
+  // on all ranks, on this one with that error, and nothing appears.
+  TellProgress progress = {};
 };
 
 // What this rank did.

@@ -62,5 +62,5 @@ class LoadPlanner(DefaultLoadPlanner):
     def load_with(self, reader: StorageReader) -> None:
         """Loads what `set_up_planner` was given. Collective; raises what reshard.load raises."""
         span = span_or_alone(self._group)
-        loading = Loading(reader.opened, reader.recipe, self._read, self._strict, self._cast, span)
+        loading = Loading(reader.opened, reader.recipe, self._read, self._strict, self._cast, span, reader.progress)
         self.report = loading.into(self.original_state_dict)

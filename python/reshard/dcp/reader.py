@@ -1,6 +1,7 @@
 """Reads checkpoints for torch.distributed.checkpoint."""
 
 import io
+import math
 import os
 import pickle
 import uuid
@@ -19,6 +20,8 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadItem
 from torch.futures import Future
 
+from ..torch.entries import rank_in, span_or_alone
+from ..torch.progress import Meter, Progress, told_of
 from ..torch.stored import Recipe, Stored, StoredTensor
 from .pieces import PIECE_BYTES, pieces_of
 from .planner import LoadPlanner
@@ -42,6 +45,9 @@ class StorageReader(checkpoint.StorageReader):
         recipe: what of the checkpoint there is, under which names, and what is made of it (reshard.recipe/1).
         ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
         threads: that read; 0 means one per core, but at most four.
+        progress: called with (bytes done, bytes in total) that this rank reads, on the thread that loads: at the
+            beginning, a few times a second at most, at the end. What it raises ends the load. True prints a line every
+            5 seconds on stderr, on rank 0.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class StorageReader(checkpoint.StorageReader):
         recipe: Recipe = None,
         ignore_sidecar: bool = False,
         threads: int = 0,
+        progress: Progress = None,
     ) -> None:
         super().__init__()
         self.path = path
@@ -62,6 +69,7 @@ class StorageReader(checkpoint.StorageReader):
         self.recipe = recipe
         self._ignore_sidecar = ignore_sidecar
         self._threads = threads
+        self.progress = progress
         self._stored: Stored | None = None
 
     @property
@@ -121,6 +129,8 @@ class StorageReader(checkpoint.StorageReader):
 
     def _read_items(self, plan: LoadPlan, planner: checkpoint.LoadPlanner) -> None:
         assert self._stored is not None
+        total = sum(_bytes_of(item, self._stored) for item in plan.items)
+        meter = Meter(total, told_of(self.progress, rank_in(span_or_alone(None))))
         batch: list[tuple[ReadItem, torch.Tensor, list[int]]] = []
         waiting = 0
 
@@ -130,6 +140,7 @@ class StorageReader(checkpoint.StorageReader):
             for item, target, _ in batch:
                 planner.commit_tensor(item, target)
             batch.clear()
+            meter.add(waiting)
             waiting = 0
 
         for item in plan.items:
@@ -149,9 +160,10 @@ class StorageReader(checkpoint.StorageReader):
                 if waiting >= _BATCH_BYTES:
                     flush()
             else:
-                self._read_pieces(name, stored, offset, target)
+                self._read_pieces(name, stored, offset, target, meter)
                 planner.commit_tensor(item, target)
         flush()
+        meter.end()
 
     def _value(self, name: str) -> bytes:
         assert self._stored is not None
@@ -168,13 +180,14 @@ class StorageReader(checkpoint.StorageReader):
                 ) from error
         return bytes_
 
-    def _read_pieces(self, name: str, stored: StoredTensor, offset: list[int], target: torch.Tensor) -> None:
+    def _read_pieces(self, name: str, stored: StoredTensor, offset: list[int], target: torch.Tensor, meter: Meter) -> None:
         if stored.dtype is None:
             raise ValueError(f"{name}: its elements are of a type that this PyTorch does not have")
         for at, piece in pieces_of(target, PIECE_BYTES // max(1, stored.dtype.itemsize)):
             memory = torch.empty(piece.size(), dtype=stored.dtype)
             self._stored.read([(name, [begin + more for begin, more in zip(offset, at)], memory)], self._threads)
             piece.copy_(memory)
+            meter.add(memory.nbytes)
 
 
 class _Unreadable(Metadata):
@@ -187,6 +200,13 @@ class _Unreadable(Metadata):
         if name in ("state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version"):
             raise object.__getattribute__(self, "_error")
         return object.__getattribute__(self, name)
+
+
+def _bytes_of(item: ReadItem, stored: Stored) -> int:
+    if item.type == LoadItemType.BYTE_IO:
+        return 0
+    dtype = stored.tensors[item.storage_index.fqn].dtype
+    return 0 if dtype is None else math.prod(item.lengths) * dtype.itemsize
 
 
 def _reads_straight(target: torch.Tensor, stored: StoredTensor) -> bool:

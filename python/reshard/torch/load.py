@@ -11,8 +11,9 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.stateful import Stateful
 
-from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, span_or_alone, states_of
+from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span
+from .progress import Progress, Told, told, told_of
 from .stored import Recipe, Stored, facts_of, recipe_text
 
 STAGED_BYTES = 256 << 20  # of tensors on devices that are in host memory at a time, or one tensor's fragment
@@ -30,6 +31,7 @@ def load(
     check: bool = True,
     ignore_sidecar: bool = False,
     recipe: Recipe = None,
+    progress: Progress = None,
 ) -> dict[str, Any]:
     """Loads a checkpoint into the tensors of a state dict, whatever layout, mesh and format it was saved in.
 
@@ -56,6 +58,9 @@ def load(
         ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
         recipe: what of the checkpoint is taken, under which names, and what is made of it (reshard.recipe/1): a file, or
             what is in one. The names in the state dict are those that it gives. The same on all ranks.
+        progress: called with (bytes done, bytes in total) of this rank's tensors, on this thread: before anything is
+            read, a few times a second, and when all is there. What it raises, such as KeyboardInterrupt, ends the load
+            on all ranks, and is raised here. True prints a line every 5 seconds on stderr, on rank 0. Ranks may differ.
 
     Returns:
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds; and what differed, over all ranks:
@@ -75,14 +80,21 @@ def load(
 
     if read not in ("once", "own"):
         raise ValueError(f'read is "once" or "own", not {read!r}')
-    return Loading(opened, recipe, read, strict, cast, span_or_alone(group)).into(state_dict)
+    return Loading(opened, recipe, read, strict, cast, span_or_alone(group), progress).into(state_dict)
 
 
 class Loading:
     """One load, by what is common to `load` and to torch.distributed.checkpoint's planners."""
 
     def __init__(
-        self, opened: Callable[[Recipe], Stored], recipe: Recipe, read: str, strict: bool, cast: bool, span: Span
+        self,
+        opened: Callable[[Recipe], Stored],
+        recipe: Recipe,
+        read: str,
+        strict: bool,
+        cast: bool,
+        span: Span,
+        progress: Progress,
     ):
         self._opened = opened
         self._recipe = recipe
@@ -90,6 +102,7 @@ class Loading:
         self._strict = strict
         self._cast = cast
         self._span = span
+        self._tell = told_of(progress, rank_in(span))
 
     def into(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """See `load`."""
@@ -156,6 +169,7 @@ class Loading:
     ) -> tuple[dict[str, bytes], dict[str, Any]]:
         totals: dict[str, Any] = {}
         contents: dict[str, bytes] = {}
+        total = sum(own[entry[0]].local.nbytes for entry in entries if entry[0] in own)
         batches = _batches(entries, staged) or [[]]
         for index, batch in enumerate(batches):
             locals_ = [
@@ -163,7 +177,7 @@ class Loading:
             ]
             host = [local if local.device.type == "cpu" else torch.empty_like(local, device="cpu") for local in locals_]
             names = items if index + 1 == len(batches) else []
-            bytes_, summary = stored.handle.load(
+            arguments = (
                 host,
                 [entry[0] for entry in batch],
                 [entry[1] for entry in batch],
@@ -172,6 +186,8 @@ class Loading:
                 self._span.name,
                 self._read == "once",
             )
+            tell = _of_all(self._tell, totals.get("bytes", 0), total)
+            bytes_, summary = told(lambda progress: stored.handle.load(*arguments, progress), tell)
             for key, value in facts_of(summary).items():
                 totals[key] = totals.get(key, 0) + value
             for local, loaded in zip(locals_, host):
@@ -179,6 +195,11 @@ class Loading:
                     local.copy_(loaded)
             contents.update((name, item.numpy().tobytes()) for name, item in zip(names, bytes_))
         return contents, totals
+
+
+def _of_all(tell: Told | None, before: int, total: int) -> Told | None:
+    """Tells of a part of a load as of all of it."""
+    return tell and (lambda done, _: tell(before + done, total))
 
 
 def _batches(entries: list[tuple], staged: dict[str, int]) -> list[list[tuple]]:

@@ -14,11 +14,17 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span, side_group
+from .progress import Progress, Told, told, told_of
 from .stored import bytes_tensor, facts_of
 
 
 def save(
-    path: str | os.PathLike, state_dict: Mapping[str, Any], *, overwrite: bool = False, group: Group = None
+    path: str | os.PathLike,
+    state_dict: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
+    group: Group = None,
+    progress: Progress = None,
 ) -> dict[str, Any]:
     """Saves a state dict as a distributed checkpoint, which torch.distributed.checkpoint.load reads too.
 
@@ -36,6 +42,10 @@ def save(
             optimizer or another `Stateful` object is asked for its state.
         overwrite: atomically replace what is at the path, once the new checkpoint is complete.
         group: the process group that takes part; None means the default group.
+        progress: called with (bytes done, bytes in total) that this rank writes, on this thread: before anything is
+            written, a few times a second, and when all is, just before the checkpoint appears. What it raises, such as
+            KeyboardInterrupt, ends the save on all ranks, and is raised here. True prints a line every 5 seconds on
+            stderr, on rank 0. Ranks may differ.
 
     Returns:
         What this rank did: tensors, written_bytes, seconds.
@@ -48,7 +58,8 @@ def save(
         What was at the path is still there after any of them.
     """
     span = span_or_alone(group)
-    return _write(path, _Staged.of(state_dict, span, copies=False), span, overwrite)
+    tell = told_of(progress, rank_in(span))
+    return _write(path, _Staged.of(state_dict, span, copies=False), span, overwrite, tell)
 
 
 class PendingSave:
@@ -98,7 +109,12 @@ class PendingSave:
 
 
 def save_async(
-    path: str | os.PathLike, state_dict: Mapping[str, Any], *, overwrite: bool = False, group: Group = None
+    path: str | os.PathLike,
+    state_dict: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
+    group: Group = None,
+    progress: Progress = None,
 ) -> PendingSave:
     """`save`, of the state as it is now, while the job goes on.
 
@@ -110,13 +126,14 @@ def save_async(
     what the job communicates meanwhile is not in its way. One that is not done delays the next one on the same group.
     A program that ends waits for it; an error that nobody waits for is a warning.
 
-    Collective; arguments and errors are those of `save`. What is wrong with the state is raised here, the rest where
-    somebody waits.
+    Collective; arguments and errors are those of `save`, but `progress` is called on the thread that writes. What is
+    wrong with the state is raised here, the rest where somebody waits.
 
     Returns:
         The save, to wait for.
     """
     span = span_or_alone(group)
+    tell = told_of(progress, rank_in(span))
     staged = _Staged.of(state_dict, span, copies=True)
     side = side_group(span) if span != ALONE else span
     before = _pending.get(side.name, lambda: None)()
@@ -124,7 +141,7 @@ def save_async(
     def work() -> dict[str, Any]:
         if before is not None:
             before._thread.join()
-        return _write(path, staged, side, overwrite)
+        return _write(path, staged, side, overwrite, tell)
 
     pending = PendingSave(path, work)
     _pending[side.name] = weakref.ref(pending)
@@ -171,7 +188,7 @@ class _Staged(NamedTuple):
         return cls(own, items, entries, item_facts, all_paths)
 
 
-def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool) -> dict[str, Any]:
+def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool, tell: Told | None) -> dict[str, Any]:
     rank = rank_in(span)
     names = [entry[0] for entry in staged.entries]
     item_names = sorted(staged.item_facts)
@@ -180,7 +197,7 @@ def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool
         staged.own[name].local if name in staged.own else torch.empty([0], dtype=dtype_of(dtype))
         for name, _, _, dtype, _ in staged.entries
     ]
-    summary = torch.ops.reshard._save(
+    arguments = (
         locals_,
         os.fspath(path),
         names,
@@ -195,7 +212,7 @@ def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool
         span.name,
         overwrite,
     )
-    return facts_of(summary)
+    return facts_of(told(lambda progress: torch.ops.reshard._save(*arguments, progress), tell))
 
 
 def _on_host(local: torch.Tensor, copies: bool) -> torch.Tensor:

@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
 """Every shell block and every Python block of the README, of the pages of docs/ and of the examples does what it says it does.
 
-usage: docs_test.py ROOT RESHARD [PYTHONPATH [TORCHRUN]]      (blocks that need what is not given are not run)
+usage: docs_test.py [--example NAME | --no-examples] ROOT RESHARD [PYTHONPATH [TORCHRUN]]
+
+Blocks that need what is not given are not run. --example: only the page of examples/NAME; --no-examples: all other pages.
 
 The blocks of a page run in order, in one folder of its own that has what a reader has: the command, the examples and,
 where the page speaks of them, what examples/toy_checkpoint makes: `step-1000`, and `iter_0000100` as Megatron has it. A block
 of `text` after one that ran is what that printed on stdout, `...` being anything. A block with a title, ```python title="order.py", is the contents of that file. A block after
 `<!-- not run: REASON -->` is not run, and the reason printed. Those of examples/NAME/README.md run in a copy of that folder.
 """
+import argparse
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
-root, reshard = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-package = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
-torchrun = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 else None
+parser = argparse.ArgumentParser()
+selection = parser.add_mutually_exclusive_group()
+selection.add_argument("--example")
+selection.add_argument("--no-examples", action="store_true")
+parser.add_argument("root", type=os.path.abspath)
+parser.add_argument("reshard", type=os.path.abspath)
+parser.add_argument("package", type=os.path.abspath, nargs="?")
+parser.add_argument("torchrun", type=os.path.abspath, nargs="?")
+arguments = parser.parse_args()
+root, reshard, package, torchrun = arguments.root, arguments.reshard, arguments.package, arguments.torchrun
 
 # `srun -N 4 COMMAND...` starts them here, side by side.
 SRUN = """#!/bin/sh
@@ -147,6 +156,10 @@ assert os.path.getsize(pages[0]) <= 8000, "the README has more than 8 kB"
 # torchrun takes a free port, so that another test's does not meet it.
 environment = {**os.environ, "PYTHONPATH": package or "", "PYTHONDONTWRITEBYTECODE": "1", "PET_STANDALONE": "1"}
 total = {"run": 0, "compared": 0, "not": 0}
+if arguments.example:
+    pages = [os.path.join(root, "examples", arguments.example, "README.md")]
+elif arguments.no_examples:
+    pages = [page for page in pages if not page.startswith(os.path.join(root, "examples", ""))]
 for page in pages:
     for key, count in run_page(page, environment).items():
         total[key] += count

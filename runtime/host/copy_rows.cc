@@ -105,6 +105,7 @@ void StreamEachRow(const char* from, char* to, int64_t rows, int64_t bytes, int6
 // cache and streamed whole.
 void StreamJoinedRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step) {
   constexpr int64_t kStaged = 4096;
+  constexpr int64_t kRowsAhead = 2;
   alignas(kLine) char staged[kStaged];
   // staged[begin, end) is what is to go to out + begin, and `out` is the start of a line.
   int64_t begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(kLine));
@@ -121,11 +122,13 @@ void StreamJoinedRows(const char* from, char* to, int64_t rows, int64_t bytes, i
     out += end;
     begin = end = 0;
   };
-  LinesAhead ahead(from, rows, bytes, from_step);
   for (int64_t i = 0; i < rows; ++i, from += from_step) {
+    if (i + kRowsAhead < rows) {
+      const char* const next = from + kRowsAhead * from_step;
+      for (int64_t at = 0; at < bytes + kLine; at += kLine) __builtin_prefetch(next + std::min(at, bytes - 1));
+    }
     for (int64_t at = 0; at < bytes;) {
       const int64_t piece = std::min(bytes - at, kStaged - end);
-      for (int64_t line = at; line < at + piece; line += kLine) ahead.Next();
       std::memcpy(staged + end, from + at, static_cast<size_t>(piece));
       at += piece;
       end += piece;

@@ -119,7 +119,7 @@ def _live(member, fault):
     store = member.store()
 
     def join():
-        return reshard.join(store, rank, fault.world, timeout=20)
+        return reshard.join(store, rank, fault.world, timeout=HANG / 3)
 
     error, versions, version = "", [], None
     if spare:

@@ -88,7 +88,7 @@ class Loading {
     // What goes wrong from here on reaches the others with the next exchange, or at the end.
     std::future<absl::Status> ahead = status.ok() ? StartReading(0) : std::future<absl::Status>();
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (status.ok()) status = progress.Await(std::move(ahead));
+      if (status.ok()) status = progress.Await(ahead);
       if (status.ok()) ahead = StartReading(g + 1);
       const absl::Status moved = Exchange(g, status);
       if (!moved.ok()) {

@@ -18,7 +18,7 @@ Progress::Progress(int64_t total, int64_t work, const TellProgress& tell) : tota
 absl::Status Progress::Begin() { return Tell(0); }
 absl::Status Progress::End() { return Tell(total_); }
 
-absl::Status Progress::Await(std::future<absl::Status> work) {
+absl::Status Progress::Await(std::future<absl::Status>& work) {
   absl::Status told;
   while (tell_ && told.ok() && work.wait_for(kBetween) != std::future_status::ready) told = TellWhatIsDone();
   absl::Status done = work.get();
@@ -27,7 +27,9 @@ absl::Status Progress::Await(std::future<absl::Status> work) {
 }
 
 absl::Status Progress::During(const std::function<absl::Status()>& work) {
-  return tell_ ? Await(std::async(std::launch::async, work)) : work();
+  if (!tell_) return work();
+  std::future<absl::Status> started = std::async(std::launch::async, work);
+  return Await(started);
 }
 
 absl::Status Progress::TellWhatIsDone() {

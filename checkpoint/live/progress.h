@@ -29,8 +29,8 @@ class Progress {
   // 0, and `total`.
   absl::Status Begin();
   absl::Status End();
-  // Waits for `work`, which looks at stop(), and tells a few times a second.
-  absl::Status Await(std::future<absl::Status> work);
+  // Waits for `work`, which looks at stop(), and tells a few times a second. Takes its result: it is no longer valid.
+  absl::Status Await(std::future<absl::Status>& work);
   // Does `work`, which looks at stop(): as Await, on a thread of its own if there is somebody to tell.
   absl::Status During(const std::function<absl::Status()>& work);
 

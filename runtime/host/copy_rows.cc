@@ -56,9 +56,7 @@ class LinesAhead {
  public:
   LinesAhead(const char* row, int64_t rows, int64_t bytes, int64_t step)
       : row_(row), rows_(rows), bytes_(bytes), step_(step) {
-    const int64_t lines = (bytes + kLine - 1) / kLine;
-    const int64_t ahead = rows < kAhead / lines + 1 ? rows * lines : kAhead;
-    for (int64_t line = 0; line < ahead; ++line) Next();
+    for (int64_t line = 0; line < kAhead && rows_ > 0; ++line) Next();
   }
 
   // To be called once a line.

@@ -26,9 +26,12 @@
 #include "checkpoint/source/chunk_index.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/rules.h"
+#include "tests/bench/median.h"
 
 namespace reshard {
 namespace {
+
+using bench::Median;
 
 template <typename F>
 double Seconds(const F& work) {
@@ -45,11 +48,6 @@ double PeakMebibytes() {
     if (word == "VmHWM:" && status >> kibibytes) return kibibytes / 1024;
   }
   return -1;
-}
-
-double Median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
 }
 
 std::string OutputOf(const std::string& command) {

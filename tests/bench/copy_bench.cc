@@ -18,9 +18,12 @@
 #include <vector>
 
 #include "reshard/runtime/strided_copy.h"
+#include "tests/bench/median.h"
 
 namespace reshard {
 namespace {
+
+using bench::Median;
 
 constexpr int kMostThreads = 2;
 
@@ -58,11 +61,6 @@ double Seconds(int threads, const Work& work) {
   work(0);
   for (std::thread& other : others) other.join();
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 // Time of memcpy / time of the copy.

@@ -14,9 +14,12 @@
 
 #include "reshard/layout/text.h"
 #include "reshard/runtime/fingerprint.h"
+#include "tests/bench/median.h"
 
 namespace reshard {
 namespace {
+
+using bench::Median;
 
 struct Case {
   const char* name;
@@ -36,11 +39,6 @@ const Case kCases[] = {
     {"rows from an odd byte, i8", "[<X>$, 4097]", DType::kI8},
     {"whole, by columns, f32", "[$, 1024]", DType::kF32, true},
 };
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // Processor time of this thread: whatever else the machine is doing.
 double Now() {

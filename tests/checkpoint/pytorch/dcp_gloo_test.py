@@ -8,9 +8,7 @@ With --table: also with both of PyTorch's; a line for each case and pair, passed
 import os
 import pathlib
 import pickle
-import shutil
 import sys
-import tempfile
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -27,15 +25,10 @@ import dcp_cases
 import gloo
 from checks import ChecksTest, main
 from dcp_cases import Storage, chunked, equal_shards, numbered
+from shared_folder import remove, shared_folder
 
 PAIRS = [Storage("torch", "torch"), Storage("reshard", "torch"), Storage("torch", "reshard"), Storage("reshard", "reshard")]
 WITH_OURS = PAIRS[1:]
-
-
-def shared_folder(c):
-    names = [tempfile.mkdtemp(prefix="reshard-dcp-") if c.rank == 0 else None]
-    dist.broadcast_object_list(names, 0)
-    return names[0]
 
 
 def in_folder(c, function):
@@ -43,9 +36,7 @@ def in_folder(c, function):
     try:
         function(folder)
     finally:
-        dist.barrier()
-        if c.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+        remove(c, folder)
 
 
 def run_case(c, function, storage):

@@ -5,7 +5,6 @@ import contextlib
 import importlib
 import io
 import os
-import shutil
 import tempfile
 import threading
 import unittest.mock
@@ -19,6 +18,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import gloo
 from checks import ChecksTest, main
+from shared_folder import remove, shared_folder
 
 
 class Calls:
@@ -37,18 +37,6 @@ class Calls:
         done = [call[0] for call in self.calls]
         c.true(f"{what}: one total", {call[1] for call in self.calls} == {total}, (self.calls, total))
         c.true(f"{what}: from nothing to all", done and done[0] == 0 and done[-1] == total and done == sorted(done), self.calls)
-
-
-def shared_folder(c):
-    names = [tempfile.mkdtemp(prefix="reshard-progress-") if c.rank == 0 else None]
-    dist.broadcast_object_list(names, 0)
-    return names[0]
-
-
-def remove(c, path):
-    dist.barrier()
-    if c.rank == 0:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def state_of(fill, seed=0):

@@ -19,6 +19,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import gloo
 from checks import ChecksTest, main
 from reference import Layout, Mesh
+from shared_folder import remove, shared_folder
 
 NAMES = ("a", "b", "c")
 RESHARD = gloo.LIBRARY.parent.parent / "bin/reshard"
@@ -101,21 +102,6 @@ FOUR = [
 SHAPES = [(8, 6), (5, 3), (1, 9), (0, 4), (64, 32), (7, 5, 3)]
 
 
-def shared_directory(c):
-    """One directory for all ranks."""
-    names = [tempfile.mkdtemp(prefix="reshard-state-") if c.rank == 0 else None]
-    dist.broadcast_object_list(names, 0)
-    return names[0]
-
-
-def remove(c, path):
-    dist.barrier()
-    if c.rank == 0:
-        import shutil
-
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def saveable_by_torch(placed):
     return not placed.shard_order and not placed.ranks
 
@@ -137,7 +123,7 @@ def tensors_for(placed, seed, rank, fill):
 def check_loads_what_torch_saves(c):
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     for s, saved in enumerate(p for p in FOUR if saveable_by_torch(p)):
         path = os.path.join(root, f"saved{s}")
         dcp.save(tensors_for(saved, s, c.rank, True), checkpoint_id=path)
@@ -184,7 +170,7 @@ def check_nested(c, state, seed, what):
 def check_nested_states(c):
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "torch")
     dcp.save(nested(c, 5, True), checkpoint_id=path)
     state = nested(c, 5, False)
@@ -196,7 +182,7 @@ def check_nested_states(c):
 def check_torch_loads_what_is_saved(c):
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     for s, saved in enumerate(FOUR):
         path = os.path.join(root, f"saved{s}")
         state = tensors_for(saved, s, c.rank, True)
@@ -221,7 +207,7 @@ def check_saving(c):
     """Nested states, replicas shared out, refusals, overwriting."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "ours")
     c.run("save", lambda: reshard.save(path, nested(c, 6, True)))
     state = nested(c, 6, False)
@@ -253,7 +239,7 @@ def check_pipeline_stages(c):
     """Ranks that pass different names: each stage its own."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     rows = Placed((4,), [Shard(0)])
     dcp.save({f"stage{i}": rows.dtensor(whole((6, 4), torch.float32, i), c.rank) for i in range(2)}, checkpoint_id=path)
@@ -279,7 +265,7 @@ def check_recipes(c):
     """What a recipe makes of the checkpoint is what ranks load, each its part."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     rows = Placed((4,), [Shard(0)])
     q, k, v = (whole((n, 6), torch.float32, i) for i, n in enumerate((8, 4, 4)))
@@ -311,7 +297,7 @@ def check_recipes(c):
 def check_errors(c):
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     rows = Placed((4,), [Shard(0)])
     full = whole((8, 4), torch.float32, 0)
@@ -337,7 +323,7 @@ def check_differences(c):
     """strict=False and cast=True: what is there is loaded, what differs is said, on every rank alike."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     rows, both = Placed((4,), [Shard(0)]), Placed((2, 2), [Shard(1), Shard(0)])
     full = whole((8, 4), torch.float32, 0)
@@ -366,7 +352,7 @@ def check_slices(c):
     it: saved once, and loaded on such slices."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     full = whole((9, 4), torch.float32, 4)
@@ -400,7 +386,7 @@ def check_objects_and_behind(c):
     """Models and other objects with a state, saved while the job goes on, which changes what it has."""
     import reshard
 
-    root = shared_directory(c)
+    root = shared_folder(c)
     path = os.path.join(root, "saved")
     rows = Placed((4,), [Shard(0)])
     full = whole((400, 64), torch.float32, 1)

@@ -76,9 +76,21 @@ class Weights:
         return sorted({value for tensor in self.locals()[:-1] for value in tensor.unique().tolist()})
 
 
-def harmed(fault, member):
-    """A Refit that comes to harm right before a step, once it is armed."""
+def harmed(step, harm, armed=True):
+    """A Refit to which `harm()` is done right before a step, while it is armed."""
     import reshard
+
+    def hurt(self, *arguments):
+        if Harmed.armed:
+            harm()
+        return getattr(reshard.Refit, f"_{step}")(self, *arguments)
+
+    Harmed = type("Harmed", (reshard.Refit,), {f"_{step}": hurt, "armed": armed})
+    return Harmed
+
+
+def harm_of(fault, member):
+    """What does the harm, on the victim."""
 
     def harm():
         if fault.harm in ("kill", "restart"):
@@ -92,13 +104,7 @@ def harmed(fault, member):
         else:
             raise RuntimeError("on purpose")
 
-    def hurt(self, *arguments):
-        if Harmed.armed:
-            harm()
-        return getattr(reshard.Refit, f"_{fault.step}")(self, *arguments)
-
-    Harmed = type("Harmed", (reshard.Refit,), {f"_{fault.step}": hurt, "armed": False})
-    return Harmed
+    return harm
 
 
 class Ended(NamedTuple):
@@ -130,7 +136,7 @@ def _live(member, fault):
     else:
         if rank == fault.victim:
             store.set("process", str(os.getpid()))
-        kind = harmed(fault, member) if rank == fault.victim else None
+        kind = harmed(fault.step, harm_of(fault, member), armed=False) if rank == fault.victim else None
         with join() as joined:
             refit = weights.refit(joined, kind)
             for call in range(fault.calls):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import gloo
 import jobs
-from refit_faults import BEFORE_COMMIT, STEPS
+from refit_faults import BEFORE_COMMIT, STEPS, harmed
 
 RANKS = 3
 TIMEOUT_MS = 2000
@@ -52,17 +52,6 @@ class Server:
     def versions(self):
         """Those of which there is anything."""
         return sorted({value for weight in self.weights.values() for value in weight.unique().tolist()})
-
-
-def harmed(step, harm):
-    """A Refit that comes to harm right before a step."""
-    import reshard
-
-    def hurt(self, *arguments):
-        harm()
-        return getattr(reshard.Refit, f"_{step}")(self, *arguments)
-
-    return type("Harmed", (reshard.Refit,), {f"_{step}": hurt})
 
 
 def one_case(member, steps, harm):

@@ -11,14 +11,6 @@ from .schedule import Move, Rounds, Schedule
 from .specs import Side, Spec
 
 
-class _Install(NamedTuple):
-    """What is copied when all ranks have everything."""
-
-    name: str
-    staged: torch.Tensor
-    out: torch.Tensor
-
-
 class _Cast(NamedTuple):
     shard: torch.Tensor
     copy: torch.Tensor
@@ -43,7 +35,7 @@ class Stage:
         self._casts: dict[tuple, _Cast] = {}
         # By the place of their move.
         self._casts_of: dict[int, _Cast] = {}
-        self._installs: dict[int, _Install] = {}
+        self._outs: dict[int, torch.Tensor] = {}
         with torch.no_grad():
             self._given = [self._give(move) for move in schedule.moves]
             self._staged = [self._take(move) for move in schedule.moves]
@@ -91,8 +83,8 @@ class Stage:
         """Copies what these moves have staged into the target's tensors, which keep their memory."""
         with torch.no_grad():
             for move in moves:
-                if install := self._installs.get(move.place):
-                    install.out.copy_(install.staged)
+                if (out := self._outs.get(move.place)) is not None:
+                    out.copy_(self._staged[move.place])
 
     def _give(self, move: Move) -> torch.Tensor:
         view = move.view
@@ -120,9 +112,8 @@ class Stage:
             held = _held(self._target.specs[view.target], self._rank)
             steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
             out = part_of(out, held, move.cut.target_start, steps, move.cut.target_boxes[self._rank])
-        staged = torch.empty(out.shape, dtype=move.wire, device=out.device)
-        self._installs[move.place] = _Install(view.target, staged, out)
-        return staged
+        self._outs[move.place] = out
+        return torch.empty(out.shape, dtype=move.wire, device=out.device)
 
 
 def _placements(moves: list[Move]) -> tuple[list[Placed], list[Placed]]:

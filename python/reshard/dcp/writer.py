@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import checkpoint
-from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo, _StoragePrefix
+from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from ..errors import ExistingFileError
+from ..torch.private_pytorch import storage_info, storage_prefix
 from ..torch.progress import Meter, Progress, told_of
 from ..torch.stored import bytes_tensor, raise_reported
 from .pieces import PIECE_BYTES, pieces_of
@@ -27,7 +28,7 @@ from .pieces import PIECE_BYTES, pieces_of
 class _Written(NamedTuple):
     """Where a stream is, and what hash its contents have; no hash where reshard does not know them."""
 
-    info: _StorageInfo
+    info: Any  # PyTorch's own, of storage_info
     hash: str
 
 
@@ -103,7 +104,7 @@ class StorageWriter(checkpoint.StorageWriter):
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         # Not for this writer: planners that cache plans may pass them to PyTorch's the next time.
         return [
-            dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{rank}_")) if plan.storage_data is None else plan
+            dataclasses.replace(plan, storage_data=storage_prefix(f"__{rank}_")) if plan.storage_data is None else plan
             for rank, plan in enumerate(plans)
         ]
 
@@ -175,7 +176,7 @@ class StorageWriter(checkpoint.StorageWriter):
                 size, is_known = len(content), True
                 raise_reported(file.add_bytes(bytes_tensor(content)))
             at, length, hash_ = file.last()
-            info = _StorageInfo(os.path.basename(path), at, length)
+            info = storage_info(os.path.basename(path), at, length)
             results.append(WriteResult(item.index, size, _Written(info, hash_ if is_known else "")))
         raise_reported(file.finish(self.sync_files))
         return results

@@ -6,6 +6,7 @@ import torch
 
 from ..planning import byte_count
 from .groups import Group, group_name, span_of_group
+from .private_pytorch import local_of
 from .problems import Tensors, problems_of
 
 
@@ -53,8 +54,8 @@ class BoundBatch:
         span = span_of_group(group)
         problems = problems_of(tensors, outs, span)
         return cls(
-            [problem.source._local_tensor.detach() for problem in problems],
-            [problem.target._local_tensor.detach() for problem in problems],
+            [local_of(problem.source).detach() for problem in problems],
+            [local_of(problem.target).detach() for problem in problems],
             [problem.mesh for problem in problems],
             [problem.source_layout for problem in problems],
             [problem.target_layout for problem in problems],

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from torch.distributed.tensor import Partial, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor.placement_types import _StridedShard
 
 from . import pytorch_hooks
+from .private_pytorch import DTensorSpec, StridedShard
 
 _GATHER, _TRADE, _REDUCE, _SCATTER, _LOCAL, _REFUSED = range(6)
 
@@ -54,8 +53,8 @@ def own_way(source: DTensorSpec, target: DTensorSpec) -> OwnWay | None:
 
 
 def _kind(before: object, after: object) -> int:
-    if isinstance(before, _StridedShard):
-        return _GATHER if isinstance(after, (Replicate, _StridedShard)) else _REFUSED
+    if isinstance(before, StridedShard):
+        return _GATHER if isinstance(after, (Replicate, StridedShard)) else _REFUSED
     if isinstance(before, Shard):
         return _GATHER if isinstance(after, Replicate) else _TRADE if isinstance(after, Shard) else _REFUSED
     if isinstance(before, Partial):
@@ -79,7 +78,7 @@ def _runs(steps: list[_Step]) -> Iterator[list[_Step]]:
 
 
 def _alike(first: _Step, second: _Step) -> bool:
-    if _kind(*first[1:]) not in (_GATHER, _REDUCE, _SCATTER) or isinstance(first[1], _StridedShard):
+    if _kind(*first[1:]) not in (_GATHER, _REDUCE, _SCATTER) or isinstance(first[1], StridedShard):
         return False
     sums = all(isinstance(before, Partial) and before.reduce_op in ("sum", "avg") for _, before, _ in (first, second))
     return first[2] == second[2] and (first[1] == second[1] or sums)
@@ -129,7 +128,7 @@ class _Walk:
         return (n - 1) * math.prod(sizes)
 
     def take(self, mesh_dim: int, before: object, after: object) -> None:
-        if isinstance(before, (Shard, _StridedShard)):
+        if isinstance(before, (Shard, StridedShard)):
             self._cuts[before.dim].remove(mesh_dim)
-        if isinstance(after, (Shard, _StridedShard)):
+        if isinstance(after, (Shard, StridedShard)):
             self._cuts.setdefault(after.dim, []).append(mesh_dim)

@@ -5,18 +5,17 @@ from typing import Any, Sequence
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, TensorMeta
-from torch.distributed.tensor.placement_types import _StridedShard
 
 from ..planning import byte_count
 from .groups import Group, Span, span_of_group, span_of_meshes
 from .layouts import normalized_placements, normalized_shard_order, placements_of_text, spec_texts
+from .private_pytorch import DTensorSpec, ShardOrder, StridedShard, TensorMeta, disable_dynamo, local_of, spec_of
 
 # One placement per mesh dimension, or a layout as text: "[<dp>8, <tp>4]", or "[<dp>, <tp>]" for any sizes.
 Placements = Sequence[Placement] | str
 
 
-@torch._disable_dynamo  # compiled functions call it between graphs; within one, use torch.ops.reshard.redistribute
+@disable_dynamo  # compiled functions call it between graphs; within one, use torch.ops.reshard.redistribute
 def redistribute(
     dtensor: DTensor,
     mesh: DeviceMesh | Placements | None = None,
@@ -71,10 +70,10 @@ def redistribute(
             raise TypeError("mesh and device_mesh are the same argument")
         mesh = device_mesh
     target = target_spec(dtensor, mesh, placements, shard_order)
-    span = _span(dtensor._spec, target, group)
+    span = _span(spec_of(dtensor), target, group)
     if span is None:
         return _from_local(_to_local(dtensor), target)  # in neither mesh
-    source_mesh, source_layout, target_mesh, target_layout = _problem(dtensor._spec, target, span)
+    source_mesh, source_layout, target_mesh, target_layout = _problem(spec_of(dtensor), target, span)
     local = _to_local(dtensor)
     if source_mesh == target_mesh:
         target_mesh = None
@@ -82,7 +81,7 @@ def redistribute(
     return _from_local(out, target)
 
 
-@torch._disable_dynamo
+@disable_dynamo
 def redistribute_all(
     dtensors: Sequence[DTensor],
     mesh: DeviceMesh | None | Sequence[DeviceMesh | None],
@@ -126,12 +125,12 @@ def redistribute_all(
     batches: dict[tuple[str, str], list[tuple[int, str, str, str, str]]] = {}
     targets = [target_spec(*tensor) for tensor in zip(dtensors, meshes, placements, shard_orders)]
     for index, (dtensor, target) in enumerate(zip(dtensors, targets)):
-        span = _span(dtensor._spec, target, group)
+        span = _span(spec_of(dtensor), target, group)
         if span is None:  # in neither mesh
             results[index] = _from_local(_to_local(dtensor), target)
             continue
-        batch = batches.setdefault((span.name, dtensor._spec.mesh.device_type), [])
-        batch.append((index, *_problem(dtensor._spec, target, span)))
+        batch = batches.setdefault((span.name, spec_of(dtensor).mesh.device_type), [])
+        batch.append((index, *_problem(spec_of(dtensor), target, span)))
     for (group_name, _), batch in batches.items():
         indices, sources, source_layouts, target_meshes, target_layouts = (list(column) for column in zip(*batch))
         outs = torch.ops.reshard.redistribute_batch(
@@ -157,15 +156,15 @@ def target_spec(
     """What a DTensor would be in another layout; arguments and errors as `redistribute` has them."""
     if not isinstance(dtensor, DTensor):
         raise TypeError(f"a DTensor is needed, not {type(dtensor).__name__}; for local tensors, torch.ops.reshard")
-    mesh = dtensor._spec.mesh if mesh is None else mesh
-    shape = dtensor._spec.tensor_meta.shape
+    mesh = spec_of(dtensor).mesh if mesh is None else mesh
+    shape = spec_of(dtensor).tensor_meta.shape
     if isinstance(placements, str):
         if shard_order:
             raise ValueError(f"{placements!r} says the shard order already; {shard_order} cannot be given too")
         placements, shard_order = placements_of_text(mesh, placements, shape)
     placements = normalized_placements(mesh, placements, shard_order, len(shape))
-    meta = TensorMeta(shape, _contiguous_stride(shape), dtensor._spec.tensor_meta.dtype)
-    if any(isinstance(placement, _StridedShard) for placement in placements):
+    meta = TensorMeta(shape, _contiguous_stride(shape), spec_of(dtensor).tensor_meta.dtype)
+    if any(isinstance(placement, StridedShard) for placement in placements):
         if shard_order:
             raise ValueError(f"_StridedShard says the shard order already; {shard_order} cannot be given too")
         return DTensorSpec(mesh, placements, tensor_meta=meta)
@@ -198,7 +197,7 @@ def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:
 def _to_local(dtensor: DTensor) -> torch.Tensor:
     if torch.is_grad_enabled() and dtensor.requires_grad:
         return _ToLocal.apply(dtensor)
-    return dtensor._local_tensor
+    return local_of(dtensor)
 
 
 def _from_local(local: torch.Tensor, spec: DTensorSpec) -> DTensor:
@@ -222,8 +221,9 @@ def _gradient_spec(spec: DTensorSpec) -> DTensorSpec:
 class _ToLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dtensor: DTensor) -> torch.Tensor:
-        ctx.spec = dtensor._spec
-        return dtensor._local_tensor.view_as(dtensor._local_tensor)
+        ctx.spec = spec_of(dtensor)
+        local = local_of(dtensor)
+        return local.view_as(local)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> DTensor:
@@ -239,7 +239,7 @@ class _FromLocal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: DTensor) -> tuple[torch.Tensor, None]:
         wanted = _gradient_spec(ctx.spec)
-        if not _holds(grad._spec, wanted):
+        if not _holds(spec_of(grad), wanted):
             grad = redistribute(grad, wanted.mesh, wanted.placements, wanted.shard_order)
         return _to_local(grad), None
 

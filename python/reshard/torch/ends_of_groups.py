@@ -7,6 +7,8 @@ from typing import Any, Callable
 import torch
 from torch.distributed import distributed_c10d
 
+from .private_pytorch import ENDS_OF_GROUPS
+
 
 def follow_ends_of_groups() -> None:
     """From now on the library forgets a group when torch.distributed destroys it, and all when the interpreter ends.
@@ -16,7 +18,7 @@ def follow_ends_of_groups() -> None:
     this step is followed, whichever way destroy_process_group was imported. (A release of PyTorch that has no such step
     any more leaves it at the end of the interpreter, and at the use of the next group.)
     """
-    for step in ("_unregister_process_group", "_unregister_all_process_groups"):
+    for step in ENDS_OF_GROUPS:
         if hasattr(distributed_c10d, step):
             setattr(distributed_c10d, step, _then_forget(getattr(distributed_c10d, step)))
     atexit.register(torch.ops.reshard._forget_groups, None)

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
 from .mesh_texts import merged
+from .private_pytorch import local_of, spec_of
 
 ALONE = Span("", (0,))  # a process of no group
 
@@ -56,8 +57,8 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
             continue
         dtype = str(value.dtype)
         if isinstance(value, DTensor):
-            mesh, layout = spec_texts(value._spec, span)
-            entries[name] = Entry(name, mesh, layout, dtype, value.requires_grad, value._local_tensor.detach())
+            mesh, layout = spec_texts(spec_of(value), span)
+            entries[name] = Entry(name, mesh, layout, dtype, value.requires_grad, local_of(value).detach())
             continue
         if hasattr(value, "local_shards"):
             raise ValueError(

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
 import torch
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised
 from .groups import Group, span_of_group
+from .private_pytorch import flatten_state_dict
 
 Contents = torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor]
 

@@ -1,12 +1,12 @@
 """Process groups: their names, and the group that spans given meshes."""
 
-import datetime
 import weakref
 from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 
-import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+
+from .private_pytorch import forget_group, joined_group, named_group, resolve_group
 
 if TYPE_CHECKING:
     from .joined import Joined
@@ -70,7 +70,7 @@ def span_of_group(group: Group) -> Span:
     name = group_name(group)
     if name in _joined:
         return _joined[name]
-    members = dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))
+    members = dist.get_process_group_ranks(resolve_group(name))
     return Span(name, tuple(members))
 
 
@@ -135,24 +135,8 @@ def _made_group(ranks: list[int], prefix: str, of_host: bool = False) -> Span:
 
 
 def _make_group(ranks: list[int], prefix: str, of_host: bool) -> Span:
-    # What dist.new_group(ranks, use_local_synchronization=True) does, except for the name: PyTorch 2.11 derives it from
-    # the number of groups that a rank knows, so that members with different other groups wait for each other under two
-    # names.
-    c10d = dist.distributed_c10d
-    backend, store = c10d._world.pg_map[dist.group.WORLD]
-    backend = "gloo" if of_host else backend
     name = f"{prefix}:" + "_".join(map(str, ranks))
-    group, _ = c10d._new_process_group_helper(
-        len(ranks),
-        ranks.index(dist.get_rank()),
-        ranks,
-        c10d.Backend(backend),
-        store,
-        c10d.GroupName(name),
-        timeout=c10d._get_default_timeout(c10d.Backend(backend)),
-        group_desc="ranks of a redistribution",
-    )
-    c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
+    named_group(name, ranks, of_host, "ranks of a redistribution")
     return Span(name, tuple(ranks))
 
 
@@ -162,24 +146,9 @@ _joined: dict[str, Span] = {}  # by name: groups over several jobs, of which tor
 def make_joined_group(store: dist.Store, rank: int, span: Span, timeout: float) -> dist.ProcessGroup:
     """A group over processes of several jobs, which finds itself in `store`, known to the operators by the span's name.
 
-    It is made without torch.distributed's own tables, where ranks are those of the default group. Collective over the
-    ranks of the span; `timeout` in seconds.
+    Collective over the ranks of the span; `timeout` in seconds.
     """
-    c10d = dist.distributed_c10d
-    patience = datetime.timedelta(seconds=timeout)
-    kinds = dist.ProcessGroup.BackendType
-    group = dist.ProcessGroup(store, rank, len(span.ranks))
-    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", store), rank, len(span.ranks), timeout=patience)
-    group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
-    group._set_default_backend(kinds.GLOO)
-    if torch.cuda.is_available() and dist.is_nccl_available():
-        options = dist.ProcessGroupNCCL.Options()
-        options._timeout = patience
-        nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", store), rank, len(span.ranks), options)
-        group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
-    group._set_group_name(c10d.GroupName(span.name))
-    group._set_group_desc("ranks of several jobs")
-    c10d._register_process_group(span.name, group)
+    group = joined_group(span.name, store, rank, len(span.ranks), timeout)
     _joined[span.name] = span
     return group
 
@@ -187,4 +156,4 @@ def make_joined_group(store: dist.Store, rank: int, span: Span, timeout: float) 
 def forget_joined_group(name: str) -> None:
     """Takes it from the operators, with what the library keeps for it."""
     if _joined.pop(name, None) is not None:
-        dist.distributed_c10d._unregister_process_group(name)
+        forget_group(name)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from . import pytorch_hooks
 from .dtensor_steps import own_way
 from .groups import Span, mesh_ranks, span_of_meshes
 from .layouts import spec_texts
+from .private_pytorch import DTensorSpec
 from .shard_orders import in_usual_order, propagate
 
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ..errors import InputError, PeerError
 from .groups import Span, forget_joined_group, make_joined_group
+from .private_pytorch import default_store
 from .shared_store import SharedStore, default_timeout, ranks_text
 
 _POLL = 0.02  # seconds
@@ -134,7 +135,7 @@ def _job(timeout: float) -> tuple[str, int]:
     token = secrets.token_hex(8)
     if not dist.is_initialized():
         return token, 0
-    store = SharedStore(dist.distributed_c10d._get_default_store(), "reshard", timeout)
+    store = SharedStore(default_store(), "reshard", timeout)
     try:
         return store.compare_set("job", "", token), dist.get_rank()
     finally:

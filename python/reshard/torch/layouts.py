@@ -8,10 +8,9 @@ from typing import Any, Callable, Sequence
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Placement, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, ShardOrderEntry
-from torch.distributed.tensor.placement_types import _StridedShard
 
 from .groups import Span
+from .private_pytorch import DTensorSpec, ShardOrder, ShardOrderEntry, StridedShard
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
 # As the library writes them: S(0), S(0)[1] with its place in the shard order, _S(0, 2), R, P(sum).
@@ -88,14 +87,14 @@ def spec_texts(spec: DTensorSpec, span: Span) -> tuple[str, str]:
 
 def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder | None) -> str:
     # A dimension with a strided shard has no order of its own: the split factors imply it.
-    strided = {p.dim for p in placements if isinstance(p, _StridedShard)}
+    strided = {p.dim for p in placements if isinstance(p, StridedShard)}
     position = {}
     for entry in shard_order or ():
         if entry.tensor_dim not in strided and len(entry.mesh_dims) > 1:
             position.update({mesh_dim: index for index, mesh_dim in enumerate(entry.mesh_dims)})
     texts = []
     for mesh_dim, placement in enumerate(placements):
-        if isinstance(placement, _StridedShard):
+        if isinstance(placement, StridedShard):
             text = f"_S({placement.dim}, {placement.split_factor})"
         elif isinstance(placement, Shard):
             text = f"S({placement.dim})"
@@ -127,11 +126,11 @@ def placements_of_text(
             placements.append(Shard(int(sharded)))
             order.setdefault(int(sharded), []).append((int(place or 0), mesh_dim))
         elif strided is not None:
-            placements.append(_StridedShard(int(strided), split_factor=int(factor)))
+            placements.append(StridedShard(int(strided), split_factor=int(factor)))
         else:
             placements.append(Replicate() if replicated else Partial(op))
     entries = [ShardOrderEntry(dim, tuple(at for _, at in sorted(splits))) for dim, splits in sorted(order.items())]
-    if any(isinstance(placement, _StridedShard) for placement in placements):
+    if any(isinstance(placement, StridedShard) for placement in placements):
         if any(list(entry.mesh_dims) != sorted(entry.mesh_dims) for entry in entries):
             raise NotImplementedError(f"{layout} on {axes_text(mesh)}: a DTensor has strided shards or a shard order")
         return tuple(placements), None
@@ -164,12 +163,12 @@ def normalized_placements(
         raise ValueError(f"{len(placements)} placements for a mesh of {mesh.ndim} dimensions")
     normalized = []
     for placement in placements:
-        if isinstance(placement, (Shard, _StridedShard)):
+        if isinstance(placement, (Shard, StridedShard)):
             dim = placement.dim + ndim if placement.dim < 0 else placement.dim
             if not 0 <= dim < ndim:
                 raise ValueError(f"{placement}: the tensor has {ndim} dimensions")
-            if isinstance(placement, _StridedShard):
-                placement = _StridedShard(dim, split_factor=placement.split_factor)
+            if isinstance(placement, StridedShard):
+                placement = StridedShard(dim, split_factor=placement.split_factor)
             else:
                 placement = Shard(dim)
         normalized.append(placement)

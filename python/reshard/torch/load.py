@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
-from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.stateful import Stateful
 
 from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span
+from .private_pytorch import flatten_state_dict, set_element
 from .progress import Progress, Told, told, told_of
 from .stored import Recipe, Stored, facts_of, recipe_text
 

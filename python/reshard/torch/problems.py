@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from .dtensors import Placements, target_spec
 from .groups import Span, mesh_ranks
 from .layouts import spec_texts
+from .private_pytorch import DTensorSpec, spec_of
 
 # A model, its state dict, or a list whose names are 0, 1, ...
 Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
@@ -67,7 +67,7 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
         if pair in seen:
             continue  # tied: one tensor under two names, on both sides
         seen.add(pair)
-        before, after = source[name]._spec, target[name]._spec
+        before, after = spec_of(source[name]), spec_of(target[name])
         if before.tensor_meta.shape != after.tensor_meta.shape or source[name].dtype != target[name].dtype:
             raise ValueError(
                 f"{name}: the source is {source[name].dtype} {list(before.tensor_meta.shape)}, "
@@ -102,7 +102,7 @@ def plan_texts(
         (problem,) = problems_of([dtensor], [target])
         return *problem[3:], dtensor.dtype
     spec = target_spec(dtensor, mesh, target, None)
-    return *_texts(dtensor._spec, None), *_texts(spec, None), dtensor.dtype
+    return *_texts(spec_of(dtensor), None), *_texts(spec, None), dtensor.dtype
 
 
 def _texts(spec: DTensorSpec, span: Span | None) -> tuple[str, str]:

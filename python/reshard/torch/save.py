@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span, side_group
+from .private_pytorch import flatten_state_dict
 from .progress import Progress, Told, told, told_of
 from .stored import bytes_tensor, facts_of
 

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .groups import Group, group_name
+from .private_pytorch import resolve_group
 
 # Pairs, since a ReduceOp equals what it was made of and has another hash.
 _OPS = (
@@ -112,7 +113,7 @@ def warmup(device: torch.device | str | None = None, group: Group = None) -> Non
     if group is None and not dist.is_initialized():
         return
     name = group_name(group)
-    process_group = dist.distributed_c10d._resolve_process_group(name)
+    process_group = resolve_group(name)
     device = torch.empty(0, device=device).device  # "cuda" is the current one
     warm = _warm.setdefault(process_group, set())
     if device in warm:

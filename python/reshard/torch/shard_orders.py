@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder
-from torch.utils import _pytree as pytree
 
 from .dtensors import redistribute
+from .private_pytorch import DTensorSpec, ShardOrder, pytree, schema_of, spec_of
 
 Schema = Any  # PyTorch's OpSchema: an operator, and the specs among its arguments
 _aten = torch.ops.aten
@@ -63,7 +62,7 @@ def propagate(own: Callable[[Schema], Any], schema: Schema) -> Any:
 
 def in_usual_order(argument: object) -> object:
     """A DTensor in another shard order moved to the usual one; everything else as it is."""
-    if not isinstance(argument, DTensor) or not _is_ordered(argument._spec):
+    if not isinstance(argument, DTensor) or not _is_ordered(spec_of(argument)):
         return argument
     with torch.no_grad():
         return redistribute(argument, placements=argument.placements)
@@ -98,7 +97,7 @@ def _with(schema: Schema, arguments: Sequence[object]) -> Schema:
 
 
 def _written(schema: Schema, arguments: Sequence[object]) -> list[object]:
-    declared = schema.op._schema.arguments
+    declared = schema_of(schema.op).arguments
     return [value for one, value in zip(declared, arguments) if one.alias_info is not None and one.alias_info.is_write]
 
 
@@ -107,7 +106,7 @@ def _is_elementwise(op: Any) -> bool:
 
 
 def _is_of_lists(op: Any) -> bool:
-    return op._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
+    return schema_of(op).name.startswith(("aten::_foreach_", "aten::_fused_"))
 
 
 def _follow(schema: Schema, sharding: Any, written: list[DTensorSpec]) -> bool:

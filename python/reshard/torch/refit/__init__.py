@@ -62,7 +62,7 @@ class Refit:
             target: the same of what is written.
             recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. Any rank may
                 give it, and no other gives another. Without one, both sides have the same names.
-            group: of reshard.join.
+            group: of reshard.join. One refit is in use over it at a time: making another ends this one.
             memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages; or text such
                 as "2GiB". The least that a rank gives counts for all. More rounds are made where that is needed.
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.tensor import DTensor
 
 from ..groups import Span
 from ..layouts import spec_texts
 from ..mesh_texts import merged
+from ..private_pytorch import flatten_state_dict, local_of, spec_of
 from ..problems import Tensors, named
 
 
@@ -61,8 +61,8 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
     for name, tensor in tensors.items():
         mesh: str | None = None
         if isinstance(tensor, DTensor):
-            mesh, layout = spec_texts(tensor._spec, span)
-            local, shape = tensor._local_tensor.detach(), list(tensor._spec.tensor_meta.shape)
+            mesh, layout = spec_texts(spec_of(tensor), span)
+            local, shape = local_of(tensor).detach(), list(spec_of(tensor).tensor_meta.shape)
         else:
             layout = "[" + ", ".join(map(str, tensor.shape)) + "]"
             local, shape = tensor.detach(), list(tensor.shape)

@@ -1,0 +1,189 @@
+"""Every private part of PyTorch that this package cannot do without. What `reshard.install` replaces is in
+pytorch_hooks; nothing else here names a private part (tests/runtime/pytorch/private_parts_test.py looks).
+
+Tried with PyTorch 2.11. Where another release lacks one, importing this says which, in place of an AttributeError later.
+"""
+
+import datetime
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.distributed.tensor import DTensor
+
+# By what has them. Groups: PyTorch makes none over the ranks of some meshes only, by a name of one's own, nor any over
+# the processes of several jobs. Without the others neither DTensors nor groups can be told apart from their names.
+REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (torch, ("_disable_dynamo",)),
+    (
+        c10d,
+        (
+            "GroupName",
+            "_get_default_store",
+            "_get_default_timeout",
+            "_new_process_group_helper",
+            "_register_process_group",
+            "_resolve_process_group",
+            "_unregister_process_group",
+            "_world",
+        ),
+    ),
+    (dist.ProcessGroup, ("_register_backend", "_set_default_backend", "_set_group_desc", "_set_group_name")),
+)
+
+
+def require(parts: tuple[tuple[Any, tuple[str, ...]], ...] = REQUIRED) -> None:
+    """Raises:
+    ImportError: this PyTorch lacks one of the parts; all that it lacks are named.
+    """
+    lacking = [f"{owner.__name__}.{name}" for owner, names in parts for name in names if not hasattr(owner, name)]
+    if lacking:
+        raise ImportError(_lacks(", ".join(lacking)))
+
+
+def _lacks(what: str) -> str:
+    return f"reshard was tried with PyTorch 2.11, and this is {torch.__version__}, which lacks what it needs: {what}"
+
+
+require()
+try:
+    # The spec of a DTensor: its mesh, placements, shard order and global sizes.
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrder, ShardOrderEntry, TensorMeta
+
+    # Shards in an order other than left to right, as FSDP2 over tensor parallelism has them.
+    from torch.distributed.tensor.placement_types import _StridedShard as StridedShard
+
+    # Arguments of operators, nested in any way.
+    from torch.utils import _pytree as pytree
+except ImportError as error:
+    raise ImportError(_lacks(str(error))) from error
+
+__all__ = [
+    "ENDS_OF_GROUPS",
+    "DTensorSpec",
+    "ShardOrder",
+    "ShardOrderEntry",
+    "StridedShard",
+    "TensorMeta",
+    "default_store",
+    "disable_dynamo",
+    "flatten_state_dict",
+    "forget_group",
+    "joined_group",
+    "local_of",
+    "named_group",
+    "pytree",
+    "resolve_group",
+    "schema_of",
+    "set_element",
+    "spec_of",
+    "storage_info",
+    "storage_prefix",
+]
+
+# What takes groups from the registry in which operators find them, as destroy_process_group's last step.
+ENDS_OF_GROUPS = ("_unregister_process_group", "_unregister_all_process_groups")
+
+# torch.compiler.disable would import the compiler into every program that imports this.
+disable_dynamo = torch._disable_dynamo
+
+
+def spec_of(dtensor: DTensor) -> DTensorSpec:
+    """With the shard order, which no public attribute has."""
+    return dtensor._spec
+
+
+def local_of(dtensor: DTensor) -> torch.Tensor:
+    """As it is: no gradient, and no collective that is waited for."""
+    return dtensor._local_tensor
+
+
+def schema_of(operator: Any) -> Any:
+    """An operator's arguments and results, and which of them it writes."""
+    return operator._schema
+
+
+def flatten_state_dict(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """As torch.distributed.checkpoint names what is nested: values by name, and the way to each."""
+    from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+
+    return flatten_state_dict(state)
+
+
+def set_element(state: dict[str, Any], way: Any, value: Any) -> None:
+    """Puts a value where `way`, of flatten_state_dict, leads."""
+    from torch.distributed.checkpoint._traverse import set_element
+
+    set_element(state, way, value)
+
+
+def storage_info(path: str, offset: int, length: int) -> Any:
+    """Where a FileSystemReader finds an item: file, first byte and bytes."""
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+
+    return _StorageInfo(path, offset, length)
+
+
+def storage_prefix(prefix: str) -> Any:
+    """What a FileSystemWriter's plan says of its files' names."""
+    from torch.distributed.checkpoint.filesystem import _StoragePrefix
+
+    return _StoragePrefix(prefix)
+
+
+def default_store() -> dist.Store:
+    """Of the default group."""
+    return c10d._get_default_store()
+
+
+def resolve_group(name: str) -> dist.ProcessGroup:
+    """
+    Raises:
+        RuntimeError: no group has the name.
+    """
+    return c10d._resolve_process_group(name)
+
+
+def named_group(name: str, ranks: list[int], of_host: bool, description: str) -> None:
+    """What dist.new_group(ranks, use_local_synchronization=True) does, except for the name: PyTorch 2.11 derives it from
+    the number of groups that a rank knows, so that members with different other groups wait for each other under two
+    names. Collective over the ranks; with the default group's backend, or Gloo where it is `of_host`."""
+    backend, store = c10d._world.pg_map[dist.group.WORLD]
+    backend = "gloo" if of_host else backend
+    group, _ = c10d._new_process_group_helper(
+        len(ranks),
+        ranks.index(dist.get_rank()),
+        ranks,
+        c10d.Backend(backend),
+        store,
+        c10d.GroupName(name),
+        timeout=c10d._get_default_timeout(c10d.Backend(backend)),
+        group_desc=description,
+    )
+    c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
+
+
+def joined_group(name: str, store: dist.Store, rank: int, ranks: int, timeout: float) -> dist.ProcessGroup:
+    """A group of so many processes, which finds itself in `store`, made without torch.distributed's own tables, where
+    ranks are those of the default group. Collective over them; `timeout` in seconds."""
+    patience = datetime.timedelta(seconds=timeout)
+    kinds = dist.ProcessGroup.BackendType
+    group = dist.ProcessGroup(store, rank, ranks)
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", store), rank, ranks, timeout=patience)
+    group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
+    group._set_default_backend(kinds.GLOO)
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = patience
+        nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", store), rank, ranks, options)
+        group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
+    group._set_group_name(c10d.GroupName(name))
+    group._set_group_desc("ranks of several jobs")
+    c10d._register_process_group(name, group)
+    return group
+
+
+def forget_group(name: str) -> None:
+    """Operators find it no longer."""
+    c10d._unregister_process_group(name)

@@ -187,4 +187,18 @@ std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64
   }
 }
 
+std::vector<Stripe> CutIntoStripes(absl::Span<const int64_t> shape, int64_t element_bytes, int64_t most) {
+  std::vector<Stripe> stripes;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return stripes;
+  int64_t first = 0;
+  for (StoredBox& box :
+       CutBox({std::vector<int64_t>(shape.size(), 0), {shape.begin(), shape.end()}, 0}, element_bytes, most)) {
+    int64_t count = 1;
+    for (const int64_t size : box.size) count *= size;
+    stripes.push_back({std::move(box), first, count});
+    first += count;
+  }
+  return stripes;
+}
+
 }  // namespace reshard::catalog

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
 
@@ -43,6 +44,16 @@ class BoxMaker {
 // The boxes of at most `most` bytes that a box is cut into, in ascending order; itself when it is not larger. Cuts fall
 // between indices of the slowest dimensions.
 std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64_t most);
+
+// A part of a tensor that is one run of its elements, row-major.
+struct Stripe {
+  StoredBox box;
+  int64_t first = 0;  // the number of its first element
+  int64_t count = 0;  // of its elements
+};
+// The tensor in stripes of at most `most` bytes, in ascending order; none where it has no elements. Requires that the
+// number of its elements fits 64 bits.
+std::vector<Stripe> CutIntoStripes(absl::Span<const int64_t> shape, int64_t element_bytes, int64_t most);
 
 }  // namespace reshard::catalog
 

@@ -1,4 +1,5 @@
-// Conversions and comparisons as JSON: docs/checkpoint.schema.json, docs/verify.schema.json.
+// Conversions, comparisons and fingerprints as JSON: docs/checkpoint.schema.json, docs/verify.schema.json,
+// docs/fingerprint.schema.json.
 #include <nlohmann/json.hpp>
 
 #include "reshard/checkpoint/report.h"
@@ -58,6 +59,24 @@ std::string ComparisonToJson(const VerifyReport& report) {
     list.push_back({{"name", difference.name}, {"what", difference.what}});
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Tensor by tensor, as a listing.
+std::string FingerprintToJson(const CheckpointFingerprint& taken) {
+  const auto dump = [](const nlohmann::ordered_json& json) {
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::string out = R"({"schema":"reshard.fingerprint/1","fingerprint":")" + ToString(taken.fingerprint) +
+                    R"(","bytes":)" + std::to_string(taken.bytes) + R"(,"tensors":[)";
+  const char* comma = "";
+  for (const CheckpointFingerprint::Tensor& tensor : taken.tensors) {
+    out += comma + dump({{"name", tensor.name},
+                         {"dtype", std::string(Name(tensor.dtype))},
+                         {"shape", tensor.shape},
+                         {"fingerprint", ToString(tensor.fingerprint)}});
+    comma = ",";
+  }
+  return out + "]}\n";
 }
 
 }  // namespace reshard

@@ -238,15 +238,9 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
     if (pair.a < 0) continue;
     int64_t elements = 1;
     for (const int64_t size : pair.shape) elements *= size;
-    if (elements == 0) continue;
     report.bytes += elements * pair.element;
-    const catalog::StoredBox whole{std::vector<int64_t>(pair.shape.size(), 0), pair.shape, 0};
-    int64_t at = 0;
-    for (catalog::StoredBox& part : catalog::CutBox(whole, pair.element, kStripe)) {
-      int64_t count = 1;
-      for (const int64_t size : part.size) count *= size;
-      tasks.push_back({p, std::move(part), at, count * pair.element});
-      at += count;
+    for (catalog::Stripe& stripe : catalog::CutIntoStripes(pair.shape, pair.element, kStripe)) {
+      tasks.push_back({p, std::move(stripe.box), stripe.first, stripe.count * pair.element});
     }
   }
 

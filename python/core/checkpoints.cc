@@ -18,6 +18,7 @@
 #include "python/core/module.h"
 #include "python/core/status.h"
 #include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/fingerprint.h"
 #include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/verify.h"
@@ -103,7 +104,7 @@ std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair
   return casts;
 }
 
-// What of the source is meant and what is made of it, for conversions and comparisons.
+// What of the source is meant and what is made of it, for conversions, comparisons and fingerprints.
 struct What {
   Recipe recipe;
   SideFileTerms side_files;
@@ -151,7 +152,7 @@ T Get(const nb::dict& terms, const char* key) {
   return value;
 }
 
-// What convert and verify have in common, as Python passes it: `terms` has exactly these keys.
+// What convert, verify and fingerprint have in common, as Python passes it: `terms` has exactly these keys.
 What ReadTerms(const nb::dict& terms) {
   const auto texts = [&](const char* key) { return Get<std::vector<std::string>>(terms, key); };
   const auto pairs = [&](const char* key) { return Get<std::vector<std::pair<std::string, std::string>>>(terms, key); };
@@ -239,12 +240,31 @@ std::string Compare(const std::string& a, const std::string& b, const nb::dict& 
   return ComparisonToJson(*report);
 }
 
+std::string TakeFingerprint(const std::string& path, const nb::dict& terms, int64_t part, int64_t parts, int threads,
+                            const nb::object& progress) {
+  FingerprintOptions options;
+  options.recipe = ReadTerms(terms).recipe;
+  options.threads = threads;
+  options.part = part;
+  options.parts = parts;
+  absl::StatusOr<CheckpointFingerprint> taken;
+  RunWatched(progress, [&](std::function<void(const ConvertProgress&)> show, std::stop_token stop) {
+    options.progress = std::move(show);
+    options.stop = std::move(stop);
+    taken = FingerprintCheckpoint(path, options);
+  });
+  if (!taken.ok()) RaiseCheckpoint(taken.status());
+  return FingerprintToJson(*taken);
+}
+
 }  // namespace
 
 void AddCheckpoints(nb::module_& module) {
   module.def("inspect", &Inspect, "path"_a, "pattern"_a, "chunks"_a);
   module.def("convert", &ConvertFrom, "source"_a, "destination"_a, "terms"_a, "progress"_a.none());
   module.def("verify", &Compare, "a"_a, "b"_a, "terms"_a, "progress"_a.none());
+  module.def("fingerprint", &TakeFingerprint, "path"_a, "terms"_a, "part"_a, "parts"_a, "threads"_a,
+             "progress"_a.none());
 }
 
 }  // namespace reshard::core

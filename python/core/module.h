@@ -9,7 +9,7 @@ namespace reshard::core {
 
 // Problems, plans, batches, pictures, the judge of plans.
 void AddPlanning(nanobind::module_& module);
-// inspect, convert, verify.
+// inspect, convert, verify, fingerprint.
 void AddCheckpoints(nanobind::module_& module);
 
 }  // namespace reshard::core

@@ -5,7 +5,7 @@
     reshard.convert("step-1000", "exported", to="hf", weights_only=True)
     y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor; needs PyTorch
 
-Planning, checking, drawing and converting need nothing beside this package. What works on tensors (redistribute, bind,
+Planning, checking, drawing, converting, and fingerprints of checkpoints need nothing beside this package. What works on tensors (redistribute, bind,
 load, save, join, Refit, ...) is in reshard.torch, which is imported when one of its names is first used; what
 torch.distributed.checkpoint takes is in reshard.dcp.
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UndeterminedError,
         UnsupportedError,
     )
+    from .fingerprints import fingerprint
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
         compute_padding_for_sp,
         dtensor_redistribution,
         exchange_overlapping_regions,
-        fingerprint,
         gather,
         install,
         join,
@@ -75,11 +75,12 @@ _MODULES = {
         ExistingFileError FileError InputError LimitError MissingFileError PeerError ReshardError UndeterminedError
         UnsupportedError
     """,
+    "fingerprints": "fingerprint",
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
         BoundBatch Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
         all_to_all_v bind build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution
-        exchange_overlapping_regions fingerprint install join last_timings load pad_sequence_tensor
+        exchange_overlapping_regions install join last_timings load pad_sequence_tensor
         recent_operations redistribute redistribute_all save save_async sequence_parallel set_topology shard
         uninstall unpad_sequence_tensor warmup
     """,

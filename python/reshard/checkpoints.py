@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _core
 from .errors import InputError
@@ -190,7 +190,7 @@ def convert(
         raise InputError("rules, or mesh and layout, but not both")
     if resume and clean:
         raise InputError("resume goes on with what clean would remove")
-    terms = _terms(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
+    terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
@@ -223,9 +223,28 @@ def verify(
     Raises:
         as convert(). Differences are no error.
     """
-    terms = _terms(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
+    terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(threads=threads)
     return Comparison(_core.verify(os.fspath(a), os.fspath(b), terms, progress))
+
+
+class StoredFingerprints(NamedTuple):
+    """Of a part of a checkpoint, see FingerprintCheckpoint."""
+
+    by_name: dict[str, tuple[int, int]]  # low and high, in the order of names
+    described: list[list[Any]]  # name, dtype and shape of each
+
+
+def stored_fingerprints(
+    path: str, terms: dict[str, Any], part: int, parts: int, threads: int, progress: Progress | None
+) -> StoredFingerprints:
+    """What the part-th of `parts` adds to the fingerprint of each tensor of a checkpoint; `terms` are those of
+    terms_of()."""
+    tensors = json.loads(_core.fingerprint(path, terms | _side_files(False), part, parts, threads, progress))["tensors"]
+    return StoredFingerprints(
+        {one["name"]: (int(one["fingerprint"][16:], 16), int(one["fingerprint"][:16], 16)) for one in tensors},
+        [[one["name"], one["dtype"], one["shape"]] for one in tensors],
+    )
 
 
 def _json(value: Mapping[str, Any] | Path | None) -> str | None:
@@ -242,7 +261,7 @@ def _side_files(side_files: bool | Sequence[str]) -> dict[str, Any]:
     return {"side_files": patterns, "no_side_files": side_files is False}
 
 
-def _terms(
+def terms_of(
     recipe: Mapping[str, Any] | Path | None,
     invert: bool,
     dtype: DTypes | None,
@@ -254,6 +273,7 @@ def _terms(
     rename: Mapping[str, str] | Iterable[tuple[str, str]],
     add_prefix: str,
 ) -> dict[str, Any]:
+    """What is taken of a checkpoint and what becomes of it, as the library takes it."""
     if invert and recipe is None:
         raise InputError("invert needs a recipe")
     if dtype is None:

@@ -22,12 +22,6 @@ namespace {
 
 using fingerprint::TensorSum;
 
-Signature IdentityOf(std::string_view name, DType dtype, const Layout& layout) {
-  return Signature({{"name", std::string(name)},
-                    {"dtype", std::string(Name(dtype))},
-                    {"shape", absl::StrCat("[", absl::StrJoin(layout.shape(), ", "), "]")}});
-}
-
 // Whether the device is the first of those that hold what it holds: its coordinates are zero along everything that no
 // dimension is split by.
 bool HoldsFirst(const Layout& layout, int64_t position) {
@@ -191,7 +185,7 @@ absl::StatusOr<ContentFingerprint> FingerprintOf(std::string_view name, const Co
                                                  const Layout& layout, int64_t position) {
   return status::NoThrow("taking a fingerprint", [&]() -> absl::StatusOr<ContentFingerprint> {
     RETURN_IF_ERROR(Check(local, layout, position));
-    TensorSum sum(IdentityOf(name, local.dtype, layout).fingerprint);
+    TensorSum sum(fingerprint::IdentityOf(name, local.dtype, layout.shape()));
     if (position == 0) sum.AddIdentity();
     const bool none = std::find(local.shape.begin(), local.shape.end(), 0) != local.shape.end();
     if (!none && HoldsFirst(layout, position)) Walk(local, layout, position, &sum).Run();

@@ -1,6 +1,10 @@
 #include "runtime/fingerprint/tensor_sum.h"
 
 #include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace reshard::fingerprint {
 namespace {
@@ -33,6 +37,13 @@ void AddTimes(const ContentFingerprint& sum, const ContentFingerprint& key, Cont
 }  // namespace
 
 constexpr ChunkKeys kChunkKeys = MakeChunkKeys();
+
+Fingerprint IdentityOf(std::string_view name, DType dtype, absl::Span<const int64_t> shape) {
+  return Signature({{"name", std::string(name)},
+                    {"dtype", std::string(Name(dtype))},
+                    {"shape", absl::StrCat("[", absl::StrJoin(shape, ", "), "]")}})
+      .fingerprint;
+}
 
 void TensorSum::AddInBlock(const char* bytes, int64_t at, int64_t size) {
   const auto add_part = [this](const char* part, int64_t place, int64_t count) {

@@ -4,7 +4,10 @@
 #define RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_
 
 #include <cstdint>
+#include <string_view>
 
+#include "absl/types/span.h"
+#include "reshard/layout/dtype.h"
 #include "reshard/runtime/fingerprint.h"
 #include "reshard/runtime/signature.h"
 
@@ -27,10 +30,13 @@ extern const ChunkKeys kChunkKeys;
 // need not be aligned. Requires first + count <= kBlockChunks.
 void AddProducts(const char* bytes, int64_t first, int64_t count, ContentFingerprint* sum);
 
+// What tells tensors apart: their names, dtypes and global shapes.
+Fingerprint IdentityOf(std::string_view name, DType dtype, absl::Span<const int64_t> shape);
+
 // State: the sum over the bytes added so far, of each block's sum times a key of tensor and block.
 class TensorSum {
  public:
-  // `identity`: of what tells tensors apart.
+  // `identity`: the tensor's IdentityOf.
   explicit TensorSum(const Fingerprint& identity) : identity_(identity) {}
 
   // Adds the bytes [offset, offset + size) of the tensor. Every byte of a tensor is to be added once; where a piece

@@ -31,7 +31,7 @@ ROOMS = """
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
-    checkpoint/side_files checkpoint/verify checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
+    checkpoint/side_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
     tools/reshard tools/reshard/checkpoint tools/reshard/help tools/reshard/doctor python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
@@ -87,6 +87,7 @@ PUBLIC = {
     "checkpoint/rules.h": "checkpoint/catalog",
     "checkpoint/selection.h": "checkpoint/catalog",
     "checkpoint/side_files.h": "checkpoint/side_files",
+    "checkpoint/fingerprint.h": "checkpoint/fingerprint",
     "checkpoint/verify.h": "checkpoint/verify",
     "live/load.h": "checkpoint/live",
     "live/save.h": "checkpoint/live",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""inspect, convert and verify of the Python package, on checkpoints written here byte by byte.
+"""inspect, convert, verify and fingerprint of the Python package, on checkpoints written here byte by byte.
 
 usage: checkpoints_test.py RESHARD            (the package is on PYTHONPATH, or installed)
 """
@@ -92,6 +92,29 @@ class Checkpoints(unittest.TestCase):
         different = reshard.verify(self.at / "source", self.at / "back", strip_prefix="model.")
         self.assertFalse(different)
         self.assertIn("a.weight", different.differences)
+
+    def test_fingerprints(self):
+        said = subprocess.run([COMMAND, "fingerprint", self.at / "source"], capture_output=True, text=True, check=True)
+        of_source = reshard.fingerprint(self.at / "source")
+        self.assertEqual(of_source, said.stdout.split()[0])
+        each = reshard.fingerprint(str(self.at / "source"), per_tensor=True, threads=1)
+        self.assertEqual(list(each), ["model.a.weight", "model.b.weight"])
+        halves = [sum(int(one[at : at + 16], 16) for one in each.values()) % (1 << 64) for at in (0, 16)]
+        self.assertEqual(of_source, "".join(f"{half:016x}" for half in halves))
+        reshard.convert(self.at / "source", self.at / "sharded", mesh="{dp:3}", layout="[<dp>, ...]", strip_prefix="model.")
+        self.assertNotEqual(reshard.fingerprint(self.at / "sharded"), of_source)
+        seen = []
+        self.assertEqual(
+            reshard.fingerprint(self.at / "sharded", add_prefix="model.", progress=lambda *told: seen.append(told)), of_source
+        )
+        with self.assertRaisesRegex(ImportError, "needs PyTorch"):
+            reshard.fingerprint({})
+        with self.assertRaisesRegex(ValueError, "pass other tensors"):
+            reshard.fingerprint({}, include=["a"])
+        with self.assertRaises(FileNotFoundError):
+            reshard.fingerprint(self.at / "none")
+        with self.assertRaisesRegex(ValueError, "recipe"):
+            reshard.fingerprint(self.at / "source", recipe={"schema": "none"})
 
     def test_recipes_rules_and_dry_runs(self):
         recipe = {"schema": "reshard.recipe/1",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`reshard checkpoint` and `reshard verify` as programs see them: their JSON keeps to docs/*.schema.json, and exit codes
+"""`reshard checkpoint`, `verify` and `fingerprint` as programs see them: their JSON keeps to docs/*.schema.json, and exit codes
 say what happened.
 
 usage: checkpoint_test.py COMMAND SOURCE_DIR
@@ -36,7 +36,7 @@ def main():
         jsonschema.Draft7Validator.check_schema(schema)
         return jsonschema.Draft7Validator(schema)
 
-    validators = {name: validator(name) for name in ("checkpoint", "verify")}
+    validators = {name: validator(name) for name in ("checkpoint", "verify", "fingerprint")}
 
     def run(name, *arguments, code=0):
         nonlocal checked
@@ -84,10 +84,21 @@ def main():
         assert "[5, 3]" in differ["differences"][0]["what"] and "1 of 2048" in differ["differences"][0]["what"], differ
         assert "only in A" in differ["differences"][1]["what"] and "only in B" in differ["differences"][2]["what"], differ
 
+        one, other = run("fingerprint", at("dcp")), run("fingerprint", at("b.safetensors"))
+        assert one == run("fingerprint", at("a.safetensors")) == run("fingerprint", at("back"), "--threads", 1), one
+        assert one["bytes"] == len(data) + 6 and [t["name"] for t in one["tensors"]] == ["v", "w"], one
+        assert {t["name"]: t["fingerprint"] for t in one["tensors"]}["w"] != other["tensors"][1]["fingerprint"], (one, other)
+        assert reshard("fingerprint", at("dcp")) == f"{one['fingerprint']}  {at('dcp')}\n"
+        assert reshard("fingerprint", at("dcp"), "--per-tensor") == "".join(
+            f"{t['fingerprint']}  {t['name']}\n" for t in one["tensors"])
+        renamed = run("fingerprint", at("dcp"), "--include", "w", "--rename", "w=x.y")
+        assert [t["name"] for t in renamed["tensors"]] == ["x.y"] and renamed["fingerprint"] != one["fingerprint"], renamed
+
         # The schemas must refuse something before their silence means anything.
         for name, spoilt in (("checkpoint", {**done, "extra": 1}), ("checkpoint", {**done, "files": -1}),
                              ("checkpoint", {k: v for k, v in done.items() if k != "seconds"}),
-                             ("verify", {**differ, "equal": "no"}), ("verify", {**differ, "differences": [{"name": "w"}]})):
+                             ("verify", {**differ, "equal": "no"}), ("fingerprint", {**one, "fingerprint": "12"}),
+                             ("fingerprint", {**one, "tensors": [{"name": "w"}]}), ("verify", {**differ, "differences": [{"name": "w"}]})):
             assert not validators[name].is_valid(spoilt), spoilt
 
         # Exit codes: usage, over the limit, bad input, not there.
@@ -103,6 +114,9 @@ def main():
             file.write(bytes([byte[0] ^ 4]))
         assert reshard("verify", at("dcp"), at("a.safetensors"), code=4) == ""
         assert reshard("checkpoint", at("dcp"), at("n"), *rows, code=4) == ""
+        assert reshard("fingerprint", at("dcp"), code=4) == ""
+        assert reshard("fingerprint", at("none"), code=5) == ""
+        assert reshard("fingerprint", at("back"), "--threads", -1, code=2) == ""
         assert not os.path.exists(at("n")) and not [f for f in os.listdir(root) if f.startswith(".")], os.listdir(root)
 
     print(f"{checked} answers: all as they should be")

@@ -24,6 +24,7 @@ Action AddRun(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
+Action AddFingerprint(CLI::App& app);
 Action AddCheck(CLI::App& app);
 Action AddDoctor(CLI::App& app);
 // What --version prints: the version first, then the commit and what is there of GPUs and libraries, one a line.

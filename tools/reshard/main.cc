@@ -70,6 +70,7 @@ int Main(int argc, char** argv) {
   actions["inspect"] = AddInspect(app);
   actions["convert"] = AddCheckpoint(app);
   actions["verify"] = AddVerify(app);
+  actions["fingerprint"] = AddFingerprint(app);
   actions["doctor"] = AddDoctor(app);
   actions["completion"] = AddCompletion(app);
   actions["help"] = AddHelp(app);

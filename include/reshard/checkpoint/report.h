@@ -1,4 +1,4 @@
-// Checkpoints, conversions and comparisons as JSON.
+// Checkpoints, conversions, comparisons and fingerprints as JSON.
 #ifndef RESHARD_CHECKPOINT_REPORT_H_
 #define RESHARD_CHECKPOINT_REPORT_H_
 
@@ -10,6 +10,7 @@
 
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/fingerprint.h"
 #include "reshard/checkpoint/recorded_layouts.h"
 #include "reshard/checkpoint/side_files.h"
 #include "reshard/checkpoint/verify.h"
@@ -57,6 +58,9 @@ std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerm
 
 // One object, schema reshard.verify/1 (docs/verify.schema.json), indented. Ends with a newline.
 std::string ComparisonToJson(const VerifyReport& report);
+
+// One object on one line, schema reshard.fingerprint/1 (docs/fingerprint.schema.json). Ends with a newline.
+std::string FingerprintToJson(const CheckpointFingerprint& taken);
 
 }  // namespace reshard
 

@@ -1,52 +1,23 @@
-"""Fingerprints of what tensors contain, the same for every mesh, layout and order."""
+"""The sums behind reshard.fingerprint, over the ranks of a group: of their tensors, or of a checkpoint that they share
+the reading of."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 
-from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised
+from ..checkpoints import Progress, stored_fingerprints
+from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in
 from .groups import Group, span_of_group
 from .private_pytorch import flatten_state_dict
 
-Contents = torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor]
+Sums = dict[str, tuple[int, int]]  # low and high by name, in the order of names; of either 64 bits count
 
 
-@overload
-def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: Literal[False] = False) -> str: ...
-@overload
-def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: Literal[True]) -> dict[str, str]: ...
-def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: bool = False) -> str | dict[str, str]:
-    """128 bits that tell whether two models, on whatever ranks and in whatever layouts, have the same contents.
-
-        reshard.fingerprint(trainer_model) == reshard.fingerprint(rollout_model)      # each in its own job
-
-    Depends on the name, dtype and global shape of every tensor and on the bits of every element, and on nothing else:
-    not on meshes, placements, shard orders, the number of ranks, or the order of tensors. No data is gathered: every
-    rank reads its own fragments once, about as fast as memory allows, and 16 bytes per tensor are added up. Of replicas
-    the first is read: it does not tell whether the others equal it.
-
-    It is evidence against mistakes and flipped bits, not against somebody who chooses the contents. A change within 4
-    bytes is always found, others but for one in 2^50 or so (docs/design/fingerprint.md).
-
-    Collective: every rank of the group calls it. Ranks may pass different names, such as those of their pipeline
-        stages. Tensors on GPUs are copied to the host, one at a time.
-
-    Args:
-        tensors: a model, a state dict (nested as in torch.distributed.checkpoint) or a list, of DTensors and plain
-            tensors. A plain tensor is replicated over the ranks that pass it. Other values do not count.
-        group: a process group that contains all meshes; None means the default group.
-        per_tensor: return the fingerprint of each tensor by its name, in the order of names. That of all is their sum,
-            of either half modulo 2^64.
-
-    Returns:
-        32 hexadecimal digits, the same on every rank.
-
-    Raises:
-        ValueError: a partial tensor, a placement that no layout can express, or ranks that pass different things under
-            one name.
-        RuntimeError: another rank failed, is gone or disagrees.
-    """
+def fingerprints_of_tensors(tensors: torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor], group: Group) -> Sums:
+    """See reshard.fingerprint."""
     span = span_of_group(group)
     own: dict[str, Entry] = {}
     error = None
@@ -57,26 +28,59 @@ def fingerprint(tensors: Contents, group: Group = None, *, per_tensor: bool = Fa
     described = gathered_or_raised([entry.described for entry in own.values()], error, span)
     entries = agreed(described)
     if not entries:
-        return {} if per_tensor else _text(0, 0)
+        return {}
     names = [entry[0] for entry in entries]
     locals_ = [
         own[name].local if name in own else torch.empty([0], dtype=dtype_of(dtype)) for name, _, _, dtype, _ in entries
     ]
     sums = torch.ops.reshard._fingerprints(
         locals_, names, [entry[1] for entry in entries], [entry[2] for entry in entries], span.name
-    ).tolist()
-    if per_tensor:
-        return {name: _text(low, high) for name, (low, high) in zip(names, sums)}
-    return _text(sum(low for low, _ in sums), sum(high for _, high in sums))
+    )
+    return _by_name(names, sums)
 
 
-def _flat(tensors: Contents) -> dict[str, Any]:
+def fingerprints_of_checkpoint(
+    path: str, terms: dict[str, Any], threads: int, progress: Progress | None, group: Group
+) -> Sums:
+    """See reshard.fingerprint. `terms` are those of reshard.checkpoints.
+
+    Raises:
+        ValueError: ranks see different checkpoints, or take different things of them. Raised on every rank.
+    """
+    span = span_of_group(group)
+    own: Sums = {}
+    seen, error = "", None
+    try:
+        taken = stored_fingerprints(path, terms, rank_in(span), len(span.ranks), threads, progress)
+        own = taken.by_name
+        seen = hashlib.sha256(json.dumps([terms, taken.described]).encode()).hexdigest()
+    except BaseException as failure:  # Ctrl-C, too: the others wait for what this rank says
+        error = failure
+    answers = gathered_or_raised(seen, error, span)
+    other = next((rank for rank, answer in zip(span.ranks, answers) if answer != answers[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"ranks {span.ranks[0]} and {other} take fingerprints of different things: they see other tensors in {path}, "
+            "or were passed other arguments"
+        )
+    if not own:
+        return {}
+    halves = torch.tensor([[_signed(low), _signed(high)] for low, high in own.values()])
+    return _by_name(list(own), torch.ops.reshard.all_reduce(halves, "sum", span.name))
+
+
+def _by_name(names: list[str], sums: torch.Tensor) -> Sums:
+    return {name: (low, high) for name, (low, high) in zip(names, sums.tolist())}
+
+
+def _signed(half: int) -> int:
+    """What an int64 of these 64 bits is; sums of those wrap around, as sums modulo 2^64 do."""
+    return half - (1 << 64) if half >> 63 else half
+
+
+def _flat(tensors: torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor]) -> dict[str, Any]:
     if isinstance(tensors, torch.nn.Module):
         tensors = tensors.state_dict(keep_vars=True)  # detached, they would lose their shard orders
     if isinstance(tensors, Mapping):
         return flatten_state_dict(dict(tensors))[0]
     return {str(index): tensor for index, tensor in enumerate(tensors)}
-
-
-def _text(low: int, high: int) -> str:
-    return f"{high % (1 << 64):016x}{low % (1 << 64):016x}"

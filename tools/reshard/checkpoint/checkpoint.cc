@@ -247,6 +247,7 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
+  flags->what.DeclareSideFiles(app, "SRC");
   app.option_defaults()->group("Run and output");
   app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)")
       ->type_name("BYTES");

@@ -36,7 +36,12 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
                  "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source)
       ->type_name("FILE");
   app.add_flag("--invert", invert_, "the recipe backwards: what it was made of, out of what it makes");
-  each("--side-file", side_files.also, "also files beside " + source + " whose paths match", "PATTERN");
+}
+
+void SelectionFlags::DeclareSideFiles(CLI::App& app, const std::string& source) {
+  app.add_option("--side-file", side_files.also, "also files beside " + source + " whose paths match")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
   app.add_flag("--no-side-files", side_files.none,
                "no files beside " + source + ", not even those that frameworks look for");
 }

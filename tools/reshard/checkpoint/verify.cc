@@ -64,6 +64,7 @@ Action AddVerify(CLI::App& parent) {
   app.add_option("A", flags->a, "a checkpoint")->required()->type_name("PATH|URL");
   app.add_option("B", flags->b, "another, in any layout and format")->required()->type_name("PATH|URL");
   flags->what.Declare(app, "A");
+  flags->what.DeclareSideFiles(app, "A");
   app.option_defaults()->group("Run and output");
   app.add_option("--threads", flags->threads, "number of threads (default: one per core)")->type_name("N");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");

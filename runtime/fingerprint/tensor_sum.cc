@@ -51,8 +51,8 @@ void TensorSum::AddInBlock(const char* bytes, int64_t at, int64_t size) {
     for (int64_t i = 0; i < count; ++i) {
       chunk |= static_cast<uint32_t>(static_cast<unsigned char>(part[i])) << (8 * (place % kChunkBytes + i));
     }
-    within_.low += uint64_t{chunk} * kChunkKeys.low[place / kChunkBytes];
-    within_.high += uint64_t{chunk} * kChunkKeys.high[place / kChunkBytes];
+    within_.low[0] += uint64_t{chunk} * kChunkKeys.low[place / kChunkBytes];
+    within_.high[0] += uint64_t{chunk} * kChunkKeys.high[place / kChunkBytes];
   };
   if (at % kChunkBytes != 0) {
     const int64_t head = std::min(size, kChunkBytes - at % kChunkBytes);
@@ -71,7 +71,7 @@ void TensorSum::Add(const char* bytes, int64_t offset, int64_t size) {
   while (size > 0) {
     const int64_t block = offset / kBlockBytes;
     if (block != block_) {
-      AddTimes(within_, KeyOf(block_), &done_);
+      AddTimes(within_.sum(), KeyOf(block_), &done_);
       within_ = {};
       block_ = block;
     }
@@ -88,7 +88,7 @@ void TensorSum::AddIdentity() { done_ += {Mix(identity_.low + kHighStep), Mix(id
 
 ContentFingerprint TensorSum::sum() const {
   ContentFingerprint all = done_;
-  AddTimes(within_, KeyOf(block_), &all);
+  AddTimes(within_.sum(), KeyOf(block_), &all);
   return all;
 }
 

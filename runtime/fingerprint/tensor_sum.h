@@ -26,9 +26,19 @@ struct ChunkKeys {
 };
 extern const ChunkKeys kChunkKeys;
 
+// A sum of products within a block, not yet added up: which summand is in which lane means nothing. To add lanes up
+// takes longer than a short run of chunks does.
+struct BlockSum {
+  static constexpr int kLanes = 4;
+  alignas(32) uint64_t low[kLanes] = {};
+  alignas(32) uint64_t high[kLanes] = {};
+
+  ContentFingerprint sum() const { return {low[0] + low[1] + low[2] + low[3], high[0] + high[1] + high[2] + high[3]}; }
+};
+
 // sum += the products of `count` chunks with their keys, the first of which has place `first` in the block. `bytes`
 // need not be aligned. Requires first + count <= kBlockChunks.
-void AddProducts(const char* bytes, int64_t first, int64_t count, ContentFingerprint* sum);
+void AddProducts(const char* bytes, int64_t first, int64_t count, BlockSum* sum);
 
 // What tells tensors apart: their names, dtypes and global shapes.
 Fingerprint IdentityOf(std::string_view name, DType dtype, absl::Span<const int64_t> shape);
@@ -53,9 +63,9 @@ class TensorSum {
   void AddInBlock(const char* bytes, int64_t at, int64_t size);
 
   Fingerprint identity_;
-  ContentFingerprint done_;    // blocks before the current one
-  ContentFingerprint within_;  // sum of the current block, not yet times its key
-  int64_t block_ = 0;          // the current one
+  ContentFingerprint done_;  // blocks before the current one
+  BlockSum within_;          // of the current block, not yet times its key
+  int64_t block_ = 0;        // the current one
 };
 
 }  // namespace reshard::fingerprint

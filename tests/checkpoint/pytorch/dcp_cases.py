@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, Def
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -315,6 +315,42 @@ def fsdp_and_optimizers(c, storage, folder):
                 storage.load(path, got)
                 set_state_dict(into, into_optimizer, model_state_dict=got["model"], optim_state_dict=got["optim"], options=options)
                 equal_tensors(c, f"{split} -> {other_split}, flat {flat}", flat_fulls(into, into_optimizer), wanted)
+
+
+def trained_flat(mesh):
+    """A model under the first FSDP, whose parts are ShardedTensors without a mesh and DTensors with one."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.ReLU(), torch.nn.Linear(12, 4))
+    model = FullyShardedDataParallel(model, device_mesh=mesh, device_id=torch.device("cpu"), use_orig_params=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(numbered(2, 8) / 10).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return model, optimizer
+
+
+@case
+def first_fsdp_and_optimizers(c, storage, folder):
+    for mesh in (None, init_device_mesh("cpu", (4,))):
+        model, optimizer = trained_flat(mesh)
+        wanted = flat_fulls(model, optimizer)
+        path = os.path.join(folder, "with" if mesh else "without")
+        weights, state = get_state_dict(model, optimizer)
+        storage.save(path, {"model": weights, "optim": state})
+        into, into_optimizer = trained_flat(mesh)
+        with torch.no_grad():
+            for parameter in into.parameters():
+                parameter.zero_()
+        weights, state = get_state_dict(into, into_optimizer)
+        got = storage.load(path, {"model": weights, "optim": state})
+        set_state_dict(into, into_optimizer, model_state_dict=got["model"], optim_state_dict=got["optim"])
+        equal_tensors(c, path, flat_fulls(into, into_optimizer), wanted)
+    # And what the second FSDP reads of the first one's.
+    other, other_optimizer = trained(init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp")), True)
+    weights, state = get_state_dict(other, other_optimizer)
+    got = storage.load(path, {"model": weights, "optim": state})
+    set_state_dict(other, other_optimizer, model_state_dict=got["model"], optim_state_dict=got["optim"])
+    equal_tensors(c, "into the second", flat_fulls(other, other_optimizer), wanted)
 
 
 # ---- how it is called

@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<StripeTask>> TasksOfPart(const Catalog& catalog, int6
     if (after > begin) {
       const int64_t element = SizeOf(*tensor.dtype);
       for (catalog::Stripe& stripe : catalog::CutIntoStripes(tensor.shape, element, kStripeBytes)) {
-        const int64_t first = at + stripe.first * element;
-        if (first >= begin && first < end) tasks.push_back({t, std::move(stripe), stripe.count * element});
+        const int64_t first = at + stripe.first * element, bytes = stripe.count * element;
+        if (first >= begin && first < end) tasks.push_back({t, std::move(stripe), bytes});
       }
     }
     at = after;

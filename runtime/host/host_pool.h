@@ -1,5 +1,6 @@
 // A process-wide pool of host memory. Memory fresh from the system costs ten times the copy into it, because its pages
-// are created one by one at the first touch; so large blocks are returned to the pool instead of the system.
+// are created one by one at the first touch; so large blocks are returned to the pool instead of the system,
+// and those of 4 MiB and more ask for huge pages.
 #ifndef RESHARD_RUNTIME_HOST_HOST_POOL_H_
 #define RESHARD_RUNTIME_HOST_HOST_POOL_H_
 

@@ -155,9 +155,9 @@ absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Create(const std::string& 
     return SystemError(error, "create", path);
   }
   std::unique_ptr<WriteFile> file(new WriteFile(path, fd));
-  if (bytes > 0) {
+  if (bytes > 0 && !CurrentSystem().FillsTakenSpace(fd)) {
     const int taken = Uninterrupted([&] { return CurrentSystem().FAllocate(fd, 0, bytes); });
-    // A filesystem that cannot take space ahead takes it as it is written.
+    // A filesystem that cannot take space ahead takes it as it is written, as one in memory does.
     if (taken != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
       const int error = errno;
       Uninterrupted([&] { return CurrentSystem().Unlink(path.c_str()); });

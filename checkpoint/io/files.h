@@ -76,7 +76,7 @@ class ReadFile {
 class WriteFile {
  public:
   // Creates it; AlreadyExists when there is one. With `bytes` > 0 the space is taken at once where the filesystem can,
-  // so that a full disk is known before the work.
+  // so that a full disk is known before the work; not in memory, where that takes as long as the work.
   static absl::StatusOr<std::unique_ptr<WriteFile>> Create(const std::string& path, int64_t bytes = 0);
   // Opens one that is there, to go on with it.
   static absl::StatusOr<std::unique_ptr<WriteFile>> Reopen(const std::string& path);

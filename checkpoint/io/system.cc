@@ -1,7 +1,9 @@
 #include "checkpoint/io/system.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +18,10 @@ ssize_t System::PWrite(int fd, const void* data, size_t bytes, off_t at) { retur
 int System::FSync(int fd) { return ::fsync(fd); }
 int System::FTruncate(int fd, off_t bytes) { return ::ftruncate(fd, bytes); }
 int System::FAllocate(int fd, off_t at, off_t bytes) { return ::fallocate(fd, 0, at, bytes); }
+bool System::FillsTakenSpace(int fd) {
+  struct statfs facts;
+  return ::fstatfs(fd, &facts) == 0 && (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC);
+}
 int System::FStat(int fd, struct stat* out) { return ::fstat(fd, out); }
 ssize_t System::ReadLink(const char* path, char* target, size_t bytes) { return ::readlink(path, target, bytes); }
 int System::LStat(const char* path, struct stat* out) { return ::lstat(path, out); }

@@ -25,6 +25,9 @@ class System {
   virtual int FSync(int fd);
   virtual int FTruncate(int fd, off_t bytes);
   virtual int FAllocate(int fd, off_t at, off_t bytes);  // fallocate(2): takes space, writes nothing
+  // Whether space that is taken is filled with zeros then and there, since the file is in memory: as much work as to
+  // write it.
+  virtual bool FillsTakenSpace(int fd);
   virtual int FStat(int fd, struct stat* out);
   virtual int LStat(const char* path, struct stat* out);
   virtual ssize_t ReadLink(const char* path, char* target, size_t bytes);

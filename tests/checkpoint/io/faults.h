@@ -99,6 +99,8 @@ class FaultySystem : public io::System {
   int FAllocate(int fd, off_t at, off_t bytes) override {
     return Do(Call::kFAllocate, [&] { return io::System::FAllocate(fd, at, bytes); });
   }
+  // As on a disk, wherever the test is.
+  bool FillsTakenSpace(int) override { return false; }
   int FStat(int fd, struct stat* out) override {
     return Do(Call::kFStat, [&] { return io::System::FStat(fd, out); });
   }

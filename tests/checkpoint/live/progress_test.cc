@@ -64,8 +64,8 @@ class GatedSystem : public io::System {
     Pass();
     return io::System::PWrite(fd, data, bytes, at);
   }
-  void Close(int64_t but_for) { Set(but_for); }
-  void Open() { Set(-1); }
+  void CloseGate(int64_t but_for) { Set(but_for); }
+  void OpenGate() { Set(-1); }
   // Somebody has waited in vain.
   bool stuck() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -218,8 +218,8 @@ TEST_CASE("a load and a save that take a while tell of parts of their bytes") {
   int64_t parts = 0;
   // Some of the reads or writes come after the beginning, all others after something was told.
   const TellProgress tell = [&](const ConvertProgress& progress) {
-    if (progress.done == 0 && parts == 0) system.Close(kTensors / 2);
-    if (progress.done > 0) system.Open();
+    if (progress.done == 0 && parts == 0) system.CloseGate(kTensors / 2);
+    if (progress.done > 0) system.OpenGate();
     parts += progress.done > 0 && progress.done < progress.total ? 1 : 0;
     return absl::OkStatus();
   };
@@ -236,7 +236,7 @@ TEST_CASE("a load and a save that take a while tell of parts of their bytes") {
       options.progress = tell;
       return Save(path, saves, {}, ranks, options).status();
     });
-    system.Open();
+    system.OpenGate();
     INFO((is_load ? "load" : "save"));
     CheckAllOk(done);
     CHECK(parts > 0);
@@ -259,10 +259,10 @@ TEST_CASE("an error of whom one rank tells while others read or write ends what 
     // Nobody reads or writes between the first call and the second one, which comes while they wait.
     const TellProgress tell = [&](const ConvertProgress& progress) -> absl::Status {
       if (calls++ == 0) {
-        system.Close(0);
+        system.CloseGate(0);
         return absl::OkStatus();
       }
-      system.Open();
+      system.OpenGate();
       CHECK(progress.done < progress.total);
       return absl::CancelledError("enough");
     };

@@ -36,10 +36,11 @@ int64_t Limit() {
 void* FreshMemory(int64_t size) {
   constexpr int64_t kHugePage = int64_t{2} << 20;
   if (size < 2 * kHugePage) return std::aligned_alloc(kHostAlignment, static_cast<size_t>(size));
-  void* const block = std::aligned_alloc(kHugePage, static_cast<size_t>(size));
+  void* block = nullptr;
+  if (posix_memalign(&block, kHugePage, static_cast<size_t>(size)) != 0) return nullptr;
 #if defined(MADV_HUGEPAGE)
   // Advice: without it there is the memory all the same.
-  if (block != nullptr) madvise(block, static_cast<size_t>(size / kHugePage * kHugePage), MADV_HUGEPAGE);
+  madvise(block, static_cast<size_t>(size / kHugePage * kHugePage), MADV_HUGEPAGE);
 #endif
   return block;
 }

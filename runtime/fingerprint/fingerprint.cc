@@ -13,6 +13,7 @@
 #include "reshard/layout/checked.h"
 #include "reshard/layout/text.h"
 #include "runtime/fingerprint/tensor_sum.h"
+#include "runtime/host/transpose.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -90,13 +91,16 @@ class Walk {
       const int64_t begin = offset + interval.begin * strides_[d];
       if (d == along_ && !collects_) {
         sum_->Add(data, begin, interval.length() * strides_[d]);
+      } else if (d + 1 == along_ && !collects_) {
+        AddRows(interval, data, offset);
       } else if (d == along_) {
-        for (int64_t i = 0; i < interval.length(); i += kTile) {
-          CollectTile(data + i * step, begin + i * element_, std::min(kTile, interval.length() - i));
+        const int64_t columns = kTileBytes / element_ / tile_rows();
+        for (int64_t i = 0; i < interval.length(); i += columns) {
+          CollectTile(data + i * step, begin + i * element_, std::min(columns, interval.length() - i));
         }
       } else if (d == across_) {
-        for (int64_t i = 0; i < interval.length(); i += kTile) {
-          rows_ = std::min(kTile, interval.length() - i);
+        for (int64_t i = 0; i < interval.length(); i += tile_rows()) {
+          rows_ = std::min(tile_rows(), interval.length() - i);
           Visit(d + 1, begin + i * strides_[d], data + i * step);
         }
       } else {
@@ -106,38 +110,42 @@ class Walk {
     }
   }
 
-  // The next `count` elements along the last dimension, and as many in rows_ rows.
-  void CollectTile(const char* data, int64_t offset, int64_t count) {
-    switch (element_) {
-      case 1:
-        return CollectTileOf<1>(data, offset, count);
-      case 2:
-        return CollectTileOf<2>(data, offset, count);
-      case 4:
-        return CollectTileOf<4>(data, offset, count);
-      case 8:
-        return CollectTileOf<8>(data, offset, count);
-      default:
-        return CollectTileOf<16>(data, offset, count);
-    }
-  }
-
-  template <int64_t kElement>
-  void CollectTileOf(const char* data, int64_t offset, int64_t count) {
-    char tile[kTile * kTile * kElement];
-    const int64_t step = local_.strides[along_] * kElement;
-    const int64_t row_step = across_ ? local_.strides[*across_] * kElement : 0;
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t row = 0; row < rows_; ++row) {
-        std::memcpy(tile + (row * kTile + i) * kElement, data + row * row_step + i * step, kElement);
+  // The runs of those rows, the dimension before the one that runs go along.
+  void AddRows(const Interval& rows, const char* data, int64_t offset) {
+    const size_t d = along_ - 1;
+    const std::vector<Interval>& runs = intervals_[along_];
+    const int64_t step = local_.strides[d] * element_, run_step = local_.strides[along_] * element_;
+    // What has several runs goes in groups of rows that stay in the nearest cache.
+    const int64_t group = runs.size() == 1 ? rows.length() : kRowsOfSeveralRuns;
+    for (int64_t row = 0; row < rows.length(); row += group) {
+      const char* at = data + row * step;
+      const int64_t begin = offset + (rows.begin + row) * strides_[d];
+      for (const Interval& run : runs) {
+        sum_->Add({at, begin + run.begin * strides_[along_], run.length() * strides_[along_],
+                   std::min(group, rows.length() - row), step, strides_[d]});
+        at += run.length() * run_step;
       }
     }
-    for (int64_t row = 0; row < rows_; ++row) {
-      sum_->Add(tile + row * kTile * kElement, offset + (across_ ? row * strides_[*across_] : 0), count * kElement);
-    }
   }
 
-  static constexpr int64_t kTile = 64;  // elements in either direction
+  // The next `count` elements along the last dimension, and as many in rows_ rows.
+  void CollectTile(const char* data, int64_t offset, int64_t count) {
+    alignas(64) char tile[kTileBytes + kColumnBytes * kTileRowGap];
+    const int64_t row_bytes = count * element_, tile_step = row_bytes + kTileRowGap;
+    host::CopyToRows({data, element_, rows_, count, across_ ? local_.strides[*across_] * element_ : 0,
+                      local_.strides[along_] * element_},
+                     tile, tile_step);
+    sum_->Add({tile, offset, row_bytes, rows_, tile_step, across_ ? strides_[*across_] : 0});
+  }
+
+  // Tiles fit the nearest cache, and have as much of a column as pays for coming to it. Their rows have gaps, so that
+  // not all begin in one set of the cache.
+  static constexpr int64_t kTileBytes = 32 * 1024;
+  static constexpr int64_t kColumnBytes = 256;
+  static constexpr int64_t kTileRowGap = 64;
+  int64_t tile_rows() const { return across_ ? kColumnBytes / element_ : 1; }
+  // Rows of several runs each that stay in the nearest cache.
+  static constexpr int64_t kRowsOfSeveralRuns = 16;
 
   const ConstTensorView& local_;
   const int64_t element_;                         // bytes

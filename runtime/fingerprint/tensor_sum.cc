@@ -62,25 +62,49 @@ void TensorSum::AddInBlock(const char* bytes, int64_t at, int64_t size) {
     size -= head;
   }
   const int64_t whole = size / kChunkBytes;
-  AddProducts(bytes, at / kChunkBytes, whole, &within_);
+  AddProducts({bytes, at / kChunkBytes, whole}, &within_);
   const int64_t tail = size % kChunkBytes;
   if (tail != 0) add_part(bytes + whole * kChunkBytes, at + whole * kChunkBytes, tail);
 }
 
+void TensorSum::MoveTo(int64_t block) {
+  if (block == block_) return;
+  AddTimes(within_.sum(), KeyOf(block_), &done_);
+  within_ = {};
+  block_ = block;
+}
+
 void TensorSum::Add(const char* bytes, int64_t offset, int64_t size) {
   while (size > 0) {
-    const int64_t block = offset / kBlockBytes;
-    if (block != block_) {
-      AddTimes(within_.sum(), KeyOf(block_), &done_);
-      within_ = {};
-      block_ = block;
-    }
+    MoveTo(offset / kBlockBytes);
     const int64_t at = offset % kBlockBytes;
     const int64_t here = std::min(size, kBlockBytes - at);
     AddInBlock(bytes, at, here);
     bytes += here;
     offset += here;
     size -= here;
+  }
+}
+
+void TensorSum::Add(const Runs& runs) {
+  if (runs.size == 0) return;
+  const bool whole_chunks = (runs.offset | runs.size | runs.offset_step) % kChunkBytes == 0;
+  const char* bytes = runs.bytes;
+  int64_t offset = runs.offset;
+  for (int64_t done = 0; done < runs.count;) {
+    const int64_t at = offset % kBlockBytes, room = kBlockBytes - at - runs.size;
+    int64_t rows = 1;
+    if (!whole_chunks || room < 0) {
+      Add(bytes, offset, runs.size);
+    } else {
+      if (runs.count > 1 && runs.offset_step <= room) rows = std::min(runs.count - done, room / runs.offset_step + 1);
+      MoveTo(offset / kBlockBytes);
+      AddProducts({bytes, at / kChunkBytes, runs.size / kChunkBytes, rows, runs.step, runs.offset_step / kChunkBytes},
+                  &within_);
+    }
+    done += rows;
+    bytes += rows * runs.step;
+    offset += rows * runs.offset_step;
   }
 }
 

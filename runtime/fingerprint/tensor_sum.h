@@ -36,9 +36,30 @@ struct BlockSum {
   ContentFingerprint sum() const { return {low[0] + low[1] + low[2] + low[3], high[0] + high[1] + high[2] + high[3]}; }
 };
 
-// sum += the products of `count` chunks with their keys, the first of which has place `first` in the block. `bytes`
-// need not be aligned. Requires first + count <= kBlockChunks.
-void AddProducts(const char* bytes, int64_t first, int64_t count, BlockSum* sum);
+// Chunks of one block in rows of `count` chunks, at places first, first + 1, .. of the block; every row begins `step`
+// bytes after the one before in memory, and `places` later in the block. `bytes` need not be aligned.
+struct ChunkRows {
+  const char* bytes = nullptr;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t rows = 1;
+  int64_t step = 0;
+  int64_t places = 0;
+};
+
+// sum += the products of all chunks with their keys. Requires that the last place is below kBlockChunks.
+void AddProducts(const ChunkRows& chunks, BlockSum* sum);
+
+// Runs of consecutive bytes of a tensor: `count` runs of `size` bytes, the first of them at `offset`. Every run begins
+// `step` bytes after the one before in memory, and `offset_step` >= size bytes later in the tensor.
+struct Runs {
+  const char* bytes = nullptr;
+  int64_t offset = 0;
+  int64_t size = 0;
+  int64_t count = 0;
+  int64_t step = 0;
+  int64_t offset_step = 0;
+};
 
 // What tells tensors apart: their names, dtypes and global shapes.
 Fingerprint IdentityOf(std::string_view name, DType dtype, absl::Span<const int64_t> shape);
@@ -52,6 +73,8 @@ class TensorSum {
   // Adds the bytes [offset, offset + size) of the tensor. Every byte of a tensor is to be added once; where a piece
   // begins and ends, and in which order they come, makes no difference. Fast where pieces ascend.
   void Add(const char* bytes, int64_t offset, int64_t size);
+  // Adds the bytes of all runs; for short ones much faster than one call for each.
+  void Add(const Runs& runs);
   // Adds what a tensor without elements has, too. Once per tensor.
   void AddIdentity();
   // Of everything added so far.
@@ -60,6 +83,8 @@ class TensorSum {
  private:
   // The key of a block, an odd number.
   ContentFingerprint KeyOf(int64_t block) const;
+  // Adds what was added within the current block, if that is not `block`, and makes this the current one.
+  void MoveTo(int64_t block);
   void AddInBlock(const char* bytes, int64_t at, int64_t size);
 
   Fingerprint identity_;

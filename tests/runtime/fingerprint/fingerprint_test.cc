@@ -2,6 +2,7 @@
 #include "reshard/runtime/fingerprint.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
@@ -146,7 +147,8 @@ TEST_CASE("a fingerprint is that of the contents, over any mesh and in any layou
       std::vector<int64_t> shape;
       const int64_t rank = Between(random, 0, 4);
       for (int64_t d = 0; d < rank; ++d) shape.push_back(Between(random, round % 5 == 0 ? 0 : 1, 13));
-      if (round % 8 == 7) shape = {Between(random, 1, 5), Between(random, 1000, 3000)};  // beyond a block
+      if (round % 8 == 7) shape = {Between(random, 1, 5), Between(random, 1000, 3000)};    // beyond a block
+      if (round % 8 == 5) shape = {Between(random, 100, 300), Between(random, 100, 300)};  // beyond a tile
       if (round % 8 == 3) shape = {Between(random, 60, 200), 2, Between(random, 60, 200)};
       tensors.push_back(RandomWhole(random, dtype, shape));
       absl::StrAppend(&tensors.back().name, ".", tensors.size());
@@ -182,6 +184,32 @@ TEST_CASE("how a tensor is cut into pieces makes no difference") {
     fingerprint::TensorSum sum({1, 2});
     for (const auto& [at, here] : pieces) sum.Add(whole.bytes.data() + at, at, here);
     CHECK(sum.sum() == at_once.sum());
+  }
+}
+
+TEST_CASE("runs are added as if one by one") {
+  Random random(testing::Seed());
+  for (int i = 0; i < 500; ++i) {
+    // Some of whole chunks, some not; within blocks and across their ends; next to each other and far apart.
+    const int64_t unit = random() % 2 == 0 ? fingerprint::kChunkBytes : 1;
+    const int64_t size = unit * Between(random, 0, random() % 4 == 0 ? fingerprint::kBlockBytes : 100);
+    fingerprint::Runs runs;
+    runs.offset = unit * Between(random, 0, 3000);
+    runs.size = size;
+    runs.offset_step = size + unit * Between(random, 0, random() % 2 == 0 ? 3 : 2000);
+    runs.count = Between(random, 0, 50);
+    // In memory they may lie in the other direction, too.
+    runs.step = (random() % 2 == 0 ? 1 : -1) * (size + Between(random, 0, 5));
+    std::vector<char> memory(static_cast<size_t>((runs.count + 1) * std::abs(runs.step) + size) + 1);
+    for (char& byte : memory) byte = static_cast<char>(random());
+    runs.bytes = memory.data() + (runs.step < 0 ? -runs.count * runs.step : 0);
+    fingerprint::TensorSum at_once({1, 2}), one_by_one({1, 2});
+    at_once.Add(runs);
+    for (int64_t run = 0; run < runs.count; ++run) {
+      one_by_one.Add(runs.bytes + run * runs.step, runs.offset + run * runs.offset_step, size);
+    }
+    INFO(runs.count << " runs of " << size << " bytes from " << runs.offset << ", every " << runs.offset_step);
+    CHECK(at_once.sum() == one_by_one.sum());
   }
 }
 

@@ -24,7 +24,6 @@ from ..fingerprints import fingerprint  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
-from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
     all_gather,

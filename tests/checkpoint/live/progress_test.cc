@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -201,11 +202,12 @@ TEST_CASE("a load and a save that take a while tell of parts of their bytes") {
   constexpr int64_t kTensors = 40;
   const TempDirectory directory;
   const std::string path = directory / "saved";
-  State state("[64, 32]");
   const Layout alone = LayoutOf("[64, 32]", "{X:1}");
+  std::deque<State> states;  // which stay where they are
   std::vector<SaveEntry> saves;
   std::vector<LoadEntry> loads;
   for (int64_t i = 0; i < kTensors; ++i) {
+    const State& state = states.emplace_back("[64, 32]");
     saves.push_back(state.saves[0]);
     saves.back().name = "w" + std::to_string(i);
     saves.back().layout = alone;

@@ -30,6 +30,9 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 LIBRARY = pathlib.Path(os.environ.setdefault("RESHARD_TORCH_LIBRARY", str(ROOT / "build/full/lib/libreshard_torch.so")))
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # not the warnings about peers that tests kill
+# PyTorch's store asks for the names of its clients, which nothing here needs: a name server that is silent would hold
+# ranks up for 5 s, longer than the deadlines of some tests.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 sys.path.append(str(ROOT / "build/full/python"))  # after PYTHONPATH
 
 import torch

@@ -1,8 +1,7 @@
 // Fingerprints against memcpy of the same bytes, in one run and by one thread: the two take turns.
 //
 // "vs_memcpy" is the median processor time of a memcpy into memory that was written before, divided by the median of
-// FingerprintOf. Wanted: at least 0.5 where runs are 1 KiB or longer. Within the caches, which memcpy fills with one
-// instruction per 32 bytes, that is for longer ones.
+// FingerprintOf. Wanted: at least 0.5; what misses it: docs/design/fingerprint.md.
 #include <benchmark/benchmark.h>
 #include <time.h>
 

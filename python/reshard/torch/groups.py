@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from .private_pytorch import forget_group, joined_group, named_group, resolve_group
+from .private_pytorch import forget_group, named_group, resolve_group, use_group
 
 if TYPE_CHECKING:
     from .joined import Joined
@@ -143,14 +143,10 @@ def _make_group(ranks: list[int], prefix: str, of_host: bool) -> Span:
 _joined: dict[str, Span] = {}  # by name: groups over several jobs, of which torch.distributed knows nothing
 
 
-def make_joined_group(store: dist.Store, rank: int, span: Span, timeout: float) -> dist.ProcessGroup:
-    """A group over processes of several jobs, which finds itself in `store`, known to the operators by the span's name.
-
-    Collective over the ranks of the span; `timeout` in seconds.
-    """
-    group = joined_group(span.name, store, rank, len(span.ranks), timeout)
+def use_joined_group(group: dist.ProcessGroup, span: Span) -> None:
+    """Makes it known to the operators by the span's name. Local."""
+    use_group(span.name, group)
     _joined[span.name] = span
-    return group
 
 
 def forget_joined_group(name: str) -> None:

@@ -66,11 +66,11 @@ __all__ = [
     "ShardOrderEntry",
     "StridedShard",
     "TensorMeta",
+    "connect_group",
     "default_store",
     "disable_dynamo",
     "flatten_state_dict",
     "forget_group",
-    "joined_group",
     "local_of",
     "named_group",
     "pytree",
@@ -80,6 +80,7 @@ __all__ = [
     "spec_of",
     "storage_info",
     "storage_prefix",
+    "use_group",
 ]
 
 # What takes groups from the registry in which operators find them, as destroy_process_group's last step.
@@ -164,9 +165,13 @@ def named_group(name: str, ranks: list[int], of_host: bool, description: str) ->
     c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
 
 
-def joined_group(name: str, store: dist.Store, rank: int, ranks: int, timeout: float) -> dist.ProcessGroup:
+def connect_group(store: dist.Store, rank: int, ranks: int, timeout: float) -> dist.ProcessGroup:
     """A group of so many processes, which finds itself in `store`, made without torch.distributed's own tables, where
-    ranks are those of the default group. Collective over them; `timeout` in seconds."""
+    ranks are those of the default group. Collective over them; `timeout` in seconds.
+
+    Raises:
+        RuntimeError: no connection. Seen: where one fails, other ranks may stand far beyond the timeout.
+    """
     patience = datetime.timedelta(seconds=timeout)
     kinds = dist.ProcessGroup.BackendType
     group = dist.ProcessGroup(store, rank, ranks)
@@ -178,10 +183,14 @@ def joined_group(name: str, store: dist.Store, rank: int, ranks: int, timeout: f
         options._timeout = patience
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", store), rank, ranks, options)
         group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
+    return group
+
+
+def use_group(name: str, group: dist.ProcessGroup) -> None:
+    """Operators find it by the name."""
     group._set_group_name(c10d.GroupName(name))
     group._set_group_desc("ranks of several jobs")
     c10d._register_process_group(name, group)
-    return group
 
 
 def forget_group(name: str) -> None:

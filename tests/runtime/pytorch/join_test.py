@@ -110,6 +110,8 @@ def restart(member, moment):
                     return str(error)
     elif member.rank == 0:
         wait_for_death(int(member.store().get("rank 3")))
+        if moment == "waits, and is counted":  # its successor is here already, but has not yet given it up
+            time.sleep(1.5)
     joined = member.join(timeout=10)
     return joined.generation, joined.members[3].pid
 
@@ -125,12 +127,36 @@ def wait_for_death(pid):
 
 def leave_between(member):
     """Rank 2 leaves the process after its claim has completed the round."""
-    from reshard.torch import joined
+    from reshard.torch import meeting
 
     if member.rank == 2:
-        joined._Meeting._stay = lambda self, generation: jobs.die()
+        meeting.Meeting._stay = lambda self, generation: jobs.die()
     try:
         member.join(timeout=1)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def fail_to_connect(member, how, times):
+    """Rank 1's first connections come to nothing."""
+    from reshard.torch import joined
+
+    connect = joined.connect_group
+    failures = []
+
+    def connect_later(*arguments):
+        if member.rank == 1 and len(failures) < times:
+            failures.append(how)
+            if how == "stands":
+                time.sleep(3600)
+            raise RuntimeError("connection closed by peer")
+        return connect(*arguments)
+
+    joined.connect_group = connect_later
+    try:
+        with member.join(timeout=4) as group:
+            rows = torch.ops.reshard.all_gather(torch.ones(1, 1) * member.rank, 0, group.span.name)
+            return group.generation, rows.flatten().tolist()
     except Exception as error:
         return type(error).__name__, str(error)
 
@@ -188,20 +214,30 @@ class Join(unittest.TestCase):
             self.assertIn("rank 3 of 4 did not join", message)
 
     def test_a_restarted_rank(self):
-        for moment in ("joined", "waits"):
+        for moment in ("joined", "waits", "waits, and is counted"):
             with self.subTest(moment):
                 outcomes = jobs.run_jobs([2, 2, 1], restart, moment, env=FAST, victims=(3,))
                 self.assertIn("SIGKILL", outcomes[3].ended)
-                pids = {outcome.value[1] for outcome in outcomes if outcome.rank != 3 and outcome.ok}
-                self.assertEqual(len(pids), 1, [str(outcome) for outcome in outcomes])
-                generations = [outcome.value[0] for outcome in outcomes if outcome.rank != 3]
-                self.assertEqual(generations, [2] * 4, moment)
+                others = [outcome for outcome in outcomes if outcome.rank != 3]
+                self.assertTrue(all(outcome.ok for outcome in others), "\n".join(map(str, others)))
+                self.assertEqual([outcome.value[0] for outcome in others], [2] * 4)
+                self.assertEqual(len({outcome.value[1] for outcome in others}), 1)
 
     def test_one_that_does_not_stay(self):
         outcomes = jobs.run_jobs([2, 1], leave_between, victims=(2,))
         for outcome in outcomes[:2]:
             self.assertEqual(outcome.value[0], "PeerError", str(outcome))
-            self.assertIn("rank 2 came and did not stay", outcome.value[1])
+            self.assertIn("rank 2 of 3 came and did not stay", outcome.value[1])
+
+    def test_a_connection_that_fails(self):
+        for outcome in gloo.values(jobs.run_jobs([2, 1], fail_to_connect, "fails", 2)):
+            self.assertEqual(outcome, (3, [0, 1, 2]))
+        for kind, message in gloo.values(jobs.run_jobs([2, 1], fail_to_connect, "fails", 9)):
+            self.assertEqual(kind, "PeerError")
+            self.assertIn("rank 1 could not connect (connection closed by peer)", message)
+        for kind, message in gloo.values(jobs.run_jobs([2, 1], fail_to_connect, "stands", 1)):
+            self.assertEqual(kind, "PeerError")
+            self.assertRegex(message, "rank.* 1.* of 3 did not connect within 4 s")
 
     def test_the_store_is_lost(self):
         for how in (signal.SIGKILL, signal.SIGSTOP):

@@ -79,6 +79,18 @@ class Walk {
     for (size_t d = 0; d < along_; ++d) {
       if (local_.shape[d] > 1 && distance(d) < distance(across_.value_or(along_))) across_ = d;
     }
+    by_columns_ = across_ && ColumnsAreWhole(*across_);
+  }
+
+  // Whether what lies along `across` can be added column by column, as TensorSum::Columns asks for.
+  bool ColumnsAreWhole(size_t across) const {
+    const auto whole = [this](int64_t elements) { return elements * element_ % fingerprint::kChunkBytes == 0; };
+    if (element_ > 4 || local_.strides[across] != 1 || strides_[across] % fingerprint::kBlockBytes != 0) return false;
+    for (size_t d = 0; d < along_; ++d) {
+      if (strides_[d] % fingerprint::kChunkBytes != 0) return false;
+    }
+    return std::all_of(intervals_[along_].begin(), intervals_[along_].end(),
+                       [&](const Interval& one) { return whole(one.begin) && whole(one.end); });
   }
 
   void Visit(size_t d, int64_t offset, const char* data) {
@@ -93,14 +105,17 @@ class Walk {
         sum_->Add(data, begin, interval.length() * strides_[d]);
       } else if (d + 1 == along_ && !collects_) {
         AddRows(interval, data, offset);
+      } else if (d == along_ && by_columns_) {
+        sum_->Add(fingerprint::Columns{data, element_, begin, rows_, interval.length(), step, strides_[*across_]});
       } else if (d == along_) {
         const int64_t columns = kTileBytes / element_ / tile_rows();
         for (int64_t i = 0; i < interval.length(); i += columns) {
           CollectTile(data + i * step, begin + i * element_, std::min(columns, interval.length() - i));
         }
       } else if (d == across_) {
-        for (int64_t i = 0; i < interval.length(); i += tile_rows()) {
-          rows_ = std::min(tile_rows(), interval.length() - i);
+        const int64_t rows = by_columns_ ? interval.length() : tile_rows();
+        for (int64_t i = 0; i < interval.length(); i += rows) {
+          rows_ = std::min(rows, interval.length() - i);
           Visit(d + 1, begin + i * strides_[d], data + i * step);
         }
       } else {
@@ -121,8 +136,8 @@ class Walk {
       const char* at = data + row * step;
       const int64_t begin = offset + (rows.begin + row) * strides_[d];
       for (const Interval& run : runs) {
-        sum_->Add({at, begin + run.begin * strides_[along_], run.length() * strides_[along_],
-                   std::min(group, rows.length() - row), step, strides_[d]});
+        sum_->Add(fingerprint::Runs{at, begin + run.begin * strides_[along_], run.length() * strides_[along_],
+                                    std::min(group, rows.length() - row), step, strides_[d]});
         at += run.length() * run_step;
       }
     }
@@ -135,7 +150,7 @@ class Walk {
     host::CopyToRows({data, element_, rows_, count, across_ ? local_.strides[*across_] * element_ : 0,
                       local_.strides[along_] * element_},
                      tile, tile_step);
-    sum_->Add({tile, offset, row_bytes, rows_, tile_step, across_ ? strides_[*across_] : 0});
+    sum_->Add(fingerprint::Runs{tile, offset, row_bytes, rows_, tile_step, across_ ? strides_[*across_] : 0});
   }
 
   // Tiles fit the nearest cache, and have as much of a column as pays for coming to it. Their rows have gaps, so that
@@ -154,6 +169,7 @@ class Walk {
   size_t along_ = 0;                              // the dimension that runs go along
   bool collects_ = false;                         // which is not dense
   std::optional<size_t> across_;                  // then, the dimension of the rows of a tile
+  bool by_columns_ = false;                       // in which elements need not be brought into rows
   int64_t rows_ = 1;
   TensorSum* sum_;
 };

@@ -108,6 +108,31 @@ void TensorSum::Add(const Runs& runs) {
   }
 }
 
+void TensorSum::AddInBlocks(const Columns& columns) {
+  ContentFingerprint sums[kRowsOfColumns];
+  for (int64_t row = 0; row < columns.rows; row += kRowsOfColumns) {
+    const int64_t rows = std::min(kRowsOfColumns, columns.rows - row);
+    std::fill_n(sums, rows, ContentFingerprint{});
+    AddProducts(
+        ChunkColumns{columns.bytes + row * columns.element, columns.element, columns.offset % kBlockBytes / kChunkBytes,
+                     columns.columns * columns.element / kChunkBytes, rows, columns.step},
+        sums);
+    const int64_t block = (columns.offset + row * columns.offset_step) / kBlockBytes;
+    for (int64_t i = 0; i < rows; ++i) AddTimes(sums[i], KeyOf(block + i * columns.offset_step / kBlockBytes), &done_);
+  }
+}
+
+void TensorSum::Add(const Columns& columns) {
+  Columns within = columns;
+  for (int64_t done = 0; done < columns.columns; done += within.columns) {
+    const int64_t room = (kBlockBytes - within.offset % kBlockBytes) / columns.element;
+    within.columns = std::min(room, columns.columns - done);
+    AddInBlocks(within);
+    within.bytes += within.columns * columns.step;
+    within.offset += within.columns * columns.element;
+  }
+}
+
 void TensorSum::AddIdentity() { done_ += {Mix(identity_.low + kHighStep), Mix(identity_.high + kLowStep)}; }
 
 ContentFingerprint TensorSum::sum() const {

@@ -50,6 +50,23 @@ struct ChunkRows {
 // sum += the products of all chunks with their keys. Requires that the last place is below kBlockChunks.
 void AddProducts(const ChunkRows& chunks, BlockSum* sum);
 
+// Rows of chunks at the same places of as many blocks, of a matrix that lies in memory by columns: elements of 1, 2 or
+// 4 bytes, those of a column one after the other, and every column `step` bytes after the one before. A row has `count`
+// chunks, at places first, first + 1, .. At most kRowsOfColumns rows: their sums stay in the nearest cache.
+inline constexpr int64_t kRowsOfColumns = 1024;
+struct ChunkColumns {
+  const char* bytes = nullptr;
+  int64_t element = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t rows = 0;
+  int64_t step = 0;
+};
+
+// sums[r] += the products of the chunks of row r with their keys. Rows need not be brought together for that. Requires
+// that the last place is below kBlockChunks.
+void AddProducts(const ChunkColumns& chunks, ContentFingerprint* sums);
+
 // Runs of consecutive bytes of a tensor: `count` runs of `size` bytes, the first of them at `offset`. Every run begins
 // `step` bytes after the one before in memory, and `offset_step` >= size bytes later in the tensor.
 struct Runs {
@@ -57,6 +74,19 @@ struct Runs {
   int64_t offset = 0;
   int64_t size = 0;
   int64_t count = 0;
+  int64_t step = 0;
+  int64_t offset_step = 0;
+};
+
+// A matrix of elements of 1, 2 or 4 bytes that lies in memory by columns: those of a column one after the other, and
+// every column `step` bytes after the one before. Rows are consecutive in the tensor, the first of them at `offset`,
+// each `offset_step` bytes after the one before: a multiple of kBlockBytes. Rows begin and end with chunks.
+struct Columns {
+  const char* bytes = nullptr;
+  int64_t element = 0;
+  int64_t offset = 0;
+  int64_t rows = 0;
+  int64_t columns = 0;
   int64_t step = 0;
   int64_t offset_step = 0;
 };
@@ -75,6 +105,8 @@ class TensorSum {
   void Add(const char* bytes, int64_t offset, int64_t size);
   // Adds the bytes of all runs; for short ones much faster than one call for each.
   void Add(const Runs& runs);
+  // Adds the elements of all columns, in the order in which they lie in memory.
+  void Add(const Columns& columns);
   // Adds what a tensor without elements has, too. Once per tensor.
   void AddIdentity();
   // Of everything added so far.
@@ -83,6 +115,8 @@ class TensorSum {
  private:
   // The key of a block, an odd number.
   ContentFingerprint KeyOf(int64_t block) const;
+  // The columns, which are within one block of each row.
+  void AddInBlocks(const Columns& columns);
   // Adds what was added within the current block, if that is not `block`, and makes this the current one.
   void MoveTo(int64_t block);
   void AddInBlock(const char* bytes, int64_t at, int64_t size);

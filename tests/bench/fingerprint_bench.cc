@@ -37,6 +37,9 @@ const Case kCases[] = {
     {"columns in runs of 64 B, f32", "[$, <X>64]", DType::kF32},
     {"rows from an odd byte, i8", "[<X>$, 4097]", DType::kI8},
     {"whole, by columns, f32", "[$, 1024]", DType::kF32, true},
+    {"whole, by columns, bf16", "[$, 4096]", DType::kBF16, true},
+    {"columns, by columns, i8", "[$, <X>16384]", DType::kI8, true},
+    {"whole, by columns of another length, f32", "[$, 1000]", DType::kF32, true},
 };
 
 // Processor time of this thread: whatever else the machine is doing.

@@ -149,6 +149,7 @@ TEST_CASE("a fingerprint is that of the contents, over any mesh and in any layou
       for (int64_t d = 0; d < rank; ++d) shape.push_back(Between(random, round % 5 == 0 ? 0 : 1, 13));
       if (round % 8 == 7) shape = {Between(random, 1, 5), Between(random, 1000, 3000)};    // beyond a block
       if (round % 8 == 5) shape = {Between(random, 100, 300), Between(random, 100, 300)};  // beyond a tile
+      if (round % 8 == 6) shape = {Between(random, 8, 30), 2, 2048};  // by columns, rows are not brought together
       if (round % 8 == 3) shape = {Between(random, 60, 200), 2, Between(random, 60, 200)};
       tensors.push_back(RandomWhole(random, dtype, shape));
       absl::StrAppend(&tensors.back().name, ".", tensors.size());
@@ -210,6 +211,59 @@ TEST_CASE("runs are added as if one by one") {
     }
     INFO(runs.count << " runs of " << size << " bytes from " << runs.offset << ", every " << runs.offset_step);
     CHECK(at_once.sum() == one_by_one.sum());
+  }
+}
+
+TEST_CASE("columns are added as if element by element") {
+  Random random(testing::Seed());
+  for (int i = 0; i < 200; ++i) {
+    fingerprint::Columns columns;
+    columns.element = int64_t{1} << Between(random, 0, 2);
+    const int64_t of_chunk = fingerprint::kChunkBytes / columns.element;
+    // Within blocks and across their ends; fewer rows than go at once, and more than sums are kept for.
+    columns.columns = of_chunk * Between(random, 1, i % 8 == 0 ? 1100 : 30);
+    columns.rows = Between(random, 0, i % 8 == 1 ? 3 * fingerprint::kRowsOfColumns : 40);
+    columns.offset = fingerprint::kChunkBytes * Between(random, 0, 3000);
+    columns.offset_step = fingerprint::kBlockBytes * Between(random, 1, 3);
+    // In memory columns may lie in the other direction, too.
+    columns.step = (random() % 2 == 0 ? 1 : -1) * (columns.rows * columns.element + Between(random, 0, 5));
+    std::vector<char> memory(static_cast<size_t>((columns.columns + 1) * std::abs(columns.step)) + 1);
+    for (char& byte : memory) byte = static_cast<char>(random());
+    columns.bytes = memory.data() + (columns.step < 0 ? -columns.columns * columns.step : 0);
+    fingerprint::TensorSum at_once({1, 2}), one_by_one({1, 2});
+    at_once.Add(columns);
+    for (int64_t row = 0; row < columns.rows; ++row) {
+      for (int64_t column = 0; column < columns.columns; ++column) {
+        one_by_one.Add(columns.bytes + column * columns.step + row * columns.element,
+                       columns.offset + row * columns.offset_step + column * columns.element, columns.element);
+      }
+    }
+    INFO(columns.columns << " columns of " << columns.rows << " elements of " << columns.element << " bytes from "
+                         << columns.offset << ", rows every " << columns.offset_step);
+    CHECK(at_once.sum() == one_by_one.sum());
+  }
+}
+
+TEST_CASE("a matrix by columns has the fingerprint of its rows, however long these are") {
+  Random random(testing::Seed());
+  for (const DType dtype : kDTypes) {
+    for (const int64_t row_bytes : {2048, 4096, 4112, 6144, 8192}) {
+      const int64_t rows = Between(random, 2, 50), columns = row_bytes / SizeOf(dtype);
+      const Whole whole = RandomWhole(random, dtype, {rows, columns});
+      std::vector<char> by_columns(whole.bytes.size());
+      const auto element = static_cast<size_t>(whole.element());
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t column = 0; column < columns; ++column) {
+          std::memcpy(&by_columns[static_cast<size_t>(column * rows + row) * element],
+                      &whole.bytes[static_cast<size_t>(row * columns + column) * element], element);
+        }
+      }
+      ConstTensorView view = DenseView(static_cast<const void*>(by_columns.data()), dtype, whole.shape);
+      view.strides = {1, rows};
+      const Layout layout = Layout::Create(Mesh::Create({}).value(), {{rows, {}}, {columns, {}}}).value();
+      INFO(rows << " rows of " << row_bytes << " bytes, " << Name(dtype));
+      CHECK(*FingerprintOf(whole.name, view, layout, 0) == OnOne(whole));
+    }
   }
 }
 

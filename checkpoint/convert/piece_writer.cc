@@ -10,55 +10,96 @@
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/output/output_format.h"
+#include "checkpoint/source/box.h"
+#include "checkpoint/source/pass.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
 
-// Puts the piece into the buffer, part by part in the order in which they are stored.
-absl::Status PieceWriter::ReadParts(const output::OutputPlan::Piece& piece, std::string& buffer,
-                                    absl::FunctionRef<absl::Status()> pass_on) const {
-  source::Source& source = *conversion_.source;
-  const int64_t stripe = conversion_.buffers.stripe;
-  if (piece.tensor < 0) {
-    for (int64_t done = 0; done < piece.payload_bytes; done += stripe) {
-      buffer.resize(static_cast<size_t>(std::min(stripe, piece.payload_bytes - done)));
-      absl::Status status = source.ReadItem(piece.item, done, absl::MakeSpan(buffer));
-      if (status.ok()) status = pass_on();
-      if (!status.ok()) return status;
-    }
-    return absl::OkStatus();
-  }
-  if (piece.payload_bytes == 0) return absl::OkStatus();
-  const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(piece.tensor)].dtype);
-  const absl::Span<const int64_t> offset = conversion_.plan->offset(piece);
-  const absl::Span<const int64_t> size = conversion_.plan->size(piece);
-  const catalog::StoredBox box{{offset.begin(), offset.end()}, {size.begin(), size.end()}, 0};
-  for (const catalog::StoredBox& part : catalog::CutBox(box, element, stripe)) {
-    int64_t bytes = element;
-    for (const int64_t n : part.size) bytes *= n;
-    buffer.resize(static_cast<size_t>(bytes));
-    absl::Status status = source.Read(piece.tensor, part.offset, part.size, absl::MakeSpan(buffer));
-    if (status.ok()) status = pass_on();
-    if (!status.ok()) return status;
+// A piece that is being written, from its beginning to its end.
+struct PieceWriter::Writing {
+  int64_t index = 0;
+  const output::OutputPlan::Piece* piece = nullptr;
+  source::Box box;   // of a tensor
+  int64_t done = 0;  // bytes
+  hash::ContentSums sums;
+};
+
+absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes) const {
+  piece.sums.Add(bytes);
+  RETURN_IF_ERROR(io::FromSystem(files_.WriteAt(piece.piece->place.file, piece.piece->payload_at + piece.done, bytes)));
+  piece.done += static_cast<int64_t>(bytes.size());
+  meter_.Add(static_cast<int64_t>(bytes.size()));
+  return absl::OkStatus();
+}
+
+absl::Status PieceWriter::WriteItem(Writing& item, std::string& buffer) const {
+  while (item.done < item.piece->payload_bytes) {
+    buffer.resize(static_cast<size_t>(std::min(conversion_.buffers.stripe, item.piece->payload_bytes - item.done)));
+    RETURN_IF_ERROR(conversion_.source->ReadItem(item.piece->item, item.done, absl::MakeSpan(buffer)));
+    RETURN_IF_ERROR(Put(item, buffer));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<output::FinishedPiece> PieceWriter::Write(int64_t index, std::string& buffer) const {
-  const output::OutputPlan::Piece& piece = conversion_.plan->pieces()[static_cast<size_t>(index)];
-  hash::ContentSums sums;
-  int64_t at = piece.payload_at;
-  absl::Status status = ReadParts(piece, buffer, [&]() -> absl::Status {
-    sums.Add(buffer);
-    absl::Status written = files_.WriteAt(piece.place.file, at, buffer);
-    at += static_cast<int64_t>(buffer.size());
-    meter_.Add(static_cast<int64_t>(buffer.size()));
-    return io::FromSystem(std::move(written));
-  });
-  if (status.ok()) status = WriteFrame(piece, sums.crc());
-  if (!status.ok()) return status;
-  const hash::ContentHash hash = sums.hash();
-  return output::FinishedPiece{static_cast<uint64_t>(index), hash.low, hash.high, sums.crc()};
+absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::vector<Writing>& pieces,
+                                    std::string& buffer) const {
+  source::Source& source = *conversion_.source;
+  const int64_t tensor = pieces.front().piece->tensor;
+  const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(tensor)].dtype);
+  const source::Box box = BoxOf(*conversion_.plan, bands, band);
+  source::Pass pass(&source, tensor, box);
+  for (const catalog::StoredBox& cut :
+       catalog::CutBox({box.offset, box.size, 0}, element, conversion_.buffers.stripe)) {
+    const source::Box part{cut.offset, cut.size};
+    // What each piece has of the part, one after the other in the buffer. Within a piece it follows what was before.
+    std::vector<source::Box> boxes;
+    std::vector<int64_t> begins = {0};
+    for (const Writing& piece : pieces) {
+      boxes.push_back(Common(part, piece.box));
+      begins.push_back(begins.back() + boxes.back().Elements() * element);
+    }
+    buffer.resize(static_cast<size_t>(begins.back()));
+    RETURN_IF_ERROR(pass.Read(part, [&](const source::Box& read, std::string& bytes) -> absl::Status {
+      if (pieces.size() == 1 && read == part) {
+        buffer.swap(bytes);
+        return absl::OkStatus();
+      }
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const source::Box common = Common(read, boxes[i]);
+        if (common.Elements() == 0) continue;
+        CopyBox(common, {read, bytes.data()}, {boxes[i], buffer.data() + begins[i]}, element);
+      }
+      return absl::OkStatus();
+    }));
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const auto begin = static_cast<size_t>(begins[i]), end = static_cast<size_t>(begins[i + 1]);
+      if (end > begin) RETURN_IF_ERROR(Put(pieces[i], std::string_view(buffer).substr(begin, end - begin)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Bands& bands, const Band& band,
+                                                                      std::string& buffer) const {
+  std::vector<Writing> pieces(band.count);
+  for (size_t i = 0; i < band.count; ++i) {
+    pieces[i].index = bands.PiecesOf(band)[i];
+    pieces[i].piece = &conversion_.plan->pieces()[static_cast<size_t>(pieces[i].index)];
+    if (pieces[i].piece->tensor >= 0) pieces[i].box = BoxOf(*conversion_.plan, *pieces[i].piece);
+  }
+  if (pieces.front().piece->tensor < 0) {
+    RETURN_IF_ERROR(WriteItem(pieces.front(), buffer));
+  } else if (pieces.front().piece->payload_bytes > 0) {
+    RETURN_IF_ERROR(WriteBand(bands, band, pieces, buffer));
+  }
+  std::vector<output::FinishedPiece> finished;
+  for (const Writing& piece : pieces) {
+    RETURN_IF_ERROR(WriteFrame(*piece.piece, piece.sums.crc()));
+    const hash::ContentHash hash = piece.sums.hash();
+    finished.push_back({static_cast<uint64_t>(piece.index), hash.low, hash.high, piece.sums.crc()});
+  }
+  return finished;
 }
 
 absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, std::string& buffer) const {

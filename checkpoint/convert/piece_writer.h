@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/convert/bands.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/output/journal.h"
 #include "checkpoint/output/output_files.h"
@@ -16,22 +17,26 @@
 
 namespace reshard::convert {
 
-// From any number of threads, each with a `buffer` of its own.
+// From any number of threads, each with a buffer of its own.
 class PieceWriter {
  public:
   PieceWriter(const Conversion& conversion, output::OutputFiles* files, tasks::ProgressMeter* meter)
       : conversion_(conversion), files_(*files), meter_(*meter) {}
 
-  // Reads the piece from the source and writes it, with its frame. What to put into the journal.
-  absl::StatusOr<output::FinishedPiece> Write(int64_t piece, std::string& buffer) const;
+  // Reads the pieces of a band from the source and writes them, with their frames. What to put into the journal: their
+  // checksums of the source have then been compared.
+  absl::StatusOr<std::vector<output::FinishedPiece>> Write(const Bands& bands, const Band& band,
+                                                           std::string& buffer) const;
   // Whether the contents that the record tells of are there. When they are, the frame is written again: it is small,
   // and whether it was written is not known.
   absl::StatusOr<bool> IsThere(const output::FinishedPiece& record, std::string& buffer) const;
 
  private:
   absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc) const;
-  absl::Status ReadParts(const output::OutputPlan::Piece& piece, std::string& buffer,
-                         absl::FunctionRef<absl::Status()> pass_on) const;
+  struct Writing;
+  absl::Status WriteBand(const Bands& bands, const Band& band, std::vector<Writing>& pieces, std::string& buffer) const;
+  absl::Status WriteItem(Writing& item, std::string& buffer) const;
+  absl::Status Put(Writing& piece, std::string_view bytes) const;
 
   const Conversion& conversion_;
   output::OutputFiles& files_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/convert/bands.h"
 #include "checkpoint/convert/compare_result.h"
 #include "checkpoint/convert/share_records.h"
 #include "checkpoint/io/error_kind.h"
@@ -24,6 +25,14 @@ absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& 
   if (!absl::IsDataLoss(journal.status())) return journal;
   RETURN_IF_ERROR(io::RemoveTree(path));
   return output::Journal::Open(path, id);
+}
+
+// Every piece of a band has a good part of what is read at a time; and all threads have something to do until the end.
+BandLimits LimitsOf(const Conversion& conversion) {
+  constexpr int64_t kLeastOfPiece = int64_t{64} << 10, kBandsPerThread = 4;
+  const Buffers& buffers = conversion.buffers;
+  return {buffers.stripe / kLeastOfPiece,
+          std::max(buffers.stripe, conversion.share.bytes / (kBandsPerThread * buffers.threads))};
 }
 
 }  // namespace
@@ -69,16 +78,20 @@ absl::Status Run::WriteShare() {
   absl::Status status = Keep(writer, journal->get(), &kept);
   if (!status.ok()) return status;
 
+  std::vector<int64_t> missing;
+  for (int64_t i = share.first; i < share.end; ++i) {
+    if (kept[static_cast<size_t>(i - share.first)] == 0) missing.push_back(i);
+  }
+  const Bands bands = MakeBands(*conversion_.plan, missing, LimitsOf(conversion_));
   std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
   status = tasks::RunTasks(
-      share.end - share.first, conversion_.buffers.threads,
+      static_cast<int64_t>(bands.bands.size()), conversion_.buffers.threads,
       [&](int64_t i, int thread) -> absl::Status {
-        if (kept[static_cast<size_t>(i)] != 0) return absl::OkStatus();
-        const absl::StatusOr<output::FinishedPiece> piece =
-            writer.Write(share.first + i, buffers[static_cast<size_t>(thread)]);
-        if (!piece.ok()) return piece.status();
-        hashes_[piece->piece] = {piece->hash_low, piece->hash_high};
-        return io::FromSystem((*journal)->Add(*piece));
+        ASSIGN_OR_RETURN(
+            const std::vector<output::FinishedPiece> finished,
+            writer.Write(bands, bands.bands[static_cast<size_t>(i)], buffers[static_cast<size_t>(thread)]));
+        for (const output::FinishedPiece& piece : finished) hashes_[piece.piece] = {piece.hash_low, piece.hash_high};
+        return io::FromSystem((*journal)->Add(finished));
       },
       options_.stop);
   if (!status.ok()) return status;

@@ -68,6 +68,7 @@ class Source {
   int64_t bytes_read() const;
 
  private:
+  friend class Pass;
   struct State;
   explicit Source(std::unique_ptr<State> state);
   absl::Status ReadStored(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,

@@ -1,33 +1,16 @@
 // Source::bytes_read is what the system was asked for, and reading a part of a chunk reads little more than the part.
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/io/system.h"
 #include "checkpoint/source/source.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/formats/safetensors_file.h"
+#include "tests/checkpoint/io/counting_system.h"
 
 namespace reshard::testing {
 namespace {
-
-class CountingSystem : public io::System {
- public:
-  ssize_t PRead(int fd, void* data, size_t bytes, off_t at) override {
-    const ssize_t got = io::System::PRead(fd, data, bytes, at);
-    if (got > 0) bytes_ += got;
-    ++calls_;
-    return got;
-  }
-  int64_t TakeBytes() { return bytes_.exchange(0); }
-  int64_t TakeCalls() { return calls_.exchange(0); }
-
- private:
-  std::atomic<int64_t> bytes_{0};
-  std::atomic<int64_t> calls_{0};
-};
 
 constexpr int64_t kRows = 20;
 

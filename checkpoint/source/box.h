@@ -1,0 +1,35 @@
+// Boxes of a tensor's elements, and copies between memory that holds them.
+#ifndef RESHARD_CHECKPOINT_SOURCE_BOX_H_
+#define RESHARD_CHECKPOINT_SOURCE_BOX_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace reshard::source {
+
+// The elements at offset + i for 0 <= i < size, in every dimension of a tensor.
+struct Box {
+  std::vector<int64_t> offset;  // in elements, one per dimension
+  std::vector<int64_t> size;
+
+  bool operator==(const Box&) const = default;
+  // Requires that their number fits 64 bits.
+  int64_t Elements() const;
+};
+
+// The elements that both have; one without elements has a size of 0 in some dimension.
+Box Common(const Box& a, const Box& b);
+
+// Memory that holds a box, dense and row-major.
+template <typename Byte>
+struct Held {
+  const Box& box;
+  Byte* bytes;
+};
+
+// Copies the elements of `box`, which both sides hold; `element` is 1, 2, 4, 8 or 16 bytes.
+void CopyBox(const Box& box, const Held<const char>& from, const Held<char>& to, int64_t element);
+
+}  // namespace reshard::source
+
+#endif  // RESHARD_CHECKPOINT_SOURCE_BOX_H_

@@ -1,0 +1,52 @@
+// Compares the bytes of a record with what is known of them.
+#ifndef RESHARD_CHECKPOINT_SOURCE_RECORD_CHECK_H_
+#define RESHARD_CHECKPOINT_SOURCE_RECORD_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/hash/hash.h"
+
+namespace reshard::source {
+
+// State: the bytes of a record that were added so far.
+class RecordCheck {
+ public:
+  // Bytes of the record, one part after the other, of which there is a hash.
+  struct Part {
+    int64_t length = 0;
+    hash::ContentHash hash;
+  };
+  enum class Finding { kSame, kBadCrc, kBadHash };
+
+  // Of a record of `length` bytes: its CRC-32, if that is known, and hashes of its parts, or of none of them.
+  RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<Part> parts);
+
+  bool knows_anything() const { return crc_.has_value() || !parts_.empty(); }
+  // The next bytes of the record, which has so many.
+  void Add(std::string_view bytes);
+  // Whether all bytes have been added.
+  bool is_complete() const { return missing_ == 0; }
+  // Of a record that is complete.
+  Finding Finish();
+
+ private:
+  void EndParts();
+
+  int64_t missing_;
+  std::optional<uint32_t> crc_;
+  std::vector<Part> parts_;
+  uint32_t crc_so_far_ = 0;
+  size_t part_ = 0;        // the one that the next byte belongs to
+  int64_t part_left_ = 0;  // its bytes that are still to come
+  std::unique_ptr<hash::ContentHasher> hasher_;
+  bool bad_hash_ = false;
+};
+
+}  // namespace reshard::source
+
+#endif  // RESHARD_CHECKPOINT_SOURCE_RECORD_CHECK_H_

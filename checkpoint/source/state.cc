@@ -1,0 +1,201 @@
+#include "checkpoint/source/state.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/formats/torch_save/tensor_stream.h"
+#include "checkpoint/formats/zip/reader.h"
+#include "checkpoint/hash/hash.h"
+#include "checkpoint/io/show.h"
+#include "status/macros.h"
+
+namespace reshard::source {
+namespace {
+
+constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
+// Chunks whose streams are remembered; the others are looked into again.
+constexpr size_t kStreamsKept = 4096;
+constexpr size_t kFilesOpen = 256;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = files.find(index);
+  if (found != files.end()) return found->second;
+  const Catalog::File& entry = catalog.files()[static_cast<size_t>(index)];
+  if (entry.content != nullptr)
+    return files.emplace(index, io::ReadFile::OfBytes(entry.path, entry.content)).first->second;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<io::ReadFile> opened,
+      io::ReadFile::Open(io::JoinPath(catalog.root(), entry.path), catalog.traits().may_be_links, &bytes_read));
+  if (files.size() >= kFilesOpen) files.erase(files.begin());
+  return files.emplace(index, std::move(opened)).first->second;
+}
+
+std::shared_ptr<const ChunkIndex> Source::State::Index(int64_t tensor) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (indices[static_cast<size_t>(tensor)] != nullptr) return indices[static_cast<size_t>(tensor)];
+  }
+  auto made = std::make_shared<const ChunkIndex>(catalog, catalog.tensors()[static_cast<size_t>(tensor)]);
+  const std::lock_guard<std::mutex> lock(mutex);
+  return indices[static_cast<size_t>(tensor)] = std::move(made);
+}
+
+absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::Stream(int64_t tensor, int64_t number,
+                                                                                     const io::ReadFile& file) {
+  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Chunk chunk = catalog.chunk(entry, number);
+  if (const catalog::StoredElements* const known = catalog.StoredAs(entry, number)) {
+    return std::shared_ptr<const catalog::StoredElements>(std::shared_ptr<const void>(), known);  // the catalog's
+  }
+  auto stream = std::make_shared<catalog::StoredElements>();
+  if (!catalog.traits().chunks_are_archives) {
+    stream->dtype = *entry.dtype;
+    stream->shape.assign(chunk.size.begin(), chunk.size.end());
+    stream->strides.assign(chunk.size.size(), 1);
+    for (size_t d = chunk.size.size(); d-- > 1;) stream->strides[d - 1] = stream->strides[d] * chunk.size[d];
+    stream->first_at = stream->record_at = chunk.place.at;
+    stream->record_length = chunk.place.length;
+    return stream;
+  }
+  const int64_t key = first_chunk[static_cast<size_t>(tensor)] + number;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = streams.find(key);
+    if (found != streams.end()) return found->second;
+  }
+  ASSIGN_OR_RETURN(catalog::StoredElements looked,
+                   torch_save::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size));
+  *stream = std::move(looked);
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (streams.size() >= kStreamsKept) streams.clear();
+  streams.emplace(key, stream);
+  return stream;
+}
+
+absl::StatusOr<Overlap> Source::State::OverlapOf(int64_t tensor, int64_t number, const Box& box) {
+  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Chunk chunk = catalog.chunk(entry, number);
+  const Box all{{chunk.offset.begin(), chunk.offset.end()}, {chunk.size.begin(), chunk.size.end()}};
+  Overlap overlap;
+  overlap.number = number;
+  ASSIGN_OR_RETURN(overlap.file, File(chunk.place.file));
+  ASSIGN_OR_RETURN(overlap.stream, Stream(tensor, number, *overlap.file));
+  overlap.box = Common(all, box);
+  overlap.bytes = overlap.box.Elements() * SizeOf(*entry.dtype);
+  overlap.begins = overlap.box.offset == all.offset;
+  overlap.is_whole = overlap.box == all;
+  for (size_t d = 0; d < all.offset.size(); ++d) overlap.within.push_back(overlap.box.offset[d] - all.offset[d]);
+  return overlap;
+}
+
+// The sidecar has hashes of this library's own chunks, whose record is the elements: of an archive as a whole, of
+// elements alone piece by piece. It counts only where it knows all of them.
+RecordCheck Source::State::CheckFor(int64_t tensor, const Overlap& overlap) const {
+  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Place place = catalog.chunk(entry, overlap.number).place;
+  const catalog::StoredElements& stream = *overlap.stream;
+  const std::string_view path = catalog.files()[static_cast<size_t>(place.file)].path;
+  std::vector<RecordCheck::Part> parts;
+  const bool whole = catalog.traits().chunks_are_archives;
+  for (int64_t at = 0; at < stream.record_length || (parts.empty() && whole);) {
+    const auto found = hashed.find(std::pair(path, place.at + at));
+    const int64_t length = found == hashed.end() ? 0 : whole ? stream.record_length : found->second->length;
+    const bool fits = found != hashed.end() && (whole || (length > 0 && length <= stream.record_length - at));
+    if (!fits) return RecordCheck(stream.record_length, stream.record_crc32, {});
+    parts.push_back({length, found->second->hash});
+    at += length;
+    if (whole) break;
+  }
+  return RecordCheck(stream.record_length, stream.record_crc32, std::move(parts));
+}
+
+absl::Status Source::State::Found(int64_t tensor, const Overlap& overlap, RecordCheck::Finding finding) {
+  if (finding == RecordCheck::Finding::kSame) {
+    checked[CheckOf(tensor, overlap.number)].store(1, std::memory_order_release);
+    return absl::OkStatus();
+  }
+  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const std::string& path = catalog.files()[static_cast<size_t>(catalog.chunk(entry, overlap.number).place.file)].path;
+  const catalog::StoredElements& stream = *overlap.stream;
+  const bool crc = finding == RecordCheck::Finding::kBadCrc;
+  return absl::DataLossError(absl::StrCat("tensor ", io::Shown(entry.name), " is damaged: the ", stream.record_length,
+                                          " bytes at ", stream.record_at, " of ", path, " do not have the ",
+                                          crc ? "CRC-32 of their archive" : "hash of the sidecar"));
+}
+
+absl::Status Source::State::Check(int64_t tensor, const Overlap& overlap) {
+  RecordCheck check = CheckFor(tensor, overlap);
+  if (!check.knows_anything()) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(checking[CheckOf(tensor, overlap.number) % checking.size()]);
+  if (IsChecked(tensor, overlap.number)) return absl::OkStatus();
+  const catalog::StoredElements& stream = *overlap.stream;
+  std::string buffer;
+  for (int64_t at = 0; at < stream.record_length; at += kCheckedAtOnce) {
+    buffer.resize(static_cast<size_t>(std::min(kCheckedAtOnce, stream.record_length - at)));
+    RETURN_IF_ERROR(overlap.file->ReadAt(stream.record_at + at, absl::MakeSpan(buffer)));
+    check.Add(buffer);
+  }
+  return Found(tensor, overlap, check.Finish());
+}
+
+absl::Status Source::State::CheckItem(size_t index, const io::ReadFile& file) {
+  if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(checking[index % checking.size()]);
+  if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
+  const Catalog::ByteItem& item = catalog.byte_items()[index];
+  const std::string_view path = catalog.files()[static_cast<size_t>(item.place.file)].path;
+  const auto found = hashed.find(std::pair(path, item.place.at));
+  absl::Status status;
+  if (found != hashed.end()) {
+    hash::ContentHasher hasher;
+    std::string part;
+    for (int64_t at = 0; at < item.place.length; at += kCheckedAtOnce) {
+      part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, item.place.length - at)));
+      status = file.ReadAt(item.place.at + at, absl::MakeSpan(part));
+      if (!status.ok()) return status;
+      hasher.Add(part);
+    }
+    if (hasher.Finish() != found->second->hash)
+      status = absl::DataLossError("it does not have the hash of the sidecar");
+  } else {
+    status = CheckArchive(file, item.place);
+  }
+  if (absl::IsDataLoss(status)) {
+    return absl::DataLossError(absl::StrCat("item ", io::Shown(item.name), " is damaged: ", status.message()));
+  }
+  if (status.ok()) items_checked[index].store(1, std::memory_order_release);
+  return status;
+}
+
+absl::Status Source::State::CheckArchive(const io::ReadFile& file, const Catalog::Place& place) {
+  const absl::StatusOr<zip::ZipArchive> archive = zip::ZipArchive::Open(file, place.at, place.length);
+  if (archive.ok()) return archive->CheckPayloads();
+  if (!absl::IsDataLoss(archive.status())) return absl::OkStatus();  // an archive of another kind
+  // Whoever extends PyTorch may store any bytes. What begins as an archive should end as one.
+  constexpr std::string_view kMark = "PK\x03\x04";
+  std::string begin(static_cast<size_t>(std::min<int64_t>(place.length, kMark.size())), '\0');
+  RETURN_IF_ERROR(file.ReadAt(place.at, absl::MakeSpan(begin)));
+  return begin == kMark ? archive.status() : absl::OkStatus();
+}
+
+absl::Status Source::State::FindSidecar(const CatalogLimits& limits) {
+  absl::StatusOr<std::optional<Sidecar>> found = ReadSidecar(catalog, limits);
+  absl::Status status = found.status();
+  if (found.ok()) {
+    sidecar = *std::move(found);
+    if (!sidecar) return absl::OkStatus();
+    absl::StatusOr<HashedChunks> matched = MatchSidecar(*sidecar, catalog, limits);
+    status = matched.status();
+    if (matched.ok()) hashed = *std::move(matched);
+  }
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(status.message(), "; to read on without it: --ignore-sidecar"));
+}
+
+}  // namespace reshard::source

@@ -16,6 +16,21 @@
 
 namespace reshard::convert {
 
+namespace {
+
+// As catalog::CutBox.
+std::vector<source::Box> PartsOf(const source::Box& box, int64_t element, int64_t most) {
+  if (box.Elements() * element <= most) return {box};
+  std::vector<source::Box> parts;
+  const catalog::StoredBox whole{{box.offset.begin(), box.offset.end()}, {box.size.begin(), box.size.end()}, 0};
+  for (const catalog::StoredBox& part : catalog::CutBox(whole, element, most)) {
+    parts.push_back({{part.offset.begin(), part.offset.end()}, {part.size.begin(), part.size.end()}});
+  }
+  return parts;
+}
+
+}  // namespace
+
 // A piece that is being written, from its beginning to its end.
 struct PieceWriter::Writing {
   int64_t index = 0;
@@ -23,11 +38,20 @@ struct PieceWriter::Writing {
   source::Box box;   // of a tensor
   int64_t done = 0;  // bytes
   hash::ContentSums sums;
+  // All of it, where that is little and still in the buffer: it is written with its frame.
+  std::string_view whole;
 };
 
-absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes) const {
+absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes, bool stays) const {
   piece.sums.Add(bytes);
-  RETURN_IF_ERROR(io::FromSystem(files_.WriteAt(piece.piece->place.file, piece.piece->payload_at + piece.done, bytes)));
+  // Few bytes cost less than a call does: they go with their frame.
+  constexpr size_t kFewBytes = size_t{64} << 10;
+  if (stays && static_cast<int64_t>(bytes.size()) == piece.piece->payload_bytes && bytes.size() <= kFewBytes) {
+    piece.whole = bytes;
+  } else {
+    const int64_t at = piece.piece->payload_at + piece.done;
+    RETURN_IF_ERROR(io::FromSystem(files_.WriteAt(piece.piece->place.file, at, bytes)));
+  }
   piece.done += static_cast<int64_t>(bytes.size());
   meter_.Add(static_cast<int64_t>(bytes.size()));
   return absl::OkStatus();
@@ -37,7 +61,7 @@ absl::Status PieceWriter::WriteItem(Writing& item, std::string& buffer) const {
   while (item.done < item.piece->payload_bytes) {
     buffer.resize(static_cast<size_t>(std::min(conversion_.buffers.stripe, item.piece->payload_bytes - item.done)));
     RETURN_IF_ERROR(conversion_.source->ReadItem(item.piece->item, item.done, absl::MakeSpan(buffer)));
-    RETURN_IF_ERROR(Put(item, buffer));
+    RETURN_IF_ERROR(Put(item, buffer, /*stays=*/true));
   }
   return absl::OkStatus();
 }
@@ -49,9 +73,8 @@ absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::v
   const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(tensor)].dtype);
   const source::Box box = BoxOf(*conversion_.plan, bands, band);
   source::Pass pass(&source, tensor, box);
-  for (const catalog::StoredBox& cut :
-       catalog::CutBox({box.offset, box.size, 0}, element, conversion_.buffers.stripe)) {
-    const source::Box part{cut.offset, cut.size};
+  const std::vector<source::Box> parts = PartsOf(box, element, conversion_.buffers.stripe);
+  for (const source::Box& part : parts) {
     // What each piece has of the part, one after the other in the buffer. Within a piece it follows what was before.
     std::vector<source::Box> boxes;
     std::vector<int64_t> begins = {0};
@@ -74,7 +97,10 @@ absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::v
     }));
     for (size_t i = 0; i < pieces.size(); ++i) {
       const auto begin = static_cast<size_t>(begins[i]), end = static_cast<size_t>(begins[i + 1]);
-      if (end > begin) RETURN_IF_ERROR(Put(pieces[i], std::string_view(buffer).substr(begin, end - begin)));
+      if (end > begin) {
+        const std::string_view bytes = std::string_view(buffer).substr(begin, end - begin);
+        RETURN_IF_ERROR(Put(pieces[i], bytes, /*stays=*/parts.size() == 1));
+      }
     }
   }
   return absl::OkStatus();
@@ -95,7 +121,7 @@ absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Band
   }
   std::vector<output::FinishedPiece> finished;
   for (const Writing& piece : pieces) {
-    RETURN_IF_ERROR(WriteFrame(*piece.piece, piece.sums.crc()));
+    RETURN_IF_ERROR(WriteFrame(*piece.piece, piece.sums.crc(), piece.whole));
     const hash::ContentHash hash = piece.sums.hash();
     finished.push_back({static_cast<uint64_t>(piece.index), hash.low, hash.high, piece.sums.crc()});
   }
@@ -117,14 +143,19 @@ absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, s
   }
   if (hasher.Finish() != hash::ContentHash{record.hash_low, record.hash_high}) return false;
   meter_.Add(piece.payload_bytes);
-  RETURN_IF_ERROR(WriteFrame(piece, record.crc));
+  RETURN_IF_ERROR(WriteFrame(piece, record.crc, {}));
   return true;
 }
 
-absl::Status PieceWriter::WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc) const {
-  ASSIGN_OR_RETURN(const output::OutputFormat::Frame frame,
+absl::Status PieceWriter::WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc,
+                                     std::string_view payload) const {
+  ASSIGN_OR_RETURN(output::OutputFormat::Frame frame,
                    conversion_.plan->format().FrameOf(*conversion_.plan, piece, crc));
   absl::Status written;
+  if (!payload.empty()) {
+    frame.before.append(payload).append(frame.after);
+    return io::FromSystem(files_.WriteAt(piece.place.file, piece.place.at, frame.before));
+  }
   if (!frame.before.empty()) written = files_.WriteAt(piece.place.file, piece.place.at, frame.before);
   if (written.ok() && !frame.after.empty()) {
     written = files_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.after);

@@ -32,11 +32,13 @@ class PieceWriter {
   absl::StatusOr<bool> IsThere(const output::FinishedPiece& record, std::string& buffer) const;
 
  private:
-  absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc) const;
+  // The frame of a piece, and with it the payload, where that is not there yet.
+  absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc, std::string_view payload) const;
   struct Writing;
   absl::Status WriteBand(const Bands& bands, const Band& band, std::vector<Writing>& pieces, std::string& buffer) const;
   absl::Status WriteItem(Writing& item, std::string& buffer) const;
-  absl::Status Put(Writing& piece, std::string_view bytes) const;
+  // The next bytes of a piece. `stays`: they are there until its frame is written.
+  absl::Status Put(Writing& piece, std::string_view bytes, bool stays) const;
 
   const Conversion& conversion_;
   output::OutputFiles& files_;

@@ -9,12 +9,12 @@ namespace reshard::source {
 namespace {
 
 struct Strides {
-  std::vector<int64_t> steps;  // in elements
-  int64_t first = 0;           // where the element at `of` is
+  Indices steps;      // in elements
+  int64_t first = 0;  // where the element at `of` is
 };
 
 Strides StridesIn(const Box& whole, const Box& of) {
-  Strides strides{std::vector<int64_t>(whole.size.size(), 1)};
+  Strides strides{Indices(whole.size.size(), 1)};
   for (size_t d = whole.size.size(); d-- > 1;) strides.steps[d - 1] = strides.steps[d] * whole.size[d];
   for (size_t d = 0; d < whole.size.size(); ++d) strides.first += (of.offset[d] - whole.offset[d]) * strides.steps[d];
   return strides;

@@ -3,14 +3,17 @@
 #define RESHARD_CHECKPOINT_SOURCE_BOX_H_
 
 #include <cstdint>
-#include <vector>
+
+#include "absl/container/inlined_vector.h"
 
 namespace reshard::source {
 
+using Indices = absl::InlinedVector<int64_t, 4>;  // one per dimension
+
 // The elements at offset + i for 0 <= i < size, in every dimension of a tensor.
 struct Box {
-  std::vector<int64_t> offset;  // in elements, one per dimension
-  std::vector<int64_t> size;
+  Indices offset;
+  Indices size;
 
   bool operator==(const Box&) const = default;
   // Requires that their number fits 64 bits.

@@ -84,7 +84,7 @@ absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset
     if (state.Wants(tensor, overlap)) {
       RETURN_IF_ERROR(state.Check(tensor, overlap));
     }
-    const std::vector<int64_t>& extent = overlap.box.size;
+    const Indices& extent = overlap.box.size;
     if (extent == box.size) return ReadBox(*overlap.file, *overlap.stream, overlap.within, extent, out);
     part.resize(static_cast<size_t>(overlap.bytes));
     RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, overlap.within, extent, absl::MakeSpan(part)));

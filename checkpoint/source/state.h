@@ -31,11 +31,11 @@ struct Overlap {
   int64_t number = 0;  // of the chunk, in its tensor
   std::shared_ptr<io::ReadFile> file;
   std::shared_ptr<const catalog::StoredElements> stream;
-  Box box;                      // in the tensor
-  std::vector<int64_t> within;  // the offset of `box` in the chunk, one per dimension
-  int64_t bytes = 0;            // of the elements
-  bool begins = false;          // it has the chunk's first element
-  bool is_whole = false;        // it is the whole chunk
+  Box box;                // in the tensor
+  Indices within;         // the offset of `box` in the chunk, one per dimension
+  int64_t bytes = 0;      // of the elements
+  bool begins = false;    // it has the chunk's first element
+  bool is_whole = false;  // it is the whole chunk
 };
 
 struct Source::State {

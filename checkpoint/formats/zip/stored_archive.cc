@@ -14,15 +14,14 @@ constexpr uint16_t kNameIsUtf8 = 0x0800;
 // The tag that PyTorch gives to its padding.
 constexpr uint16_t kPadding = 0x4246;
 
-void Append16(uint16_t value, std::string* out) {
-  out->push_back(static_cast<char>(value & 0xFF));
-  out->push_back(static_cast<char>(value >> 8));
+template <size_t kBytes>
+void AppendBytes(uint32_t value, std::string* out) {
+  char bytes[kBytes];
+  for (size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<char>(value >> (8 * i) & 0xFF);
+  out->append(bytes, kBytes);
 }
-
-void Append32(uint32_t value, std::string* out) {
-  Append16(static_cast<uint16_t>(value & 0xFFFF), out);
-  Append16(static_cast<uint16_t>(value >> 16), out);
-}
+void Append16(uint16_t value, std::string* out) { AppendBytes<2>(value, out); }
+void Append32(uint32_t value, std::string* out) { AppendBytes<4>(value, out); }
 
 // From "flags" to "length of the name": what both headers have in common. No time, no compression.
 void AppendCommon(uint32_t crc, int64_t bytes, size_t name_bytes, std::string* out) {

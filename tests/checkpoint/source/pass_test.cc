@@ -81,22 +81,23 @@ source::Box RandomBox(std::mt19937_64& random) {
 absl::Status ReadAll(source::Source* source, const source::Box& box, int64_t most, bool* differs) {
   *differs = false;
   source::Pass pass(source, 0, box);
-  for (const catalog::StoredBox& part : catalog::CutBox({box.offset, box.size, 0}, kElement, most)) {
+  const catalog::StoredBox whole{{box.offset.begin(), box.offset.end()}, {box.size.begin(), box.size.end()}, 0};
+  for (const catalog::StoredBox& cut : catalog::CutBox(whole, kElement, most)) {
+    const source::Box part{{cut.offset.begin(), cut.offset.end()}, {cut.size.begin(), cut.size.end()}};
     int64_t elements = 0;
-    absl::Status read =
-        pass.Read({part.offset, part.size}, [&](const source::Box& is, std::string& bytes) -> absl::Status {
-          REQUIRE(static_cast<int64_t>(bytes.size()) == is.Elements() * kElement);
-          CHECK(Common(is, {part.offset, part.size}) == is);
-          for (int64_t i = 0; i < static_cast<int64_t>(bytes.size()); ++i) {
-            const int64_t element = i / kElement;
-            const char should =
-                ByteAt(is.offset[0] + element / is.size[1], is.offset[1] + element % is.size[1], i % kElement);
-            *differs |= bytes[static_cast<size_t>(i)] != should;
-          }
-          elements += is.Elements();
-          bytes.clear();  // they may be taken away
-          return absl::OkStatus();
-        });
+    absl::Status read = pass.Read(part, [&](const source::Box& is, std::string& bytes) -> absl::Status {
+      REQUIRE(static_cast<int64_t>(bytes.size()) == is.Elements() * kElement);
+      CHECK(Common(is, part) == is);
+      for (int64_t i = 0; i < static_cast<int64_t>(bytes.size()); ++i) {
+        const int64_t element = i / kElement;
+        const char should =
+            ByteAt(is.offset[0] + element / is.size[1], is.offset[1] + element % is.size[1], i % kElement);
+        *differs |= bytes[static_cast<size_t>(i)] != should;
+      }
+      elements += is.Elements();
+      bytes.clear();  // they may be taken away
+      return absl::OkStatus();
+    });
     if (!read.ok()) return read;
     CHECK(elements == part.size[0] * part.size[1]);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/convert/bands.h"
 #include "checkpoint/convert/compare_result.h"
 #include "checkpoint/convert/share_records.h"
@@ -27,12 +28,13 @@ absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& 
   return output::Journal::Open(path, id);
 }
 
-// Every piece of a band has a good part of what is read at a time; and all threads have something to do until the end.
+// Every piece of a band has a good part of what is read at a time, and all threads have something to do until the end.
+// What is lost when a run is killed, and what it does before it stops where it is asked to, is a band.
 BandLimits LimitsOf(const Conversion& conversion) {
-  constexpr int64_t kLeastOfPiece = int64_t{64} << 10, kBandsPerThread = 4;
+  constexpr int64_t kLeastOfPiece = int64_t{64} << 10, kBandsPerThread = 4, kLongest = 4 * catalog::kLargestBox;
   const Buffers& buffers = conversion.buffers;
   return {buffers.stripe / kLeastOfPiece,
-          std::max(buffers.stripe, conversion.share.bytes / (kBandsPerThread * buffers.threads))};
+          std::clamp(conversion.share.bytes / (kBandsPerThread * buffers.threads), buffers.stripe, kLongest)};
 }
 
 }  // namespace

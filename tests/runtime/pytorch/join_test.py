@@ -237,7 +237,8 @@ class Join(unittest.TestCase):
             self.assertIn("rank 1 could not connect (connection closed by peer)", message)
         for kind, message in gloo.values(jobs.run_jobs([2, 1], fail_to_connect, "stands", 1)):
             self.assertEqual(kind, "PeerError")
-            self.assertRegex(message, "rank.* 1.* of 3 did not connect within 4 s")
+            # Whose timeout ends first, that of this wait or that of a Gloo which waits for rank 1, is a matter of chance.
+            self.assertRegex(message, r"ranks? .*\b1\b.*(of 3 did not connect within 4 s|had not yet either)")
 
     def test_the_store_is_lost(self):
         for how in (signal.SIGKILL, signal.SIGSTOP):

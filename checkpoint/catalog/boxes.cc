@@ -161,38 +161,12 @@ int64_t BoxMaker::LeastLoaded() const {
   return best;
 }
 
-std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64_t most) {
-  int64_t row = element_bytes;
-  size_t d = box.size.size();
-  // The slowest dimension whose single index is small enough.
-  while (d > 0 && row * box.size[d - 1] <= most) row *= box.size[--d];
-  if (d == 0) return {box};
-  --d;
-  const int64_t step = std::max<int64_t>(1, most / row);
-  std::vector<StoredBox> parts;
-  StoredBox part = box;
-  for (size_t outer = 0; outer < d; ++outer) part.size[outer] = 1;
-  for (;;) {
-    for (int64_t begin = 0; begin < box.size[d]; begin += step) {
-      part.offset[d] = box.offset[d] + begin;
-      part.size[d] = std::min(step, box.size[d] - begin);
-      parts.push_back(part);
-    }
-    size_t outer = d;
-    while (outer-- > 0) {
-      if (++part.offset[outer] < box.offset[outer] + box.size[outer]) break;
-      part.offset[outer] = box.offset[outer];
-    }
-    if (outer == static_cast<size_t>(-1)) return parts;
-  }
-}
-
 std::vector<Stripe> CutIntoStripes(absl::Span<const int64_t> shape, int64_t element_bytes, int64_t most) {
   std::vector<Stripe> stripes;
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return stripes;
   int64_t first = 0;
-  for (StoredBox& box :
-       CutBox({std::vector<int64_t>(shape.size(), 0), {shape.begin(), shape.end()}, 0}, element_bytes, most)) {
+  const StoredBox whole{std::vector<int64_t>(shape.size(), 0), {shape.begin(), shape.end()}, 0};
+  for (StoredBox& box : CutBox(whole, element_bytes, most)) {
     int64_t count = 1;
     for (const int64_t size : box.size) count *= size;
     stripes.push_back({std::move(box), first, count});

@@ -2,6 +2,8 @@
 #ifndef RESHARD_CHECKPOINT_CATALOG_BOXES_H_
 #define RESHARD_CHECKPOINT_CATALOG_BOXES_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -43,7 +45,33 @@ class BoxMaker {
 
 // The boxes of at most `most` bytes that a box is cut into, in ascending order; itself when it is not larger. Cuts fall
 // between indices of the slowest dimensions.
-std::vector<StoredBox> CutBox(const StoredBox& box, int64_t element_bytes, int64_t most);
+// A box is whatever has an offset and a size, one number per dimension; all else in it the parts have, too.
+template <typename Box>
+std::vector<Box> CutBox(const Box& box, int64_t element_bytes, int64_t most) {
+  int64_t row = element_bytes;
+  size_t d = box.size.size();
+  // The slowest dimension whose single index is small enough.
+  while (d > 0 && row * box.size[d - 1] <= most) row *= box.size[--d];
+  if (d == 0) return {box};
+  --d;
+  const int64_t step = std::max<int64_t>(1, most / row);
+  std::vector<Box> parts;
+  Box part = box;
+  for (size_t outer = 0; outer < d; ++outer) part.size[outer] = 1;
+  for (;;) {
+    for (int64_t begin = 0; begin < box.size[d]; begin += step) {
+      part.offset[d] = box.offset[d] + begin;
+      part.size[d] = std::min(step, box.size[d] - begin);
+      parts.push_back(part);
+    }
+    size_t outer = d;
+    while (outer-- > 0) {
+      if (++part.offset[outer] < box.offset[outer] + box.size[outer]) break;
+      part.offset[outer] = box.offset[outer];
+    }
+    if (outer == static_cast<size_t>(-1)) return parts;
+  }
+}
 
 // A part of a tensor that is one run of its elements, row-major.
 struct Stripe {

@@ -16,21 +16,6 @@
 
 namespace reshard::convert {
 
-namespace {
-
-// As catalog::CutBox.
-std::vector<source::Box> PartsOf(const source::Box& box, int64_t element, int64_t most) {
-  if (box.Elements() * element <= most) return {box};
-  std::vector<source::Box> parts;
-  const catalog::StoredBox whole{{box.offset.begin(), box.offset.end()}, {box.size.begin(), box.size.end()}, 0};
-  for (const catalog::StoredBox& part : catalog::CutBox(whole, element, most)) {
-    parts.push_back({{part.offset.begin(), part.offset.end()}, {part.size.begin(), part.size.end()}});
-  }
-  return parts;
-}
-
-}  // namespace
-
 // A piece that is being written, from its beginning to its end.
 struct PieceWriter::Writing {
   int64_t index = 0;
@@ -73,7 +58,7 @@ absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::v
   const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(tensor)].dtype);
   const source::Box box = BoxOf(*conversion_.plan, bands, band);
   source::Pass pass(&source, tensor, box);
-  const std::vector<source::Box> parts = PartsOf(box, element, conversion_.buffers.stripe);
+  const std::vector<source::Box> parts = catalog::CutBox(box, element, conversion_.buffers.stripe);
   for (const source::Box& part : parts) {
     // What each piece has of the part, one after the other in the buffer. Within a piece it follows what was before.
     std::vector<source::Box> boxes;

@@ -12,7 +12,7 @@
 namespace reshard::live {
 
 void AddParts(const PartRead& box, int64_t element_bytes, int64_t most, std::vector<PartRead>* parts) {
-  for (catalog::StoredBox& part : catalog::CutBox({box.offset, box.size, 0}, element_bytes, most)) {
+  for (catalog::StoredBox& part : catalog::CutBox(catalog::StoredBox{box.offset, box.size, 0}, element_bytes, most)) {
     std::vector<int64_t> local = box.local;
     for (size_t d = 0; d < local.size(); ++d) local[d] += part.offset[d] - box.offset[d];
     parts->push_back({box.tensor, std::move(part.offset), std::move(part.size), std::move(local), box.into});

@@ -44,8 +44,8 @@ absl::Status Pass::ReadStored(const Box& part, Taker take) {
     ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(stored_, number, part));
     auto followed = followed_.find(number);
     if (followed == followed_.end() && state.Wants(stored_, overlap)) {
-      ASSIGN_OR_RETURN(const Overlap of_box, state.OverlapOf(stored_, number, box_));
-      if (of_box.is_whole && IsItsRecord(*overlap.stream)) {
+      const Box chunk = state.ChunkBox(stored_, number);
+      if (Common(chunk, box_) == chunk && IsItsRecord(*overlap.stream)) {
         followed = followed_.emplace(number, state.CheckFor(stored_, overlap)).first;
       } else {
         RETURN_IF_ERROR(state.Check(stored_, overlap));

@@ -20,6 +20,18 @@ constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
 constexpr size_t kStreamsKept = 4096;
 constexpr size_t kFilesOpen = 256;
 
+// What is found of the record that begins there and has so many bytes.
+absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, int64_t length,
+                                                  RecordCheck& check) {
+  std::string buffer;
+  for (int64_t at = 0; at < length; at += kCheckedAtOnce) {
+    buffer.resize(static_cast<size_t>(std::min(kCheckedAtOnce, length - at)));
+    RETURN_IF_ERROR(file.ReadAt(begin + at, absl::MakeSpan(buffer)));
+    check.Add(buffer);
+  }
+  return check.Finish();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index) {
@@ -78,18 +90,21 @@ absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::St
   return stream;
 }
 
+Box Source::State::ChunkBox(int64_t tensor, int64_t number) const {
+  const Catalog::Chunk chunk = catalog.chunk(catalog.tensors()[static_cast<size_t>(tensor)], number);
+  return {{chunk.offset.begin(), chunk.offset.end()}, {chunk.size.begin(), chunk.size.end()}};
+}
+
 absl::StatusOr<Overlap> Source::State::OverlapOf(int64_t tensor, int64_t number, const Box& box) {
   const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
-  const Catalog::Chunk chunk = catalog.chunk(entry, number);
-  const Box all{{chunk.offset.begin(), chunk.offset.end()}, {chunk.size.begin(), chunk.size.end()}};
+  const Box all = ChunkBox(tensor, number);
   Overlap overlap;
   overlap.number = number;
-  ASSIGN_OR_RETURN(overlap.file, File(chunk.place.file));
+  ASSIGN_OR_RETURN(overlap.file, File(catalog.chunk(entry, number).place.file));
   ASSIGN_OR_RETURN(overlap.stream, Stream(tensor, number, *overlap.file));
   overlap.box = Common(all, box);
   overlap.bytes = overlap.box.Elements() * SizeOf(*entry.dtype);
   overlap.begins = overlap.box.offset == all.offset;
-  overlap.is_whole = overlap.box == all;
   for (size_t d = 0; d < all.offset.size(); ++d) overlap.within.push_back(overlap.box.offset[d] - all.offset[d]);
   return overlap;
 }
@@ -131,17 +146,13 @@ absl::Status Source::State::Found(int64_t tensor, const Overlap& overlap, Record
 
 absl::Status Source::State::Check(int64_t tensor, const Overlap& overlap) {
   RecordCheck check = CheckFor(tensor, overlap);
-  if (!check.knows_anything()) return absl::OkStatus();
+  if (!check.knows_anything()) return Found(tensor, overlap, RecordCheck::Finding::kSame);
   const std::lock_guard<std::mutex> lock(checking[CheckOf(tensor, overlap.number) % checking.size()]);
   if (IsChecked(tensor, overlap.number)) return absl::OkStatus();
   const catalog::StoredElements& stream = *overlap.stream;
-  std::string buffer;
-  for (int64_t at = 0; at < stream.record_length; at += kCheckedAtOnce) {
-    buffer.resize(static_cast<size_t>(std::min(kCheckedAtOnce, stream.record_length - at)));
-    RETURN_IF_ERROR(overlap.file->ReadAt(stream.record_at + at, absl::MakeSpan(buffer)));
-    check.Add(buffer);
-  }
-  return Found(tensor, overlap, check.Finish());
+  ASSIGN_OR_RETURN(const RecordCheck::Finding finding,
+                   ReadAndCheck(*overlap.file, stream.record_at, stream.record_length, check));
+  return Found(tensor, overlap, finding);
 }
 
 absl::Status Source::State::CheckItem(size_t index, const io::ReadFile& file) {
@@ -153,16 +164,11 @@ absl::Status Source::State::CheckItem(size_t index, const io::ReadFile& file) {
   const auto found = hashed.find(std::pair(path, item.place.at));
   absl::Status status;
   if (found != hashed.end()) {
-    hash::ContentHasher hasher;
-    std::string part;
-    for (int64_t at = 0; at < item.place.length; at += kCheckedAtOnce) {
-      part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, item.place.length - at)));
-      status = file.ReadAt(item.place.at + at, absl::MakeSpan(part));
-      if (!status.ok()) return status;
-      hasher.Add(part);
-    }
-    if (hasher.Finish() != found->second->hash)
+    RecordCheck check(item.place.length, std::nullopt, {{item.place.length, found->second->hash}});
+    ASSIGN_OR_RETURN(const RecordCheck::Finding finding, ReadAndCheck(file, item.place.at, item.place.length, check));
+    if (finding != RecordCheck::Finding::kSame) {
       status = absl::DataLossError("it does not have the hash of the sidecar");
+    }
   } else {
     status = CheckArchive(file, item.place);
   }

@@ -63,6 +63,8 @@ struct Source::State {
   std::shared_ptr<const ChunkIndex> Index(int64_t tensor);
   absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Stream(int64_t tensor, int64_t number,
                                                                         const io::ReadFile& file);
+  // Of a chunk, in its tensor.
+  Box ChunkBox(int64_t tensor, int64_t number) const;
   // The chunk and the box have elements in common.
   absl::StatusOr<Overlap> OverlapOf(int64_t tensor, int64_t number, const Box& box);
   size_t CheckOf(int64_t tensor, int64_t number) const {

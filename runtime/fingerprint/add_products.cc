@@ -26,20 +26,29 @@ inline void AddOneByOne(const ChunkRows& chunks, BlockSum* sum) {
   sum->high[0] += high;
 }
 
-void AddOneByOne(const ChunkColumns& chunks, ContentFingerprint* sums) {
-  const int64_t columns = kChunkBytes / chunks.element;  // of a chunk
-  for (int64_t i = 0; i < chunks.count; ++i) {
-    const char* const bytes = chunks.bytes + i * columns * chunks.step;
-    for (int64_t row = 0; row < chunks.rows; ++row) {
+// The places of the chunks of a row in its block.
+struct Places {
+  explicit Places(const Columns& columns)
+      : first(columns.offset % kBlockBytes / kChunkBytes), count(columns.columns * columns.element / kChunkBytes) {}
+  int64_t first;
+  int64_t count;
+};
+
+void AddOneByOne(const Columns& columns, ContentFingerprint* sums) {
+  const int64_t of_chunk = kChunkBytes / columns.element;
+  const Places places(columns);
+  for (int64_t i = 0; i < places.count; ++i) {
+    const char* const bytes = columns.bytes + i * of_chunk * columns.step;
+    for (int64_t row = 0; row < columns.rows; ++row) {
       char chunk_bytes[kChunkBytes];
-      for (int64_t c = 0; c < columns; ++c) {
-        std::memcpy(chunk_bytes + c * chunks.element, bytes + c * chunks.step + row * chunks.element,
-                    static_cast<size_t>(chunks.element));
+      for (int64_t c = 0; c < of_chunk; ++c) {
+        std::memcpy(chunk_bytes + c * columns.element, bytes + c * columns.step + row * columns.element,
+                    static_cast<size_t>(columns.element));
       }
       uint32_t chunk = 0;
       std::memcpy(&chunk, chunk_bytes, sizeof(chunk));
       sums[row] +=
-          {uint64_t{chunk} * kChunkKeys.low[chunks.first + i], uint64_t{chunk} * kChunkKeys.high[chunks.first + i]};
+          {uint64_t{chunk} * kChunkKeys.low[places.first + i], uint64_t{chunk} * kChunkKeys.high[places.first + i]};
     }
   }
 }
@@ -54,14 +63,23 @@ struct Lanes {
   __m256i low, high, low_odd, high_odd;
 };
 
+// Of eight chunks: for those with odd numbers they are in the lower halves of 64 bits, too.
+struct Keys {
+  __m256i low, high, low_odd, high_odd;
+};
+
 // A multiplication takes the lower halves of 64 bits as they are, so that chunks with even numbers need not be spread
 // out.
-RESHARD_AVX2 void AddEight(__m256i chunks, __m256i low_keys, __m256i high_keys, Lanes* lanes) {
+RESHARD_AVX2 void AddEight(__m256i chunks, const Keys& keys, Lanes* lanes) {
   const __m256i odd_chunks = _mm256_srli_epi64(chunks, 32);
-  lanes->low = _mm256_add_epi64(lanes->low, _mm256_mul_epu32(chunks, low_keys));
-  lanes->high = _mm256_add_epi64(lanes->high, _mm256_mul_epu32(chunks, high_keys));
-  lanes->low_odd = _mm256_add_epi64(lanes->low_odd, _mm256_mul_epu32(odd_chunks, _mm256_srli_epi64(low_keys, 32)));
-  lanes->high_odd = _mm256_add_epi64(lanes->high_odd, _mm256_mul_epu32(odd_chunks, _mm256_srli_epi64(high_keys, 32)));
+  lanes->low = _mm256_add_epi64(lanes->low, _mm256_mul_epu32(chunks, keys.low));
+  lanes->high = _mm256_add_epi64(lanes->high, _mm256_mul_epu32(chunks, keys.high));
+  lanes->low_odd = _mm256_add_epi64(lanes->low_odd, _mm256_mul_epu32(odd_chunks, keys.low_odd));
+  lanes->high_odd = _mm256_add_epi64(lanes->high_odd, _mm256_mul_epu32(odd_chunks, keys.high_odd));
+}
+
+RESHARD_AVX2 Keys KeysOfEight(__m256i low, __m256i high) {
+  return {low, high, _mm256_srli_epi64(low, 32), _mm256_srli_epi64(high, 32)};
 }
 
 constexpr int64_t kEight = 8;
@@ -81,12 +99,13 @@ __attribute__((target("avx2"))) void AddEightByEight(const ChunkRows& chunks, Bl
     int64_t i = 0;
 #pragma GCC unroll 2
     for (; i + kEight <= chunks.count; i += kEight) {
-      AddEight(Load(bytes + i * kChunkBytes), Load(low_keys + i), Load(high_keys + i), &lanes);
+      AddEight(Load(bytes + i * kChunkBytes), KeysOfEight(Load(low_keys + i), Load(high_keys + i)), &lanes);
     }
     if (rest != 0) {
       AddEight(_mm256_maskload_epi32(reinterpret_cast<const int*>(bytes + i * kChunkBytes), of_rest),
-               _mm256_maskload_epi32(reinterpret_cast<const int*>(low_keys + i), of_rest),
-               _mm256_maskload_epi32(reinterpret_cast<const int*>(high_keys + i), of_rest), &lanes);
+               KeysOfEight(_mm256_maskload_epi32(reinterpret_cast<const int*>(low_keys + i), of_rest),
+                           _mm256_maskload_epi32(reinterpret_cast<const int*>(high_keys + i), of_rest)),
+               &lanes);
     }
     bytes += chunks.step;
     low_keys += chunks.places;
@@ -119,41 +138,38 @@ RESHARD_AVX2 __m256i EightRows(const char* at, int64_t step) {
   }
 }
 
-// One key for all rows: chunk for chunk of a row, and in these, row for row.
+// One key for all rows: chunk for chunk of a row, from number i on, and in these, row for row.
 template <int64_t kElement, int kChunksAtOnce>
-RESHARD_AVX2 void AddEightRows(const ChunkColumns& chunks, int64_t first, Lanes* lanes) {
-  constexpr int64_t kColumns = kChunkBytes / kElement;
-  __m256i low_keys[kChunksAtOnce], high_keys[kChunksAtOnce];
-  for (int i = 0; i < kChunksAtOnce; ++i) {
-    low_keys[i] = _mm256_set1_epi64x(kChunkKeys.low[chunks.first + first + i]);
-    high_keys[i] = _mm256_set1_epi64x(kChunkKeys.high[chunks.first + first + i]);
+RESHARD_AVX2 void AddEightRows(const Columns& columns, int64_t i, Lanes* lanes) {
+  constexpr int64_t kOfChunk = kChunkBytes / kElement;
+  const int64_t place = Places(columns).first + i;
+  Keys keys[kChunksAtOnce];
+  for (int k = 0; k < kChunksAtOnce; ++k) {
+    const __m256i low = _mm256_set1_epi64x(kChunkKeys.low[place + k]);
+    const __m256i high = _mm256_set1_epi64x(kChunkKeys.high[place + k]);
+    keys[k] = {low, high, low, high};
   }
-  const char* bytes = chunks.bytes + first * kColumns * chunks.step;
-  for (int64_t row = 0; row + kEight <= chunks.rows; row += kEight, bytes += kEight * kElement) {
+  const char* bytes = columns.bytes + i * kOfChunk * columns.step;
+  for (int64_t row = 0; row + kEight <= columns.rows; row += kEight, bytes += kEight * kElement) {
     Lanes sums = lanes[row / kEight];
-    for (int i = 0; i < kChunksAtOnce; ++i) {
-      const __m256i even = EightRows<kElement>(bytes + i * kColumns * chunks.step, chunks.step);
-      const __m256i odd = _mm256_srli_epi64(even, 32);
-      sums.low = _mm256_add_epi64(sums.low, _mm256_mul_epu32(even, low_keys[i]));
-      sums.high = _mm256_add_epi64(sums.high, _mm256_mul_epu32(even, high_keys[i]));
-      sums.low_odd = _mm256_add_epi64(sums.low_odd, _mm256_mul_epu32(odd, low_keys[i]));
-      sums.high_odd = _mm256_add_epi64(sums.high_odd, _mm256_mul_epu32(odd, high_keys[i]));
+    for (int k = 0; k < kChunksAtOnce; ++k) {
+      AddEight(EightRows<kElement>(bytes + k * kOfChunk * columns.step, columns.step), keys[k], &sums);
     }
     lanes[row / kEight] = sums;
   }
 }
 
 template <int64_t kElement>
-__attribute__((target("avx2"))) void AddEightRowsEach(const ChunkColumns& chunks, ContentFingerprint* sums) {
+__attribute__((target("avx2"))) void AddEightRowsEach(const Columns& columns, ContentFingerprint* sums) {
   // As many keys as registers are left for.
   constexpr int kChunksAtOnce = kElement == 1 ? 2 : 4;
   constexpr int64_t kGroups = kRowsOfColumns / kEight;
   Lanes lanes[kGroups];
-  const int64_t groups = chunks.rows / kEight;
+  const int64_t groups = columns.rows / kEight, count = Places(columns).count;
   std::memset(static_cast<void*>(lanes), 0, static_cast<size_t>(groups) * sizeof(Lanes));
   int64_t i = 0;
-  for (; i + kChunksAtOnce <= chunks.count; i += kChunksAtOnce) AddEightRows<kElement, kChunksAtOnce>(chunks, i, lanes);
-  for (; i < chunks.count; ++i) AddEightRows<kElement, 1>(chunks, i, lanes);
+  for (; i + kChunksAtOnce <= count; i += kChunksAtOnce) AddEightRows<kElement, kChunksAtOnce>(columns, i, lanes);
+  for (; i < count; ++i) AddEightRows<kElement, 1>(columns, i, lanes);
   for (int64_t group = 0; group < groups; ++group) {
     uint64_t low[2][kEight / 2], high[2][kEight / 2];
     std::memcpy(low[0], &lanes[group].low, sizeof(low[0]));
@@ -164,8 +180,8 @@ __attribute__((target("avx2"))) void AddEightRowsEach(const ChunkColumns& chunks
       sums[group * kEight + row] += {low[row % 2][row / 2], high[row % 2][row / 2]};
     }
   }
-  ChunkColumns rest = chunks;
-  rest.rows = chunks.rows % kEight;
+  Columns rest = columns;
+  rest.rows = columns.rows % kEight;
   rest.bytes += groups * kEight * kElement;
   AddOneByOne(rest, sums + groups * kEight);
 }
@@ -181,15 +197,15 @@ void AddProducts(const ChunkRows& chunks, BlockSum* sum) {
   AddOneByOne(chunks, sum);
 }
 
-void AddProducts(const ChunkColumns& chunks, ContentFingerprint* sums) {
+void AddProducts(const Columns& columns, ContentFingerprint* sums) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) {
-    if (chunks.element == 1) return AddEightRowsEach<1>(chunks, sums);
-    if (chunks.element == 2) return AddEightRowsEach<2>(chunks, sums);
-    return AddEightRowsEach<4>(chunks, sums);
+    if (columns.element == 1) return AddEightRowsEach<1>(columns, sums);
+    if (columns.element == 2) return AddEightRowsEach<2>(columns, sums);
+    return AddEightRowsEach<4>(columns, sums);
   }
 #endif
-  AddOneByOne(chunks, sums);
+  AddOneByOne(columns, sums);
 }
 
 }  // namespace reshard::fingerprint

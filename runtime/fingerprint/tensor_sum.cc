@@ -113,10 +113,10 @@ void TensorSum::AddInBlocks(const Columns& columns) {
   for (int64_t row = 0; row < columns.rows; row += kRowsOfColumns) {
     const int64_t rows = std::min(kRowsOfColumns, columns.rows - row);
     std::fill_n(sums, rows, ContentFingerprint{});
-    AddProducts(
-        ChunkColumns{columns.bytes + row * columns.element, columns.element, columns.offset % kBlockBytes / kChunkBytes,
-                     columns.columns * columns.element / kChunkBytes, rows, columns.step},
-        sums);
+    Columns part = columns;
+    part.bytes += row * columns.element;
+    part.rows = rows;
+    AddProducts(part, sums);
     const int64_t block = (columns.offset + row * columns.offset_step) / kBlockBytes;
     for (int64_t i = 0; i < rows; ++i) AddTimes(sums[i], KeyOf(block + i * columns.offset_step / kBlockBytes), &done_);
   }

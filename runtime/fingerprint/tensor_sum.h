@@ -50,23 +50,6 @@ struct ChunkRows {
 // sum += the products of all chunks with their keys. Requires that the last place is below kBlockChunks.
 void AddProducts(const ChunkRows& chunks, BlockSum* sum);
 
-// Rows of chunks at the same places of as many blocks, of a matrix that lies in memory by columns: elements of 1, 2 or
-// 4 bytes, those of a column one after the other, and every column `step` bytes after the one before. A row has `count`
-// chunks, at places first, first + 1, .. At most kRowsOfColumns rows: their sums stay in the nearest cache.
-inline constexpr int64_t kRowsOfColumns = 1024;
-struct ChunkColumns {
-  const char* bytes = nullptr;
-  int64_t element = 0;
-  int64_t first = 0;
-  int64_t count = 0;
-  int64_t rows = 0;
-  int64_t step = 0;
-};
-
-// sums[r] += the products of the chunks of row r with their keys. Rows need not be brought together for that. Requires
-// that the last place is below kBlockChunks.
-void AddProducts(const ChunkColumns& chunks, ContentFingerprint* sums);
-
 // Runs of consecutive bytes of a tensor: `count` runs of `size` bytes, the first of them at `offset`. Every run begins
 // `step` bytes after the one before in memory, and `offset_step` >= size bytes later in the tensor.
 struct Runs {
@@ -90,6 +73,12 @@ struct Columns {
   int64_t step = 0;
   int64_t offset_step = 0;
 };
+
+// How many rows have their sums in the nearest cache.
+inline constexpr int64_t kRowsOfColumns = 1024;
+// sums[r] += the products of the chunks of row r with their keys: at the same places of each block, so that rows need
+// not be brought together. Requires at most kRowsOfColumns rows, each within one block.
+void AddProducts(const Columns& columns, ContentFingerprint* sums);
 
 // What tells tensors apart: their names, dtypes and global shapes.
 Fingerprint IdentityOf(std::string_view name, DType dtype, absl::Span<const int64_t> shape);

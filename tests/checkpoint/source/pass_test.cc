@@ -81,9 +81,7 @@ source::Box RandomBox(std::mt19937_64& random) {
 absl::Status ReadAll(source::Source* source, const source::Box& box, int64_t most, bool* differs) {
   *differs = false;
   source::Pass pass(source, 0, box);
-  const catalog::StoredBox whole{{box.offset.begin(), box.offset.end()}, {box.size.begin(), box.size.end()}, 0};
-  for (const catalog::StoredBox& cut : catalog::CutBox(whole, kElement, most)) {
-    const source::Box part{{cut.offset.begin(), cut.offset.end()}, {cut.size.begin(), cut.size.end()}};
+  for (const source::Box& part : catalog::CutBox(box, kElement, most)) {
     int64_t elements = 0;
     absl::Status read = pass.Read(part, [&](const source::Box& is, std::string& bytes) -> absl::Status {
       REQUIRE(static_cast<int64_t>(bytes.size()) == is.Elements() * kElement);

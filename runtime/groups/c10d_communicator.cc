@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -16,6 +17,8 @@
 #include "runtime/groups/c10d_rendezvous_store.h"
 #include "runtime/groups/peer_board.h"
 #include "runtime/packed/packed_step.h"
+#include "runtime/shared/introduction.h"
+#include "runtime/shared/neighbors.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -36,6 +39,11 @@ constexpr int64_t kOperationsPerTag = int64_t{1} << 16;
 
 }  // namespace
 
+bool DefaultSharedMemory() {
+  const char* const wanted = std::getenv("RESHARD_SHARED_MEMORY");
+  return wanted == nullptr || std::strcmp(wanted, "0") != 0;
+}
+
 struct C10dCommunicator::Impl {
   Impl(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const C10dOptions& opts)
       : group(process_group),
@@ -49,6 +57,7 @@ struct C10dCommunicator::Impl {
       {
         const std::lock_guard<std::mutex> lock(mutex);
         told = message;
+        if (neighbors != nullptr) neighbors->Abort();
       }
       messages.Abort();
     });
@@ -59,7 +68,9 @@ struct C10dCommunicator::Impl {
   template <typename T, typename F>
   T Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f);
 
+  void HoldNeighbors();
   absl::Status Meet();
+  absl::Status MeetNeighbors(absl::StatusOr<shared::Introduction> introduction);
   absl::Status AllGather(void* records, int64_t bytes);
   absl::Status Blame(int64_t peer, const std::string& reason);
   absl::Status BlameRank(int64_t peer, const std::string& reason);
@@ -79,6 +90,7 @@ struct C10dCommunicator::Impl {
   const C10dOptions options;
   std::vector<int64_t> ranks;
   RecentOperations recent;
+  std::shared_ptr<shared::Neighbors> near;  // `neighbors` during an operation, whose thread alone uses it
   groups::PeerBoard board;
   groups::C10dMessages messages;
   std::vector<groups::PeerAddress> peers;  // empty before the ranks have met
@@ -89,6 +101,8 @@ struct C10dCommunicator::Impl {
   std::atomic<bool> closed = false;
   std::mutex mutex;
   std::string told;  // what a peer told of a failure; guarded by mutex
+  // Null: no other rank shares memory with this one, they have not met, or it is closed. Guarded by mutex.
+  std::shared_ptr<shared::Neighbors> neighbors;
 };
 
 template <typename T, typename F>
@@ -114,6 +128,7 @@ T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, uint64_
     begun = absl::Now();
     ++operations;
     messages.Use(backend.get(), operations);
+    HoldNeighbors();
     board.Begin(operations);
     T outcome = status::NoThrow("communicating", [&]() -> T {
       if (size > 1 && peers.empty()) {
@@ -121,9 +136,12 @@ T C10dCommunicator::Impl::Operate(absl::string_view name, int64_t bytes, uint64_
       }
       messages.Use(backend.get(),
                    operations % kOperationsPerTag + static_cast<int64_t>(salt % kTags) * kOperationsPerTag);
+      if (near != nullptr) near->Use(static_cast<uint64_t>(operations) ^ salt);
       return f();
     });
     board.End();
+    messages.GoNear(nullptr);
+    near = nullptr;
     absl::Status status;
     if constexpr (std::is_same_v<T, absl::Status>) {
       status = outcome;
@@ -146,8 +164,11 @@ std::unique_ptr<groups::C10dRendezvousStore> C10dCommunicator::Impl::Store() con
 
 // At the first call: everybody learns where everybody can be asked.
 absl::Status C10dCommunicator::Impl::Meet() {
+  absl::StatusOr<shared::Introduction> introduction =
+      options.shared_memory ? shared::Introduction::Listen(rank) : absl::UnavailableError("not wanted");
   std::vector<groups::PeerAddress> addresses(static_cast<size_t>(size));
   addresses[static_cast<size_t>(rank)] = board.address();
+  if (introduction.ok()) addresses[static_cast<size_t>(rank)].near = introduction->name();
   const absl::Status gathered = AllGather(addresses.data(), sizeof(groups::PeerAddress));
   if (!gathered.ok()) {
     // Those that came know where to be told, but not all may have come: for them the verdict is left in the store that
@@ -157,10 +178,62 @@ absl::Status C10dCommunicator::Impl::Meet() {
     return gathered;
   }
   peers = std::move(addresses);
+  RETURN_IF_ERROR(MeetNeighbors(std::move(introduction)));
   // What follows is another operation.
   ++operations;
   board.Begin(operations);
   return absl::OkStatus();
+}
+
+// Who shares memory with whom. All ranks take part, also those that share with nobody.
+absl::Status C10dCommunicator::Impl::MeetNeighbors(absl::StatusOr<shared::Introduction> introduction) {
+  if (introduction.ok()) {
+    std::vector<shared::SocketName> names;
+    for (const groups::PeerAddress& peer : peers) names.push_back(peer.near);
+    // Without memory for it, messages go through the group.
+    introduction->Offer(names).IgnoreError();
+  }
+  // Everybody has offered what it has, then everybody has taken what there is.
+  std::vector<char> tokens(static_cast<size_t>(size));
+  RETURN_IF_ERROR(AllGather(tokens.data(), 1));
+  if (introduction.ok()) introduction->Accept();
+  const auto mapped = [&](int64_t r) { return introduction.ok() && introduction->mapped(r); };
+  const int64_t pitch = (size + 7) / 8;
+  std::vector<uint8_t> bits(static_cast<size_t>(size * pitch));  // of each rank, one for each
+  const auto bit = [&](int64_t of, int64_t r) {
+    return (bits[static_cast<size_t>(of * pitch + r / 8)] >> r % 8 & 1) != 0;
+  };
+  for (int64_t r = 0; r < size; ++r) {
+    if (mapped(r)) bits[static_cast<size_t>(rank * pitch + r / 8)] |= static_cast<uint8_t>(1 << r % 8);
+  }
+  RETURN_IF_ERROR(AllGather(bits.data(), pitch));
+  bool everybody = true;
+  std::vector<bool> mutual(static_cast<size_t>(size));
+  for (int64_t r = 0; r < size; ++r) {
+    mutual[static_cast<size_t>(r)] = bit(rank, r) && bit(r, rank);
+    for (int64_t of = 0; of < size && everybody; ++of) everybody = of == r || bit(of, r);
+  }
+  if (!introduction.ok()) return absl::OkStatus();
+  std::vector<shared::Neighbor> others = introduction->Keep(mutual);
+  if (others.empty()) return absl::OkStatus();
+  auto made = std::make_shared<shared::Neighbors>(
+      introduction->TakeSegment(), std::move(others), everybody, options.timeout,
+      shared::Watch{[this](int64_t r) { board.WaitFor(r < 0 ? groups::PeerState::kEverybody : r); },
+                    [this](int64_t r, const std::string& reason) { return Blame(r, reason); }});
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!told.empty() || closed) made->Abort();
+    neighbors = std::move(made);
+  }
+  HoldNeighbors();
+  return absl::OkStatus();
+}
+
+// For the operation under way: Close may drop them meanwhile.
+void C10dCommunicator::Impl::HoldNeighbors() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  near = neighbors;
+  messages.GoNear(near.get());
 }
 
 void C10dCommunicator::Impl::Tell(const std::vector<groups::PeerAddress>& addresses, const std::string& message) const {
@@ -187,6 +260,11 @@ void C10dCommunicator::Impl::ForEachOther(const std::vector<groups::PeerAddress>
 // 2^k records of the rank 2^k further on.
 absl::Status C10dCommunicator::Impl::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
+  if (near != nullptr && near->everybody()) {
+    const absl::Status gathered = near->Gather(data, bytes);
+    if (!gathered.ok()) Lose(gathered);
+    return gathered;
+  }
   constexpr int64_t kFewRanks = 8;
   if (size <= kFewRanks && !peers.empty()) {
     // The same record for everybody.
@@ -371,6 +449,12 @@ bool C10dCommunicator::alive() const { return !impl_->closed && !impl_->group.ex
 void C10dCommunicator::Close() {
   impl_->closed = true;
   impl_->board.Close();
+  std::shared_ptr<shared::Neighbors> neighbors;  // goes last, or with the operation under way
+  {
+    const std::lock_guard<std::mutex> lock(impl_->mutex);
+    neighbors = std::move(impl_->neighbors);
+  }
+  if (neighbors != nullptr) neighbors->Leave();
 }
 
 const RecentOperations* C10dCommunicator::recent_operations() const { return &impl_->recent; }

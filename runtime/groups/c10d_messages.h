@@ -45,6 +45,10 @@ class C10dMessages final : public packed::MessageTransport {
   absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
                         absl::Span<const int64_t> receive_bytes) override;
   int64_t world_size() const override { return world_size_; }
+  packed::NearExchange* near() override { return near_; }
+
+  // From now on nothing is sent to the ranks that it reaches. Null: there are none.
+  void GoNear(packed::NearExchange* near) { near_ = near; }
 
   // Makes the round in progress, if any, and all later ones fail immediately. Thread-safe.
   void Abort();
@@ -61,6 +65,7 @@ class C10dMessages final : public packed::MessageTransport {
   const Blame blame_;
   c10d::Backend* backend_ = nullptr;
   int64_t operation_ = 0;
+  packed::NearExchange* near_ = nullptr;
   std::mutex mutex_;
   class C10dRound* round_ = nullptr;  // guarded by mutex_
   bool together_ = false;             // an all-to-all is in progress; guarded by mutex_

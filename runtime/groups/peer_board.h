@@ -10,6 +10,7 @@
 #ifndef RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
 #define RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,7 +30,9 @@ struct PeerAddress {
   uint64_t process = 0;  // random: distinguishes this process from a later one with the same port
   uint64_t board = 0;    // which of the process's boards
   int64_t port = 0;      // 0: this process could not listen
-  int64_t reserved[4] = {};
+  // Where ranks of the same host meet to share memory, see shared::Introduction; not the board's.
+  std::array<uint64_t, 2> near = {};
+  int64_t reserved[2] = {};
 };
 static_assert(sizeof(PeerAddress) == 128);
 

@@ -102,6 +102,7 @@ StridedCopy::StridedCopy(const Region& region, int64_t element_size, absl::Span<
   }
   nest->MergeLevels();
   nest->AddByteRuns(element_size);
+  nest->CountItems();
   for (const Segment& segment : nest->levels.front().segments) nest->outer_count += segment.count;
   bytes_ = bytes;
   nest_ = std::move(nest);
@@ -154,6 +155,15 @@ void StridedCopy::Nest::AddByteRuns(int64_t element_size) {
   for (Segment& segment : last.segments) segment.count *= element_size;
 }
 
+void StridedCopy::Nest::CountItems() {
+  for (size_t k = levels.size() - 1; k-- > 0;) {
+    const Level& inner = levels[k + 1];
+    int64_t items = 0;
+    for (const Segment& segment : inner.segments) items += segment.count;
+    levels[k].item_bytes = items * inner.item_bytes;
+  }
+}
+
 void StridedCopy::FetchAhead(const void* fragment, bool written) const {
   if (bytes_ == 0) return;
   constexpr int64_t kLine = 64;
@@ -203,6 +213,40 @@ void StridedCopy::Nest::RunSegment(size_t level, const char* from, char* to, int
   }
 }
 
+// Bytes [begin, end) of those that one pass over the segments of `level` copies; these start at (from, to).
+void StridedCopy::Nest::RunBytes(size_t level, const char* from, char* to, int64_t begin, int64_t end,
+                                 CopyMode mode) const {
+  const Level& loop = levels[level];
+  const int64_t item = loop.item_bytes;
+  for (const Segment& segment : loop.segments) {
+    const int64_t bytes = segment.count * item;
+    const int64_t low = std::max<int64_t>(begin, 0);
+    const int64_t high = std::min(end, bytes);
+    if (low < high) {
+      const auto part = [&](int64_t index, int64_t first, int64_t last) {
+        RunBytes(level + 1, from + segment.from + index * loop.from_step, to + segment.to + index * loop.to_step, first,
+                 last, mode);
+      };
+      // A part of one item, whole items, a part of another.
+      const int64_t whole = (low + item - 1) / item;
+      const int64_t past = high / item;
+      if (whole > past) {
+        part(past, low - past * item, high - past * item);
+      } else {
+        if (low < whole * item) part(whole - 1, low - (whole - 1) * item, item);
+        if (whole < past) {
+          RunSegment(level, from + segment.from + whole * loop.from_step, to + segment.to + whole * loop.to_step,
+                     past - whole, mode);
+        }
+        if (past * item < high) part(past, 0, high - past * item);
+      }
+    }
+    begin -= bytes;
+    end -= bytes;
+    if (end <= 0) return;
+  }
+}
+
 void StridedCopy::VisitBoxes(absl::FunctionRef<void(const CopyBox&)> visit) const {
   if (bytes_ == 0) return;
   // One segment of every level at a time, like the digits of a number.
@@ -243,6 +287,14 @@ void StridedCopy::Run(const void* from, void* to, CopyMode mode) const {
   for (const Segment& segment : nest_->levels.front().segments) {
     nest_->RunSegment(0, source + segment.from, destination + segment.to, segment.count, mode);
   }
+  if (mode == CopyMode::kStreaming) host::FinishStreaming();
+}
+
+void StridedCopy::RunBytes(const void* from, void* to, int64_t begin, int64_t end, CopyMode mode) const {
+  if (begin >= end) return;
+  if (begin == 0 && end == bytes_) return Run(from, to, mode);
+  nest_->RunBytes(0, static_cast<const char*>(from) + nest_->from_offset, static_cast<char*>(to) + nest_->to_offset,
+                  begin, end, mode);
   if (mode == CopyMode::kStreaming) host::FinishStreaming();
 }
 

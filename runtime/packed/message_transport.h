@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "runtime/packed/near_exchange.h"
 
 namespace reshard::packed {
 
@@ -42,6 +43,9 @@ class MessageTransport {
   virtual absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
                                 absl::Span<const int64_t> receive_bytes) = 0;
   virtual int64_t world_size() const = 0;
+
+  // For ranks that share memory with this one: no messages are sent to these. Null: there are none.
+  virtual NearExchange* near() { return nullptr; }
 };
 
 }  // namespace reshard::packed

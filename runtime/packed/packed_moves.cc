@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/host/host_pool.h"
 #include "runtime/packed/step_copies.h"
@@ -28,9 +29,8 @@ char* PlaceOf(const WireMessage& message, bool sending, char* staging) {
 
 // Moves all pieces as single messages. `meanwhile` runs between posting the last send and waiting for the first
 // receive, when this rank would otherwise be idle.
-template <typename Meanwhile>
 absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
-                        const Meanwhile& meanwhile) {
+                        absl::FunctionRef<absl::Status()> meanwhile) {
   MoveStats* const stats = &packed.stats;
   Laps& lap = packed.lap;
   std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank);
@@ -69,7 +69,8 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
   status = round->Posted();
   if (!status.ok()) return status;
   lap(&stats->communicate_seconds);
-  meanwhile();
+  status = meanwhile();
+  if (!status.ok()) return status;
   lap(&stats->unpack_seconds);
   for (size_t i = 0; i < incoming.size(); ++i) {
     const WireMessage& message = incoming[i];
@@ -241,6 +242,46 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   return absl::OkStatus();
 }
 
+// The pieces whose peers share memory with this rank, and the others.
+std::pair<std::vector<Piece>, std::vector<Piece>> Apart(const std::vector<Piece>& pieces, const NearExchange& near) {
+  std::pair<std::vector<Piece>, std::vector<Piece>> apart;
+  for (const Piece& piece : pieces) (near.Reaches(piece.peer) ? apart.first : apart.second).push_back(piece);
+  return apart;
+}
+
+// How a step is written in which this rank, like the others, writes so many bytes.
+CopyMode ModeFor(const StepProgram& step, int64_t bytes) {
+  const int64_t ranks = std::max<int64_t>(1, step.peers_max + 1);
+  return CopyModeFor(bytes * ranks, ranks);
+}
+
+// Moves pieces to wherever their peers are, and what this rank keeps, which copy_own copies.
+absl::Status Exchange(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
+                      const std::vector<Job>& own, CopyMode mode, absl::FunctionRef<void()> copy_own) {
+  NearExchange* const near = packed.transport.near();
+  const auto move_near = [&](const std::vector<Piece>& from, const std::vector<Piece>& to,
+                             absl::FunctionRef<void()> meanwhile) {
+    return near->Move(from, to, mode, meanwhile, &packed.stats, &packed.lap);
+  };
+  if (near != nullptr && near->everybody()) return move_near(sends, receives, copy_own);
+  const bool together = packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max);
+  if (near == nullptr) {
+    if (together) return MoveTogether(packed, sends, receives, own);
+    return MovePieces(packed, sends, receives, [&] {
+      copy_own();
+      return absl::OkStatus();
+    });
+  }
+  const auto [near_sends, far_sends] = Apart(sends, *near);
+  const auto [near_receives, far_receives] = Apart(receives, *near);
+  if (together) {
+    RETURN_IF_ERROR(move_near(near_sends, near_receives, [] {}));
+    return MoveTogether(packed, far_sends, far_receives, own);
+  }
+  return MovePieces(packed, far_sends, far_receives,
+                    [&, &from = near_sends, &to = near_receives] { return move_near(from, to, copy_own); });
+}
+
 template <typename View>
 std::vector<char> DenseOnes(absl::Span<const View> views) {
   std::vector<char> dense;
@@ -282,24 +323,21 @@ absl::Status MoveStep(PackedStep& packed) {
     }
   }
   packed.stats.copied_local += own_bytes;
-  const CopyMode mode = CopyModeFor(own_bytes, 1);
+  const CopyMode mode =
+      packed.transport.near() != nullptr ? ModeFor(packed.step, packed.stats.written) : CopyModeFor(own_bytes, 1);
   const auto copy_own = [&] { RunJobs(own, mode); };
-  if (step.op != Op::kSlice && packed.transport.PrefersAllToAll(step.recv_bytes_max, step.peers_max)) {
-    return MoveTogether(packed, sends, receives, own);
-  }
-  if (sends.empty() && receives.empty()) {
+  if (step.op == Op::kSlice) {  // nothing travels
     copy_own();
     packed.lap(&packed.stats.unpack_seconds);
     return absl::OkStatus();
   }
-  return MovePieces(packed, sends, receives, copy_own);
+  return Exchange(packed, sends, receives, own, mode, copy_own);
 }
 
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
-  if (packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max)) {
-    return MoveTogether(packed, sends, receives, {});
-  }
-  return MovePieces(packed, sends, receives, [] {});
+  int64_t bytes = 0;
+  for (const Piece& piece : receives) bytes += piece.bytes;
+  return Exchange(packed, sends, receives, {}, ModeFor(packed.step, bytes), [] {});
 }
 
 }  // namespace reshard::packed

@@ -2,7 +2,6 @@
 #ifndef RESHARD_RUNTIME_PACKED_PACKED_MOVES_H_
 #define RESHARD_RUNTIME_PACKED_PACKED_MOVES_H_
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -13,23 +12,11 @@
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
+#include "runtime/packed/laps.h"
 #include "runtime/packed/message_transport.h"
 #include "runtime/packed/wire_messages.h"
 
 namespace reshard::packed {
-
-// A stopwatch: adds the time since the last lap to one of the fields of MoveStats.
-class Laps {
- public:
-  void operator()(double* account) {
-    const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
-    *account += std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 // What the parts of one step share.
 struct PackedStep {
@@ -53,7 +40,8 @@ absl::Status NoStaging(int64_t bytes);
 // Executes a step that is not a reduction.
 absl::Status MoveStep(PackedStep& packed);
 
-// Moves pieces between ranks, as single messages or in one all-to-all, whichever suits the step. The pieces are ordered
+// Moves pieces between ranks: through memory where they share it, else as single messages or in one all-to-all,
+// whichever suits the step. The pieces are ordered
 // by peer, and none of them stays on its rank.
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
 

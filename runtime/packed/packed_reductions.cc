@@ -4,12 +4,89 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "runtime/host/host_pool.h"
 #include "runtime/host/reduce.h"
 #include "runtime/packed/packed_moves.h"
 #include "status/macros.h"
 
 namespace reshard::packed {
+
+namespace {
+
+int64_t Offset(absl::Span<const int64_t> index, absl::Span<const int64_t> strides) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+  return offset;
+}
+
+// Whom this rank receives from, itself included, ascending.
+std::vector<int64_t> SendersOf(const StepProgram& step) {
+  std::vector<int64_t> senders;
+  for (const Transfer& transfer : step.receives) {
+    if (senders.empty() || senders.back() != transfer.peer) senders.push_back(transfer.peer);
+  }
+  return senders;
+}
+
+// One tensor of a reduction whose contributions are combined as they come.
+struct Combined {
+  int tensor = 0;
+  const Region* region = nullptr;  // of this rank's own contribution; those of the others differ in fragments only
+  Dims dense;                      // strides of the output's shape, as contributions travel
+};
+
+// ReduceScatter between ranks that all share memory: nothing is staged.
+absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near, const std::vector<Piece>& sends) {
+  const StepProgram& step = packed.step;
+  std::vector<int64_t> senders = SendersOf(step);
+  std::vector<Combined> tensors;
+  std::vector<int64_t> lengths;
+  int64_t written = 0;
+  for (const Transfer& transfer : step.receives) {
+    if (transfer.peer != packed.rank) continue;
+    const TensorView& out = packed.outputs[static_cast<size_t>(transfer.tensor)];
+    tensors.push_back({transfer.tensor, &transfer.region, DenseStrides(out.shape)});
+    lengths.push_back(transfer.bytes);
+    written += transfer.bytes;
+  }
+  const auto own = static_cast<size_t>(std::find(senders.begin(), senders.end(), packed.rank) - senders.begin());
+  if (own < senders.size()) senders.erase(senders.begin() + static_cast<std::ptrdiff_t>(own));
+  if (tensors.size() * (senders.size() + 1) != step.receives.size() && !step.receives.empty()) {
+    return absl::InternalError("a reduction to which not every member contributes");
+  }
+  const auto ranks = static_cast<int64_t>(senders.size()) + 1;
+  const CopyMode mode = CopyModeFor(written * ranks, ranks);
+  std::vector<host::Contribution> contributions(senders.size() + 1);
+  const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
+    const Combined& combined = tensors[piece];
+    const ConstTensorView& in = packed.inputs[static_cast<size_t>(combined.tensor)];
+    const TensorView& out = packed.outputs[static_cast<size_t>(combined.tensor)];
+    const int64_t size = SizeOf(out.dtype);
+    host::ForEachMappedBox(
+        *combined.region, out.shape, begin / size, end / size,
+        [&](absl::Span<const int64_t> at, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
+          const int64_t past = Offset(to, combined.dense) * size - begin;
+          for (size_t k = 0; k < contributions.size(); ++k) {
+            if (k == own) {
+              contributions[k] = {static_cast<const char*>(in.data) + Offset(at, in.strides) * size, in.strides};
+            } else {
+              contributions[k] = {from[k < own ? k : k - 1] + past, combined.dense};
+            }
+          }
+          host::ReduceBox(step.tensors[static_cast<size_t>(combined.tensor)].reduce, out.dtype, sizes, contributions,
+                          static_cast<char*>(out.data) + Offset(to, out.strides) * size, out.strides, mode);
+        });
+  };
+  if (senders.empty()) {
+    for (size_t piece = 0; piece < lengths.size(); ++piece) combine(piece, 0, lengths[piece], {});
+  }
+  RETURN_IF_ERROR(near.Combine(sends, senders, lengths, combine, &packed.stats, &packed.lap));
+  packed.stats.written += written;
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 // Every member's contribution to the whole output comes in, and is combined.
 absl::Status ReduceScatterStep(PackedStep& packed) {
@@ -36,6 +113,8 @@ absl::Status ReduceScatterStep(PackedStep& packed) {
     const auto t = static_cast<size_t>(transfer.tensor);
     sends.push_back({transfer.peer, Data(inputs[t]), pack(transfer), transfer.bytes, transfer.tensor});
   }
+  NearExchange* const near = packed.transport.near();
+  if (near != nullptr && near->everybody()) return ReduceScatterNear(packed, *near, sends);
   for (const Transfer& transfer : step.receives) ++reductions[static_cast<size_t>(transfer.tensor)].members;
   for (size_t t = 0; t < reductions.size(); ++t) {
     Reduction& reduction = reductions[t];
@@ -93,6 +172,9 @@ absl::Status AllReduceStep(PackedStep& packed) {
     int64_t elements = 0;
     Interval own;
   };
+  NearExchange* const near = packed.transport.near();
+  // Contributions are combined and not staged.
+  const bool as_they_come = near != nullptr && near->everybody() && members > 1;
   std::deque<StridedCopy> copies;
   std::vector<Reduction> reductions(step.tensors.size());
   std::vector<Piece> sends;
@@ -121,6 +203,7 @@ absl::Status AllReduceStep(PackedStep& packed) {
       if (!r.result) return NoStaging(bytes);
       r.out = r.result.data();
     }
+    if (as_they_come) continue;
     const int64_t pitch = r.own.length() * r.element;
     r.contributions = host::HostBlock(pitch * members);
     if (!r.contributions) return NoStaging(pitch * members);
@@ -148,25 +231,55 @@ absl::Status AllReduceStep(PackedStep& packed) {
       }
       if (own_bytes > 0) {
         const StridedCopy* copy = &copies.emplace_back(Bytes(own_bytes));
-        receives.push_back({peer, r.contributions.data() + m * own_bytes, copy, own_bytes, static_cast<int>(t)});
+        if (!as_they_come) {
+          receives.push_back({peer, r.contributions.data() + m * own_bytes, copy, own_bytes, static_cast<int>(t)});
+        }
         gives.push_back({peer, r.out + r.own.begin * r.element, copy, own_bytes, static_cast<int>(t)});
       }
     }
   }
-  absl::Status moved = ExchangePieces(packed, sends, receives);
-  if (!moved.ok()) return moved;
-  for (size_t t = 0; t < reductions.size(); ++t) {
+  // Elements [begin, end) of this rank's chunk; from(m) is where those of member m start.
+  const auto reduce = [&](size_t t, int64_t begin, int64_t end, absl::FunctionRef<const char*(int64_t m)> from) {
     const Reduction& r = reductions[t];
-    if (r.own.length() == 0) continue;
     const int64_t stride = 1;
-    const int64_t length = r.own.length();
+    const int64_t length = end - begin;
+    const int64_t own_at = (r.own.begin + begin) * r.element;
     std::vector<host::Contribution> list;
     for (const int64_t m : in_rank_order) {
-      const char* theirs = r.contributions.data() + m * length * r.element;
-      list.push_back({m == step.group_index ? r.in + r.own.begin * r.element : theirs, {&stride, 1}});
+      list.push_back({m == step.group_index ? r.in + own_at : from(m), {&stride, 1}});
     }
-    host::ReduceBox(step.tensors[t].reduce, outputs[t].dtype, {&length, 1}, list, r.out + r.own.begin * r.element,
-                    {&stride, 1});
+    host::ReduceBox(step.tensors[t].reduce, outputs[t].dtype, {&length, 1}, list, r.out + own_at, {&stride, 1});
+  };
+  absl::Status moved;
+  if (as_they_come) {
+    std::vector<int64_t> senders;
+    std::vector<size_t> place(static_cast<size_t>(members));  // of each member among them
+    for (const int64_t m : in_rank_order) {
+      place[static_cast<size_t>(m)] = senders.size();
+      if (m != step.group_index) senders.push_back(step.group[static_cast<size_t>(m)]);
+    }
+    std::vector<size_t> tensors;
+    std::vector<int64_t> lengths;
+    for (size_t t = 0; t < reductions.size(); ++t) {
+      if (reductions[t].own.length() == 0) continue;
+      tensors.push_back(t);
+      lengths.push_back(reductions[t].own.length() * reductions[t].element);
+    }
+    const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
+      const int64_t element = reductions[tensors[piece]].element;
+      reduce(tensors[piece], begin / element, end / element,
+             [&](int64_t m) { return from[place[static_cast<size_t>(m)]]; });
+    };
+    moved = near->Combine(sends, senders, lengths, combine, &packed.stats, &packed.lap);
+  } else {
+    moved = ExchangePieces(packed, sends, receives);
+  }
+  if (!moved.ok()) return moved;
+  for (size_t t = 0; t < reductions.size() && !as_they_come; ++t) {
+    const Reduction& r = reductions[t];
+    const int64_t length = r.own.length();
+    if (length == 0) continue;
+    reduce(t, 0, length, [&](int64_t m) { return r.contributions.data() + m * length * r.element; });
   }
   packed.lap(&packed.stats.unpack_seconds);
   moved = ExchangePieces(packed, gives, takes);

@@ -94,6 +94,9 @@ class StridedCopy {
   // Copies the part-th of `parts` parts (0 <= part < parts). Parts are disjoint, and together they are what Run()
   // copies.
   void RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode = CopyMode::kCached) const;
+  // Copies bytes [begin, end) of the bytes() bytes, counted in the row-major order of the region, to and from where
+  // Run() does. Where one side is a message, these are bytes [begin, end) of it.
+  void RunBytes(const void* from, void* to, int64_t begin, int64_t end, CopyMode mode = CopyMode::kCached) const;
   // Calls `visit` with disjoint boxes that together are the whole copy. Their number is the product, over its irregular
   // dimensions, of the number of runs.
   void VisitBoxes(absl::FunctionRef<void(const CopyBox&)> visit) const;
@@ -112,6 +115,7 @@ class StridedCopy {
     int64_t from_step = 0;
     int64_t to_step = 0;
     absl::InlinedVector<Segment, 1> segments;
+    int64_t item_bytes = 1;  // that one item copies
   };
   struct Nest {
     int64_t outer_count = 0;
@@ -124,7 +128,9 @@ class StridedCopy {
     void AddDimension(const std::vector<IndexRun>& runs, int64_t from_stride, int64_t to_stride);
     void MergeLevels();
     void AddByteRuns(int64_t element_size);
+    void CountItems();
     void RunSegment(size_t level, const char* from, char* to, int64_t count, CopyMode mode) const;
+    void RunBytes(size_t level, const char* from, char* to, int64_t begin, int64_t end, CopyMode mode) const;
   };
 
   int64_t bytes_ = 0;

@@ -7,6 +7,8 @@
 // (see docs/design/runtime.md). Reductions are combined by this library, in rank order, so that every backend gives the
 // same bits. No sub-groups are created: messages only go where a step needs them.
 //
+// Ranks of one host exchange through shared memory instead, and need no messages (also in docs/design/runtime.md).
+//
 // Device ids are ranks of the group. The group's own timeout is not used: every wait ends after `timeout`.
 //
 // Failure (see Communicator): when a wait fails or times out, the rank asks its peer, over a socket of its own, what
@@ -26,10 +28,15 @@
 
 namespace reshard {
 
+// False if the environment variable RESHARD_SHARED_MEMORY is 0.
+bool DefaultSharedMemory();
+
 // Options of a C10dCommunicator.
 struct C10dOptions {
   // How long a rank waits for another at any one point.
   absl::Duration timeout = DefaultTimeout();
+  // Whether ranks of one host exchange through shared memory.
+  bool shared_memory = DefaultSharedMemory();
 };
 
 // See above. The overrides behave as documented in Communicator.
@@ -54,7 +61,8 @@ class C10dCommunicator final : public Communicator {
   // True while the group that it was made from exists and it has not been closed.
   bool alive() const;
   const RecentOperations* recent_operations() const override;
-  // Closes the socket by which peers ask, and ends its thread where no other communicator of this process needs it.
+  // Closes the socket by which peers ask, and ends its thread where no other communicator of this process needs it;
+  // returns the memory that it shares, at the latest when the call in progress ends.
   void Close() override;
 
  private:

@@ -109,6 +109,7 @@ class Case:
     step: str
     agreement: str = "every"
     store: str = "file"
+    sharing: str = "all"
 
 
 def wrong_with(case):
@@ -120,7 +121,11 @@ def wrong_with(case):
         case.manner,
         case.step,
         timeout=30,
-        env={"RESHARD_TIMEOUT_MS": str(int(TIMEOUT * 1000)), "RESHARD_AGREEMENT": case.agreement},
+        env={
+            "RESHARD_TIMEOUT_MS": str(int(TIMEOUT * 1000)),
+            "RESHARD_AGREEMENT": case.agreement,
+            **gloo.sharing(case.sharing, case.world),
+        },
         group_timeout=60,
         victims=case.victims,
         store=case.store,
@@ -144,6 +149,7 @@ def wrong_with(case):
 
 
 class LostRankTest(unittest.TestCase):
+    sharing = "all"
     runs = 0
     slowest = 0.0
 
@@ -153,7 +159,7 @@ class LostRankTest(unittest.TestCase):
 
     def lose(self, cases):
         """Every survivor names a victim, in time. Groups wait for deadlines most of the time: several do at once."""
-        cases = list(cases)
+        cases = [dataclasses.replace(case, sharing=self.sharing) for case in cases]
         with concurrent.futures.ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("fork")) as pool:
             for case, (wrong, slowest) in zip(cases, pool.map(wrong_with, cases)):
                 LostRankTest.runs += 1
@@ -217,6 +223,16 @@ class LostRankTest(unittest.TestCase):
                 (4, (0, 1), "stall", "off"),
             )
         )
+
+
+class LostOverMessagesTest(LostRankTest):
+    """Nobody shares memory: all goes over Gloo."""
+
+    sharing = "none"
+
+
+class LostOverBothTest(LostRankTest):
+    sharing = "even ranks"
 
 
 # Ranks that disagree.

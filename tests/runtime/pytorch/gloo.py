@@ -131,7 +131,7 @@ def _live(child, rank, world, function, arguments, init_method, group_timeout, e
     faulthandler.register(signal.SIGUSR1, all_threads=False, chain=False)
     os.environ.update(OMP_NUM_THREADS="1", RESHARD_TIMEOUT_MS=str(TIMEOUT_MS), RANK=str(rank), WORLD_SIZE=str(world))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ.update(env or {})
+    os.environ.update({name: value if isinstance(value, str) else value[rank] for name, value in (env or {}).items()})
     torch.set_num_threads(1)
     if init_method is not None:
         timeout = datetime.timedelta(seconds=group_timeout)
@@ -227,11 +227,22 @@ class _Rank:
         os.kill(self.pid, number)  # not reaped yet, so the id is still the child's
 
 
+# Which ranks share memory with each other; between the others messages go over Gloo. That of even ranks is what a group
+# over several hosts is like.
+SHARING = ("all", "even ranks", "none")
+
+
+def sharing(how, world):
+    """The environment of run_ranks for it."""
+    shares = {"all": "11", "even ranks": "10", "none": "00"}[how]
+    return {"RESHARD_SHARED_MEMORY": [shares[rank % 2] for rank in range(world)]}
+
+
 def run_ranks(world, function, *arguments, timeout=60, env=None, group_timeout=None, store="file", victims=()):
     """Runs function(rank, world, *arguments) on `world` forked ranks of one Gloo group and returns their Outcomes.
 
     victims: ranks that nobody waits for; they are killed when all others are done.
-    group_timeout: the group's own, in seconds. env: more environment for the children. store: "file", "tcp", or None for
+    group_timeout: the group's own, in seconds. env: more environment for the children, a text or one per rank. store: "file", "tcp", or None for
     no group at all.
     """
     sys.stdout.flush()

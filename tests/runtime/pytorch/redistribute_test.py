@@ -264,21 +264,27 @@ class RedistributeTest(unittest.TestCase):
         for world, share in SHARE.items():
             rng = random.Random(self.seed * 10 + world)
             problems = [random_problem(rng, world) for _ in range(int(PAIRS * share))]
-            with self.subTest(world=world):
-                self.run_all(world, [[p] for p in problems])
+            for i, how in enumerate(gloo.SHARING):
+                with self.subTest(world=world, sharing=how):
+                    part = problems[i :: len(gloo.SHARING)]
+                    self.run_all(world, [[p] for p in part], env=gloo.sharing(how, world))
 
     def test_large_pairs(self):
         """Other ways of sending than small ones."""
         for world in (2, 3, 4):
             rng = random.Random(self.seed * 10 + world + 7)
-            with self.subTest(world=world):
-                self.run_all(world, [[random_problem(rng, world, shape_of=large_shape)] for _ in range(LARGE_PAIRS)])
+            for how in gloo.SHARING:
+                with self.subTest(world=world, sharing=how):
+                    problems = [random_problem(rng, world, shape_of=large_shape) for _ in range(LARGE_PAIRS // 2)]
+                    self.run_all(world, [[p] for p in problems], env=gloo.sharing(how, world))
 
     def test_batches(self):
         for world in SHARE:
             rng = random.Random(self.seed * 10 + world + 5)
-            with self.subTest(world=world):
-                self.run_all(world, [random_batch(rng, world) for _ in range(BATCHES)])
+            how = rng.choice(gloo.SHARING)
+            with self.subTest(world=world, sharing=how):
+                batches = [random_batch(rng, world) for _ in range(BATCHES)]
+                self.run_all(world, batches, env=gloo.sharing(how, world))
 
     def test_without_agreement(self):
         for world in (3, 8):

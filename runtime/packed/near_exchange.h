@@ -1,0 +1,48 @@
+// Pieces between ranks that share memory: the sender packs them where the receiver unpacks them from, and no message is
+// in between.
+#ifndef RESHARD_RUNTIME_PACKED_NEAR_EXCHANGE_H_
+#define RESHARD_RUNTIME_PACKED_NEAR_EXCHANGE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "runtime/packed/laps.h"
+#include "runtime/packed/wire_messages.h"
+
+namespace reshard::packed {
+
+class NearExchange {
+ public:
+  virtual ~NearExchange() = default;
+
+  // Whether this rank and that one share memory; the same on both.
+  virtual bool Reaches(int64_t rank) const = 0;
+  // Whether all ranks of the world share memory with each other; the same on all.
+  virtual bool everybody() const = 0;
+
+  // Moves pieces to and from ranks that it reaches. Both lists are ordered by peer; what one rank sends to another are
+  // pieces of the same lengths in the same order as what the other receives from it. `mode` says how what arrives is
+  // written. Calls `meanwhile` once, when nothing else can be done. Counts what arrives as received, and the time.
+  // Errors name the rank to blame; after one nothing can be moved any more.
+  virtual absl::Status Move(absl::Span<const Piece> sends, absl::Span<const Piece> receives, CopyMode mode,
+                            absl::FunctionRef<void()> meanwhile, MoveStats* stats, Laps* lap) = 0;
+
+  // Bytes [begin, end) of the piece-th piece of every sender: from[i] is where those of the i-th sender are.
+  using CombineBytes =
+      absl::FunctionRef<void(size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from)>;
+
+  // Moves pieces that are combined as they come, instead of being unpacked. `senders` are ascending; each sends this
+  // rank pieces of these lengths, in this order, none of them empty. Calls `combine` once for each byte of each piece;
+  // begin is a multiple of 64. Otherwise as Move.
+  virtual absl::Status Combine(absl::Span<const Piece> sends, absl::Span<const int64_t> senders,
+                               absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
+                               Laps* lap) = 0;
+};
+
+}  // namespace reshard::packed
+
+#endif  // RESHARD_RUNTIME_PACKED_NEAR_EXCHANGE_H_

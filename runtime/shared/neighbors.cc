@@ -1,0 +1,356 @@
+#include "runtime/shared/neighbors.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/shared/patience.h"
+#include "runtime/shared/slot_cuts.h"
+#include "status/macros.h"
+
+namespace reshard::shared {
+namespace {
+
+// What is smaller is packed through the caches, and nothing is learned from it.
+constexpr int64_t kWorthMeasuring = int64_t{16} << 10;
+
+int64_t Nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The start of the message of which byte `begin` is at `at`. It need not be inside the slot.
+char* StartOf(const char* at, int64_t begin) {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(begin));
+}
+
+// Whether two pieces are the same bytes of the same fragment.
+bool Alike(const packed::Piece& a, const packed::Piece& b) {
+  return a.bytes == b.bytes && a.copy->contiguous() && b.copy->contiguous() &&
+         a.fragment + a.copy->from_offset() == b.fragment + b.copy->from_offset();
+}
+
+bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), Alike);
+}
+
+}  // namespace
+
+// The same pieces for one neighbor or more.
+struct Neighbors::Outgoing {
+  struct Receiver {
+    size_t neighbor = 0;  // index in others_
+    int64_t ring = 0;     // of this rank's segment
+  };
+  std::vector<Receiver> to;
+  absl::Span<const packed::Piece> pieces;
+  SlotCuts left;
+  std::vector<Cut> cuts;  // of the slot in work
+};
+
+// What comes from one neighbor.
+struct Neighbors::Incoming {
+  size_t neighbor = 0;
+  const Segment* segment = nullptr;
+  int64_t ring = 0;
+  absl::Span<const packed::Piece> pieces;  // none where they are combined
+  SlotCuts left;
+  // Of the slot in work: its header, its memory, and what is where in it.
+  SlotHeader* header = nullptr;
+  const char* slot = nullptr;
+  std::vector<Cut> cuts;
+
+  const Ring& state() const { return segment->ring(ring); }
+  bool full() const { return state().filled.load() != state().emptied.load(std::memory_order_relaxed); }
+  void Release(int64_t nanoseconds) const {
+    header->nanoseconds = nanoseconds;
+    Ring& ring_state = segment->ring(ring);
+    ring_state.emptied.store(ring_state.emptied.load(std::memory_order_relaxed) + 1);
+    segment->head().bell.RingIfAsleep();
+  }
+};
+
+Neighbors::Neighbors(Segment own, std::vector<Neighbor> others, bool everybody, absl::Duration timeout, Watch watch)
+    : own_(std::move(own)),
+      others_(std::move(others)),
+      everybody_(everybody),
+      timeout_(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365))),
+      watch_(std::move(watch)),
+      filled_(static_cast<size_t>(own_.rings() * own_.slots())),
+      pack_modes_(static_cast<size_t>(own_.rings())) {}
+
+int64_t Neighbors::IndexOf(int64_t rank) const {
+  const auto at = std::lower_bound(others_.begin(), others_.end(), rank,
+                                   [](const Neighbor& neighbor, int64_t r) { return neighbor.rank < r; });
+  return at != others_.end() && at->rank == rank ? at - others_.begin() : -1;
+}
+
+// By peer, starting with the first one after this rank, so that ranks do not all begin with the same one.
+std::vector<Neighbors::Outgoing> Neighbors::OutgoingOf(absl::Span<const packed::Piece> pieces) const {
+  std::vector<absl::Span<const packed::Piece>> peers;
+  for (size_t begin = 0; begin < pieces.size();) {
+    size_t end = begin;
+    while (end < pieces.size() && pieces[end].peer == pieces[begin].peer) ++end;
+    peers.push_back(pieces.subspan(begin, end - begin));
+    begin = end;
+  }
+  const auto first = std::find_if(peers.begin(), peers.end(), [&](const auto& of) { return of[0].peer > rank(); });
+  std::rotate(peers.begin(), first, peers.end());
+  std::vector<Outgoing> flows;
+  for (const absl::Span<const packed::Piece> of : peers) {
+    const Outgoing::Receiver receiver{static_cast<size_t>(IndexOf(of[0].peer)), own_.RingTo(of[0].peer)};
+    const auto same =
+        std::find_if(flows.begin(), flows.end(), [&](const Outgoing& flow) { return AllAlike(flow.pieces, of); });
+    if (same != flows.end()) {
+      same->to.push_back(receiver);
+      continue;
+    }
+    std::vector<int64_t> lengths;
+    for (const packed::Piece& piece : of) lengths.push_back(piece.bytes);
+    flows.push_back({{receiver}, of, SlotCuts(std::move(lengths)), {}});
+  }
+  return flows;
+}
+
+Neighbors::Incoming Neighbors::IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces,
+                                            std::vector<int64_t> lengths) const {
+  const auto k = static_cast<size_t>(IndexOf(rank));
+  const Segment& segment = others_[k].segment;
+  return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), nullptr, nullptr, {}};
+}
+
+// Whether the next slot to each receiver is free, and the one that is packed into is no longer read by anybody.
+bool Neighbors::Free(const Outgoing& flow) {
+  for (const Outgoing::Receiver& receiver : flow.to) {
+    const Ring& ring = own_.ring(receiver.ring);
+    if (ring.filled.load(std::memory_order_relaxed) - ring.emptied.load() >= static_cast<uint64_t>(own_.slots())) {
+      return false;
+    }
+  }
+  const int64_t ring = flow.to[0].ring;
+  const Filled& filled = FilledAt(ring, own_.ring(ring).filled.load(std::memory_order_relaxed));
+  return std::all_of(filled.lent.begin(), filled.lent.end(), [&](const std::pair<int64_t, uint64_t>& lent) {
+    return own_.ring(lent.first).emptied.load() > lent.second;
+  });
+}
+
+// Packs into the next slot, which is free.
+void Neighbors::Fill(Outgoing& flow) {
+  const int64_t ring = flow.to[0].ring;
+  const uint64_t number = own_.ring(ring).filled.load(std::memory_order_relaxed);
+  char* const slot = own_.slot(ring, number);
+  Filled& filled = FilledAt(ring, number);
+  PackMode& modes = pack_modes_[static_cast<size_t>(ring)];
+  if (filled.bytes > 0) {
+    const int64_t taken = filled.nanoseconds + filled.receivers * own_.header(ring, number).nanoseconds;
+    modes.Measured(filled.mode, static_cast<double>(taken) / static_cast<double>(filled.bytes));
+  }
+  const int64_t bytes = flow.left.Next(own_.slot_bytes(), &flow.cuts);
+  const bool measured = bytes >= kWorthMeasuring;
+  filled = {
+      {}, measured ? modes.Next() : CopyMode::kCached, measured ? bytes : 0, 0, static_cast<int64_t>(flow.to.size())};
+  const int64_t begin = Nanoseconds();
+  for (const Cut& cut : flow.cuts) {
+    const packed::Piece& piece = flow.pieces[cut.piece];
+    piece.copy->RunBytes(piece.fragment, StartOf(slot + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
+  }
+  filled.nanoseconds = Nanoseconds() - begin;
+  for (const Outgoing::Receiver& receiver : flow.to) {
+    Ring& to = own_.ring(receiver.ring);
+    const uint64_t at = to.filled.load(std::memory_order_relaxed);
+    own_.header(receiver.ring, at) = {tag_, bytes, ring, number, 0};
+    if (receiver.ring != ring) {
+      filled.lent.emplace_back(receiver.ring, at);
+      FilledAt(receiver.ring, at).bytes = 0;  // nothing to learn from; it may still be lent itself
+    }
+    to.filled.store(at + 1);
+    others_[receiver.neighbor].segment.head().bell.RingIfAsleep();
+  }
+}
+
+// Goes to the next slot, which is full: is it what this rank expects?
+absl::Status Neighbors::Open(Incoming& flow) const {
+  const Segment& segment = *flow.segment;
+  SlotHeader& header = segment.header(flow.ring, flow.state().emptied.load(std::memory_order_relaxed));
+  const int64_t expected = flow.left.Next(segment.slot_bytes(), &flow.cuts);
+  if (header.tag != tag_ || header.bytes != expected || header.ring < 0 || header.ring >= segment.rings()) {
+    return absl::FailedPreconditionError(absl::StrCat("rank ", others_[flow.neighbor].rank,
+                                                      " sends something else than rank ", rank(),
+                                                      " expects: they run different plans"));
+  }
+  flow.header = &header;
+  flow.slot = segment.slot(header.ring, header.number);
+  return absl::OkStatus();
+}
+
+// Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has.
+absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
+                              absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
+                              MoveStats* stats, packed::Laps* lap) {
+  if (aborted_) return watch_.blame(-1, "");
+  const auto sending = [](const Outgoing& flow) { return !flow.left.done(); };
+  const auto coming = [](const Incoming& flow) { return !flow.left.done(); };
+  const auto awaits = [&](size_t k) {
+    const auto to = [k](const Outgoing::Receiver& receiver) { return receiver.neighbor == k; };
+    return std::any_of(in.begin(), in.end(),
+                       [&](const Incoming& flow) { return flow.neighbor == k && coming(flow); }) ||
+           std::any_of(out.begin(), out.end(), [&](const Outgoing& flow) {
+             return sending(flow) && std::any_of(flow.to.begin(), flow.to.end(), to);
+           });
+  };
+  bool idle = true;  // meanwhile is still to be called
+  Patience patience(*this);
+  while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
+    bool filled = false;
+    for (Outgoing& flow : out) {
+      if (!sending(flow) || !Free(flow)) continue;
+      Fill(flow);
+      filled = true;
+    }
+    if (filled) (*lap)(&stats->pack_seconds);
+    ASSIGN_OR_RETURN(const bool took, take());
+    if (took) (*lap)(&stats->unpack_seconds);
+    if (filled || took) {
+      patience.Progress();
+    } else if (idle) {
+      meanwhile();
+      idle = false;
+      (*lap)(&stats->unpack_seconds);
+    } else {
+      RETURN_IF_ERROR(patience.Pause(awaits));
+      (*lap)(&stats->communicate_seconds);
+    }
+  }
+  if (idle) meanwhile();
+  (*lap)(&stats->unpack_seconds);
+  return absl::OkStatus();
+}
+
+absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives,
+                             CopyMode mode, absl::FunctionRef<void()> meanwhile, MoveStats* stats, packed::Laps* lap) {
+  std::vector<Outgoing> out = OutgoingOf(sends);
+  std::vector<Incoming> in;
+  for (size_t begin = 0; begin < receives.size();) {
+    std::vector<int64_t> lengths;
+    size_t end = begin;
+    for (; end < receives.size() && receives[end].peer == receives[begin].peer; ++end) {
+      lengths.push_back(receives[end].bytes);
+      stats->received += receives[end].bytes;
+    }
+    in.push_back(IncomingFrom(receives[begin].peer, receives.subspan(begin, end - begin), std::move(lengths)));
+    begin = end;
+  }
+  const auto take = [&]() -> absl::StatusOr<bool> {
+    bool took = false;
+    for (Incoming& flow : in) {
+      if (flow.left.done() || !flow.full()) continue;
+      RETURN_IF_ERROR(Open(flow));
+      const int64_t begin = Nanoseconds();
+      for (const Cut& cut : flow.cuts) {
+        const packed::Piece& piece = flow.pieces[cut.piece];
+        piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
+      }
+      flow.Release(Nanoseconds() - begin);
+      took = true;
+    }
+    return took;
+  };
+  return Drive(out, in, take, meanwhile, stats, lap);
+}
+
+absl::Status Neighbors::Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                                absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
+                                packed::Laps* lap) {
+  std::vector<Outgoing> out = OutgoingOf(sends);
+  std::vector<Incoming> in;
+  for (const int64_t sender : senders) {
+    in.push_back(IncomingFrom(sender, {}, {lengths.begin(), lengths.end()}));
+    if (in.back().segment->slot_bytes() != in[0].segment->slot_bytes()) {
+      return absl::InternalError("ranks of one host whose slots differ in size");
+    }
+  }
+  std::vector<const char*> from(in.size());
+  // The slots of all senders are cut alike, since their pieces are as long.
+  const auto take = [&]() -> absl::StatusOr<bool> {
+    if (in.empty() || in[0].left.done()) return false;
+    if (!std::all_of(in.begin(), in.end(), [](const Incoming& flow) { return flow.full(); })) return false;
+    for (Incoming& flow : in) {
+      RETURN_IF_ERROR(Open(flow));
+    }
+    const int64_t begin = Nanoseconds();
+    for (size_t c = 0; c < in[0].cuts.size(); ++c) {
+      const Cut& cut = in[0].cuts[c];
+      for (size_t i = 0; i < in.size(); ++i) from[i] = in[i].slot + cut.at;
+      combine(cut.piece, cut.begin, cut.end, from);
+      stats->received += (cut.end - cut.begin) * static_cast<int64_t>(in.size());
+    }
+    const int64_t each = (Nanoseconds() - begin) / static_cast<int64_t>(in.size());
+    for (const Incoming& flow : in) flow.Release(each);
+    return true;
+  };
+  return Drive(
+      out, in, take, [] {}, stats, lap);
+}
+
+absl::Status Neighbors::Gather(char* records, int64_t bytes) {
+  if (aborted_) return watch_.blame(-1, "");
+  for (int64_t at = 0; at < bytes; at += kNoticeBytes) {
+    RETURN_IF_ERROR(GatherNotices(records + at, bytes, std::min(kNoticeBytes, bytes - at)));
+  }
+  return absl::OkStatus();
+}
+
+// `bytes` bytes of each record; record r starts at r * pitch.
+absl::Status Neighbors::GatherNotices(char* records, int64_t pitch, int64_t bytes) {
+  const uint64_t number = notices_++;
+  Head& head = own_.head();
+  Notice& mine = head.notices[number % 2];
+  mine.bytes = bytes;
+  std::memcpy(mine.data, records + rank() * pitch, static_cast<size_t>(bytes));
+  head.noticed.store(number + 1);
+  for (const Neighbor& neighbor : others_) neighbor.segment.head().bell.RingIfAsleep();
+  std::vector<char> missing(others_.size(), 1);
+  size_t left = others_.size();
+  Patience patience(*this);
+  while (left > 0) {
+    bool moved = false;
+    for (size_t k = 0; k < others_.size(); ++k) {
+      const Head& theirs = others_[k].segment.head();
+      if (missing[k] == 0 || theirs.noticed.load() <= number) continue;
+      const Notice& notice = theirs.notices[number % 2];
+      if (notice.bytes != bytes) {
+        return absl::FailedPreconditionError(absl::StrCat("rank ", others_[k].rank,
+                                                          " is in another operation than rank ", rank(),
+                                                          ": all ranks must make the same calls"));
+      }
+      std::memcpy(records + others_[k].rank * pitch, notice.data, static_cast<size_t>(bytes));
+      missing[k] = 0;
+      --left;
+      moved = true;
+    }
+    if (moved) {
+      patience.Progress();
+    } else {
+      RETURN_IF_ERROR(patience.Pause([&](size_t k) { return missing[k] != 0; }));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Neighbors::Abort() {
+  aborted_ = true;
+  own_.head().bell.Ring();
+}
+
+void Neighbors::Leave() {
+  Abort();
+  if (getpid() != owner_) return;  // a copy in a forked child: the connections are the parent's, too
+  for (const Neighbor& neighbor : others_) shutdown(neighbor.connection.get(), SHUT_RDWR);
+}
+
+}  // namespace reshard::shared

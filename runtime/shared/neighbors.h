@@ -1,0 +1,115 @@
+// What one rank exchanges with the others of its host, through the memory that they share (segment.h).
+//
+// To each neighbor leads a ring of slots: the sender packs straight into a slot, the receiver unpacks straight from it,
+// while both go on with the other slots and the other neighbors. What several neighbors receive alike is packed once.
+// Who has nothing to do offers its core to others for some microseconds, then sleeps.
+//
+// A neighbor that is gone is noticed within some tens of milliseconds, by the connection that it leaves behind; one
+// that does not go on, at the deadline. Whom to blame for either is asked elsewhere.
+#ifndef RESHARD_RUNTIME_SHARED_NEIGHBORS_H_
+#define RESHARD_RUNTIME_SHARED_NEIGHBORS_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "runtime/packed/near_exchange.h"
+#include "runtime/shared/introduction.h"
+#include "runtime/shared/pack_mode.h"
+#include "runtime/shared/segment.h"
+
+namespace reshard::shared {
+
+// Whom a rank that waits tells, and asks.
+struct Watch {
+  // This rank waits for that one; -1: for several.
+  std::function<void(int64_t rank)> waiting;
+  // Turns what went wrong while it waited into an error that names the rank to blame. `reason` is empty after a
+  // timeout, and after Abort.
+  std::function<absl::Status(int64_t rank, const std::string& reason)> blame;
+};
+
+class Neighbors final : public packed::NearExchange {
+ public:
+  // `own` has a ring to each of `others`, which are ascending by rank, and each of theirs has one to this rank.
+  // `everybody`: see below. A wait ends after `timeout` in which nothing came.
+  Neighbors(Segment own, std::vector<Neighbor> others, bool everybody, absl::Duration timeout, Watch watch);
+
+  int64_t rank() const { return own_.rank(); }
+  const std::vector<Neighbor>& others() const { return others_; }
+
+  // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
+  // that move with different ones get FailedPrecondition.
+  void Use(uint64_t tag) { tag_ = tag; }
+
+  bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
+  bool everybody() const override { return everybody_; }
+  absl::Status Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives, CopyMode mode,
+                    absl::FunctionRef<void()> meanwhile, MoveStats* stats, packed::Laps* lap) override;
+
+  absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                       absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
+                       packed::Laps* lap) override;
+
+  // records holds `bytes` bytes for each rank of the world, all of which are neighbors; everybody gets everybody's.
+  absl::Status Gather(char* records, int64_t bytes);
+
+  // Makes the wait in progress, and all later ones, end at once. Thread-safe.
+  void Abort();
+  // Aborts, and to the others this rank is gone. Thread-safe.
+  void Leave();
+
+ private:
+  friend class Patience;
+  struct Outgoing;
+  struct Incoming;
+  // What a rank remembers of a slot that it has filled.
+  struct Filled {
+    // Slots of other rings that refer to it, as ring and number: it is free when all of these are emptied.
+    std::vector<std::pair<int64_t, uint64_t>> lent;
+    CopyMode mode = CopyMode::kCached;
+    int64_t bytes = 0;        // 0: too few to learn from
+    int64_t nanoseconds = 0;  // that packing took
+    int64_t receivers = 0;
+  };
+
+  int64_t IndexOf(int64_t rank) const;
+  std::vector<Outgoing> OutgoingOf(absl::Span<const packed::Piece> pieces) const;
+  Incoming IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces, std::vector<int64_t> lengths) const;
+  Filled& FilledAt(int64_t ring, uint64_t number) {
+    return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
+  }
+  bool Free(const Outgoing& flow);
+  void Fill(Outgoing& flow);
+  absl::Status Open(Incoming& flow) const;
+  absl::Status Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
+                     absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
+                     MoveStats* stats, packed::Laps* lap);
+  absl::Status GatherNotices(char* records, int64_t pitch, int64_t bytes);
+
+  Segment own_;
+  const std::vector<Neighbor> others_;
+  const bool everybody_;
+  const absl::Duration timeout_;
+  const Watch watch_;
+  std::vector<Filled> filled_;        // by ring and slot
+  std::vector<PackMode> pack_modes_;  // by ring
+  const int64_t owner_ = getpid();
+  uint64_t tag_ = 0;
+  uint64_t notices_ = 0;  // given so far
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace reshard::shared
+
+#endif  // RESHARD_RUNTIME_SHARED_NEIGHBORS_H_

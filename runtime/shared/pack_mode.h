@@ -1,0 +1,61 @@
+// Whether slots are packed through the caches or past them.
+//
+// Which is quicker is not known beforehand: between two cores that share a cache the lines that one has just written
+// cost the other next to nothing, between cores that do not they cost many times what it takes to read them from
+// memory. And a virtual machine's cores may share one now, and not a moment later. So both are measured all along, from
+// packing to unpacking.
+#ifndef RESHARD_RUNTIME_SHARED_PACK_MODE_H_
+#define RESHARD_RUNTIME_SHARED_PACK_MODE_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "reshard/runtime/strided_copy.h"
+
+namespace reshard::shared {
+
+// For one receiver.
+class PackMode {
+ public:
+  // For the next slot: the one that was quicker lately, and now and then the other one.
+  CopyMode Next() {
+    ++asked_;
+    // Sooner at the beginning, when little is known.
+    const bool probe = asked_ < kProbeEvery ? (asked_ & (asked_ - 1)) == 0 : asked_ % kProbeEvery == 0;
+    const bool cached = Best(kCached) <= Best(kStreamed);
+    return cached != probe ? CopyMode::kCached : CopyMode::kStreaming;
+  }
+  // What a slot that was packed in this mode took, from all ranks together.
+  void Measured(CopyMode mode, double nanoseconds_per_byte) {
+    Recent& recent = recent_[mode == CopyMode::kCached ? kCached : kStreamed];
+    recent.costs[recent.next++ % kRemembered] = nanoseconds_per_byte;
+  }
+
+ private:
+  static constexpr size_t kCached = 0;
+  static constexpr size_t kStreamed = 1;
+  static constexpr uint64_t kProbeEvery = 64;
+  static constexpr size_t kRemembered = 4;
+
+  struct Recent {
+    // Before anything is known: past the caches, which is never far from the best.
+    explicit Recent(double cost) { costs.fill(cost); }
+    std::array<double, kRemembered> costs;
+    size_t next = 0;
+  };
+
+  // The least of those that are remembered: a rank that lost its core meanwhile does not count.
+  double Best(size_t mode) const {
+    const auto& costs = recent_[mode].costs;
+    return *std::min_element(costs.begin(), costs.end());
+  }
+
+  Recent recent_[2] = {Recent(1.0), Recent(0.9)};
+  uint64_t asked_ = 0;
+};
+
+}  // namespace reshard::shared
+
+#endif  // RESHARD_RUNTIME_SHARED_PACK_MODE_H_

@@ -1,0 +1,43 @@
+// How a rank waits for its neighbors.
+#ifndef RESHARD_RUNTIME_SHARED_PATIENCE_H_
+#define RESHARD_RUNTIME_SHARED_PATIENCE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "runtime/shared/neighbors.h"
+
+namespace reshard::shared {
+
+// Used in a loop that looks at all that may have come: after a round that found something Progress(), after one that
+// found nothing Pause().
+class Patience {
+ public:
+  explicit Patience(Neighbors& neighbors);
+  ~Patience();
+
+  void Progress();
+  // awaits(k): whether others()[k] has to do something before this rank can go on. Returns OK when it is worth looking
+  // again, else the error that ends the wait.
+  absl::Status Pause(absl::FunctionRef<bool(size_t)> awaits);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Nothing came for a while: are those that are awaited still there?
+  absl::Status Check(absl::FunctionRef<bool(size_t)> awaits);
+
+  Neighbors& neighbors_;
+  Clock::time_point since_;  // the last progress
+  bool begun_ = false;       // since_ is known
+  bool announced_ = false;   // others ring
+  bool told_ = false;        // whom this rank waits for
+  uint32_t rung_ = 0;
+};
+
+}  // namespace reshard::shared
+
+#endif  // RESHARD_RUNTIME_SHARED_PATIENCE_H_

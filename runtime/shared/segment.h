@@ -1,0 +1,132 @@
+// The memory that one rank shares with the other ranks of its host: a bell, a notice, and one ring of slots to each of
+// them. It has no name: whoever holds no descriptor cannot find it, and it is gone with the last process that maps it,
+// however that ends.
+//
+// Every word has one writer, the rank it belongs to, but for the bell, which anybody rings, and Ring::emptied, which is
+// the receiver's.
+#ifndef RESHARD_RUNTIME_SHARED_SEGMENT_H_
+#define RESHARD_RUNTIME_SHARED_SEGMENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/shared/descriptor.h"
+
+namespace reshard::shared {
+
+// Wakes the rank that owns it. A rank that is about to sleep says so first and looks once more for what it waits for;
+// one that has changed something looks whether the other sleeps afterwards. One of the two sees the other.
+class Bell {
+ public:
+  // For the owner: until Woken, others ring.
+  void AboutToSleep() { sleeping_.store(1); }
+  void Woken() { sleeping_.store(0); }
+  // What to pass to Sleep; read before the last look.
+  uint32_t rung() const { return rung_.load(); }
+  // Returns when it has been rung since rung() returned `rung`, after `microseconds`, or earlier.
+  void Sleep(uint32_t rung, int64_t microseconds);
+  // For the others: wakes the owner if it sleeps.
+  void RingIfAsleep() {
+    if (sleeping_.load() != 0) Ring();
+  }
+  void Ring();
+
+ private:
+  std::atomic<uint32_t> rung_{0};
+  std::atomic<uint32_t> sleeping_{0};
+};
+
+// What a rank shows all others at once, e.g. its part in an agreement. There are two, used in turns: a rank that writes
+// its notice for the second time has seen everybody's next one, so everybody has read its first.
+inline constexpr int64_t kNoticeBytes = 1024;
+struct alignas(64) Notice {
+  int64_t bytes = 0;
+  char data[kNoticeBytes] = {};
+};
+
+// The state of one ring of slots, from the rank that owns the segment to one other.
+struct Ring {
+  alignas(64) std::atomic<uint64_t> filled{0};   // slots filled so far, by the owner
+  alignas(64) std::atomic<uint64_t> emptied{0};  // slots emptied so far, by the receiver
+};
+
+// At the start of each slot. What several ranks receive alike is in one slot, to which those of the others refer.
+struct alignas(64) SlotHeader {
+  uint64_t tag = 0;         // of the step
+  int64_t bytes = 0;        // in use
+  int64_t ring = 0;         // the slot that has them: its ring in the same segment
+  uint64_t number = 0;      // and its number
+  int64_t nanoseconds = 0;  // that the receiver took for them; written by the receiver
+};
+
+// At the start of the memory.
+struct Head {
+  uint64_t magic = 0;  // of this layout
+  int64_t rank = 0;
+  int64_t rings = 0;
+  int64_t slots = 0;       // in each ring
+  int64_t slot_bytes = 0;  // without the header
+  alignas(64) Bell bell;
+  alignas(64) std::atomic<uint64_t> noticed{0};  // notices given so far
+  Notice notices[2];
+};
+
+// A mapping of such memory.
+class Segment {
+ public:
+  Segment() = default;
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  // New memory of `rank`, with a ring to each of `receivers`. All of it is allocated: touching it cannot fail.
+  // ResourceExhausted: there is not as much.
+  static absl::StatusOr<Segment> Create(int64_t rank, absl::Span<const int64_t> receivers);
+  // That of another process. InvalidArgument: it is not what Create makes, or could be made shorter.
+  static absl::StatusOr<Segment> Map(Descriptor memory);
+
+  // The same memory for a rank in another thread of this process; must not outlive this one.
+  Segment Borrow() const;
+
+  explicit operator bool() const { return memory_ != nullptr; }
+  // What to pass to the other processes.
+  int descriptor() const { return descriptor_.get(); }
+  int64_t bytes() const { return bytes_; }
+  int64_t rank() const { return head().rank; }
+  Head& head() const { return *static_cast<Head*>(memory_); }
+  int64_t rings() const { return shape_.rings; }
+  int64_t slots() const { return shape_.slots; }  // in each ring
+  int64_t slot_bytes() const { return shape_.slot_bytes; }
+  // Index of the ring to that rank, or -1.
+  int64_t RingTo(int64_t receiver) const;
+  Ring& ring(int64_t index) const;
+  // Slot `number` modulo their number: its header, and what it holds.
+  SlotHeader& header(int64_t ring, uint64_t number) const;
+  char* slot(int64_t ring, uint64_t number) const;
+
+ private:
+  // As it was when it was mapped: what others can write is not believed again.
+  struct Shape {
+    int64_t rings = 0;
+    int64_t slots = 0;
+    int64_t slot_bytes = 0;
+
+    int64_t pitch() const;
+    int64_t rings_at() const;
+    int64_t slots_at() const;
+    int64_t bytes() const;
+  };
+
+  Descriptor descriptor_;
+  Shape shape_;
+  void* memory_ = nullptr;
+  int64_t bytes_ = 0;
+  bool borrowed_ = false;
+};
+
+}  // namespace reshard::shared
+
+#endif  // RESHARD_RUNTIME_SHARED_SEGMENT_H_

@@ -1,0 +1,212 @@
+// Ranks as processes that share memory, against threads of one process and memcpy, in one run: they take turns.
+//
+//   bench_near [KiB a tensor,...; default 4,64,1024,16384,65536] [rounds, default 9]
+//
+// "processes" is the median over rounds of the slowest rank's time for one execution of the plan, agreement included;
+// "threads" is the same for LocalWorld. Wanted: processes at most 2 x threads from 1 MiB on.
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/planner.h"
+#include "reshard/runtime/executor.h"
+#include "reshard/runtime/local_world.h"
+#include "reshard/runtime/program.h"
+#include "tests/bench/median.h"
+#include "tests/runtime/shared/near_world.h"
+
+namespace reshard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Case {
+  const char* name;
+  int64_t ranks;
+  const char* mesh;
+  const char* from;  // "$" stands for the number of rows
+  const char* to;
+};
+
+const Case kCases[] = {
+    {"S0->S1", 2, "{X:2}", "[<X>$, 1024]", "[$, <X>1024]"},
+    {"S1->S0", 2, "{X:2}", "[$, <X>1024]", "[<X>$, 1024]"},
+    {"other devices", 4, "{X:2}", "[<X>$, 1024]", "[$, 1024]"},
+    {"S0->R", 2, "{X:2}", "[<X>$, 1024]", "[$, 1024]"},
+    {"P->S0", 2, "{X:2}", "[$, 1024] sum<X>", "[<X>$, 1024]"},
+    {"P->R", 2, "{X:2}", "[$, 1024] sum<X>", "[$, 1024]"},
+    {"S0->S1", 4, "{X:4}", "[<X>$, 1024]", "[$, <X>1024]"},
+    {"S0->R", 4, "{X:4}", "[<X>$, 1024]", "[$, 1024]"},
+    {"(S0,S1)->(S1,S0)", 4, "{X:2,Y:2}", "[<X>$, <Y>1024]", "[<Y>$, <X>1024]"},
+    {"P->S0", 4, "{X:4}", "[$, 1024] sum<X>", "[<X>$, 1024]"},
+    {"P->R", 4, "{X:4}", "[$, 1024] sum<X>", "[$, 1024]"},
+    {"S0->S1, 4 B runs", 4, "{X:4}", "[<X>$, 4]", "[$, <X>4]"},
+    {"S0->R", 8, "{X:8}", "[<X>$, 1024]", "[$, 1024]"},
+    {"P->R", 8, "{X:8}", "[$, 1024] sum<X>", "[$, 1024]"},
+};
+
+// One rank's fragments, and how long an execution takes on it.
+class Rank {
+ public:
+  absl::Status Prepare(const Plan& plan, Communicator& rank) {
+    absl::StatusOr<Program> program = CompileProgram(plan, rank.rank(), {rank.copies(), true});
+    if (!program.ok()) return program.status();
+    program_ = std::make_shared<const Program>(*std::move(program));
+    absl::StatusOr<Executor> executor = Executor::Create(program_, &rank);
+    if (!executor.ok()) return executor.status();
+    executor_ = std::make_unique<Executor>(*std::move(executor));
+    source_.assign(static_cast<size_t>(program_->source().bytes), 1);
+    target_.assign(static_cast<size_t>(program_->target().bytes), 1);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<double> Time(Communicator& rank, int64_t calls) {
+    std::vector<double> seconds;
+    const Buffer& from = program_->source();
+    const Buffer& to = program_->target();
+    for (int64_t k = 0; k < calls; ++k) {
+      const absl::Status met = rank.Barrier();
+      if (!met.ok()) return met;
+      const Clock::time_point begin = Clock::now();
+      const absl::StatusOr<ExecuteResult> done =
+          executor_->Execute(DenseView(static_cast<const void*>(source_.data()), from.dtype, from.shape),
+                             DenseView(static_cast<void*>(target_.data()), to.dtype, to.shape));
+      if (!done.ok()) return done.status();
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    return bench::Median(seconds);
+  }
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<char> source_;
+  std::vector<char> target_;
+};
+
+// Whose turn it is, and what came out; in memory that all processes inherit.
+struct Turns {
+  std::atomic<int64_t> turn{0};
+  std::atomic<int64_t> done{0};
+  double seconds[testing::NearMeeting::kMost] = {};
+};
+
+absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds) {
+  const auto mesh = ParseMesh(c.mesh).value();
+  const std::string columns = absl::StrCat(c.from).find("1024") != std::string::npos ? "1024" : "4";
+  const int64_t rows = std::max<int64_t>(1, (kib << 10) / 4 / (columns == "4" ? 4 : 1024));
+  const auto text = [&](const char* layout) { return absl::StrReplaceAll(layout, {{"$", absl::StrCat(rows)}}); };
+  const absl::StatusOr<Layout> from = ParseLayout(text(c.from), mesh);
+  const auto target_mesh = c.ranks > mesh.size() ? ParseMesh("{Y:2}@2").value() : mesh;
+  const absl::StatusOr<Layout> to = ParseLayout(text(c.to), target_mesh);
+  if (!from.ok()) return from.status();
+  if (!to.ok()) return to.status();
+  const absl::StatusOr<Plan> plan = MakePlan({*from, *to, DType::kF32});
+  if (!plan.ok()) return plan.status();
+  const int64_t calls = std::clamp<int64_t>((int64_t{32} << 10) / kib, 3, 100);
+
+  void* const memory = mmap(nullptr, sizeof(Turns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const turns = new (memory) Turns;
+  const std::shared_ptr<testing::NearMeeting> meeting = testing::NearMeeting::Create();
+  std::vector<pid_t> children;
+  for (int64_t r = 0; r < c.ranks; ++r) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    auto communicator = testing::MeetNear(*meeting, r, c.ranks, absl::Seconds(60));
+    Rank rank;
+    if (!communicator.ok() || !rank.Prepare(*plan, **communicator).ok()) _exit(1);
+    for (int64_t round = 1; round <= rounds + 1; ++round) {
+      while (turns->turn.load() < round) usleep(200);
+      const absl::StatusOr<double> seconds = rank.Time(**communicator, calls);
+      if (!seconds.ok()) {
+        std::fprintf(stderr, "rank %lld: %s\n", static_cast<long long>(r), seconds.status().ToString().c_str());
+        _exit(1);
+      }
+      turns->seconds[r] = *seconds;
+      turns->done.fetch_add(1);
+    }
+    _exit(0);
+  }
+  std::vector<double> near;
+  std::vector<double> local;
+  LocalWorld world(c.ranks);
+  std::vector<Rank> ranks(static_cast<size_t>(c.ranks));
+  for (int64_t round = 1; round <= rounds + 1; ++round) {
+    turns->turn.store(round);
+    while (turns->done.load() < round * c.ranks) {
+      usleep(200);
+      for (const pid_t child : children) {
+        if (round <= rounds && waitpid(child, nullptr, WNOHANG) != 0) return absl::InternalError("a rank has ended");
+      }
+    }
+    const double slowest = *std::max_element(turns->seconds, turns->seconds + c.ranks);
+    std::vector<double> seconds(static_cast<size_t>(c.ranks));
+    const absl::Status ran = world.Run([&](Communicator& rank) -> absl::Status {
+      const auto at = static_cast<size_t>(rank.rank());
+      const absl::Status prepared = ranks[at].Prepare(*plan, rank);
+      if (!prepared.ok()) return prepared;
+      const absl::StatusOr<double> warm = ranks[at].Time(rank, 1);
+      if (!warm.ok()) return warm.status();
+      const absl::StatusOr<double> median = ranks[at].Time(rank, calls);
+      if (median.ok()) seconds[at] = *median;
+      return median.status();
+    });
+    if (!ran.ok()) return ran;
+    if (round == 1) continue;  // the first warms up
+    near.push_back(slowest);
+    local.push_back(*std::max_element(seconds.begin(), seconds.end()));
+  }
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  munmap(memory, sizeof(Turns));
+  std::sort(near.begin(), near.end());
+  std::sort(local.begin(), local.end());
+  const double n = near[near.size() / 2] * 1e6;
+  const double l = local[local.size() / 2] * 1e6;
+  std::printf("%-20s %2lld %8lld %11.1f (%8.1f..%8.1f) %11.1f (%8.1f..%8.1f) %6.2f\n", c.name,
+              static_cast<long long>(c.ranks), static_cast<long long>(kib), n, near.front() * 1e6, near.back() * 1e6, l,
+              local.front() * 1e6, local.back() * 1e6, l / n);
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace reshard
+
+int main(int argc, char** argv) {
+  const std::string sizes = argc > 1 ? argv[1] : "4,64,1024,16384,65536";
+  const int64_t rounds = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 9;
+  const std::string only = argc > 3 ? argv[3] : "";
+  std::printf("%-20s %2s %8s %33s %33s %6s\n", "case", "n", "KiB", "processes us (least..most)",
+              "threads us (least..most)", "ratio");
+  for (const reshard::Case& c : reshard::kCases) {
+    if (std::string(c.name).find(only) == std::string::npos) continue;
+    for (const auto size : absl::StrSplit(sizes, ',')) {
+      int64_t kib = 0;
+      if (!absl::SimpleAtoi(size, &kib) || kib < 4 || rounds < 1) {
+        std::fprintf(stderr, "usage: bench_near [KiB a tensor,...] [rounds] [part of a case's name]\n");
+        return 2;
+      }
+      const absl::Status ran = reshard::RunCase(c, kib, rounds);
+      if (!ran.ok()) {
+        std::fprintf(stderr, "%s: %s\n", c.name, ran.ToString().c_str());
+        return 1;
+      }
+    }
+  }
+  return 0;
+}

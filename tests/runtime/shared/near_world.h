@@ -1,0 +1,180 @@
+// Ranks that share memory: as threads of this process, where ThreadSanitizer sees all of it, and as processes.
+#ifndef RESHARD_TESTS_RUNTIME_SHARED_NEAR_WORLD_H_
+#define RESHARD_TESTS_RUNTIME_SHARED_NEAR_WORLD_H_
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "reshard/runtime/communicator.h"
+#include "runtime/packed/packed_step.h"
+#include "runtime/shared/introduction.h"
+#include "runtime/shared/neighbors.h"
+
+namespace reshard::testing {
+
+// Nobody can be asked: an error says for whom this rank waited.
+inline shared::Watch PlainWatch() {
+  return {[](int64_t) {},
+          [](int64_t rank, const std::string& reason) {
+            const std::string whom = rank < 0 ? "several ranks" : absl::StrCat("rank ", rank);
+            return reason.empty() ? absl::DeadlineExceededError(absl::StrCat("waited for ", whom))
+                                  : absl::UnavailableError(absl::StrCat(whom, " is gone: ", reason));
+          }};
+}
+
+class NearCommunicator final : public Communicator, private packed::MessageTransport {
+ public:
+  NearCommunicator(std::unique_ptr<shared::Neighbors> neighbors, int64_t size)
+      : neighbors_(std::move(neighbors)), size_(size) {}
+  shared::Neighbors& neighbors() { return *neighbors_; }
+
+  bool has_rank(int64_t) const override { return true; }
+  int64_t rank() const override { return neighbors_->rank(); }
+  int64_t world_size() const override { return size_; }  // of both bases
+  CopyFor copies() const override { return CopyFor::kMessages; }
+  absl::Status Agree(const absl::Status& own, const Signature&) override {
+    const absl::Status met = Barrier();
+    return own.ok() ? met : own;
+  }
+  absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                        absl::Span<const TensorView> outputs,
+                                        std::unique_ptr<StepMemo>* /*memo*/) override {
+    neighbors_->Use(static_cast<uint64_t>(++operations_) ^ step.salt);
+    return packed::ExecutePackedStep(step, rank(), inputs, outputs, *this);
+  }
+  absl::Status Barrier() override {
+    std::vector<char> tokens(static_cast<size_t>(size_));
+    return neighbors_->Gather(tokens.data(), 1);
+  }
+
+ private:
+  packed::NearExchange* near() override { return neighbors_.get(); }
+  std::unique_ptr<packed::MessageRound> NewRound() override { return nullptr; }
+  bool PrefersAllToAll(int64_t, int64_t) const override { return true; }
+  absl::Status AllToAll(const void*, absl::Span<const int64_t>, void*, absl::Span<const int64_t>) override {
+    return absl::InternalError("a message between ranks that share memory");
+  }
+
+  std::unique_ptr<shared::Neighbors> neighbors_;
+  const int64_t size_;
+  int64_t operations_ = 0;
+};
+
+using NearBody = std::function<absl::Status(NearCommunicator&)>;
+
+// Runs body once a rank, each in a thread; the errors in the order of `ranks`, which ascend.
+inline std::vector<absl::Status> RunNearThreads(const std::vector<int64_t>& ranks, const NearBody& body,
+                                                absl::Duration timeout = absl::Seconds(20)) {
+  std::vector<shared::Segment> segments;
+  for (const int64_t rank : ranks) {
+    std::vector<int64_t> others;
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(others), [&](int64_t r) { return r != rank; });
+    absl::StatusOr<shared::Segment> segment = shared::Segment::Create(rank, others);
+    if (!segment.ok()) return {segment.status()};
+    segments.push_back(*std::move(segment));
+  }
+  std::vector<absl::Status> statuses(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<shared::Neighbor> others;
+      for (size_t k = 0; k < ranks.size(); ++k) {
+        if (k != i) others.push_back({ranks[k], segments[k].Borrow(), {}, {}});
+      }
+      NearCommunicator communicator(
+          std::make_unique<shared::Neighbors>(segments[i].Borrow(), std::move(others), true, timeout, PlainWatch()),
+          static_cast<int64_t>(ranks.size()));
+      statuses[i] = body(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+// What processes that are about to find each other say to each other, in memory that they inherit.
+struct NearMeeting {
+  static constexpr int64_t kMost = 64;
+  std::atomic<int64_t> arrived{0};
+  shared::SocketName names[kMost] = {};
+  bool mapped[kMost][kMost] = {};
+  int codes[kMost] = {};
+  char messages[kMost][512] = {};
+
+  static std::shared_ptr<NearMeeting> Create() {
+    void* const memory = mmap(nullptr, sizeof(NearMeeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return {new (memory) NearMeeting, [](NearMeeting* meeting) { munmap(meeting, sizeof(NearMeeting)); }};
+  }
+  // The n-th meeting of `ranks`, counted from 1.
+  void Arrive(int64_t ranks, int64_t n) {
+    arrived.fetch_add(1);
+    while (arrived.load() < ranks * n) std::this_thread::yield();
+  }
+};
+
+// This process's end of a world of `ranks` processes.
+inline absl::StatusOr<std::unique_ptr<NearCommunicator>> MeetNear(NearMeeting& meeting, int64_t rank, int64_t ranks,
+                                                                  absl::Duration timeout) {
+  absl::StatusOr<shared::Introduction> introduction = shared::Introduction::Listen(rank);
+  if (!introduction.ok()) return introduction.status();
+  meeting.names[rank] = introduction->name();
+  meeting.Arrive(ranks, 1);
+  const absl::Status offered = introduction->Offer({meeting.names, static_cast<size_t>(ranks)});
+  meeting.Arrive(ranks, 2);
+  introduction->Accept();
+  std::vector<bool> mutual;
+  for (int64_t r = 0; r < ranks; ++r) meeting.mapped[rank][r] = introduction->mapped(r);
+  meeting.Arrive(ranks, 3);
+  for (int64_t r = 0; r < ranks; ++r) mutual.push_back(meeting.mapped[rank][r] && meeting.mapped[r][rank]);
+  std::vector<shared::Neighbor> others = introduction->Keep(mutual);
+  if (!offered.ok()) return offered;
+  if (static_cast<int64_t>(others.size()) != ranks - 1) return absl::InternalError("not all have met");
+  return std::make_unique<NearCommunicator>(
+      std::make_unique<shared::Neighbors>(introduction->TakeSegment(), std::move(others), true, timeout, PlainWatch()),
+      ranks);
+}
+
+// Runs body once a rank, each in a process of its own. A process that ends in any other way than by returning from it
+// counts as Unknown.
+inline std::vector<absl::Status> RunNearProcesses(int64_t ranks, const NearBody& body,
+                                                  absl::Duration timeout = absl::Seconds(20)) {
+  const std::shared_ptr<NearMeeting> meeting = NearMeeting::Create();
+  std::vector<pid_t> children;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      absl::StatusOr<std::unique_ptr<NearCommunicator>> communicator = MeetNear(*meeting, rank, ranks, timeout);
+      const absl::Status status = communicator.ok() ? body(**communicator) : communicator.status();
+      const std::string message(status.message());
+      std::strncpy(meeting->messages[rank], message.c_str(), sizeof(meeting->messages[rank]) - 1);
+      meeting->codes[rank] = static_cast<int>(status.code());
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  std::vector<absl::Status> statuses;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    int ended = 0;
+    waitpid(children[static_cast<size_t>(rank)], &ended, 0);
+    const bool returned = WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    statuses.emplace_back(returned ? static_cast<absl::StatusCode>(meeting->codes[rank]) : absl::StatusCode::kUnknown,
+                          meeting->messages[rank]);
+  }
+  return statuses;
+}
+
+}  // namespace reshard::testing
+
+#endif  // RESHARD_TESTS_RUNTIME_SHARED_NEAR_WORLD_H_

@@ -1,0 +1,339 @@
+// Ranks of one host: every kind of plan through shared memory, threads and processes, and what happens to those that
+// wait for one that dies, sleeps, fails or runs another plan.
+#include "runtime/shared/neighbors.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/runtime/cases.h"
+#include "tests/runtime/packed/check_rank.h"
+#include "tests/runtime/shared/near_world.h"
+
+namespace reshard {
+namespace {
+
+using testing::Case;
+using testing::CheckRank;
+using testing::DevicesOf;
+using testing::kMoves;
+using testing::kReductions;
+using testing::NearCommunicator;
+using testing::PlanOf;
+using testing::RunNearProcesses;
+using testing::RunNearThreads;
+
+void CheckAll(const std::vector<absl::Status>& statuses) {
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(status.ok());
+  }
+}
+
+void CheckPlan(const Plan& plan) {
+  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
+  REQUIRE(content.ok());
+  for (const bool strided : {false, true}) {
+    CheckAll(RunNearThreads(DevicesOf(plan),
+                            [&](NearCommunicator& comm) { return CheckRank(plan, *content, comm, strided); }));
+  }
+}
+
+TEST_CASE("ranks that share memory move every case element by element") {
+  for (const Case& c : kMoves) {
+    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
+    for (const DType dtype : {DType::kI8, DType::kF32, DType::kC128}) {
+      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
+      REQUIRE(plan.ok());
+      CheckPlan(*plan);
+    }
+  }
+}
+
+TEST_CASE("ranks that share memory reduce every case") {
+  for (const Case& c : kReductions) {
+    CAPTURE(c.mesh, c.from, c.to);
+    for (const DType dtype : {DType::kI32, DType::kBF16, DType::kF64}) {
+      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
+      REQUIRE(plan.ok());
+      CheckPlan(*plan);
+    }
+  }
+}
+
+// Many slots a ring, cut within rows and between them.
+const Case kLarge[] = {
+    {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"}, {"{X:2}", "[<X>700, 901]", "[700, 901]"},
+    {"{X:4}", "[<X>90001, 3]", "[90001, <X>3]"},   {"{X:3}", "[701, 901] sum<X>", "[701, <X>901]"},
+    {"{X:4}", "[701, 901] sum<X>", "[701, 901]"},  {"{X:4}", "[<2,~X>1601, 303]", "[1601, <X>303]"},
+};
+
+TEST_CASE("what does not fit the slots goes through them in turns") {
+  for (const Case& c : kLarge) {
+    CAPTURE(c.mesh, c.from, c.to);
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
+      REQUIRE(plan.ok());
+      CheckPlan(*plan);
+    }
+  }
+}
+
+TEST_CASE("processes find each other and move the same") {
+  for (const Case& c : kLarge) {
+    CAPTURE(c.mesh, c.from, c.to);
+    const absl::StatusOr<Plan> plan = PlanOf(c, DType::kF32);
+    REQUIRE(plan.ok());
+    const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, 1);
+    REQUIRE(content.ok());
+    CheckAll(RunNearProcesses(static_cast<int64_t>(DevicesOf(*plan).size()), [&](NearCommunicator& comm) {
+      absl::Status status = CheckRank(*plan, *content, comm, false);
+      for (int k = 0; k < 20 && status.ok(); ++k) status = CheckRank(*plan, *content, comm, k % 2 == 0);
+      return status;
+    }));
+  }
+}
+
+TEST_CASE("what was packed once for two stays until the slower one has read it") {
+  // Rank 1 is the first that rank 0 sends to: the slots of its ring are those that both read.
+  constexpr int64_t kBytes = 750000;
+  const StridedCopy whole({{{0, 0, kBytes}}}, 1, {1}, {1});
+  const auto expect = [&](const std::vector<char>& got, char value) {
+    const bool all = std::all_of(got.begin(), got.end(), [&](char c) { return c == value; });
+    return all ? absl::OkStatus() : absl::DataLossError("other bytes than were sent");
+  };
+  CheckAll(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+    MoveStats stats;
+    packed::Laps lap;
+    const auto move = [&](const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives) {
+      return comm.neighbors().Move(
+          sends, receives, CopyMode::kCached, [] {}, &stats, &lap);
+    };
+    std::vector<char> first(kBytes, comm.rank() == 0 ? 'a' : '.');
+    std::vector<char> second(kBytes, comm.rank() == 0 ? 'b' : '.');
+    absl::Status status;
+    if (comm.rank() == 0) {
+      status = move({{1, first.data(), &whole, kBytes, 0}, {2, first.data(), &whole, kBytes, 0}}, {});
+      return status.ok() ? move({{1, second.data(), &whole, kBytes, 0}}, {}) : status;
+    }
+    if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    status = move({}, {{0, first.data(), &whole, kBytes, 0}});
+    if (status.ok()) status = expect(first, 'a');
+    if (status.ok() && comm.rank() == 1) status = move({}, {{0, second.data(), &whole, kBytes, 0}});
+    return status.ok() && comm.rank() == 1 ? expect(second, 'b') : status;
+  }));
+}
+
+TEST_CASE("records of any length are gathered, again and again") {
+  CheckAll(RunNearThreads({0, 1, 2, 3, 4}, [](NearCommunicator& comm) -> absl::Status {
+    for (const int64_t bytes : {int64_t{1}, int64_t{64}, shared::kNoticeBytes, shared::kNoticeBytes * 3 + 5}) {
+      for (int round = 0; round < 200; ++round) {
+        std::vector<char> records(static_cast<size_t>(5 * bytes));
+        const auto value = [&](int64_t rank, int64_t at) { return static_cast<char>(rank * 50 + at + round); };
+        for (int64_t at = 0; at < bytes; ++at) {
+          records[static_cast<size_t>(comm.rank() * bytes + at)] = value(comm.rank(), at);
+        }
+        const absl::Status gathered = comm.neighbors().Gather(records.data(), bytes);
+        if (!gathered.ok()) return gathered;
+        for (int64_t k = 0; k < 5 * bytes; ++k) {
+          if (records[static_cast<size_t>(k)] != value(k / bytes, k % bytes)) return absl::DataLossError("wrong byte");
+        }
+      }
+    }
+    return absl::OkStatus();
+  }));
+}
+
+// Rank 1 does something else while the others execute this plan.
+absl::StatusOr<Plan> Gather() { return PlanOf({"{X:3}", "[<X>3000, 100]", "[3000, 100]"}); }
+
+absl::Status Execute(const Plan& plan, NearCommunicator& comm) {
+  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
+  return content.ok() ? CheckRank(plan, *content, comm, false) : content.status();
+}
+
+TEST_CASE("a process that is killed is missed within a moment, by all") {
+  const Plan plan = Gather().value();
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<absl::Status> statuses = RunNearProcesses(3, [&](NearCommunicator& comm) -> absl::Status {
+    absl::Status status = Execute(plan, comm);
+    if (comm.rank() == 1) raise(SIGKILL);
+    return status.ok() ? Execute(plan, comm) : status;
+  });
+  CHECK(absl::IsUnknown(statuses[1]));
+  for (const size_t rank : {0, 2}) {
+    INFO(statuses[rank]);
+    CHECK(absl::IsUnavailable(statuses[rank]));
+    CHECK(statuses[rank].message().find("rank 1 is gone") != absl::string_view::npos);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // the timeout is 20
+  // Nothing of them is left: no name of a socket, and memory never had one.
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) CHECK(line.find("@reshard-") == std::string::npos);
+}
+
+TEST_CASE("one whose children keep its connections open is missed, too") {
+  const Plan plan = Gather().value();
+  const std::vector<absl::Status> statuses = RunNearProcesses(
+      3,
+      [&](NearCommunicator& comm) -> absl::Status {
+        if (comm.rank() == 1) {
+          if (fork() == 0) {
+            usleep(4000000);  // longer than the others wait
+            _exit(0);
+          }
+          raise(SIGKILL);
+        }
+        return Execute(plan, comm);
+      },
+      absl::Seconds(2));
+  for (const size_t rank : {0, 2}) {
+    INFO(statuses[rank]);
+    CHECK(absl::IsUnavailable(statuses[rank]));
+  }
+}
+
+TEST_CASE("one that does not come is waited for until the deadline") {
+  const Plan plan = Gather().value();
+  std::atomic<int> waiting{0};
+  const std::vector<absl::Status> statuses = RunNearThreads(
+      {0, 1, 2},
+      [&](NearCommunicator& comm) -> absl::Status {
+        if (comm.rank() == 1) {
+          while (waiting.load() < 2) std::this_thread::yield();
+          return absl::OkStatus();
+        }
+        const absl::Status status = Execute(plan, comm);
+        ++waiting;
+        return status;
+      },
+      absl::Milliseconds(300));
+  for (const size_t rank : {0, 2}) {
+    INFO(statuses[rank]);
+    CHECK(absl::IsDeadlineExceeded(statuses[rank]));
+  }
+}
+
+TEST_CASE("a wait ends when it is told to") {
+  const Plan plan = Gather().value();
+  std::vector<std::atomic<shared::Neighbors*>> neighbors(3);
+  std::thread teller([&] {
+    for (const size_t rank : {0, 2}) {
+      while (neighbors[rank].load() == nullptr) std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (const size_t rank : {0, 2}) neighbors[rank].load()->Abort();
+  });
+  std::atomic<int> ended{0};
+  const std::vector<absl::Status> statuses = RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+    if (comm.rank() == 1) {
+      while (ended.load() < 2) std::this_thread::yield();
+      return absl::OkStatus();
+    }
+    neighbors[static_cast<size_t>(comm.rank())] = &comm.neighbors();
+    const absl::Status status = Execute(plan, comm);
+    if (Execute(plan, comm).ok()) return absl::InternalError("it goes on");
+    if (++ended == 2) return status;
+    while (ended.load() < 2) std::this_thread::yield();
+    return status;
+  });
+  teller.join();
+  for (const size_t rank : {0, 2}) CHECK(absl::IsDeadlineExceeded(statuses[rank]));
+}
+
+TEST_CASE("ranks with different plans find out") {
+  const Plan plan = Gather().value();
+  const Plan other = PlanOf({"{X:3}", "[<X>3000, 104]", "[3000, 104]"}).value();
+  std::atomic<int> ended{0};
+  const std::vector<absl::Status> statuses = RunNearThreads(
+      {0, 1, 2},
+      [&](NearCommunicator& comm) {
+        const absl::Status status = Execute(comm.rank() == 1 ? other : plan, comm);
+        ++ended;
+        while (ended.load() < 3) std::this_thread::yield();
+        return status;
+      },
+      absl::Seconds(1));
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(status.message().find("they run different plans") != absl::string_view::npos);
+  }
+}
+
+TEST_CASE("memory that could be made shorter, or is something else, is not mapped") {
+  const auto of = [](int64_t bytes, int seals) {
+    shared::Descriptor memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(memory.get(), bytes) == 0);
+    REQUIRE(fcntl(memory.get(), F_ADD_SEALS, seals) == 0);
+    return shared::Segment::Map(std::move(memory)).status();
+  };
+  constexpr int kAll = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  CHECK(of(1 << 20, kAll).message() == "not memory of a rank: it begins with something else");
+  CHECK(of(16, kAll).message() == "not memory of a rank: it is too short");
+  CHECK(of(1 << 20, F_SEAL_SEAL).message() == "not memory of a rank: it could be made shorter");
+  const shared::Segment segment = shared::Segment::Create(3, {1, 2}).value();
+  CHECK(shared::Segment::Map(shared::Descriptor(dup(segment.descriptor()))).ok());
+  CHECK(segment.RingTo(2) == 1);
+  CHECK(segment.RingTo(3) == -1);
+  segment.head().slots = 1 << 19;
+  CHECK(shared::Segment::Map(shared::Descriptor(dup(segment.descriptor()))).status().message() ==
+        "not memory of a rank: its sizes do not agree");
+}
+
+TEST_CASE("a rank that has no memory to share says so, and lives") {
+  const std::vector<absl::Status> statuses = RunNearProcesses(1, [](NearCommunicator&) {
+    const rlimit limit{1 << 16, 1 << 16};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return absl::InternalError("no limit can be set");
+    return shared::Segment::Create(0, {1}).status();
+  });
+  CHECK(absl::IsResourceExhausted(statuses[0]));
+  CHECK(statuses[0].message().find("RLIMIT_FSIZE: File too large") != absl::string_view::npos);
+}
+
+TEST_CASE("a forked child that lets go of everything takes nothing from its parent") {
+  const Plan plan = Gather().value();
+  CheckAll(RunNearProcesses(3, [&](NearCommunicator& comm) {
+    const pid_t child = fork();
+    if (child == 0) {
+      comm.neighbors().Leave();
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    return Execute(plan, comm);
+  }));
+}
+
+TEST_CASE("strangers and silent ones are not let in") {
+  shared::Introduction a = shared::Introduction::Listen(0).value();
+  shared::Introduction b = shared::Introduction::Listen(1).value();
+  // Connects and says nothing.
+  shared::Introduction silent = shared::Introduction::Listen(2).value();
+  const std::vector<shared::SocketName> names = {a.name(), b.name(), shared::SocketName{}};
+  REQUIRE(a.Offer(names).ok());
+  REQUIRE(b.Offer(names).ok());
+  // A third rank that claims to be one of a world of two.
+  REQUIRE(silent.Offer(absl::MakeConstSpan(names).first(2)).ok());
+  a.Accept();
+  b.Accept();
+  CHECK(a.mapped(1));
+  CHECK(b.mapped(0));
+  CHECK_FALSE(a.mapped(2));
+  const std::vector<shared::Neighbor> kept = a.Keep({false, true, false});
+  REQUIRE(kept.size() == 1);
+  CHECK(kept[0].rank == 1);
+  CHECK(a.TakeSegment().RingTo(1) == 0);
+}
+
+}  // namespace
+}  // namespace reshard

@@ -48,6 +48,7 @@ across=('{node:2,gpu:8}' '[<node>16384, 4096]' '[16384, <node>4096]' --topology 
 if [ $quick = 0 ]; then
   "$bin/bench_planners" sweep | part sweep
   "$bin/bench_planners" levels | part levels
+  "$bin/bench_planners" uneven | part uneven
   "$bin/bench_simulate" --svg "$work/race.svg" | part race
 fi
 

@@ -4,13 +4,19 @@
 #include "planner/candidates/family.h"
 #include "planner/candidates/searched.h"
 #include "planner/candidates/three_phase.h"
+#include "planner/candidates/uneven_phases.h"
 
 namespace reshard::candidates {
 
 absl::Span<const Family> Families() {
   static constexpr Family kFamilies[] = {
-      {"direct", Direct, true},     {"three phases", ThreePhase, false}, {"between meshes", BetweenMeshes, false},
-      {"searched", Searched, true}, {"fallback", Fallback, true},        {"reductions", Reductions, false},
+      {"direct", Direct, true},
+      {"three phases", ThreePhase, false},
+      {"uneven phases", UnevenPhases, false},
+      {"between meshes", BetweenMeshes, false},
+      {"searched", Searched, true},
+      {"fallback", Fallback, true},
+      {"reductions", Reductions, false},
   };
   return kFamilies;
 }

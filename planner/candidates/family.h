@@ -43,6 +43,9 @@ struct Task {
 struct SoFar {
   std::optional<cost::Cost> cheapest;  // of the candidates that fit the memory limit
   bool single_step = false;            // the direct move is allowed and fits
+  // Least bytes of any candidate, whether it fits or not, through the busiest link of the outermost level, where the
+  // topology has several.
+  std::optional<int64_t> least_across;
 };
 
 struct Proposal {

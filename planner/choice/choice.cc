@@ -92,6 +92,10 @@ absl::Status Choice::Add(const candidates::Chain& chain, bool searched) {
   const bool direct = chain.size() == 1 && chain[0].kind == cost::Hop::Kind::kMove && !searched;
   if (direct) single_step_ = priced.totals;
   if (!Allowed(priced)) return absl::OkStatus();
+  if (priced.totals.levels.size() > 1) {
+    const int64_t across = priced.totals.levels.back().nic_bytes_max;
+    so_far_.least_across = std::min(so_far_.least_across.value_or(across), across);
+  }
   if (FitsMemory(priced)) {
     const cost::Cost key = KeyOf(priced);
     if (!so_far_.cheapest || key < *so_far_.cheapest) so_far_.cheapest = key;

@@ -94,15 +94,31 @@ std::optional<MeshLevels> LevelsOf(const Mesh& mesh, const Topology& topology) {
   return out;
 }
 
+std::vector<int64_t> OuterSizes(const MeshLevels& levels, int level) {
+  std::vector<int64_t> outer;
+  for (const std::vector<LevelPart>& parts : levels) {
+    int64_t& size = outer.emplace_back(1);
+    for (const LevelPart& part : parts) size *= part.level > level ? part.ref.size : 1;
+  }
+  return outer;
+}
+
+std::optional<ApartRef> Apart(const AxisRef& ref, int64_t outer) {
+  const int64_t end = ref.pre * ref.size;
+  if (ref.pre >= outer) {
+    if (ref.pre % outer != 0) return std::nullopt;
+    return ApartRef{std::nullopt, ref.size};
+  }
+  const int64_t inside = end > outer ? end / outer : 1;
+  if (end > outer ? end % outer != 0 || outer % ref.pre != 0 : outer % end != 0) return std::nullopt;
+  return ApartRef{AxisRef{ref.axis, ref.pre, std::min(end, outer) / ref.pre}, inside};
+}
+
 std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topology, int level) {
   const Mesh& mesh = layout.mesh();
   const auto levels = LevelsOf(mesh, topology);
   if (!levels || level + 1 >= topology.num_levels()) return std::nullopt;
-  // Outside the islands an axis is its leading part of this size.
-  std::vector<int64_t> outer(levels->size(), 1);
-  for (size_t a = 0; a < levels->size(); ++a) {
-    for (const LevelPart& part : (*levels)[a]) outer[a] *= part.level > level ? part.ref.size : 1;
-  }
+  const std::vector<int64_t> outer = OuterSizes(*levels, level);
   std::vector<Mesh::Axis> axes;
   std::vector<int> new_axis(outer.size(), -1);
   for (size_t a = 0; a < outer.size(); ++a) {
@@ -125,19 +141,12 @@ std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topolog
   auto of_islands = Mesh::Create(std::move(axes), std::move(ids));
   if (!of_islands.ok()) return std::nullopt;
 
-  // The part of a reference that lies outside the islands, and how many coordinates inside are left.
   auto split = [&](const AxisRef& ref, std::optional<AxisRef>& outside, int64_t& inside) {
-    const int64_t limit = outer[static_cast<size_t>(ref.axis)];
-    const int64_t end = ref.pre * ref.size;
-    inside = 1;
-    outside.reset();
-    if (ref.pre >= limit) {
-      inside = ref.size;
-      return ref.pre % limit == 0;
-    }
-    if (end > limit) inside = end / limit;
-    if (end > limit ? end % limit != 0 || limit % ref.pre != 0 : limit % end != 0) return false;
-    outside = AxisRef{new_axis[static_cast<size_t>(ref.axis)], ref.pre, std::min(end, limit) / ref.pre};
+    const auto parts = Apart(ref, outer[static_cast<size_t>(ref.axis)]);
+    if (!parts) return false;
+    outside = parts->outside;
+    if (outside) outside->axis = new_axis[static_cast<size_t>(ref.axis)];
+    inside = parts->inside;
     return true;
   };
   std::vector<DimLayout> dims;

@@ -25,6 +25,17 @@ struct LevelPart {
 using MeshLevels = std::vector<std::vector<LevelPart>>;
 std::optional<MeshLevels> LevelsOf(const Mesh& mesh, const Topology& topology);
 
+// Per axis, how many islands of `level` it leads through: the size of its leading part that lies outside of them.
+std::vector<int64_t> OuterSizes(const MeshLevels& levels, int level);
+
+// A part of an axis of which the first `outer` coordinates' worth lies outside the islands.
+struct ApartRef {
+  std::optional<AxisRef> outside;
+  int64_t inside = 1;  // coordinates that are left within an island
+};
+// nullopt where the border is not between two digits of it.
+std::optional<ApartRef> Apart(const AxisRef& ref, int64_t outer);
+
 // What the islands of `level` hold as a whole: the same layout over the mesh of islands, whose device ids are the
 // numbers of the islands. Parts of axes inside the islands become block factors, which keep every block; a reduction
 // over axes inside an island is taken as done. nullopt if the mesh has no levels, or if a factor with explicit sizes or

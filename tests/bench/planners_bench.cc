@@ -1,7 +1,7 @@
 // Prints, as Markdown, how many bytes our plans move beside the plans of others: hard cases, sweeps over all pairs of
 // small meshes, and two-level networks. Ours are computed now; theirs are constants with their source. The same output
 // on every machine; progress and times go to stderr. docs/planning.md holds these tables.
-//   bench_planners [--quick] [hard] [sweep] [levels] [measured]      --quick: every 41st pair of the sweeps
+//   bench_planners [--quick] [hard] [sweep] [levels] [uneven] [measured]      --quick: every 41st pair of the sweeps
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -314,6 +314,67 @@ void PrintNetworks(size_t stride) {
   std::printf("| Shardy crosses nodes without need | 184 pairs | 2,720 pairs | 5,874 pairs |\n\n");
 }
 
+// ---- Two levels, uneven ----
+
+struct Uneven {
+  const char* title;
+  const char* mesh;
+  int64_t node;  // devices
+  int64_t rows;
+  int64_t columns;
+};
+const Uneven kUneven[] = {
+    {"13 x 11, 2 nodes x 4", "{N:2,X:4}", 4, 13, 11},
+    {"130 x 110, 2 nodes x 4", "{N:2,X:4}", 4, 130, 110},
+    {"1301 x 1103, 2 nodes x 4", "{N:2,X:4}", 4, 1301, 1103},
+    {"50257 x 4097, 4 nodes x 8", "{N:4,X:8}", 8, 50257, 4097},
+    {"50257 x 4097, 3 nodes x 5", "{N:3,X:5}", 5, 50257, 4097},
+};
+
+void PrintUneven() {
+  std::printf(
+      "Bytes through the busiest NIC / its share of what a node must receive, whatever the algorithm: geomean / max "
+      "(share of pairs\nat the bound), all pairs of box layouts, bf16.\n\n"
+      "| tensor | pairs across nodes | **reshard** | within 5 %% | one exchange with the nearest replicas |\n"
+      "|---|---|---|---|---|\n");
+  for (const Uneven& uneven : kUneven) {
+    const auto mesh = *ParseMesh(uneven.mesh);
+    PlanOptions options = Bytes();
+    options.topology = {"two-level", {{uneven.node, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
+    PlanOptions one_step = options;
+    one_step.objective = Objective::kSteps;
+    const auto sized = [&](const Layout& layout) {
+      std::vector<DimLayout> dims = layout.dims();
+      dims[0].size = uneven.rows;
+      dims[1].size = uneven.columns;
+      return Layout::Create(mesh, std::move(dims));
+    };
+    int64_t pairs = 0, near = 0;
+    Ratios ours, direct;
+    EveryPair(BoxLayouts(mesh, 2), 1, [&](const BoxLayout& from, const BoxLayout& to) {
+      const auto source = sized(from.layout);
+      const auto target = sized(to.layout);
+      if (!source.ok() || !target.ok()) return;
+      const auto plan = MakePlan({*source, *target, DType::kBF16}, options);
+      const auto step = MakePlan({*source, *target, DType::kBF16}, one_step);
+      if (!plan.ok() || !step.ok()) {
+        ++ours.failed;
+        return;
+      }
+      if (plan->totals.levels.size() != 2 || plan->bounds.levels.size() != 2) return;
+      const int64_t bound = plan->bounds.levels[1].nic_recv_bytes_max;
+      if (bound == 0) return;
+      ++pairs;
+      near += plan->totals.levels[1].nic_bytes_max * 100 <= bound * 105;
+      ours.Add(plan->totals.levels[1].nic_bytes_max, bound);
+      direct.Add(step->totals.levels[1].nic_bytes_max, bound);
+    });
+    std::printf("| %s | %lld | %s | %.0f %% | %s |\n", uneven.title, static_cast<long long>(pairs), ours.Text().c_str(),
+                100.0 * static_cast<double>(near) / static_cast<double>(pairs), direct.Text().c_str());
+  }
+  std::printf("\n");
+}
+
 // ---- What programs really did ----
 
 void PrintMeasured() {
@@ -336,10 +397,10 @@ int Run(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--quick") {
       stride = 41;
-    } else if (word == "hard" || word == "sweep" || word == "levels" || word == "measured") {
+    } else if (word == "hard" || word == "sweep" || word == "levels" || word == "uneven" || word == "measured") {
       parts.insert(word);
     } else {
-      std::fprintf(stderr, "usage: bench_planners [--quick] [hard] [sweep] [levels] [measured]\n");
+      std::fprintf(stderr, "usage: bench_planners [--quick] [hard] [sweep] [levels] [uneven] [measured]\n");
       return 2;
     }
   }
@@ -347,6 +408,7 @@ int Run(int argc, char** argv) {
   if (wanted("hard")) PrintHardCases();
   if (wanted("sweep")) PrintSweeps(stride);
   if (wanted("levels")) PrintNetworks(stride);
+  if (wanted("uneven")) PrintUneven();
   if (wanted("measured")) PrintMeasured();
   return 0;
 }

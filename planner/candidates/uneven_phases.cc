@@ -1,0 +1,238 @@
+#include "planner/candidates/uneven_phases.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "planner/cost/lower_bound.h"
+#include "planner/cost/price.h"
+#include "planner/digits/islands.h"
+
+namespace reshard::candidates {
+namespace {
+
+// Ways of sharing that are looked at, and chains that are kept.
+constexpr size_t kMaxShares = 8;
+constexpr size_t kKeptChains = 4;
+
+Factor Along(const AxisRef& ref) {
+  Factor factor;
+  factor.axis = ref;
+  return factor;
+}
+
+Factor Blocks(int64_t count) {
+  Factor factor;
+  factor.kind = Factor::Kind::kDigit;
+  factor.digit = count;
+  return factor;
+}
+
+using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
+
+// The cuts of a layout between islands. nullopt where a factor cannot be taken apart.
+std::optional<Cuts> BetweenIslands(const Layout& layout, const std::vector<int64_t>& outer) {
+  Cuts out;
+  for (const DimLayout& dim : layout.dims()) {
+    std::vector<Factor>& factors = out.emplace_back();
+    for (const Factor& factor : dim.factors) {
+      if (!factor.has_axis()) {
+        factors.push_back(factor);
+        continue;
+      }
+      const auto parts = digits::Apart(factor.axis, outer[static_cast<size_t>(factor.axis.axis)]);
+      if (!parts) return std::nullopt;
+      const bool whole = parts->outside && parts->inside == 1;
+      if (whole) {
+        factors.push_back(factor);
+        continue;
+      }
+      if (parts->outside) {
+        // The chunks of a part of an axis are known where all chunks are alike.
+        if (factor.kind != Factor::Kind::kAxis) return std::nullopt;
+        factors.push_back(Along(*parts->outside));
+      }
+      // Chunks of different sizes, or in another order, are no blocks; behind them nothing may follow.
+      if (factor.kind != Factor::Kind::kAxis && &factor != &dim.factors.back()) return std::nullopt;
+      factors.push_back(Blocks(parts->inside));
+    }
+    // Blocks that nothing follows cut nothing.
+    while (!factors.empty() && !factors.back().has_axis()) factors.pop_back();
+  }
+  return out;
+}
+
+// Along which dimension each part of an axis inside the islands cuts.
+using Share = std::vector<std::pair<int, AxisRef>>;
+
+std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, int rank) {
+  std::vector<AxisRef> inside;
+  for (int a = 0; a < mesh.num_axes(); ++a) {
+    const int64_t reached = outer[static_cast<size_t>(a)];
+    if (mesh.axis(a).size > reached) inside.push_back({a, reached, mesh.axis(a).size / reached});
+  }
+  std::vector<Share> out;
+  if (inside.empty() || rank == 0) return out;
+  // Each axis along each dimension.
+  std::vector<int> at(inside.size(), 0);
+  while (out.size() < kMaxShares) {
+    Share& share = out.emplace_back();
+    for (size_t i = 0; i < at.size(); ++i) share.emplace_back(at[i], inside[i]);
+    size_t i = at.size();
+    while (i > 0 && ++at[i - 1] == rank) at[--i] = 0;
+    if (i == 0) break;
+  }
+  // One axis along two of them.
+  const AxisRef& one = inside[0];
+  int64_t factor = 2;
+  while (factor * factor <= one.size && one.size % factor != 0) ++factor;
+  if (inside.size() > 1 || one.size % factor != 0 || factor == one.size) return out;
+  for (int d = 0; d < rank; ++d) {
+    for (int e = 0; e < rank && out.size() < 2 * kMaxShares; ++e) {
+      if (d == e) continue;
+      out.push_back({{d, {one.axis, one.pre, factor}}, {e, {one.axis, one.pre * factor, one.size / factor}}});
+    }
+  }
+  return out;
+}
+
+// Where the share of a device is cut, beside an end's cuts between islands.
+enum class Place {
+  kBehindBoth,  // behind these, and those of the other end: it then has a part of what each island gets from this one
+  kBehind,
+  kInFront,
+};
+
+// An end's cuts between islands, shared in every place. `other` are those of the other end.
+std::vector<Layout> Middles(const Mesh& mesh, const std::vector<DimLayout>& dims, const Cuts& cuts, const Cuts& other,
+                            const Share& share, int64_t most_elements) {
+  std::vector<Layout> out;
+  for (const Place place : {Place::kBehindBoth, Place::kBehind, Place::kInFront}) {
+    std::vector<DimLayout> middle;
+    for (size_t d = 0; d < dims.size(); ++d) middle.push_back({dims[d].size, cuts[d]});
+    std::vector<bool> cut(dims.size(), false);
+    for (const auto& [dim, ref] : share) {
+      const auto d = static_cast<size_t>(dim);
+      std::vector<Factor>& factors = middle[d].factors;
+      if (place == Place::kBehindBoth && !cut[d] && cuts[d].empty()) {
+        for (const Factor& factor : other[d]) {
+          const bool blocks = factor.kind == Factor::Kind::kAxis || factor.kind == Factor::Kind::kDigit;
+          if (blocks) factors.push_back(Blocks(factor.parts()));
+        }
+      }
+      cut[d] = true;
+      factors.insert(place == Place::kInFront ? factors.begin() : factors.end(), Along(ref));
+    }
+    auto layout = Layout::Create(mesh, std::move(middle));
+    if (!layout.ok() || layout->MaxLocalElements() > most_elements) continue;
+    if (std::find(out.begin(), out.end(), *layout) == out.end()) out.push_back(*std::move(layout));
+  }
+  return out;
+}
+
+class Search {
+ public:
+  Search(const Layout& source, const Layout& target, DType dtype, const Topology& topology)
+      : source_(source), target_(target), dtype_(dtype) {
+    options_.topology = topology;
+  }
+
+  std::vector<Chain> Chains(int64_t enough);
+
+ private:
+  // Bytes through the busiest link between islands; nothing where the move is none.
+  std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
+    if (from == to) return 0;
+    const auto priced = cost::Price(from, {{cost::Hop::Kind::kMove, to}}, dtype_, options_);
+    if (!priced.ok()) return std::nullopt;
+    return priced->totals.levels.back().nic_bytes_max;
+  }
+
+  const Layout& source_;
+  const Layout& target_;
+  const DType dtype_;
+  PlanOptions options_;
+};
+
+std::vector<Chain> Search::Chains(int64_t enough) {
+  const Mesh& mesh = source_.mesh();
+  const auto levels = digits::LevelsOf(mesh, options_.topology);
+  if (!levels) return {};
+  const std::vector<int64_t> outer = digits::OuterSizes(*levels, options_.topology.num_levels() - 2);
+  const auto leaving = BetweenIslands(source_, outer);
+  const auto arriving = BetweenIslands(target_, outer);
+  const std::optional<int64_t> direct = Across(source_, target_);
+  if (!leaving || !arriving || !direct || *direct == 0) return {};
+  const int64_t most = std::max(source_.MaxLocalElements(), target_.MaxLocalElements());
+
+  struct Found {
+    int64_t across = 0;
+    size_t hops = 0;
+    Chain chain;
+  };
+  std::vector<Found> found;
+  const auto is_enough = [&] { return !found.empty() && found.back().across <= enough; };
+  for (const Share& share : Shares(mesh, outer, source_.rank())) {
+    // Each end may do without its middle.
+    struct Middle {
+      Layout layout;
+      int64_t across = 0;  // from or to the end
+    };
+    std::vector<Middle> first{{source_, 0}};
+    std::vector<Middle> second{{target_, 0}};
+    for (Layout& layout : Middles(mesh, source_.dims(), *leaving, *arriving, share, most)) {
+      const auto across = Across(source_, layout);
+      if (across && *across < *direct) first.push_back({std::move(layout), *across});
+    }
+    for (Layout& layout : Middles(mesh, target_.dims(), *arriving, *leaving, share, most)) {
+      const auto across = Across(layout, target_);
+      if (across && *across < *direct) second.push_back({std::move(layout), *across});
+    }
+    for (const Middle& m1 : first) {
+      for (const Middle& m2 : second) {
+        if (is_enough()) break;
+        const auto across = Across(m1.layout, m2.layout);
+        if (!across || m1.across + *across + m2.across >= *direct) continue;
+        Chain chain;
+        for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
+          const Layout& at = chain.empty() ? source_ : chain.back().to;
+          if (!(*layout == at)) chain.push_back({cost::Hop::Kind::kMove, *layout});
+        }
+        found.push_back({m1.across + *across + m2.across, chain.size(), std::move(chain)});
+      }
+    }
+    if (is_enough()) break;
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.across != b.across ? a.across < b.across : a.hops < b.hops;
+  });
+  if (found.size() > kKeptChains) found.resize(kKeptChains);
+  std::vector<Chain> chains;
+  for (Found& one : found) chains.push_back(std::move(one.chain));
+  return chains;
+}
+
+}  // namespace
+
+std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
+                                     int64_t enough) {
+  if (topology.num_levels() == 1 || !(source.mesh() == target.mesh()) || source.pending() || target.pending())
+    return {};
+  return Search(source, target, dtype, topology).Chains(enough);
+}
+
+Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
+  if (task.options.boxes_only || !so_far.least_across || *so_far.least_across == 0) return {};
+  const auto whole = cost::LowerBounds(task.source, task.target, task.dtype);
+  if (!whole.ok()) return {};
+  const std::vector<LevelBound> bounds =
+      cost::LevelBounds(task.source, task.target, task.dtype, task.options.topology, *whole);
+  // Shares are rounded to whole rows; what is that near is near enough.
+  constexpr int64_t kRounding = 64;
+  int64_t enough = bounds.empty() ? 0 : bounds.back().nic_recv_bytes_max;
+  enough += enough / kRounding;
+  if (*so_far.least_across <= enough) return {};
+  return {.chains = UnevenPhaseChains(task.source, task.target, task.dtype, task.options.topology, enough)};
+}
+
+}  // namespace reshard::candidates

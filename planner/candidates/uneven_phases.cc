@@ -104,8 +104,9 @@ enum class Place {
 };
 
 // An end's cuts between islands, shared in every place. `other` are those of the other end.
-std::vector<Layout> Middles(const Mesh& mesh, const std::vector<DimLayout>& dims, const Cuts& cuts, const Cuts& other,
-                            const Share& share, int64_t most_elements) {
+std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& other, const Share& share,
+                            int64_t most_elements) {
+  const std::vector<DimLayout>& dims = end.dims();
   std::vector<Layout> out;
   for (const Place place : {Place::kBehindBoth, Place::kBehind, Place::kInFront}) {
     std::vector<DimLayout> middle;
@@ -123,7 +124,7 @@ std::vector<Layout> Middles(const Mesh& mesh, const std::vector<DimLayout>& dims
       cut[d] = true;
       factors.insert(place == Place::kInFront ? factors.begin() : factors.end(), Along(ref));
     }
-    auto layout = Layout::Create(mesh, std::move(middle));
+    auto layout = Layout::Create(end.mesh(), std::move(middle));
     if (!layout.ok() || layout->MaxLocalElements() > most_elements) continue;
     if (std::find(out.begin(), out.end(), *layout) == out.end()) out.push_back(*std::move(layout));
   }
@@ -133,13 +134,34 @@ std::vector<Layout> Middles(const Mesh& mesh, const std::vector<DimLayout>& dims
 class Search {
  public:
   Search(const Layout& source, const Layout& target, DType dtype, const Topology& topology)
-      : source_(source), target_(target), dtype_(dtype) {
+      : source_(source),
+        target_(target),
+        dtype_(dtype),
+        most_(std::max(source.MaxLocalElements(), target.MaxLocalElements())) {
     options_.topology = topology;
   }
 
   std::vector<Chain> Chains(int64_t enough);
 
  private:
+  struct End {
+    const Layout& layout;
+    Cuts cuts;  // between islands
+    std::vector<Share> shares;
+  };
+  struct Middle {
+    Layout layout;
+    int64_t across = 0;  // from its end, or to it
+  };
+
+  std::optional<End> EndOf(const Layout& layout) const {
+    const auto levels = digits::LevelsOf(layout.mesh(), options_.topology);
+    if (!levels) return std::nullopt;
+    const std::vector<int64_t> outer = digits::OuterSizes(*levels, options_.topology.num_levels() - 2);
+    auto cuts = BetweenIslands(layout, outer);
+    if (!cuts) return std::nullopt;
+    return End{layout, *std::move(cuts), Shares(layout.mesh(), outer, layout.rank())};
+  }
   // Bytes through the busiest link between islands; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
@@ -147,64 +169,64 @@ class Search {
     if (!priced.ok()) return std::nullopt;
     return priced->totals.levels.back().nic_bytes_max;
   }
+  std::vector<Middle> MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,
+                                int64_t less_than) const;
 
   const Layout& source_;
   const Layout& target_;
   const DType dtype_;
+  const int64_t most_;  // elements of a fragment
   PlanOptions options_;
 };
 
+std::vector<Search::Middle> Search::MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,
+                                              int64_t less_than) const {
+  std::vector<Middle> out{{end.layout, 0}};  // it may do without one
+  for (Layout& layout : Middles(end.layout, end.cuts, other.cuts, share, most_)) {
+    const auto across = leaving ? Across(end.layout, layout) : Across(layout, end.layout);
+    if (across && *across < less_than) out.push_back({std::move(layout), *across});
+  }
+  return out;
+}
+
 std::vector<Chain> Search::Chains(int64_t enough) {
-  const Mesh& mesh = source_.mesh();
-  const auto levels = digits::LevelsOf(mesh, options_.topology);
-  if (!levels) return {};
-  const std::vector<int64_t> outer = digits::OuterSizes(*levels, options_.topology.num_levels() - 2);
-  const auto leaving = BetweenIslands(source_, outer);
-  const auto arriving = BetweenIslands(target_, outer);
+  const auto source = EndOf(source_);
+  const auto target = EndOf(target_);
   const std::optional<int64_t> direct = Across(source_, target_);
-  if (!leaving || !arriving || !direct || *direct == 0) return {};
-  const int64_t most = std::max(source_.MaxLocalElements(), target_.MaxLocalElements());
+  if (!source || !target || !direct || *direct == 0) return {};
 
   struct Found {
     int64_t across = 0;
-    size_t hops = 0;
     Chain chain;
   };
   std::vector<Found> found;
   const auto is_enough = [&] { return !found.empty() && found.back().across <= enough; };
-  for (const Share& share : Shares(mesh, outer, source_.rank())) {
-    // Each end may do without its middle.
-    struct Middle {
-      Layout layout;
-      int64_t across = 0;  // from or to the end
-    };
-    std::vector<Middle> first{{source_, 0}};
-    std::vector<Middle> second{{target_, 0}};
-    for (Layout& layout : Middles(mesh, source_.dims(), *leaving, *arriving, share, most)) {
-      const auto across = Across(source_, layout);
-      if (across && *across < *direct) first.push_back({std::move(layout), *across});
+  const auto add = [&](const Middle& m1, const Middle& m2) {
+    const auto across = Across(m1.layout, m2.layout);
+    if (!across || m1.across + *across + m2.across >= *direct) return;
+    Chain chain;
+    for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
+      const Layout& at = chain.empty() ? source_ : chain.back().to;
+      if (!(*layout == at)) chain.push_back({cost::Hop::Kind::kMove, *layout});
     }
-    for (Layout& layout : Middles(mesh, target_.dims(), *arriving, *leaving, share, most)) {
-      const auto across = Across(layout, target_);
-      if (across && *across < *direct) second.push_back({std::move(layout), *across});
-    }
-    for (const Middle& m1 : first) {
-      for (const Middle& m2 : second) {
-        if (is_enough()) break;
-        const auto across = Across(m1.layout, m2.layout);
-        if (!across || m1.across + *across + m2.across >= *direct) continue;
-        Chain chain;
-        for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
-          const Layout& at = chain.empty() ? source_ : chain.back().to;
-          if (!(*layout == at)) chain.push_back({cost::Hop::Kind::kMove, *layout});
+    found.push_back({m1.across + *across + m2.across, std::move(chain)});
+  };
+  const bool same_mesh = source_.mesh() == target_.mesh();
+  for (size_t i = 0; i < source->shares.size() && !is_enough(); ++i) {
+    const std::vector<Middle> first = MiddlesOf(*source, *target, source->shares[i], true, *direct);
+    for (size_t j = 0; j < target->shares.size(); ++j) {
+      // Over one mesh the same share on both sides crosses between the devices at the same places.
+      if (same_mesh && i != j) continue;
+      const std::vector<Middle> second = MiddlesOf(*target, *source, target->shares[j], false, *direct);
+      for (const Middle& m1 : first) {
+        for (const Middle& m2 : second) {
+          if (!is_enough()) add(m1, m2);
         }
-        found.push_back({m1.across + *across + m2.across, chain.size(), std::move(chain)});
       }
     }
-    if (is_enough()) break;
   }
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return a.across != b.across ? a.across < b.across : a.hops < b.hops;
+    return a.across != b.across ? a.across < b.across : a.chain.size() < b.chain.size();
   });
   if (found.size() > kKeptChains) found.resize(kKeptChains);
   std::vector<Chain> chains;
@@ -216,8 +238,7 @@ std::vector<Chain> Search::Chains(int64_t enough) {
 
 std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
                                      int64_t enough) {
-  if (topology.num_levels() == 1 || !(source.mesh() == target.mesh()) || source.pending() || target.pending())
-    return {};
+  if (topology.num_levels() == 1 || source.pending() || target.pending()) return {};
   return Search(source, target, dtype, topology).Chains(enough);
 }
 

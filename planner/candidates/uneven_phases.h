@@ -1,5 +1,5 @@
 // Plans in three phases, as in three_phase.h, for layouts whose cuts the digits of the mesh do not describe: uneven,
-// coprime, with explicit sizes, reflected.
+// coprime, with explicit sizes, reflected; and between two meshes.
 //
 // What a middle layout is there is said in digits, and is said here in layouts. A middle keeps how its end is cut
 // between islands, so that nothing leaves an island on the way from or to it: axes inside the islands become blocks,

@@ -322,6 +322,7 @@ struct Uneven {
   int64_t node;  // devices
   int64_t rows;
   int64_t columns;
+  const char* target_mesh = "";  // the same
 };
 const Uneven kUneven[] = {
     {"13 x 11, 2 nodes x 4", "{N:2,X:4}", 4, 13, 11},
@@ -329,6 +330,8 @@ const Uneven kUneven[] = {
     {"1301 x 1103, 2 nodes x 4", "{N:2,X:4}", 4, 1301, 1103},
     {"50257 x 4097, 4 nodes x 8", "{N:4,X:8}", 8, 50257, 4097},
     {"50257 x 4097, 3 nodes x 5", "{N:3,X:5}", 5, 50257, 4097},
+    {"1024 x 1024, 2 nodes x 4, onto 2 x 2 x 2", "{N:2,X:4}", 4, 1024, 1024, "{M:2,Y:2,Z:2}"},
+    {"1301 x 1103, 2 nodes x 4, onto 2 x 2 x 2", "{N:2,X:4}", 4, 1301, 1103, "{M:2,Y:2,Z:2}"},
 };
 
 void PrintUneven() {
@@ -347,11 +350,11 @@ void PrintUneven() {
       std::vector<DimLayout> dims = layout.dims();
       dims[0].size = uneven.rows;
       dims[1].size = uneven.columns;
-      return Layout::Create(mesh, std::move(dims));
+      return Layout::Create(layout.mesh(), std::move(dims));
     };
     int64_t pairs = 0, near = 0;
     Ratios ours, direct;
-    EveryPair(BoxLayouts(mesh, 2), 1, [&](const BoxLayout& from, const BoxLayout& to) {
+    const auto measure = [&](const BoxLayout& from, const BoxLayout& to) {
       const auto source = sized(from.layout);
       const auto target = sized(to.layout);
       if (!source.ok() || !target.ok()) return;
@@ -368,7 +371,15 @@ void PrintUneven() {
       near += plan->totals.levels[1].nic_bytes_max * 100 <= bound * 105;
       ours.Add(plan->totals.levels[1].nic_bytes_max, bound);
       direct.Add(step->totals.levels[1].nic_bytes_max, bound);
-    });
+    };
+    if (*uneven.target_mesh == 0) {
+      EveryPair(BoxLayouts(mesh, 2), 1, measure);
+    } else {
+      const std::vector<BoxLayout> targets = BoxLayouts(*ParseMesh(uneven.target_mesh), 2);
+      for (const BoxLayout& from : BoxLayouts(mesh, 2)) {
+        for (const BoxLayout& to : targets) measure(from, to);
+      }
+    }
     std::printf("| %s | %lld | %s | %.0f %% | %s |\n", uneven.title, static_cast<long long>(pairs), ours.Text().c_str(),
                 100.0 * static_cast<double>(near) / static_cast<double>(pairs), direct.Text().c_str());
   }

@@ -182,9 +182,9 @@ class Search {
 std::vector<Search::Middle> Search::MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,
                                               int64_t less_than) const {
   std::vector<Middle> out{{end.layout, 0}};  // it may do without one
-  for (Layout& layout : Middles(end.layout, end.cuts, other.cuts, share, most_)) {
+  for (const Layout& layout : Middles(end.layout, end.cuts, other.cuts, share, most_)) {
     const auto across = leaving ? Across(end.layout, layout) : Across(layout, end.layout);
-    if (across && *across < less_than) out.push_back({std::move(layout), *across});
+    if (across && *across < less_than) out.push_back({layout, *across});
   }
   return out;
 }

@@ -126,7 +126,7 @@ absl::StatusOr<Segment> Segment::Create(int64_t rank, absl::Span<const int64_t> 
   head->slot_bytes = segment.shape_.slot_bytes;
   head->magic = kMagic;
   auto* const base = static_cast<char*>(memory);
-  std::memcpy(base + kHeadBytes, receivers.data(), receivers.size() * sizeof(int64_t));
+  std::copy(receivers.begin(), receivers.end(), reinterpret_cast<int64_t*>(base + kHeadBytes));
   for (int64_t r = 0; r < rings; ++r) new (&segment.ring(r)) Ring;
   return segment;
 }

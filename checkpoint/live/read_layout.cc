@@ -40,12 +40,6 @@ std::vector<AxisRef> FreeAxes(const Layout& layout) {
   return free;
 }
 
-Factor AxisFactor(const AxisRef& axis) {
-  Factor factor;
-  factor.axis = axis;
-  return factor;
-}
-
 // Of the device at position 0, which has the most of everything but for uneven sizes.
 double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_target, int64_t element,
                    absl::Span<const int64_t> chunk) {
@@ -81,7 +75,7 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
   };
   for (size_t d = 0; d < target.dims().size(); ++d) {
     std::vector<DimLayout> dims = target.dims();
-    for (const AxisRef& axis : free) dims[d].factors.push_back(AxisFactor(axis));
+    for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));
     RETURN_IF_ERROR(consider(std::move(dims), true));
     if (free.empty()) break;
   }
@@ -90,7 +84,7 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
     for (DimLayout& dim : dims) dim.factors.clear();
     for (int axis = 0; axis < target.mesh().num_axes(); ++axis) {
       if (target.mesh().axis(axis).size > 1) {
-        dims[d].factors.push_back(AxisFactor({axis, 1, target.mesh().axis(axis).size}));
+        dims[d].factors.push_back(Factor::Along({axis, 1, target.mesh().axis(axis).size}));
       }
     }
     RETURN_IF_ERROR(consider(std::move(dims), false));

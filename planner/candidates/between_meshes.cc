@@ -43,11 +43,7 @@ int64_t Parts(const DimLayout& dim) {
 std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>& axes, int d) {
   std::vector<DimLayout> dims = layout.dims();
   DimLayout& dim = dims[static_cast<size_t>(d)];
-  for (const AxisRef& ref : axes) {
-    Factor factor;
-    factor.axis = ref;
-    dim.factors.push_back(factor);
-  }
+  for (const AxisRef& ref : axes) dim.factors.push_back(Factor::Along(ref));
   if (Parts(dim) > dim.size) return std::nullopt;
   auto out = Layout::Create(layout.mesh(), std::move(dims));
   if (!out.ok()) return std::nullopt;

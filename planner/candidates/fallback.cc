@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kMaxLayouts = 160;
 
-Factor AxisFactor(const AxisRef& ref) {
-  Factor factor;
-  factor.axis = ref;
-  return factor;
-}
-
 bool Overlaps(const AxisRef& a, const AxisRef& b) {
   return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
 }
@@ -38,7 +32,7 @@ std::vector<AxisRef> UsedAxes(const Layout& layout) {
 // Dimension d of `layout` cut further along `axes`; nothing when the algebra refuses it.
 std::optional<Layout> CutFurther(const Layout& layout, int d, const std::vector<AxisRef>& axes) {
   auto dims = layout.dims();
-  for (const AxisRef& ref : axes) dims[static_cast<size_t>(d)].factors.push_back(AxisFactor(ref));
+  for (const AxisRef& ref : axes) dims[static_cast<size_t>(d)].factors.push_back(Factor::Along(ref));
   auto out = Layout::Create(layout.mesh(), std::move(dims), layout.pending());
   if (!out.ok()) return std::nullopt;
   return *std::move(out);

@@ -37,6 +37,8 @@ struct Task {
   // Null where the pair does not fit the model.
   const digits::DigitModel* model = nullptr;
   PlanWithin plan_within;
+  // The lower bounds of the pair, which are found when they are first asked for.
+  std::function<absl::StatusOr<Bounds>()> bounds;
 };
 
 // What the families before it in the table have found.

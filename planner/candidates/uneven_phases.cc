@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "planner/cost/lower_bound.h"
 #include "planner/cost/price.h"
 #include "planner/digits/islands.h"
 
@@ -14,19 +13,6 @@ namespace {
 // Ways of sharing that are looked at, and chains that are kept.
 constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
-
-Factor Along(const AxisRef& ref) {
-  Factor factor;
-  factor.axis = ref;
-  return factor;
-}
-
-Factor Blocks(int64_t count) {
-  Factor factor;
-  factor.kind = Factor::Kind::kDigit;
-  factor.digit = count;
-  return factor;
-}
 
 using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
 
@@ -50,11 +36,11 @@ std::optional<Cuts> BetweenIslands(const Layout& layout, const std::vector<int64
       if (parts->outside) {
         // The chunks of a part of an axis are known where all chunks are alike.
         if (factor.kind != Factor::Kind::kAxis) return std::nullopt;
-        factors.push_back(Along(*parts->outside));
+        factors.push_back(Factor::Along(*parts->outside));
       }
       // Chunks of different sizes, or in another order, are no blocks; behind them nothing may follow.
       if (factor.kind != Factor::Kind::kAxis && &factor != &dim.factors.back()) return std::nullopt;
-      factors.push_back(Blocks(parts->inside));
+      factors.push_back(Factor::Blocks(parts->inside));
     }
     // Blocks that nothing follows cut nothing.
     while (!factors.empty() && !factors.back().has_axis()) factors.pop_back();
@@ -118,11 +104,11 @@ std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& oth
       if (place == Place::kBehindBoth && !cut[d] && cuts[d].empty()) {
         for (const Factor& factor : other[d]) {
           const bool blocks = factor.kind == Factor::Kind::kAxis || factor.kind == Factor::Kind::kDigit;
-          if (blocks) factors.push_back(Blocks(factor.parts()));
+          if (blocks) factors.push_back(Factor::Blocks(factor.parts()));
         }
       }
       cut[d] = true;
-      factors.insert(place == Place::kInFront ? factors.begin() : factors.end(), Along(ref));
+      factors.insert(place == Place::kInFront ? factors.begin() : factors.end(), Factor::Along(ref));
     }
     auto layout = Layout::Create(end.mesh(), std::move(middle));
     if (!layout.ok() || layout->MaxLocalElements() > most_elements) continue;
@@ -212,14 +198,15 @@ std::vector<Chain> Search::Chains(int64_t enough) {
     found.push_back({m1.across + *across + m2.across, std::move(chain)});
   };
   const bool same_mesh = source_.mesh() == target_.mesh();
+  std::vector<std::vector<Middle>> arriving(target->shares.size());  // of each share; found when first needed
   for (size_t i = 0; i < source->shares.size() && !is_enough(); ++i) {
     const std::vector<Middle> first = MiddlesOf(*source, *target, source->shares[i], true, *direct);
     for (size_t j = 0; j < target->shares.size(); ++j) {
       // Over one mesh the same share on both sides crosses between the devices at the same places.
       if (same_mesh && i != j) continue;
-      const std::vector<Middle> second = MiddlesOf(*target, *source, target->shares[j], false, *direct);
+      if (arriving[j].empty()) arriving[j] = MiddlesOf(*target, *source, target->shares[j], false, *direct);
       for (const Middle& m1 : first) {
-        for (const Middle& m2 : second) {
+        for (const Middle& m2 : arriving[j]) {
           if (!is_enough()) add(m1, m2);
         }
       }
@@ -244,13 +231,11 @@ std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target,
 
 Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
   if (task.options.boxes_only || !so_far.least_across || *so_far.least_across == 0) return {};
-  const auto whole = cost::LowerBounds(task.source, task.target, task.dtype);
-  if (!whole.ok()) return {};
-  const std::vector<LevelBound> bounds =
-      cost::LevelBounds(task.source, task.target, task.dtype, task.options.topology, *whole);
+  const absl::StatusOr<Bounds> bounds = task.bounds();
+  if (!bounds.ok()) return {};
   // Shares are rounded to whole rows; what is that near is near enough.
   constexpr int64_t kRounding = 64;
-  int64_t enough = bounds.empty() ? 0 : bounds.back().nic_recv_bytes_max;
+  int64_t enough = bounds->levels.empty() ? 0 : bounds->levels.back().nic_recv_bytes_max;
   enough += enough / kRounding;
   if (*so_far.least_across <= enough) return {};
   return {.chains = UnevenPhaseChains(task.source, task.target, task.dtype, task.options.topology, enough)};

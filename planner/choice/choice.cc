@@ -123,7 +123,8 @@ absl::Status Choice::Collect() {
       .options = options_,
       .reduces = !cost::ReducedAxes(source_, target_).empty(),
       .model = model_ ? &*model_ : nullptr,
-      .plan_within = [this](const Layout& from, const Layout& to) { return PlanWithin(from, to); }};
+      .plan_within = [this](const Layout& from, const Layout& to) { return PlanWithin(from, to); },
+      .bounds = [this] { return FindBounds(); }};
   for (const candidates::Family& family : candidates::Families()) {
     candidates::Proposal proposal = family.propose(task, so_far_);
     for (const candidates::Chain& chain : proposal.chains) {
@@ -193,7 +194,7 @@ absl::StatusOr<Plan> Choice::Make() {
   const std::vector<size_t> ranked = Ranked();
   if (ranked.empty()) return NothingFits();
   Plan plan = Empty();
-  RETURN_IF_ERROR(FindBounds(plan));
+  ASSIGN_OR_RETURN(plan.bounds, FindBounds());
   plan.steps = candidates_[ranked[0]].chain.steps;
   plan.totals = candidates_[ranked[0]].chain.totals;
   Certify(candidates_[ranked[0]], plan);

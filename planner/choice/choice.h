@@ -55,7 +55,7 @@ class Choice {
   cost::Cost KeyOf(const cost::PricedChain& chain) const;
 
   // What the plan says about the choice; in verdict.cc.
-  absl::Status FindBounds(Plan& plan) const;
+  absl::StatusOr<Bounds> FindBounds();
   absl::Status NothingFits() const;
   void Certify(const Candidate& best, Plan& plan) const;
   void AddAlternatives(size_t best, Plan& plan) const;
@@ -69,6 +69,7 @@ class Choice {
   candidates::SoFar so_far_;           // of candidates_
   std::optional<digits::DigitModel> model_;
   std::vector<Candidate> candidates_;
+  std::optional<Bounds> bounds_;  // once they are found
   std::optional<sequence::SequenceResult> search_;
 };
 

@@ -20,17 +20,18 @@ constexpr int kAlternativeDigits = 3;
 
 }  // namespace
 
-absl::Status Choice::FindBounds(Plan& plan) const {
+absl::StatusOr<Bounds> Choice::FindBounds() {
+  if (bounds_) return *bounds_;
+  Bounds bounds;
   if (single_step_) {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
-    plan.bounds = {
-        single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
+    bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
   } else {
-    ASSIGN_OR_RETURN(auto bounds, cost::LowerBounds(source_, target_, dtype_));
-    plan.bounds = bounds;
+    ASSIGN_OR_RETURN(bounds, cost::LowerBounds(source_, target_, dtype_));
   }
-  plan.bounds.levels = cost::LevelBounds(source_, target_, dtype_, options_.topology, plan.bounds);
-  return absl::OkStatus();
+  bounds.levels = cost::LevelBounds(source_, target_, dtype_, options_.topology, bounds);
+  bounds_ = bounds;
+  return bounds;
 }
 
 absl::Status Choice::NothingFits() const {

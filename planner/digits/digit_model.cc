@@ -212,21 +212,14 @@ Layout DigitModel::ToLayout(const State& state) const {
     std::sort(order.begin(), order.end());
     int64_t reached = 1;
     for (const auto& [lo, i] : order) {
-      if (lo > reached) {
-        Factor hole;
-        hole.kind = Factor::Kind::kDigit;
-        hole.digit = lo / reached;
-        dims[d].factors.push_back(hole);
-      }
+      if (lo > reached) dims[d].factors.push_back(Factor::Blocks(lo / reached));
       const AxisRef& ref = all_digits_[static_cast<size_t>(digit_at[i])].ref;
       auto& factors = dims[d].factors;
       if (!factors.empty() && factors.back().has_axis() && factors.back().axis.axis == ref.axis &&
           factors.back().axis.pre * factors.back().axis.size == ref.pre) {
         factors.back().axis.size *= ref.size;
       } else {
-        Factor factor;
-        factor.axis = ref;
-        factors.push_back(factor);
+        factors.push_back(Factor::Along(ref));
       }
       reached = lo * places_[i].size;
     }

@@ -154,11 +154,7 @@ std::optional<Layout> IslandLayout(const Layout& layout, const Topology& topolog
     DimLayout out{dim.size, {}};
     bool renumbered = false;  // by an axis that became a digit: a reflected axis behind it would turn elsewhere
     auto keep_blocks = [&](int64_t blocks) {
-      if (blocks == 1) return;
-      Factor digit;
-      digit.kind = Factor::Kind::kDigit;
-      digit.digit = blocks;
-      out.factors.push_back(digit);
+      if (blocks > 1) out.factors.push_back(Factor::Blocks(blocks));
     };
     for (const Factor& factor : dim.factors) {
       if (!factor.has_axis()) {

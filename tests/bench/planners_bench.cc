@@ -250,11 +250,16 @@ struct NetworkColumn {
   Ratios bytes, nic, direct, direct_nic;
 };
 
+PlanOptions OnNodes(int64_t devices) {
+  PlanOptions options = Bytes();
+  options.topology = {"two-level", {{devices, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
+  return options;
+}
+
 NetworkColumn Measure(const Network& network, size_t stride) {
   NetworkColumn out;
   const auto mesh = *ParseMesh(network.mesh);
-  PlanOptions options = Bytes();
-  options.topology = {"two-level", {{network.node, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
+  const PlanOptions options = OnNodes(network.node);
   PlanOptions one_step = options;
   one_step.objective = Objective::kSteps;
   EveryPair(BoxLayouts(mesh, 2), stride, [&](const BoxLayout& from, const BoxLayout& to) {
@@ -342,8 +347,7 @@ void PrintUneven() {
       "|---|---|---|---|---|\n");
   for (const Uneven& uneven : kUneven) {
     const auto mesh = *ParseMesh(uneven.mesh);
-    PlanOptions options = Bytes();
-    options.topology = {"two-level", {{uneven.node, 450'000'000'000, 3000}, {0, 50'000'000'000, 12000}}};
+    const PlanOptions options = OnNodes(uneven.node);
     PlanOptions one_step = options;
     one_step.objective = Objective::kSteps;
     const auto sized = [&](const Layout& layout) {

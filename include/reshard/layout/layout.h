@@ -60,6 +60,20 @@ struct Factor {
   int64_t digit = 1;            // kDigit: the number of blocks
   std::vector<int64_t> sizes;   // kSizes: chunk sizes in elements, one per coordinate
 
+  // X, or the sub-axis of it that the reference denotes.
+  static Factor Along(const AxisRef& ref) {
+    Factor factor;
+    factor.axis = ref;
+    return factor;
+  }
+  // A block.
+  static Factor Blocks(int64_t count) {
+    Factor factor;
+    factor.kind = Kind::kDigit;
+    factor.digit = count;
+    return factor;
+  }
+
   // Number of chunks into which it cuts an interval.
   int64_t parts() const { return kind == Kind::kDigit ? digit : axis.size; }
   // False for a block, which does not depend on the device.

@@ -15,6 +15,16 @@ namespace reshard::testing {
 
 using candidates::Chain;
 
+// Islands of so many devices, with slow links between them.
+inline Topology Islands(int64_t devices) {
+  return {"islands", {{devices, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
+}
+inline PlanOptions On(const Topology& topology) {
+  PlanOptions options;
+  options.topology = topology;
+  return options;
+}
+
 // The chain as a plan, of i8 elements, with its steps priced. The test fails where it cannot be priced.
 Plan PlanOf(const Layout& source, const Layout& target, const Chain& chain, const PlanOptions& options = {});
 

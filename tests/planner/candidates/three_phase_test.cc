@@ -16,18 +16,10 @@ namespace {
 
 using candidates::ThreePhaseChains;
 using testing::Chain;
+using testing::Islands;
 using testing::LayoutOf;
+using testing::On;
 using testing::WrongWith;
-
-Topology Islands(int64_t devices) {
-  return {"islands", {{devices, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
-}
-
-PlanOptions On(const Topology& topology) {
-  PlanOptions options;
-  options.topology = topology;
-  return options;
-}
 
 // Elements that islands need and none of their devices holds, over all islands.
 int64_t IslandsLack(const Layout& source, const Layout& target, int64_t devices) {

@@ -13,18 +13,10 @@ namespace {
 
 using candidates::UnevenPhaseChains;
 using testing::Chain;
+using testing::Islands;
 using testing::LayoutOf;
+using testing::On;
 using testing::WrongWith;
-
-Topology Islands(int64_t devices) {
-  return {"islands", {{devices, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
-}
-
-PlanOptions On(const Topology& topology) {
-  PlanOptions options;
-  options.topology = topology;
-  return options;
-}
 
 int64_t Across(const Layout& source, const Layout& target, const Chain& chain, const Topology& topology) {
   return testing::PlanOf(source, target, chain, On(topology)).totals.levels.back().nic_bytes_max;

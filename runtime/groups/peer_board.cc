@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "runtime/shared/descriptor.h"
 
 namespace reshard::groups {
 namespace {
@@ -40,20 +41,6 @@ struct Reply {
   int64_t message_bytes = 0;
 };
 constexpr int64_t kLongestMessage = 4096;
-
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Waits until the socket can be read or written; false when the time is over.
 bool Ready(int fd, short events, Clock::time_point deadline) {
@@ -138,7 +125,7 @@ class PeerServer {
       static_cast<void>(thread_.release());
     } else {
       stop_ = true;
-      shutdown(listener_->fd(), SHUT_RDWR);  // wakes the thread
+      shutdown(listener_.get(), SHUT_RDWR);  // wakes the thread
       thread_->join();
     }
   }
@@ -168,14 +155,14 @@ class PeerServer {
   PeerServer() {
     char name[65] = {};
     if (gethostname(name, sizeof(name) - 1) == 0) host_ = name;
-    auto listener = std::make_unique<Socket>(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    shared::Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in any{};
     any.sin_family = AF_INET;
     any.sin_addr.s_addr = htonl(INADDR_ANY);
     socklen_t length = sizeof(any);
-    if (listener->fd() < 0 || bind(listener->fd(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) != 0 ||
-        listen(listener->fd(), 128) != 0 ||
-        getsockname(listener->fd(), reinterpret_cast<sockaddr*>(&any), &length) != 0) {
+    if (!listener || bind(listener.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) != 0 ||
+        listen(listener.get(), 128) != 0 ||
+        getsockname(listener.get(), reinterpret_cast<sockaddr*>(&any), &length) != 0) {
       return;
     }
     port_ = ntohs(any.sin_port);
@@ -185,9 +172,9 @@ class PeerServer {
 
   void Serve() {
     for (;;) {
-      const int fd = accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC);
+      const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (stop_) {
-        const Socket late(fd);
+        const shared::Descriptor late(fd);
         return;
       }
       if (fd < 0) {
@@ -195,7 +182,7 @@ class PeerServer {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));  // out of descriptors, perhaps only for now
         continue;
       }
-      const Socket socket(fd);
+      const shared::Descriptor socket(fd);
       Answer(fd);
     }
   }
@@ -234,7 +221,7 @@ class PeerServer {
   uint64_t last_id_ = 0;
   absl::flat_hash_map<uint64_t, PeerBoard*> boards_;
   std::atomic<bool> stop_ = false;
-  std::unique_ptr<Socket> listener_;     // null where this process could not listen
+  shared::Descriptor listener_;          // empty where this process could not listen
   std::unique_ptr<std::thread> thread_;  // last: it uses the others
 };
 
@@ -336,18 +323,18 @@ PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience) {
   const Clock::time_point deadline = After(patience);
   PeerAnswer answer;
   bool gone = false;
-  const Socket socket(Connect(address, deadline, &gone));
+  const shared::Descriptor socket(Connect(address, deadline, &gone));
   if (gone) answer.kind = PeerAnswer::Kind::kGone;
-  if (socket.fd() < 0) return answer;
+  if (socket.get() < 0) return answer;
   Reply reply;
-  if (!Send(socket.fd(), address, false, "", deadline) || !ReadAll(socket.fd(), &reply, sizeof(reply), deadline) ||
+  if (!Send(socket.get(), address, false, "", deadline) || !ReadAll(socket.get(), &reply, sizeof(reply), deadline) ||
       reply.message_bytes < 0 || reply.message_bytes > kLongestMessage) {
     // Closed without an answer: another process, or the communicator is gone. No answer in time: it hangs.
     if (Clock::now() < deadline) answer.kind = PeerAnswer::Kind::kGone;
     return answer;
   }
   answer.state.message.resize(static_cast<size_t>(reply.message_bytes));
-  if (!ReadAll(socket.fd(), answer.state.message.data(), answer.state.message.size(), deadline)) return answer;
+  if (!ReadAll(socket.get(), answer.state.message.data(), answer.state.message.size(), deadline)) return answer;
   answer.kind = PeerAnswer::Kind::kState;
   answer.state.phase = static_cast<PeerState::Phase>(reply.phase);
   answer.state.operations = reply.operations;
@@ -358,10 +345,10 @@ PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience) {
 void TellPeer(const PeerAddress& address, const std::string& message, absl::Duration patience) {
   const Clock::time_point deadline = After(patience);
   bool gone = false;
-  const Socket socket(Connect(address, deadline, &gone));
-  if (socket.fd() < 0 || !Send(socket.fd(), address, true, message, deadline)) return;
+  const shared::Descriptor socket(Connect(address, deadline, &gone));
+  if (socket.get() < 0 || !Send(socket.get(), address, true, message, deadline)) return;
   char ignored = 0;
-  ReadAll(socket.fd(), &ignored, 1, deadline);
+  ReadAll(socket.get(), &ignored, 1, deadline);
 }
 
 }  // namespace reshard::groups

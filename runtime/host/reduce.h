@@ -40,6 +40,13 @@ struct Contribution {
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
                void* out, absl::Span<const int64_t> out_strides, CopyMode mode = CopyMode::kCached);
 
+// Where the element at that index is, in bytes from the first one.
+inline int64_t OffsetBytes(absl::Span<const int64_t> index, absl::Span<const int64_t> strides, DType dtype) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+  return offset * SizeOf(dtype);
+}
+
 // A box of a fragment: the index of its first element and its sizes.
 using VisitBox = absl::FunctionRef<void(absl::Span<const int64_t> offset, absl::Span<const int64_t> sizes)>;
 

@@ -8,12 +8,6 @@
 namespace reshard::local {
 namespace {
 
-int64_t OffsetBytes(absl::Span<const int64_t> index, absl::Span<const int64_t> strides, DType dtype) {
-  int64_t offset = 0;
-  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
-  return offset * SizeOf(dtype);
-}
-
 // True when a peer's fragment is there, has the type, and contains the region.
 bool Fits(const Region& region, DType dtype, absl::Span<const ConstTensorView> inputs, int tensor) {
   if (static_cast<size_t>(tensor) >= inputs.size()) return false;
@@ -46,10 +40,12 @@ void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTens
       [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
         for (size_t k = 0; k < inputs.size(); ++k) {
           const ConstTensorView& in = *inputs[k];
-          contributions[k] = {static_cast<const char*>(in.data) + OffsetBytes(from, in.strides, in.dtype), in.strides};
+          contributions[k] = {static_cast<const char*>(in.data) + host::OffsetBytes(from, in.strides, in.dtype),
+                              in.strides};
         }
         host::ReduceBox(op, out.dtype, sizes, contributions,
-                        static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides, mode);
+                        static_cast<char*>(out.data) + host::OffsetBytes(to, out.strides, out.dtype), out.strides,
+                        mode);
       });
 }
 
@@ -65,8 +61,8 @@ void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, 
   }
   host::ForEachBox(out.shape, begin, end, [&](absl::Span<const int64_t> offset, absl::Span<const int64_t> box) {
     StridedCopy(WholeRegion(box), size, in.strides, out.strides)
-        .Run(static_cast<const char*>(in.data) + OffsetBytes(offset, in.strides, in.dtype),
-             static_cast<char*>(out.data) + OffsetBytes(offset, out.strides, out.dtype));
+        .Run(static_cast<const char*>(in.data) + host::OffsetBytes(offset, in.strides, in.dtype),
+             static_cast<char*>(out.data) + host::OffsetBytes(offset, out.strides, out.dtype));
   });
 }
 

@@ -1,18 +1,15 @@
 #include "runtime/local/rendezvous.h"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/host/futex.h"
 
 namespace reshard::local {
 namespace {
@@ -22,19 +19,6 @@ using Clock = std::chrono::steady_clock;
 // How long a rank that waits offers its core to others before it sleeps. Waking a sleeper costs as much, so this at
 // most doubles the wait; and with more ranks than cores the ones that are still to come run at once.
 constexpr auto kYieldTime = std::chrono::microseconds(50);
-
-// Sleeps until the word is woken, differs from `expected`, or `left` has passed; may return early.
-void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds left) {
-  const auto capped = std::min<std::chrono::nanoseconds>(left, std::chrono::seconds(60));
-  timespec timeout{};
-  timeout.tv_sec = capped.count() / 1000000000;
-  timeout.tv_nsec = capped.count() % 1000000000;
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
-}
-
-void FutexWakeAll(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 0x7FFFFFFF, nullptr, nullptr, 0);
-}
 
 }  // namespace
 
@@ -86,7 +70,8 @@ absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
            -1);
       return failure();
     }
-    FutexWait(signal_, signal, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
+    host::FutexWait(signal_, signal, std::chrono::duration_cast<std::chrono::nanoseconds>(left),
+                    host::FutexScope::kThreads);
   }
 }
 
@@ -114,7 +99,7 @@ void Rendezvous::Lose(absl::Status status, int64_t culprit) {
 
 void Rendezvous::Signal() {
   signal_.fetch_add(1, std::memory_order_acq_rel);
-  FutexWakeAll(signal_);
+  host::FutexWakeAll(signal_, host::FutexScope::kThreads);
 }
 
 absl::Status Rendezvous::failure() const {

@@ -41,8 +41,7 @@ absl::Status NoStaging(int64_t bytes);
 absl::Status MoveStep(PackedStep& packed);
 
 // Moves pieces between ranks: through memory where they share it, else as single messages or in one all-to-all,
-// whichever suits the step. The pieces are ordered
-// by peer, and none of them stays on its rank.
+// whichever suits the step. The pieces are ordered by peer, and none of them stays on its rank.
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
 
 // Reductions: all-to-alls of contributions, which every rank combines in rank order.

@@ -14,12 +14,6 @@ namespace reshard::packed {
 
 namespace {
 
-int64_t Offset(absl::Span<const int64_t> index, absl::Span<const int64_t> strides) {
-  int64_t offset = 0;
-  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
-  return offset;
-}
-
 // Whom this rank receives from, itself included, ascending.
 std::vector<int64_t> SendersOf(const StepProgram& step) {
   std::vector<int64_t> senders;
@@ -66,16 +60,18 @@ absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near, const std
     host::ForEachMappedBox(
         *combined.region, out.shape, begin / size, end / size,
         [&](absl::Span<const int64_t> at, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
-          const int64_t past = Offset(to, combined.dense) * size - begin;
+          const int64_t past = host::OffsetBytes(to, combined.dense, out.dtype) - begin;
           for (size_t k = 0; k < contributions.size(); ++k) {
             if (k == own) {
-              contributions[k] = {static_cast<const char*>(in.data) + Offset(at, in.strides) * size, in.strides};
+              contributions[k] = {static_cast<const char*>(in.data) + host::OffsetBytes(at, in.strides, in.dtype),
+                                  in.strides};
             } else {
               contributions[k] = {from[k < own ? k : k - 1] + past, combined.dense};
             }
           }
           host::ReduceBox(step.tensors[static_cast<size_t>(combined.tensor)].reduce, out.dtype, sizes, contributions,
-                          static_cast<char*>(out.data) + Offset(to, out.strides) * size, out.strides, mode);
+                          static_cast<char*>(out.data) + host::OffsetBytes(to, out.strides, out.dtype), out.strides,
+                          mode);
         });
   };
   if (senders.empty()) {
@@ -250,7 +246,6 @@ absl::Status AllReduceStep(PackedStep& packed) {
     }
     host::ReduceBox(step.tensors[t].reduce, outputs[t].dtype, {&length, 1}, list, r.out + own_at, {&stride, 1});
   };
-  absl::Status moved;
   if (as_they_come) {
     std::vector<int64_t> senders;
     std::vector<size_t> place(static_cast<size_t>(members));  // of each member among them
@@ -270,20 +265,18 @@ absl::Status AllReduceStep(PackedStep& packed) {
       reduce(tensors[piece], begin / element, end / element,
              [&](int64_t m) { return from[place[static_cast<size_t>(m)]]; });
     };
-    moved = near->Combine(sends, senders, lengths, combine, &packed.stats, &packed.lap);
+    RETURN_IF_ERROR(near->Combine(sends, senders, lengths, combine, &packed.stats, &packed.lap));
   } else {
-    moved = ExchangePieces(packed, sends, receives);
-  }
-  if (!moved.ok()) return moved;
-  for (size_t t = 0; t < reductions.size() && !as_they_come; ++t) {
-    const Reduction& r = reductions[t];
-    const int64_t length = r.own.length();
-    if (length == 0) continue;
-    reduce(t, 0, length, [&](int64_t m) { return r.contributions.data() + m * length * r.element; });
+    RETURN_IF_ERROR(ExchangePieces(packed, sends, receives));
+    for (size_t t = 0; t < reductions.size(); ++t) {
+      const Reduction& r = reductions[t];
+      const int64_t length = r.own.length();
+      if (length == 0) continue;
+      reduce(t, 0, length, [&](int64_t m) { return r.contributions.data() + m * length * r.element; });
+    }
   }
   packed.lap(&packed.stats.unpack_seconds);
-  moved = ExchangePieces(packed, gives, takes);
-  if (!moved.ok()) return moved;
+  RETURN_IF_ERROR(ExchangePieces(packed, gives, takes));
   for (size_t t = 0; t < reductions.size(); ++t) {
     if (!reductions[t].result) continue;
     StridedCopy(WholeRegion(outputs[t].shape), reductions[t].element, DenseStrides(outputs[t].shape),

@@ -38,34 +38,38 @@ bool OfThisUser(int fd, ucred* peer) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0 && peer->uid == geteuid();
 }
 
-bool Pass(int fd, int64_t rank, int memory) {
+// A hello with room for one descriptor, as sendmsg and recvmsg take it. Stays where it is made.
+struct Parcel {
+  Parcel() {
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
+  Parcel(const Parcel&) = delete;
+  Parcel& operator=(const Parcel&) = delete;
+
   Hello hello;
-  hello.rank = rank;
   iovec data{&hello, sizeof(hello)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+};
+
+bool Pass(int fd, int64_t rank, int memory) {
+  Parcel parcel;
+  parcel.hello.rank = rank;
+  cmsghdr* const header = CMSG_FIRSTHDR(&parcel.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
-  return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(hello));
+  return sendmsg(fd, &parcel.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
 }
 
 // What was passed, which has to be there already; no descriptor where it is anything else.
 Descriptor Passed(int fd, int64_t* rank) {
-  Hello hello;
-  iovec data{&hello, sizeof(hello)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  Parcel parcel;
+  msghdr& message = parcel.message;
   const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return {};
   Descriptor memory;
@@ -78,8 +82,8 @@ Descriptor Passed(int fd, int64_t* rank) {
     std::memcpy(&passed, CMSG_DATA(header), sizeof(int));
     memory = Descriptor(passed);
   }
-  if (got != static_cast<ssize_t>(sizeof(hello)) || hello.magic != Hello().magic) return {};
-  *rank = hello.rank;
+  if (got != static_cast<ssize_t>(sizeof(Hello)) || parcel.hello.magic != Hello().magic) return {};
+  *rank = parcel.hello.rank;
   return memory;
 }
 

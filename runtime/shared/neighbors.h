@@ -46,7 +46,6 @@ class Neighbors final : public packed::NearExchange {
   Neighbors(Segment own, std::vector<Neighbor> others, bool everybody, absl::Duration timeout, Watch watch);
 
   int64_t rank() const { return own_.rank(); }
-  const std::vector<Neighbor>& others() const { return others_; }
 
   // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
   // that move with different ones get FailedPrecondition.

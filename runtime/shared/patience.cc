@@ -3,11 +3,7 @@
 #include <poll.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <string>
 #include <vector>
-
-#include "absl/strings/str_cat.h"
 
 namespace reshard::shared {
 namespace {
@@ -16,7 +12,7 @@ namespace {
 // the wait; and with more ranks than cores the ones that are still to come run at once.
 constexpr auto kYieldTime = std::chrono::microseconds(50);
 // How long before it looks whether those it waits for are still there.
-constexpr int64_t kNap = 20000;  // microseconds
+constexpr auto kNap = std::chrono::milliseconds(20);
 
 // Whether the other end has been closed.
 bool Closed(const Descriptor& descriptor) {
@@ -24,6 +20,9 @@ bool Closed(const Descriptor& descriptor) {
   pollfd entry{descriptor.get(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLIN | POLLHUP | POLLERR)) != 0;
 }
+
+// The rank of the one that is awaited, -1 where there are several.
+int64_t OnlyOne(const std::vector<const Neighbor*>& awaited) { return awaited.size() == 1 ? awaited[0]->rank : -1; }
 
 }  // namespace
 
@@ -34,17 +33,14 @@ Patience::~Patience() { Progress(); }
 void Patience::Progress() {
   if (announced_) neighbors_.own_.head().bell.Woken();
   announced_ = false;
-  begun_ = false;
+  since_.reset();
   told_ = false;
 }
 
 absl::Status Patience::Pause(absl::FunctionRef<bool(size_t)> awaits) {
   const Clock::time_point now = Clock::now();
-  if (!begun_) {
-    since_ = now;
-    begun_ = true;
-  }
-  if (now - since_ < kYieldTime) {
+  if (!since_) since_ = now;
+  if (now - *since_ < kYieldTime) {
     sched_yield();
     return absl::OkStatus();
   }
@@ -56,34 +52,31 @@ absl::Status Patience::Pause(absl::FunctionRef<bool(size_t)> awaits) {
     rung_ = bell.rung();
     return neighbors_.aborted_ ? Check(awaits) : absl::OkStatus();
   }
-  if (!told_) {
-    int64_t rank = -1;
-    int64_t count = 0;
-    for (size_t k = 0; k < neighbors_.others_.size(); ++k) {
-      if (awaits(k) && count++ == 0) rank = neighbors_.others_[k].rank;
-    }
-    neighbors_.watch_.waiting(count == 1 ? rank : -1);
-    told_ = true;
-  }
+  if (!told_) neighbors_.watch_.waiting(OnlyOne(Awaited(awaits)));
+  told_ = true;
   bell.Sleep(rung_, kNap);
   rung_ = bell.rung();
   return Check(awaits);
 }
 
-absl::Status Patience::Check(absl::FunctionRef<bool(size_t)> awaits) {
-  std::vector<int64_t> awaited;
+std::vector<const Neighbor*> Patience::Awaited(absl::FunctionRef<bool(size_t)> awaits) const {
+  std::vector<const Neighbor*> awaited;
   for (size_t k = 0; k < neighbors_.others_.size(); ++k) {
-    if (awaits(k)) awaited.push_back(neighbors_.others_[k].rank);
+    if (awaits(k)) awaited.push_back(&neighbors_.others_[k]);
   }
-  const int64_t culprit = awaited.size() == 1 ? awaited[0] : -1;
+  return awaited;
+}
+
+absl::Status Patience::Check(absl::FunctionRef<bool(size_t)> awaits) {
+  const std::vector<const Neighbor*> awaited = Awaited(awaits);
+  const int64_t culprit = OnlyOne(awaited);
   if (neighbors_.aborted_) return neighbors_.watch_.blame(culprit, "");
-  const auto waited = Clock::now() - since_;
+  const auto waited = Clock::now() - *since_;
   if (waited > absl::ToChronoNanoseconds(neighbors_.timeout_)) return neighbors_.watch_.blame(culprit, "");
-  if (waited < std::chrono::microseconds(kNap)) return absl::OkStatus();
-  for (const int64_t rank : awaited) {
-    const Neighbor& neighbor = neighbors_.others_[static_cast<size_t>(neighbors_.IndexOf(rank))];
-    if (!Closed(neighbor.connection) && !Closed(neighbor.process)) continue;
-    return neighbors_.watch_.blame(rank, "it has closed its connection to this host's other ranks");
+  if (waited < kNap) return absl::OkStatus();
+  for (const Neighbor* const neighbor : awaited) {
+    if (!Closed(neighbor->connection) && !Closed(neighbor->process)) continue;
+    return neighbors_.watch_.blame(neighbor->rank, "it has closed its connection to this host's other ranks");
   }
   return absl::OkStatus();
 }

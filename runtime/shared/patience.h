@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -20,21 +22,21 @@ class Patience {
   ~Patience();
 
   void Progress();
-  // awaits(k): whether others()[k] has to do something before this rank can go on. Returns OK when it is worth looking
-  // again, else the error that ends the wait.
+  // awaits(k): whether the k-th neighbor has to do something before this rank can go on. Returns OK when it is worth
+  // looking again, else the error that ends the wait.
   absl::Status Pause(absl::FunctionRef<bool(size_t)> awaits);
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  std::vector<const Neighbor*> Awaited(absl::FunctionRef<bool(size_t)> awaits) const;
   // Nothing came for a while: are those that are awaited still there?
   absl::Status Check(absl::FunctionRef<bool(size_t)> awaits);
 
   Neighbors& neighbors_;
-  Clock::time_point since_;  // the last progress
-  bool begun_ = false;       // since_ is known
-  bool announced_ = false;   // others ring
-  bool told_ = false;        // whom this rank waits for
+  std::optional<Clock::time_point> since_;  // nothing has come
+  bool announced_ = false;                  // others ring
+  bool told_ = false;                       // whom this rank waits for
   uint32_t rung_ = 0;
 };
 

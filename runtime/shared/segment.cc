@@ -1,21 +1,19 @@
 #include "runtime/shared/segment.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/host/futex.h"
 
 namespace reshard::shared {
 namespace {
@@ -51,44 +49,37 @@ int64_t Segment::Shape::rings_at() const { return kHeadBytes + Aligned(rings * i
 int64_t Segment::Shape::slots_at() const { return rings_at() + rings * int64_t{sizeof(Ring)}; }
 int64_t Segment::Shape::bytes() const { return slots_at() + rings * slots * pitch(); }
 
-void Bell::Sleep(uint32_t rung, int64_t microseconds) {
-  timespec timeout{};
-  timeout.tv_sec = microseconds / 1000000;
-  timeout.tv_nsec = microseconds % 1000000 * 1000;
-  // Not private: other processes ring.
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&rung_), FUTEX_WAIT, rung, &timeout, nullptr, 0);
+void Bell::Sleep(uint32_t rung, std::chrono::nanoseconds left) {
+  host::FutexWait(rung_, rung, left, host::FutexScope::kProcesses);
 }
 
 void Bell::Ring() {
   rung_.fetch_add(1);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&rung_), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  host::FutexWakeAll(rung_, host::FutexScope::kProcesses);
 }
 
 Segment::Segment(Segment&& other) noexcept
     : descriptor_(std::move(other.descriptor_)),
       shape_(other.shape_),
       memory_(std::exchange(other.memory_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
       borrowed_(other.borrowed_) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(shape_, other.shape_);
   std::swap(memory_, other.memory_);
-  std::swap(bytes_, other.bytes_);
   std::swap(borrowed_, other.borrowed_);
   return *this;
 }
 
 Segment::~Segment() {
-  if (memory_ != nullptr && !borrowed_) munmap(memory_, static_cast<size_t>(bytes_));
+  if (memory_ != nullptr && !borrowed_) munmap(memory_, static_cast<size_t>(shape_.bytes()));
 }
 
 Segment Segment::Borrow() const {
   Segment same;
   same.shape_ = shape_;
   same.memory_ = memory_;
-  same.bytes_ = bytes_;
   same.borrowed_ = true;
   return same;
 }
@@ -118,7 +109,6 @@ absl::StatusOr<Segment> Segment::Create(int64_t rank, absl::Span<const int64_t> 
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (memory == MAP_FAILED) return failed("mmap");
   segment.memory_ = memory;
-  segment.bytes_ = bytes;
   Head* const head = new (memory) Head;
   head->rank = rank;
   head->rings = segment.shape_.rings;
@@ -136,26 +126,28 @@ absl::StatusOr<Segment> Segment::Map(Descriptor memory) {
   if (seals < 0 || (seals & kSeals) != kSeals) return NotOurs("it could be made shorter");
   struct stat info {};
   if (fstat(memory.get(), &info) != 0 || info.st_size < kHeadBytes) return NotOurs("it is too short");
-  Segment segment;
-  void* const mapped = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_POPULATE, memory.get(), 0);
+  const auto bytes = static_cast<size_t>(info.st_size);
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
   if (mapped == MAP_FAILED) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", info.st_size, " bytes of shared memory: ", std::strerror(errno)));
+        absl::StrCat("cannot map ", bytes, " bytes of shared memory: ", std::strerror(errno)));
   }
-  segment.descriptor_ = std::move(memory);
-  segment.memory_ = mapped;
-  segment.bytes_ = info.st_size;
-  const Head& head = segment.head();
+  const auto refused = [&](absl::string_view why) {
+    munmap(mapped, bytes);
+    return NotOurs(why);
+  };
+  const Head& head = *static_cast<const Head*>(mapped);
   const Shape shape{head.rings, head.slots, head.slot_bytes};
-  if (head.magic != kMagic) return NotOurs("it begins with something else");
+  if (head.magic != kMagic) return refused("it begins with something else");
   // Bounded first, so that the sizes cannot overflow.
   constexpr int64_t kMany = int64_t{1} << 20;
   if (shape.rings < 0 || shape.rings > kMany || shape.slots < 1 || shape.slots > kMany ||
       shape.slot_bytes < kLeastSlot || shape.slot_bytes > kMostSlot || shape.bytes() != info.st_size) {
-    return NotOurs("its sizes do not agree");
+    return refused("its sizes do not agree");
   }
+  Segment segment;
   segment.shape_ = shape;
+  segment.memory_ = mapped;
   return segment;
 }
 

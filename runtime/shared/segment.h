@@ -8,6 +8,7 @@
 #define RESHARD_RUNTIME_SHARED_SEGMENT_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -26,8 +27,8 @@ class Bell {
   void Woken() { sleeping_.store(0); }
   // What to pass to Sleep; read before the last look.
   uint32_t rung() const { return rung_.load(); }
-  // Returns when it has been rung since rung() returned `rung`, after `microseconds`, or earlier.
-  void Sleep(uint32_t rung, int64_t microseconds);
+  // Returns when it has been rung since rung() returned `rung`, when `left` has passed, or earlier.
+  void Sleep(uint32_t rung, std::chrono::nanoseconds left);
   // For the others: wakes the owner if it sleeps.
   void RingIfAsleep() {
     if (sleeping_.load() != 0) Ring();
@@ -92,9 +93,8 @@ class Segment {
   Segment Borrow() const;
 
   explicit operator bool() const { return memory_ != nullptr; }
-  // What to pass to the other processes.
+  // What to pass to the other processes; of the one that Create made.
   int descriptor() const { return descriptor_.get(); }
-  int64_t bytes() const { return bytes_; }
   int64_t rank() const { return head().rank; }
   Head& head() const { return *static_cast<Head*>(memory_); }
   int64_t rings() const { return shape_.rings; }
@@ -123,7 +123,6 @@ class Segment {
   Descriptor descriptor_;
   Shape shape_;
   void* memory_ = nullptr;
-  int64_t bytes_ = 0;
   bool borrowed_ = false;
 };
 

@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "reshard/planner/plan.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/program.h"
 #include "runtime/local/logical_content.h"
+#include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/spread.h"
 
@@ -31,6 +34,19 @@ inline const Case kReductions[] = {
     {"{X:3}", "[2] sum<X>", "[<X>2]"},
     {"{X:4}", "[] sum<X>", "[]"},
 };
+
+// Calls check with the plan of every case in every type.
+inline void ForEachPlan(absl::Span<const Case> cases, absl::Span<const DType> types,
+                        absl::FunctionRef<void(const Plan&)> check) {
+  for (const Case& c : cases) {
+    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
+    for (const DType dtype : types) {
+      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
+      REQUIRE(plan.ok());
+      check(*plan);
+    }
+  }
+}
 
 inline std::vector<int64_t> DevicesOf(const Plan& plan) {
   std::set<int64_t> devices;

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "reshard/runtime/executor.h"
@@ -15,7 +14,6 @@
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/check_rank.h"
 #include "tests/runtime/packed/packed_world.h"
-#include "tests/runtime/spread.h"
 
 namespace reshard {
 namespace {
@@ -27,7 +25,6 @@ using testing::kMoves;
 using testing::kReductions;
 using testing::PlanOf;
 using testing::RunPacked;
-using testing::Spread;
 
 void CheckPlan(const Plan& plan) {
   const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
@@ -47,25 +44,11 @@ void CheckPlan(const Plan& plan) {
 }
 
 TEST_CASE("messages carry every move element by element") {
-  for (const Case& c : kMoves) {
-    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
-    for (const DType dtype : {DType::kI8, DType::kF32, DType::kC128}) {
-      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
-      REQUIRE(plan.ok());
-      CheckPlan(*plan);
-    }
-  }
+  testing::ForEachPlan(kMoves, {DType::kI8, DType::kF32, DType::kC128}, CheckPlan);
 }
 
 TEST_CASE("messages carry every reduction") {
-  for (const Case& c : kReductions) {
-    CAPTURE(c.mesh, c.from, c.to);
-    for (const DType dtype : {DType::kI32, DType::kBF16, DType::kF64}) {
-      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
-      REQUIRE(plan.ok());
-      CheckPlan(*plan);
-    }
-  }
+  testing::ForEachPlan(kReductions, {DType::kI32, DType::kBF16, DType::kF64}, CheckPlan);
 }
 
 TEST_CASE("large pieces have messages of their own") {

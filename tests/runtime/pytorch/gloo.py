@@ -242,8 +242,8 @@ def run_ranks(world, function, *arguments, timeout=60, env=None, group_timeout=N
     """Runs function(rank, world, *arguments) on `world` forked ranks of one Gloo group and returns their Outcomes.
 
     victims: ranks that nobody waits for; they are killed when all others are done.
-    group_timeout: the group's own, in seconds. env: more environment for the children, a text or one per rank. store: "file", "tcp", or None for
-    no group at all.
+    group_timeout: the group's own, in seconds. env: more environment for the children, a text or one per rank.
+    store: "file", "tcp", or None for no group at all.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -147,9 +147,10 @@ inline absl::StatusOr<std::unique_ptr<NearCommunicator>> MeetNear(NearMeeting& m
 }
 
 // Runs body once a rank, each in a process of its own. A process that ends in any other way than by returning from it
-// counts as Unknown.
+// counts as Unknown. `names` gets those of their sockets.
 inline std::vector<absl::Status> RunNearProcesses(int64_t ranks, const NearBody& body,
-                                                  absl::Duration timeout = absl::Seconds(20)) {
+                                                  absl::Duration timeout = absl::Seconds(20),
+                                                  std::vector<shared::SocketName>* names = nullptr) {
   const std::shared_ptr<NearMeeting> meeting = NearMeeting::Create();
   std::vector<pid_t> children;
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -172,6 +173,7 @@ inline std::vector<absl::Status> RunNearProcesses(int64_t ranks, const NearBody&
     statuses.emplace_back(returned ? static_cast<absl::StatusCode>(meeting->codes[rank]) : absl::StatusCode::kUnknown,
                           meeting->messages[rank]);
   }
+  if (names != nullptr) names->assign(meeting->names, meeting->names + ranks);
   return statuses;
 }
 

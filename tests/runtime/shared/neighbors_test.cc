@@ -49,25 +49,11 @@ void CheckPlan(const Plan& plan) {
 }
 
 TEST_CASE("ranks that share memory move every case element by element") {
-  for (const Case& c : kMoves) {
-    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
-    for (const DType dtype : {DType::kI8, DType::kF32, DType::kC128}) {
-      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
-      REQUIRE(plan.ok());
-      CheckPlan(*plan);
-    }
-  }
+  testing::ForEachPlan(kMoves, {DType::kI8, DType::kF32, DType::kC128}, CheckPlan);
 }
 
 TEST_CASE("ranks that share memory reduce every case") {
-  for (const Case& c : kReductions) {
-    CAPTURE(c.mesh, c.from, c.to);
-    for (const DType dtype : {DType::kI32, DType::kBF16, DType::kF64}) {
-      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
-      REQUIRE(plan.ok());
-      CheckPlan(*plan);
-    }
-  }
+  testing::ForEachPlan(kReductions, {DType::kI32, DType::kBF16, DType::kF64}, CheckPlan);
 }
 
 // Many slots a ring, cut within rows and between them.
@@ -78,14 +64,7 @@ const Case kLarge[] = {
 };
 
 TEST_CASE("what does not fit the slots goes through them in turns") {
-  for (const Case& c : kLarge) {
-    CAPTURE(c.mesh, c.from, c.to);
-    for (const DType dtype : {DType::kBF16, DType::kF32}) {
-      const absl::StatusOr<Plan> plan = PlanOf(c, dtype);
-      REQUIRE(plan.ok());
-      CheckPlan(*plan);
-    }
-  }
+  testing::ForEachPlan(kLarge, {DType::kBF16, DType::kF32}, CheckPlan);
 }
 
 TEST_CASE("processes find each other and move the same") {
@@ -163,17 +142,25 @@ absl::Status Execute(const Plan& plan, NearCommunicator& comm) {
 
 TEST_CASE("a process that is killed is missed by all, long before the deadline") {
   const Plan plan = Gather().value();
-  const std::vector<absl::Status> statuses = RunNearProcesses(3, [&](NearCommunicator& comm) -> absl::Status {
-    absl::Status status = Execute(plan, comm);
-    if (comm.rank() == 1) raise(SIGKILL);
-    return status.ok() ? Execute(plan, comm) : status;
-  });
+  std::vector<shared::SocketName> names;
+  const std::vector<absl::Status> statuses = RunNearProcesses(
+      3,
+      [&](NearCommunicator& comm) -> absl::Status {
+        absl::Status status = Execute(plan, comm);
+        if (comm.rank() == 1) raise(SIGKILL);
+        return status.ok() ? Execute(plan, comm) : status;
+      },
+      absl::Seconds(20), &names);
   CHECK(absl::IsUnknown(statuses[1]));
   for (const size_t rank : {0, 2}) {
     INFO(statuses[rank]);
     CHECK(absl::IsUnavailable(statuses[rank]));
     CHECK(statuses[rank].message().find("rank 1 is gone") != absl::string_view::npos);
   }
+  // Nothing of them is left: under their names nobody can be reached.
+  shared::Introduction late = shared::Introduction::Listen(3).value();
+  REQUIRE(late.Offer(names).ok());
+  CHECK_FALSE(late.TakeSegment());
 }
 
 TEST_CASE("one whose children keep its connections open is missed, too") {

@@ -198,7 +198,7 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
   const auto awaits = [&](size_t k) {
     const auto to = [k](const Outgoing::Receiver& receiver) { return receiver.neighbor == k; };
     return std::any_of(in.begin(), in.end(),
-                       [&](const Incoming& flow) { return flow.neighbor == k && coming(flow); }) ||
+                       [&](const Incoming& flow) { return flow.neighbor == k && coming(flow) && !flow.full(); }) ||
            std::any_of(out.begin(), out.end(), [&](const Outgoing& flow) {
              return sending(flow) && std::any_of(flow.to.begin(), flow.to.end(), to);
            });

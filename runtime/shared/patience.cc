@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sched.h>
 
+#include <utility>
 #include <vector>
 
 namespace reshard::shared {
@@ -35,6 +36,7 @@ void Patience::Progress() {
   announced_ = false;
   since_.reset();
   told_ = false;
+  ended_ = nullptr;
 }
 
 absl::Status Patience::Pause(absl::FunctionRef<bool(size_t)> awaits) {
@@ -76,6 +78,7 @@ absl::Status Patience::Check(absl::FunctionRef<bool(size_t)> awaits) {
   if (waited < kNap) return absl::OkStatus();
   for (const Neighbor* const neighbor : awaited) {
     if (!Closed(neighbor->connection) && !Closed(neighbor->process)) continue;
+    if (std::exchange(ended_, neighbor) != neighbor) return absl::OkStatus();
     return neighbors_.watch_.blame(neighbor->rank, "it has closed its connection to this host's other ranks");
   }
   return absl::OkStatus();

@@ -23,7 +23,8 @@ class Patience {
 
   void Progress();
   // awaits(k): whether the k-th neighbor has to do something before this rank can go on. Returns OK when it is worth
-  // looking again, else the error that ends the wait.
+  // looking again, else the error that ends the wait. A neighbor counts as gone when the caller has looked once more
+  // since it ended: what it did before may have come after the last look.
   absl::Status Pause(absl::FunctionRef<bool(size_t)> awaits);
 
  private:
@@ -37,6 +38,7 @@ class Patience {
   std::optional<Clock::time_point> since_;  // nothing has come
   bool announced_ = false;                  // others ring
   bool told_ = false;                       // whom this rank waits for
+  const Neighbor* ended_ = nullptr;         // was seen to have ended; the caller looks once more
   uint32_t rung_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #define RESHARD_TESTS_RUNTIME_SHARED_NEAR_WORLD_H_
 
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,13 +87,23 @@ inline std::vector<absl::Status> RunNearThreads(const std::vector<int64_t>& rank
     if (!segment.ok()) return {segment.status()};
     segments.push_back(*std::move(segment));
   }
+  std::vector<std::vector<shared::Descriptor>> connections(ranks.size());  // of one to each other
+  for (std::vector<shared::Descriptor>& of : connections) of.resize(ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return {absl::InternalError("no socket")};
+      connections[i][k] = shared::Descriptor(pair[0]);
+      connections[k][i] = shared::Descriptor(pair[1]);
+    }
+  }
   std::vector<absl::Status> statuses(ranks.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
       std::vector<shared::Neighbor> others;
       for (size_t k = 0; k < ranks.size(); ++k) {
-        if (k != i) others.push_back({ranks[k], segments[k].Borrow(), {}, {}});
+        if (k != i) others.push_back({ranks[k], segments[k].Borrow(), std::move(connections[i][k]), {}});
       }
       NearCommunicator communicator(
           std::make_unique<shared::Neighbors>(segments[i].Borrow(), std::move(others), true, timeout, PlainWatch()),

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/shared/patience.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/check_rank.h"
@@ -161,6 +162,55 @@ TEST_CASE("a process that is killed is missed by all, long before the deadline")
   shared::Introduction late = shared::Introduction::Listen(3).value();
   REQUIRE(late.Offer(names).ok());
   CHECK_FALSE(late.TakeSegment());
+}
+
+TEST_CASE("one that has given all it owes may end while the others wait for somebody else") {
+  constexpr int64_t kBytes = 4000;
+  const StridedCopy whole({{{0, 0, kBytes}}}, 1, {1}, {1});
+  CheckAll(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+    MoveStats stats;
+    packed::Laps lap;
+    std::vector<char> mine(kBytes, static_cast<char>(comm.rank()));
+    const packed::Piece piece{0, mine.data(), &whole, kBytes, 0};
+    if (comm.rank() > 0) {
+      if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const absl::Status status = comm.neighbors().Combine(
+          {piece}, {}, {}, [](auto&&...) {}, &stats, &lap);
+      comm.neighbors().Leave();
+      return status;
+    }
+    int combined = 0;
+    const auto combine = [&](size_t, int64_t, int64_t, absl::Span<const char* const> from) {
+      if (from[0][0] == 1 && from[1][0] == 2) ++combined;
+    };
+    const absl::Status status = comm.neighbors().Combine({}, {1, 2}, {kBytes}, combine, &stats, &lap);
+    return combined == 1 || !status.ok() ? status : absl::DataLossError("not combined");
+  }));
+}
+
+TEST_CASE("what came just before its sender ended is looked for once more") {
+  std::atomic<shared::Neighbors*> sender{nullptr};
+  std::atomic<bool> done{false};
+  CheckAll(RunNearThreads({0, 1}, [&](NearCommunicator& comm) -> absl::Status {
+    if (comm.rank() == 1) {
+      sender = &comm.neighbors();
+      while (!done.load()) std::this_thread::yield();
+      return absl::OkStatus();
+    }
+    while (sender.load() == nullptr) std::this_thread::yield();
+    // Every round finds nothing; the sender ends after the one that Pause is called for.
+    shared::Patience patience(comm.neighbors());
+    const auto begin = std::chrono::steady_clock::now();
+    absl::Status status;
+    while (status.ok() && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {
+      status = patience.Pause([](size_t) { return true; });
+    }
+    sender.load()->Leave();
+    if (status.ok()) status = patience.Pause([](size_t) { return true; });
+    const absl::Status second = patience.Pause([](size_t) { return true; });
+    done = true;
+    return absl::IsUnavailable(second) ? status : absl::InternalError("it is waited for on and on");
+  }));
 }
 
 TEST_CASE("one whose children keep its connections open is missed, too") {

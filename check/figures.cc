@@ -139,13 +139,50 @@ void PlanJudge::CompareTime(size_t s, const std::string& where) {
           time(facts.peers_max.high, facts.send_max.high * element_));
 }
 
-void PlanJudge::CompareTotals() {
+// The sum over steps; in chunks, over turns, in each of which every level does what all steps do there.
+void PlanJudge::CompareTotalTime() {
+  const int64_t count = plan_.chunks ? plan_.chunks->count : 1;
+  const auto steps = static_cast<int64_t>(steps_.size());
   __int128 time = 0;
-  bool times = true;
+  if (count == 1) {
+    for (const plan_text::StepText& step : plan_.steps) {
+      if (!step.time_ns) return;
+      time += *step.time_ns;
+    }
+    return Same("totals.time_ns", plan_.time_ns, time);
+  }
+  constexpr int64_t kMostTurns = int64_t{1} << 20;
+  if (count > kMostTurns) return Leave("totals.time_ns", "there are too many chunks");
+  for (int64_t turn = 0; turn < steps + count - 1; ++turn) {
+    int64_t longest = 0;
+    bool moves = false;
+    for (int level = 0; level < plan_.links.size(); ++level) {
+      __int128 bytes = 0, peers = 0;
+      for (int64_t s = 0; s < steps; ++s) {
+        if (s > turn || turn - s >= count) continue;
+        const plan_text::StepText& step = plan_.steps[static_cast<size_t>(s)];
+        if (!step.levels || step.levels->size() <= static_cast<size_t>(level)) {
+          return Leave("totals.time_ns", "a step does not say what crosses which level");
+        }
+        const plan_text::LevelText& said = (*step.levels)[static_cast<size_t>(level)];
+        if (!said.nic_bytes_max || !said.peers_max) return;
+        moves = moves || steps_[static_cast<size_t>(s)].op != Op::kSlice;
+        if (*said.nic_bytes_max == 0) continue;
+        bytes += (*said.nic_bytes_max + count - 1) / count;
+        peers += *said.peers_max;
+      }
+      const int64_t others = plan_.links.Others(level);
+      if (others > 0) peers = std::min<__int128>(peers, others);
+      if (bytes > 0) longest = std::max(longest, plan_.links.Time(level, Cut(peers), Cut(bytes), 1));
+    }
+    time += longest == 0 && moves ? plan_.links.Time(0, 0, 0, 1) : longest;
+  }
+  Same("totals.time_ns", plan_.time_ns, time);
+}
+
+void PlanJudge::CompareTotals() {
   int64_t largest = std::max(source_->MaxElements(), target_->MaxElements()) * element_;
   for (size_t s = 0; s < steps_.size(); ++s) {
-    times &= plan_.steps[s].time_ns.has_value();
-    time += plan_.steps[s].time_ns.value_or(0);
     largest = std::max({largest, steps_[s].from->MaxElements() * element_, steps_[s].to->MaxElements() * element_});
   }
   derived_.intermediate_bytes_max = largest;
@@ -155,7 +192,7 @@ void PlanJudge::CompareTotals() {
     verdict_.findings.push_back({"totals.intermediate_bytes_max", absl::StrCat(largest), absl::StrCat(ends),
                                  "the most that a layout in between may hold on a device"});
   }
-  if (times) Same("totals.time_ns", plan_.time_ns, time);
+  CompareTotalTime();
   if (!all_known()) {
     Leave("totals", "a step could not be derived");
     return;
@@ -226,8 +263,7 @@ void PlanJudge::CompareTotalLevels() {
 }
 
 // Source, what the step reads when it is not the source, what it writes, and what it packs.
-void PlanJudge::ComparePeak() {
-  if (!all_known()) return;
+Derived PlanJudge::PeakInTurn() const {
   int64_t low = 0;
   int64_t high = 0;
   for (int64_t device = 0; device < devices_->size(); ++device) {
@@ -241,7 +277,33 @@ void PlanJudge::ComparePeak() {
       high = std::max(high, base + staging.high);
     }
   }
-  derived_.peak_bytes = {low * element_, high * element_};
+  return {low * element_, high * element_};
+}
+
+// Source, target, two chunks of everything between, and a chunk of all that is received and sent.
+Derived PlanJudge::PeakInChunks() const {
+  const int64_t count = plan_.chunks->count;
+  Derived peak;
+  for (int64_t device = 0; device < devices_->size(); ++device) {
+    int64_t between = 0, recv = 0, sent_low = 0, sent_high = 0;
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const auto& load = steps_[s].facts->loads[static_cast<size_t>(device)];
+      recv += load.recv;
+      sent_low += load.send.low;
+      sent_high += load.send.high;
+      if (s + 1 < steps_.size()) between += steps_[s].to->ElementsOf(device);
+    }
+    const int64_t rest = source_->ElementsOf(device) + target_->ElementsOf(device) + CeilDiv(2 * between, count) +
+                         CeilDiv(recv, count);
+    peak.low = std::max(peak.low, (rest + CeilDiv(sent_low, count)) * element_);
+    peak.high = std::max(peak.high, (rest + CeilDiv(sent_high, count)) * element_);
+  }
+  return peak;
+}
+
+void PlanJudge::ComparePeak() {
+  if (!all_known()) return;
+  derived_.peak_bytes = plan_.chunks ? PeakInChunks() : PeakInTurn();
   Between("totals.peak_bytes", plan_.peak_bytes, derived_.peak_bytes.low, derived_.peak_bytes.high);
   if (!plan_.memory_limit_bytes) return;
   const int64_t least = std::max(plan_.peak_bytes.value_or(0), derived_.peak_bytes.low);

@@ -209,6 +209,34 @@ void PlanJudge::CheckOptions() {
   }
 }
 
+// Chunks move alike only where no layout cuts within a block.
+void PlanJudge::CheckChunks() {
+  if (!plan_.chunks) return;
+  const plan_text::ChunksText& chunks = *plan_.chunks;
+  if (!plan_.overlap) Find("chunks", "options.overlap does not allow them");
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    if (steps_[s].op == Op::kReduceScatter || steps_[s].op == Op::kAllReduce) {
+      Find(absl::StrCat("steps[", s, "].op"), "reductions do not go in chunks");
+    }
+  }
+  if (chunks.block % chunks.count != 0) Find("chunks.block", "it should be a multiple of chunks.count");
+  if (chunks.dimension >= source_->layout().rank()) return Find("chunks.dimension", "there is no such dimension");
+  const auto whole = [&](const Holdings& layout) {
+    const auto dim = static_cast<int>(chunks.dimension);
+    const auto& contents = layout.dim(dim).content_of_row;
+    return layout.layout().dim(dim).size % chunks.block == 0 &&
+           std::all_of(contents.begin(), contents.end(), [&](int32_t content) {
+             const auto& intervals = contents_[static_cast<size_t>(dim)].intervals(content);
+             return std::all_of(intervals.begin(), intervals.end(), [&](const Interval& interval) {
+               return interval.begin % chunks.block == 0 && interval.end % chunks.block == 0;
+             });
+           });
+  };
+  bool blocks = whole(*source_);
+  for (const Step& step : steps_) blocks = blocks && whole(*step.to);
+  if (!blocks) Find("chunks.block", "a layout of the plan cuts within a block");
+}
+
 void PlanJudge::DeriveStep(size_t s) {
   Step& step = steps_[s];
   const std::string where = absl::StrCat("steps[", s, "]");
@@ -249,6 +277,7 @@ PlanVerdict PlanJudge::Run() {
   CheckEnds();
   CheckChain();
   CheckOptions();
+  CheckChunks();
   for (size_t i = 0; plan_.pieces && i < plan_.pieces->size(); ++i) {
     const auto s = static_cast<size_t>((*plan_.pieces)[i].step);
     if (s >= steps_.size()) {

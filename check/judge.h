@@ -46,6 +46,7 @@ class PlanJudge {
   void CheckEnds();
   void CheckChain();
   void CheckOptions();
+  void CheckChunks();
 
   // Deriving and comparing.
   void DeriveStep(size_t s);
@@ -53,8 +54,11 @@ class PlanJudge {
   void CompareStepLevels(size_t s, const std::string& where);
   void CompareTime(size_t s, const std::string& where);
   void CompareTotals();
+  void CompareTotalTime();
   void CompareTotalLevels();
   void ComparePeak();
+  Derived PeakInTurn() const;
+  Derived PeakInChunks() const;
   void CompareBounds();
   void CompareLevelBounds();
   void CheckCertificate();

@@ -65,6 +65,7 @@ class PlanReader {
     if (!ReadShape(in)) return Refused("\"shape\" is missing or no list of sizes");
     if (const auto options = in.Object("options", true)) ReadOptions(*options);
     if (!ReadSteps(in)) return std::move(out_);
+    if (const auto chunks = in.Object("chunks", false)) ReadChunks(*chunks);
     if (const auto totals = in.Object("totals", true)) ReadTotals(*totals);
     if (const auto bounds = in.Object("bounds", true)) ReadBounds(*bounds);
     if (const auto certificate = in.Object("certificate", true)) ReadCertificate(*certificate);
@@ -105,6 +106,10 @@ class PlanReader {
     if (const auto boxes = in.Get("boxes")) {
       plan().boxes = boxes->Bool().value_or(false);
       if (!boxes->Bool()) in.Find("boxes", boxes->Shown(), "it should be true or false");
+    }
+    if (const auto overlap = in.Get("overlap")) {
+      if (!overlap->Bool()) in.Find("overlap", overlap->Shown(), "it should be true or false");
+      plan().overlap = overlap->Bool().value_or(true);
     }
     const auto limit = in.Get("memory_limit_bytes", true);
     if (limit && !limit->is_null()) plan().memory_limit_bytes = in.Count("memory_limit_bytes");
@@ -206,6 +211,15 @@ class PlanReader {
     in.Rest();
   }
 
+  void ReadChunks(json::Value json) {
+    Reader in(json, "chunks", true, out_.findings);
+    const auto count = in.Count("count", true, 2);
+    const auto dimension = in.Count("dimension");
+    const auto block = in.Count("block", true, 1);
+    if (count && dimension && block) plan().chunks = ChunksText{*count, *dimension, *block};
+    in.Rest();
+  }
+
   void ReadTotals(json::Value json) {
     Reader in(json, "totals", plan().strict, out_.findings);
     plan().recv_bytes_max = in.Count("recv_bytes_max");
@@ -239,6 +253,7 @@ class PlanReader {
       entry.Count("recv_bytes_max");
       entry.Count("intermediate_bytes_max");
       entry.Count("time_ns");
+      entry.Count("chunks", false, 2);
       entry.Text("rejected_because", true);
       return 0;
     });

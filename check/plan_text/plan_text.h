@@ -34,6 +34,13 @@ struct LevelBoundText {
   Figure island_recv_bytes_max, nic_recv_bytes_max, recv_bytes_total;
 };
 
+// How the steps overlap.
+struct ChunksText {
+  int64_t count = 1;
+  int64_t dimension = 0;
+  int64_t block = 0;
+};
+
 // [step, sender, receiver, [offset...], [size...]]; `sizes` holds the offsets and then the sizes.
 struct PieceText {
   int64_t step = 0, sender = 0, receiver = 0;
@@ -49,9 +56,11 @@ struct PlanText {
   Figure world;
   std::optional<std::vector<std::string>> ops;
   bool boxes = false;
+  bool overlap = true;
   Figure memory_limit_bytes;
   Links links;  // flat where the plan does not say
   std::vector<StepText> steps;
+  std::optional<ChunksText> chunks;
   Figure recv_bytes_max, recv_bytes_total, intermediate_bytes_max, peak_bytes, time_ns;  // totals
   std::optional<std::vector<LevelText>> levels;
   Figure bound_recv_bytes_max, bound_recv_bytes_total, bound_intermediate_bytes_max;

@@ -36,6 +36,12 @@ struct Links {
     const int64_t nics = levels[static_cast<size_t>(level)].nics;
     return nics == 0 || level == 0 ? 1 : std::max<int64_t>(1, levels[static_cast<size_t>(level) - 1].devices / nics);
   }
+  // Devices that a device meets at a level; 0: not known.
+  int64_t Others(int level) const {
+    const auto at = static_cast<size_t>(level);
+    if (levels[at].devices == 0) return 0;
+    return levels[at].devices - (level == 0 ? 1 : levels[at - 1].devices);
+  }
   // latency * (1 + peers) a round, and the bytes through the busiest link; never more than a 1024th of an int64.
   int64_t Time(int level, int64_t peers, int64_t bytes, int64_t rounds) const {
     const Level& link = levels[static_cast<size_t>(level)];

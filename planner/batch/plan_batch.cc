@@ -37,6 +37,7 @@ class Batcher {
  private:
   absl::Status Validate() const;
   absl::Status MakePlans();
+  absl::StatusOr<Plan> PlanOne(const Problem& problem, PlanOptions options) const;
   absl::Status PreferFewerBytes();
   void ListDevices();
   absl::Status ChooseHolders();
@@ -81,6 +82,15 @@ absl::Status Batcher::Validate() const {
   return absl::OkStatus();
 }
 
+// Tensors that share exchanges do not go in chunks.
+absl::StatusOr<Plan> Batcher::PlanOne(const Problem& problem, PlanOptions options) const {
+  const bool overlap = options.overlap;
+  options.overlap = overlap && problems_.size() == 1;
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(problem, options));
+  plan.options.overlap = overlap;
+  return plan;
+}
+
 absl::Status Batcher::MakePlans() {
   absl::flat_hash_map<Problem, int64_t> plan_of;
   out_.tensors.reserve(problems_.size());
@@ -88,7 +98,7 @@ absl::Status Batcher::MakePlans() {
     const Problem& problem = problems_[t];
     const auto [known, added] = plan_of.emplace(problem, static_cast<int64_t>(out_.plans.size()));
     if (added) {
-      auto plan = MakePlan(problem, out_.options.plan);
+      auto plan = PlanOne(problem, out_.options.plan);
       if (!plan.ok()) {
         return absl::Status(plan.status().code(), absl::StrCat(NameOf(t), ": ", plan.status().message()));
       }
@@ -141,7 +151,7 @@ absl::Status Batcher::PreferFewerBytes() {
   for_bytes.objective = Objective::kBytes;
   for (Plan& plan : out_.plans) {
     if (plan.totals.recv_bytes_total == plan.bounds.recv_bytes_total) continue;
-    ASSIGN_OR_RETURN(auto other, MakePlan({plan.source, plan.target, plan.dtype}, for_bytes));
+    ASSIGN_OR_RETURN(auto other, PlanOne({plan.source, plan.target, plan.dtype}, for_bytes));
     const bool fewer = other.totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
                        other.totals.recv_bytes_total < plan.totals.recv_bytes_total;
     if (fewer && TimePartsOf(other).transfer <= TimePartsOf(plan).transfer) plan = std::move(other);
@@ -283,6 +293,8 @@ absl::Status Batcher::FillBuckets() {
     bucket.steps = batch::MergedSteps(counts, topology, devices_.size(), scratch);
     constexpr int64_t kMostTime = std::numeric_limits<int64_t>::max() / 2;
     for (const BatchStep& step : bucket.steps) bucket.time_ns = std::min(bucket.time_ns + step.time_ns, kMostTime);
+    // A tensor by itself may go in chunks.
+    if (out_.tensors.size() == 1) bucket.time_ns = out_.plans[0].totals.time_ns;
     out_.totals.time_ns = std::min(out_.totals.time_ns + bucket.time_ns, kMostTime);
     out_.totals.peak_bytes = std::max(out_.totals.peak_bytes, bucket.peak_bytes);
   }

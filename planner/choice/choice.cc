@@ -196,6 +196,7 @@ absl::StatusOr<Plan> Choice::Make() {
   Plan plan = Empty();
   ASSIGN_OR_RETURN(plan.bounds, FindBounds());
   plan.steps = candidates_[ranked[0]].chain.steps;
+  plan.chunks = candidates_[ranked[0]].chain.chunks;
   plan.totals = candidates_[ranked[0]].chain.totals;
   Certify(candidates_[ranked[0]], plan);
   AddAlternatives(ranked[0], plan);
@@ -209,6 +210,7 @@ absl::StatusOr<std::vector<Plan>> Choice::MakeAll() {
     Plan plan = Empty();
     plan.bounds = out[0].bounds;
     plan.steps = candidates_[i].chain.steps;
+    plan.chunks = candidates_[i].chain.chunks;
     plan.totals = candidates_[i].chain.totals;
     Certify(candidates_[i], plan);
     const auto same = [&](const Plan& other) { return SameSteps(plan.steps, other.steps); };

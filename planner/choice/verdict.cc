@@ -59,16 +59,22 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
   // device ids do not follow positions.
   const bool known = options_.topology.num_levels() == 1 || (model_ && model_->has_levels());
   const bool as_searched = search_ && known && model_->complete() && !options_.memory_limit_bytes &&
+                           best.chain.chunks.count == 1 &&
                            best.chain.sum_of_step_maxima == plan.totals.recv_bytes_max &&
                            (!search_->found || !best.searched || KeyOf(best.chain).objective == search_->objective);
   const std::string space = options_.boxes_only ? "contiguous" : "digit-level";
+  // The search does not know of chunks.
+  const bool could_overlap =
+      options_.overlap && options_.objective == Objective::kTime && options_.topology.num_levels() > 1;
+  const std::string in_turn = could_overlap ? " whose steps run one after the other" : "";
   if (plan.totals.recv_bytes_max == bound) {
     plan.certificate = {Certificate::Kind::kLowerBound,
                         absl::StrCat("the worst device receives ", bound, " bytes; no algorithm can do with fewer")};
   } else if (as_searched && search_->exhausted) {
     plan.certificate = {Certificate::Kind::kExhaustive,
                         absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
-                                     space, " layouts within max(source, target); ", plan.totals.recv_bytes_max,
+                                     space, " layouts within max(source, target)", in_turn, "; ",
+                                     plan.totals.recv_bytes_max,
                                      " bytes against a lower bound of ", bound)};
   } else {
     plan.certificate = {Certificate::Kind::kBestFound,
@@ -79,7 +85,7 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
       const auto percent =
           static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->bound - 1) / search_->bound);
       absl::StrAppend(&plan.certificate.detail, "; by ", std::string(Name(options_.objective)), " at most ",
-                      std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences");
+                      std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences", in_turn);
     } else if (!model_) {
       absl::StrAppend(&plan.certificate.detail, "; the pair does not fit the search over digit-level layouts");
     }
@@ -101,6 +107,7 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
 Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) const {
   Alternative out;
   out.steps = chain.steps;
+  out.chunks = chain.chunks;
   out.totals = chain.totals;
   auto times = [](int64_t more, int64_t less) {
     return less > 0 ? absl::StrFormat(" (%.2fx)", static_cast<double>(more) / static_cast<double>(less))

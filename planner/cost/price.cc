@@ -7,7 +7,9 @@
 #include <unordered_set>
 
 #include "absl/status/status.h"
+#include "planner/cost/choose_chunks.h"
 #include "planner/digits/device_classes.h"
+#include "reshard/layout/checked.h"
 #include "reshard/planner/traffic.h"
 #include "status/macros.h"
 
@@ -95,6 +97,52 @@ void AddLevel(const LevelLoad& load, int64_t element, int64_t copies, LevelFigur
   out.peers_max = std::max(out.peers_max, load.peers);
 }
 
+// What one device does in all steps, in elements.
+struct Sums {
+  int64_t source = 0;
+  int64_t target = 0;
+  int64_t between = 0;  // of all fragments between the two
+  int64_t recv = 0;
+  int64_t send = 0;
+};
+
+int64_t StepTimeOf(const Step& step, const Topology& topology) {
+  int64_t time = 0;
+  for (size_t level = 0; level < step.levels.size(); ++level) {
+    const LevelFigures& one = step.levels[level];
+    if (one.nic_bytes_max == 0) continue;
+    time = std::max(time, topology.StepTime(static_cast<int>(level), one.peers_max, one.nic_bytes_max, step.rounds));
+  }
+  // Where nothing happens to cross, everybody takes part all the same.
+  return time == 0 && step.op != Op::kSlice ? topology.StepTime(0, step.peers_max, 0, step.rounds) : time;
+}
+
+// Lets the steps overlap where that helps.
+void CutIntoChunks(const std::vector<Sums>& sums, int64_t element, const PlanOptions& options, PricedChain& out) {
+  if (!options.overlap || options.objective == Objective::kSteps) return;
+  const auto peak = [&](int64_t count) {
+    int64_t most = 0;
+    for (const Sums& of : sums) {
+      // Sizes of fragments are multiples of the count; what is received and sent is made up of parts of them.
+      const int64_t passing = CeilDiv(2 * of.between, count) + CeilDiv(of.recv, count) + CeilDiv(of.send, count);
+      most = std::max(most, (of.source + of.target + passing) * element);
+    }
+    return most;
+  };
+  const auto chosen = ChooseChunks(out.steps, options.topology, options.memory_limit_bytes, peak);
+  if (!chosen) return;
+  const bool fits = !options.memory_limit_bytes || out.smallest_peak_bytes <= *options.memory_limit_bytes;
+  if (fits && chosen->time_ns > out.totals.time_ns - out.totals.time_ns / 32) return;
+  for (Step& step : out.steps) {
+    step.rounds = 1;
+    step.time_ns = StepTimeOf(step, options.topology);
+  }
+  out.chunks = chosen->chunks;
+  out.totals.time_ns = chosen->time_ns;
+  out.totals.peak_bytes = chosen->peak_bytes;
+  out.smallest_peak_bytes = std::min(out.smallest_peak_bytes, chosen->peak_bytes);
+}
+
 }  // namespace
 
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
@@ -119,11 +167,6 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& 
     return out;
   }
   const Devices devices = DevicesOf(source, traffics);
-  struct Sums {
-    int64_t source = 0;
-    int64_t recv = 0;
-    int64_t send = 0;
-  };
   std::vector<Sums> sums(devices.size());
   std::vector<LevelLoad> level_sums(num_levels > 1 ? devices.size() * num_levels : 0);
 
@@ -149,6 +192,7 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& 
       if (!loads[p]) continue;
       const DeviceLoad& load = *loads[p];
       if (i == 0) sums[p].source = load.before;
+      (i + 1 < hops.size() ? sums[p].between : sums[p].target) += load.after;
       sums[p].recv += load.recv;
       sums[p].send += load.send;
       if (num_levels == 1) AddLevel({sums[p].recv, sums[p].send, 0}, element, 0, out.totals.levels[0]);
@@ -184,23 +228,18 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& 
       LevelFigures& total = out.totals.levels[level];
       const int64_t shared = topology.DevicesPerNic(static_cast<int>(level));
       one.nic_bytes_max = std::max(one.recv_bytes_max, one.send_bytes_max) * shared;
-      if (one.nic_bytes_max > 0) {
-        step.time_ns = std::max(
-            step.time_ns, topology.StepTime(static_cast<int>(level), one.peers_max, one.nic_bytes_max, step.rounds));
-      }
       total.recv_bytes_total += one.recv_bytes_total;
       total.peers_max = std::max(total.peers_max, one.peers_max);
       total.nic_bytes_max = std::max(total.recv_bytes_max, total.send_bytes_max) * shared;
     }
-    if (step.op != Op::kSlice && step.time_ns == 0) {  // nothing happens to cross, but everybody takes part
-      step.time_ns = topology.StepTime(0, step.peers_max, 0, step.rounds);
-    }
+    step.time_ns = StepTimeOf(step, topology);
     out.sum_of_step_maxima += step.recv_bytes_max;
     out.totals.recv_bytes_total += step.recv_bytes_total;
     out.totals.time_ns += step.time_ns;
     out.totals.intermediate_bytes_max = std::max(out.totals.intermediate_bytes_max, step.local_bytes_after_max);
     out.steps.push_back(std::move(step));
   }
+  CutIntoChunks(sums, element, options, out);
   return out;
 }
 

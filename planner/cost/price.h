@@ -22,14 +22,16 @@ struct Hop {
 
 struct PricedChain {
   std::vector<Step> steps;
+  Chunks chunks;
   Totals totals;
   int64_t sum_of_step_maxima = 0;  // of received bytes: what the search minimizes
-  // Smallest peak that is possible by splitting steps into rounds, in bytes. If the limit is below it, `steps` and
-  // `totals` are not final.
+  // Smallest peak that is possible by splitting steps into rounds, or of the chunks chosen, in bytes. If the limit is
+  // below it, `steps` and `totals` are not final.
   int64_t smallest_peak_bytes = 0;
 };
 
-// Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it.
+// Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it. The
+// chain is cut into chunks if options.overlap allows it and that is faster by a 32nd, or the only way to fit the limit.
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
                                   const PlanOptions& options);
 

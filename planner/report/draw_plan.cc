@@ -176,8 +176,10 @@ std::string PlanToSvg(const Plan& plan) {
   }
   header.Add(TotalsSentence(plan), report::kFact);
   if (!plan.steps.empty()) {
+    const int64_t chunks = plan.chunks.count;
     header.Add(absl::StrCat("peak memory ", HumanBytes(plan.totals.peak_bytes), " a device, estimated time ",
-                            HumanTime(plan.totals.time_ns)),
+                            HumanTime(plan.totals.time_ns),
+                            chunks > 1 ? absl::StrCat(" in ", chunks, " chunks, which overlap") : ""),
                report::kFact);
   }
   report::SvgLines legend;

@@ -49,6 +49,7 @@ Json OptionsJson(const PlanOptions& options) {
   if (options.boxes_only) out["boxes"] = true;
   out["memory_limit_bytes"] = options.memory_limit_bytes ? Json(*options.memory_limit_bytes) : Json(nullptr);
   out["topology"] = TopologyJson(options.topology);
+  if (!options.overlap) out["overlap"] = false;
   return out;
 }
 
@@ -148,6 +149,10 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
   out["options"] = OptionsJson(plan.options);
   out["steps"] = Json::array();
   for (const Step& step : plan.steps) out["steps"].push_back(StepJson(step));
+  if (plan.chunks.count > 1) {
+    out["chunks"] =
+        Json{{"count", plan.chunks.count}, {"dimension", plan.chunks.dim}, {"block", plan.chunks.block}};
+  }
   out["totals"] = Json{{"recv_bytes_max", plan.totals.recv_bytes_max},
                        {"recv_bytes_total", plan.totals.recv_bytes_total},
                        {"intermediate_bytes_max", plan.totals.intermediate_bytes_max},
@@ -170,11 +175,13 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
   for (const Alternative& alternative : plan.alternatives) {
     Json ops = Json::array();
     for (const Step& step : alternative.steps) ops.push_back(std::string(Name(step.op)));
-    out["alternatives"].push_back(Json{{"ops", std::move(ops)},
-                                       {"recv_bytes_max", alternative.totals.recv_bytes_max},
-                                       {"intermediate_bytes_max", alternative.totals.intermediate_bytes_max},
-                                       {"time_ns", alternative.totals.time_ns},
-                                       {"rejected_because", alternative.rejected_because}});
+    Json entry{{"ops", std::move(ops)},
+               {"recv_bytes_max", alternative.totals.recv_bytes_max},
+               {"intermediate_bytes_max", alternative.totals.intermediate_bytes_max},
+               {"time_ns", alternative.totals.time_ns},
+               {"rejected_because", alternative.rejected_because}};
+    if (alternative.chunks.count > 1) entry["chunks"] = alternative.chunks.count;
+    out["alternatives"].push_back(std::move(entry));
   }
   std::string text = out.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (with_pieces) {

@@ -73,6 +73,11 @@ std::string LayoutOn(const Step& step, bool from) {
   return absl::StrCat(ToString(layout), " on ", ToString(layout.mesh()));
 }
 
+// "in 8 chunks, which overlap, ", or nothing.
+std::string InChunks(const Chunks& chunks) {
+  return chunks.count > 1 ? absl::StrCat("in ", chunks.count, " chunks, which overlap, ") : "";
+}
+
 }  // namespace
 
 std::string PlanToText(const Plan& plan) {
@@ -85,7 +90,7 @@ std::string PlanToText(const Plan& plan) {
   }
   absl::StrAppend(&out, "total ", HumanBytes(plan.totals.recv_bytes_max), " a device (",
                   Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "), peak ",
-                  HumanBytes(plan.totals.peak_bytes), ", ", HumanTime(plan.totals.time_ns), "\n");
+                  HumanBytes(plan.totals.peak_bytes), ", ", InChunks(plan.chunks), HumanTime(plan.totals.time_ns), "\n");
   return out + LevelsText(plan);
 }
 
@@ -122,6 +127,12 @@ std::string ExplainPlan(const Plan& plan) {
                       one.peers_max == 1 ? " peer" : " peers", "\n");
     }
   }
+  if (plan.chunks.count > 1) {
+    const int64_t part = plan.chunks.block / plan.chunks.count;
+    absl::StrAppend(&out, "\nAt the same time: the tensor goes in ", plan.chunks.count,
+                    " chunks, each one step behind the one before it;\n  a chunk is ", part,
+                    " of every ", plan.chunks.block, " indices of dimension ", plan.chunks.dim, "\n");
+  }
   absl::StrAppend(&out, "\nTotal: the worst device receives ", HumanBytes(plan.totals.recv_bytes_max), " (",
                   plan.totals.recv_bytes_max, " bytes), all devices ", HumanBytes(plan.totals.recv_bytes_total),
                   "; estimated ", HumanTime(plan.totals.time_ns), "\n");
@@ -139,7 +150,9 @@ std::string ExplainPlan(const Plan& plan) {
     for (const Alternative& alternative : plan.alternatives) {
       std::vector<std::string> ops;
       for (const Step& step : alternative.steps) ops.emplace_back(Name(step.op));
-      absl::StrAppend(&out, "  ", absl::StrJoin(ops, ", "), " lost: ", alternative.rejected_because, " [receives ",
+      absl::StrAppend(&out, "  ", absl::StrJoin(ops, ", "),
+                      alternative.chunks.count > 1 ? absl::StrCat(" in ", alternative.chunks.count, " chunks") : "",
+                      " lost: ", alternative.rejected_because, " [receives ",
                       HumanBytes(alternative.totals.recv_bytes_max), ", largest layout ",
                       HumanBytes(alternative.totals.intermediate_bytes_max), ", ",
                       HumanTime(alternative.totals.time_ns), "]\n");

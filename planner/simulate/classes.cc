@@ -96,7 +96,7 @@ class Classifier {
       colours = refined;
     }
     out_.num_colours = colours;
-    out_.num_phases = static_cast<int32_t>(list_.step_of_phase.size());
+    out_.num_phases = static_cast<int32_t>(list_.phases.size());
   }
 
   // Links whose devices have the same colours are of one class; the first of each stands for all.

@@ -22,22 +22,29 @@ class Lister {
     ListDevices();
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
+      flows_.emplace_back();
       if (step.op == Op::kSlice) continue;
       ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan_.options.topology));
       const int64_t parts = step.op == Op::kAllReduce ? 2 : 1;
-      const auto expected = CheckedMul(traffic->Figures().messages_total, step.rounds * parts);
-      if (!expected || *expected > kMostFlows - static_cast<int64_t>(out_.flows.size())) {
+      const int64_t times = plan_.chunks.count > 1 ? plan_.chunks.count : step.rounds;
+      const auto expected = CheckedMul(traffic->Figures().messages_total, times * parts);
+      if (!expected || *expected > kMostFlows - messages_) {
         return absl::ResourceExhaustedError(absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total,
-                                                         " messages in ", step.rounds,
-                                                         " rounds; a simulation follows up to ", kMostFlows));
+                                                         " messages in ", times,
+                                                         plan_.chunks.count > 1 ? " chunks" : " rounds",
+                                                         "; a simulation follows up to ", kMostFlows));
       }
-      if (step.op == Op::kAllReduce) {
-        AddPhases(i, *traffic, Part::kReduced);
-        AddPhases(i, *traffic, Part::kGathered);
+      messages_ += *expected;
+      if (plan_.chunks.count > 1) {
+        flows_.back() = FlowsOf(*traffic, Part::kAll);
+      } else if (step.op == Op::kAllReduce) {
+        AddRounds(i, FlowsOf(*traffic, Part::kReduced));
+        AddRounds(i, FlowsOf(*traffic, Part::kGathered));
       } else {
-        AddPhases(i, *traffic, Part::kAll);
+        AddRounds(i, FlowsOf(*traffic, Part::kAll));
       }
     }
+    if (plan_.chunks.count > 1) AddTurns();
     return std::move(out_);
   }
 
@@ -61,9 +68,7 @@ class Lister {
                                 out_.devices.begin());
   }
 
-  // The step's flows as phases of their own, one a round; bytes are dealt out to the rounds from the first on.
-  void AddPhases(size_t step_index, const Traffic& traffic, Part part) {
-    const Step& step = plan_.steps[step_index];
+  std::vector<Flow> FlowsOf(const Traffic& traffic, Part part) const {
     std::vector<Flow> flows;
     for (const int64_t device : traffic.Devices()) {
       const std::vector<Message> received = traffic.Receives(device);
@@ -81,11 +86,47 @@ class Lister {
                          elements * SizeOf(plan_.dtype)});
       }
     }
+    return flows;
+  }
+
+  // What happens in one turn, a chunk of each step that is at work, is one phase. What a device sends another is one
+  // message.
+  void AddTurns() {
+    const int64_t steps = static_cast<int64_t>(plan_.steps.size()), count = plan_.chunks.count;
+    for (int64_t turn = 0; turn < plan_.chunks.Turns(steps); ++turn) {
+      const int64_t first = std::max<int64_t>(0, turn - count + 1), last = std::min(turn, steps - 1);
+      std::vector<Flow> parts;
+      for (int64_t s = first; s <= last; ++s) {
+        const std::vector<Flow>& of_step = flows_[static_cast<size_t>(s)];
+        parts.insert(parts.end(), of_step.begin(), of_step.end());
+      }
+      if (parts.empty()) continue;
+      const auto ends = [](const Flow& flow) { return std::pair(flow.sender, flow.receiver); };
+      std::sort(parts.begin(), parts.end(), [&](const Flow& a, const Flow& b) { return ends(a) < ends(b); });
+      std::vector<Flow> flows;
+      for (Flow& flow : parts) {
+        flow.bytes /= count;
+        if (!flows.empty() && ends(flows.back()) == ends(flow)) {
+          flows.back().bytes += flow.bytes;
+        } else {
+          flows.push_back(flow);
+        }
+      }
+      TakeTurns(flows);
+      for (Flow& flow : flows) flow.phase = static_cast<int32_t>(out_.phases.size());
+      out_.phases.push_back({static_cast<int32_t>(first), static_cast<int32_t>(last)});
+      out_.flows.insert(out_.flows.end(), flows.begin(), flows.end());
+    }
+  }
+
+  // The step's flows as phases of their own, one a round; bytes are dealt out to the rounds from the first on.
+  void AddRounds(size_t step_index, std::vector<Flow> flows) {
     if (flows.empty()) return;
+    const Step& step = plan_.steps[step_index];
     TakeTurns(flows);
     for (int64_t round = 0; round < step.rounds; ++round) {
-      const auto phase = static_cast<int32_t>(out_.step_of_phase.size());
-      out_.step_of_phase.push_back(static_cast<int32_t>(step_index));
+      const auto phase = static_cast<int32_t>(out_.phases.size());
+      out_.phases.push_back({static_cast<int32_t>(step_index), static_cast<int32_t>(step_index)});
       for (Flow flow : flows) {
         const int64_t share = CeilDiv(flow.bytes, step.rounds);
         const int64_t before = std::min(flow.bytes, share * round);
@@ -133,6 +174,8 @@ class Lister {
   const Plan& plan_;
   const Topology& topology_;
   FlowList out_;
+  int64_t messages_ = 0;
+  std::vector<std::vector<Flow>> flows_;  // by step, where they go in chunks
 };
 
 }  // namespace

@@ -22,8 +22,13 @@ struct Flow {
 
 struct FlowList {
   std::vector<int64_t> devices;  // ids, ascending
-  // What a device does at once: a step, or a part of one (the halves of an AllReduce, rounds). Value: the step's index.
-  std::vector<int32_t> step_of_phase;
+  // What a device does at once: a step, a part of one (the halves of an AllReduce, rounds), or what several steps do
+  // with a chunk each. The steps are first .. last.
+  struct Phase {
+    int32_t first = 0;
+    int32_t last = 0;
+  };
+  std::vector<Phase> phases;
   std::vector<Flow> flows;  // by phase
 };
 

@@ -30,15 +30,17 @@ absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& opt
   Simulation out;
   out.messages = static_cast<int64_t>(list.flows.size());
   out.message_classes = static_cast<int64_t>(classes.flows.size());
-  size_t phase = 0;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    Simulation::StepTime step{out.time_ns, out.time_ns};
-    for (bool first = true; phase < list.step_of_phase.size(); ++phase, first = false) {
-      if (list.step_of_phase[phase] != static_cast<int32_t>(i)) break;
+  int64_t done = 0;  // with the steps before
+  for (int32_t i = 0; i < static_cast<int32_t>(plan.steps.size()); ++i) {
+    Simulation::StepTime step{done, done};
+    bool first = true;
+    for (size_t phase = 0; phase < list.phases.size(); ++phase) {
+      if (list.phases[phase].first > i || list.phases[phase].last < i) continue;
       if (first) step.begin_ns = times.phases[phase].begin_ns;
       step.end_ns = std::max(step.end_ns, times.phases[phase].end_ns);
+      first = false;
     }
-    out.time_ns = std::max(out.time_ns, step.end_ns);
+    out.time_ns = done = std::max(done, step.end_ns);
     out.steps.push_back(step);
   }
   for (int level = 0; level < topology.num_levels(); ++level) {
@@ -64,9 +66,13 @@ std::string SimulationToText(const Plan& plan, const Simulation& simulation) {
                                  HumanTime(plan.totals.time_ns), "), ", simulation.messages, " messages\n");
   int64_t before = 0;
   for (size_t i = 0; i < simulation.steps.size(); ++i) {
+    const Simulation::StepTime& step = simulation.steps[i];
     absl::StrAppend(&out, "  step ", i + 1, " ", std::string(Name(plan.steps[i].op)), ": ",
-                    HumanTime(simulation.steps[i].end_ns - before), "\n");
-    before = simulation.steps[i].end_ns;
+                    plan.chunks.count > 1
+                        ? absl::StrCat("from ", HumanTime(step.begin_ns), " to ", HumanTime(step.end_ns))
+                        : HumanTime(step.end_ns - before),
+                    "\n");
+    before = step.end_ns;
   }
   for (const Simulation::Link& link : simulation.busiest) {
     absl::StrAppend(&out, "  level ", link.level, ", busiest link ", link.out ? "out of" : "into", " device ",

@@ -89,8 +89,9 @@ absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::str
 
 absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std::string& ops,
                                         std::optional<int64_t> memory_limit, const std::string& topology,
-                                        const std::optional<std::string>& topology_json) {
+                                        const std::optional<std::string>& topology_json, bool overlap) {
   PlanOptions options;
+  options.overlap = overlap;
   const std::optional<Objective> goal = ParseObjective(objective);
   if (!goal)
     return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(objective), "\" is not time, bytes or steps"));
@@ -135,10 +136,10 @@ void AddProblems(nb::module_& module) {
   module.def(
       "options",
       [](const std::string& objective, const std::string& ops, std::optional<int64_t> memory_limit,
-         const std::string& topology, const std::optional<std::string>& topology_json) {
-        return ValueOrRaise(ReadOptions(objective, ops, memory_limit, topology, topology_json));
+         const std::string& topology, const std::optional<std::string>& topology_json, bool overlap) {
+        return ValueOrRaise(ReadOptions(objective, ops, memory_limit, topology, topology_json, overlap));
       },
-      "objective"_a, "ops"_a, "memory_limit"_a.none(), "topology"_a, "topology_json"_a.none());
+      "objective"_a, "ops"_a, "memory_limit"_a.none(), "topology"_a, "topology_json"_a.none(), "overlap"_a);
   module.def("parse_bytes", [](const std::string& text) { return ValueOrRaise(ParseBytes(text)); });
 }
 

@@ -260,9 +260,10 @@ def _options(
     topology: tuple[str, str | None],
     nodes: tuple[int, int] | None,
     world: int,
+    overlap: bool = True,
 ) -> _core.Options:
     ops = ops if isinstance(ops, str) else ",".join(ops)
-    options = _core.options(objective, ops, byte_count(memory_limit), *topology)
+    options = _core.options(objective, ops, byte_count(memory_limit), *topology, overlap)
     if nodes is not None:
         options.set_nodes(*nodes)
         if nodes[0] * nodes[1] < world:
@@ -293,6 +294,7 @@ def plan(
     memory_limit: int | str | None = None,
     topology: Topology | None = None,
     nodes: tuple[int, int] | None = None,
+    overlap: bool = True,
     relabel: bool = False,
 ) -> Plan:
     """Finds the cheapest plan from one layout to another.
@@ -315,6 +317,7 @@ def plan(
         topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one. None is
             "flat" or, of a DTensor, what `set_topology` was told.
         nodes: how many nodes of how many devices there are, in place of the topology's islands.
+        overlap: whether steps may run at the same time, on chunks of the tensor, where the topology has several levels.
         relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes
             (Plan.devices).
 
@@ -342,7 +345,7 @@ def plan(
         mesh, source, target, target_mesh, _dtype(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
     )
     named = topology_text(topology) if topology is not None else told or ("flat", None)
-    options = _options(objective, ops, memory_limit, named, nodes, problem.world)
+    options = _options(objective, ops, memory_limit, named, nodes, problem.world, overlap)
     devices = None
     if relabel:
         [problem], devices = _core.relabel([problem], [])

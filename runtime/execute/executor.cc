@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,20 @@ bool TargetsOverlap(std::vector<Extent>& extents) {
     end = std::max(end, last);
   }
   return false;
+}
+
+// The part of a view that the buffer, a chunk's part of it, stands for. It has elements.
+template <typename View>
+View PartOf(View view, const Buffer& buffer) {
+  const ChunkPart& part = buffer.part;
+  const int64_t stride = view.strides[static_cast<size_t>(part.dim)];
+  const int64_t offset = part.first * stride * SizeOf(view.dtype);
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
+  view.data = static_cast<Byte*>(view.data) + offset;
+  view.shape = buffer.shape;
+  view.strides[static_cast<size_t>(part.dim)] = stride * part.block;
+  view.strides.insert(view.strides.begin() + part.dim + 1, stride);
+  return view;
 }
 
 // Whether the caller's views can be passed to the only step as they are, without the lists that RunSteps makes
@@ -196,6 +211,7 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
     const Buffer& buffer = program_->buffers[static_cast<size_t>(index)];
     // Fragments without elements may come as anything; the steps see the shapes of the program.
     if (buffer.bytes == 0) return DenseView(static_cast<void*>(nullptr), buffer.dtype, buffer.shape);
+    if (buffer.part.of >= 0) return PartOf(targets[static_cast<size_t>(buffer.part.of / 2)], buffer);
     if (index < ends) return targets[static_cast<size_t>(index / 2)];
     TensorView dense =
         DenseView(static_cast<void*>(static_cast<char*>(scratch[buffer.scratch].get()) + buffer.scratch_offset),
@@ -211,10 +227,14 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
     inputs.clear();
     outputs.clear();
     for (const StepTensor& tensor : step.tensors) {
-      const bool reads_source = tensor.input < ends && tensor.input % 2 == 0 &&
-                                program_->buffers[static_cast<size_t>(tensor.input)].bytes > 0;
-      inputs.push_back(reads_source ? sources[static_cast<size_t>(tensor.input / 2)]
-                                    : ConstTensorView(view(tensor.input)));
+      const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
+      const int end = input.part.of >= 0 ? input.part.of : tensor.input;
+      if (end < ends && end % 2 == 0 && input.bytes > 0) {
+        const ConstTensorView& source = sources[static_cast<size_t>(end / 2)];
+        inputs.push_back(input.part.of >= 0 ? PartOf(source, input) : source);
+      } else {
+        inputs.push_back(view(tensor.input));
+      }
       outputs.push_back(view(tensor.output));
     }
     ASSIGN_OR_RETURN(const MoveStats step_moved, communicator_->ExecuteStep(step, inputs, outputs, &memos_[s]));

@@ -177,9 +177,13 @@ absl::Status LocalRun::Prepare() {
     need(target + 3 * kMargin);
     if (options_.fresh) need(target + target / 8);  // the pool rounds up
     int64_t scratch[2] = {0, 0};
+    int64_t passing = 0;
     for (size_t i = 0; i + 1 < plan_.steps.size(); ++i) {
-      scratch[i % 2] = std::max(scratch[i % 2], FragmentBytes(plan_.steps[i].to, device));
+      const int64_t bytes = FragmentBytes(plan_.steps[i].to, device);
+      scratch[i % 2] = std::max(scratch[i % 2], bytes);
+      passing += bytes / plan_.chunks.count;
     }
+    if (plan_.chunks.count > 1) scratch[0] = scratch[1] = passing;
     need(scratch[0]);
     need(scratch[1]);
   }
@@ -193,7 +197,9 @@ absl::Status LocalRun::Prepare() {
     enough = CheckMemory(needed);
     if (!enough.ok()) return enough;
     for (const StepProgram& step : program.steps) {
-      report_.bytes_moved += program.buffers[static_cast<size_t>(step.tensors[0].output)].bytes;
+      for (const StepTensor& tensor : step.tensors) {
+        report_.bytes_moved += program.buffers[static_cast<size_t>(tensor.output)].bytes;
+      }
     }
     programs_.push_back(std::make_shared<const Program>(std::move(program)));
   }

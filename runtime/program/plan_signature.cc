@@ -45,6 +45,10 @@ std::string StepsText(const Plan& plan) {
     if (step.first_holder != 0) absl::StrAppend(&text, " from holder ", step.first_holder);
     absl::StrAppend(&text, " to ", ToString(step.to));
   }
+  if (plan.chunks.count > 1) {
+    absl::StrAppend(&text, ", in ", plan.chunks.count, " chunks of blocks of ", plan.chunks.block, " along dimension ",
+                    plan.chunks.dim);
+  }
   return text.empty() ? "none" : text;
 }
 

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
+#include "runtime/host/host_pool.h"
 #include "runtime/host/reduce.h"
+#include "runtime/program/append_step.h"
 #include "runtime/program/plan_signature.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -81,6 +83,15 @@ int64_t ElementsOf(const Region& region) {
   return elements;
 }
 
+// What a step does for one chunk.
+absl::StatusOr<Step> StepOfChunk(const Step& step, const Chunks& chunks) {
+  Step one = step;
+  ASSIGN_OR_RETURN(one.from, OfChunk(step.from, chunks));
+  ASSIGN_OR_RETURN(one.to, OfChunk(step.to, chunks));
+  one.recv_bytes_max /= chunks.count;
+  return one;
+}
+
 StridedCopy PackCopy(const Region& region, int64_t element, absl::Span<const int64_t> fragment_strides) {
   return StridedCopy(ToMessage(region), element, fragment_strides, MessageStrides(region));
 }
@@ -105,13 +116,17 @@ struct ProgramCompiler::State {
   DType dtype = DType::kF32;
   Signature signature;
   int64_t world = 0;
-  std::vector<StepState> steps;
+  std::vector<StepState> steps;  // in chunks: of one chunk
+  Chunks chunks;
 
   Buffer BufferOf(const Layout& layout, int64_t rank, int scratch) const;
   Dims ShapeAt(const ShardMap& map, int64_t device) const;
   absl::Status CompileStep(const StepState& state, Program* program, int input, int output,
                            const CompileOptions& options) const;
   absl::Status CompileWithoutSteps(Program* program) const;
+  absl::Status CompileSteps(const CompileOptions& options, Program* program) const;
+  absl::Status CompileTurns(const CompileOptions& options, Program* program) const;
+  Buffer PartOfEnd(const Program& program, int end, int64_t chunk) const;
   void AppendRounds(StepProgram step, int64_t rounds, const Program& program, std::vector<StepProgram>* out) const;
   absl::Status CheckReceives(const StepProgram& step, const Buffer& output) const;
 };
@@ -295,6 +310,81 @@ absl::Status ProgramCompiler::State::CompileWithoutSteps(Program* program) const
   return absl::OkStatus();
 }
 
+absl::Status ProgramCompiler::State::CompileSteps(const CompileOptions& options, Program* program) const {
+  int input = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    int output = 1;
+    if (i + 1 < steps.size()) {
+      // A step reads one scratch allocation and writes the other.
+      const int scratch = static_cast<int>(i % 2);
+      output = static_cast<int>(program->buffers.size());
+      program->buffers.push_back(BufferOf(steps[i].step.to, program->rank, scratch));
+      int64_t& bytes = program->scratch_bytes[static_cast<size_t>(scratch)];
+      bytes = std::max(bytes, program->buffers.back().bytes);
+    }
+    RETURN_IF_ERROR(CompileStep(steps[i], program, input, output, options));
+    input = output;
+  }
+  return absl::OkStatus();
+}
+
+// What chunk `chunk` has of the source (end 0) or the target (end 1).
+Buffer ProgramCompiler::State::PartOfEnd(const Program& program, int end, int64_t chunk) const {
+  Buffer part = program.buffers[static_cast<size_t>(end)];
+  const int64_t length = chunks.block / chunks.count;
+  part.part = {end, chunks.dim, chunks.block, chunk * length};
+  part.bytes /= chunks.count;
+  if (!part.held) return part;
+  const auto at = part.shape.begin() + chunks.dim;
+  *at /= chunks.block;
+  part.shape.insert(at + 1, length);
+  return part;
+}
+
+// All chunks move alike: the steps of one are compiled, and put together for each turn.
+absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options, Program* program) const {
+  const auto last_step = static_cast<int64_t>(steps.size()) - 1;
+  Program one;
+  one.rank = program->rank;
+  one.buffers = {PartOfEnd(*program, 0, 0), PartOfEnd(*program, 1, 0)};
+  RETURN_IF_ERROR(CompileSteps(options, &one));
+
+  const auto count = [&] { return static_cast<int>(program->buffers.size()); };
+  const int first_part = count();  // source and target of each chunk
+  for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
+    for (const int end : {0, 1}) program->buffers.push_back(PartOfEnd(*program, end, chunk));
+  }
+  // A turn reads what the one before it wrote: each intermediate is there twice, in the two scratch allocations.
+  const int first_between = count();
+  for (int scratch = 0; scratch < 2; ++scratch) {
+    int64_t& bytes = program->scratch_bytes[static_cast<size_t>(scratch)];
+    for (size_t b = 2; b < one.buffers.size(); ++b) {
+      program->buffers.push_back(one.buffers[b]);
+      program->buffers.back().scratch = scratch;
+      program->buffers.back().scratch_offset = bytes;
+      bytes += host::AlignedHostBytes(one.buffers[b].bytes);
+    }
+  }
+  for (int64_t turn = 0; turn <= last_step + chunks.count - 1; ++turn) {
+    StepProgram& together = program->steps.emplace_back();
+    const int64_t first = std::max<int64_t>(0, turn - chunks.count + 1);
+    for (int64_t s = first; s <= std::min(turn, last_step); ++s) {
+      const auto between = [&](int buffer, int64_t written) {
+        return first_between + static_cast<int>(written % 2 * last_step) + buffer - 2;
+      };
+      const auto part = [&](int end) { return first_part + static_cast<int>(2 * (turn - s)) + end; };
+      const StepTensor& tensor = one.steps[static_cast<size_t>(s)].tensors[0];
+      const int input = tensor.input < 2 ? part(tensor.input) : between(tensor.input, turn + 1);
+      const int output = tensor.output < 2 ? part(tensor.output) : between(tensor.output, turn);
+      program::AppendStep(
+          one.steps[static_cast<size_t>(s)], [&](int buffer) { return buffer == tensor.input ? input : output; },
+          &together);
+    }
+    program::FinishStep(&together);
+  }
+  return absl::OkStatus();
+}
+
 ProgramCompiler::ProgramCompiler(std::unique_ptr<State> state) : state_(std::move(state)) {}
 ProgramCompiler::ProgramCompiler(ProgramCompiler&&) noexcept = default;
 ProgramCompiler& ProgramCompiler::operator=(ProgramCompiler&&) noexcept = default;
@@ -308,17 +398,21 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
     state->dtype = plan.dtype;
     state->signature = program::SignatureOf(plan);
     state->world = plan.world();
+    state->chunks = plan.chunks;
     for (const Step& step : plan.steps) {
       if (host::Reduces(step.op)) {
         if (!step.from.pending()) return absl::InternalError("a reduction of a layout that has nothing pending");
         RETURN_IF_ERROR(host::CheckReduction(step.from.pending()->op, plan.dtype));
       }
-      ASSIGN_OR_RETURN(std::unique_ptr<Traffic> traffic, Traffic::Create(step, plan.options.topology));
-      absl::StatusOr<ShardMap> from = ShardMap::Create(step.from);
-      if (!from.ok()) return from.status();
+      Step one = step;
+      if (plan.chunks.count > 1) {
+        ASSIGN_OR_RETURN(one, StepOfChunk(step, plan.chunks));
+      }
+      ASSIGN_OR_RETURN(std::unique_ptr<Traffic> traffic, Traffic::Create(one, plan.options.topology));
+      ASSIGN_OR_RETURN(ShardMap from, ShardMap::Create(one.from));
       std::vector<int64_t> offsets;
-      if (step.op != Op::kExchange && !step.crosses_meshes()) offsets = MemberOffsets(step.from.mesh(), step.axes);
-      state->steps.push_back({step, std::move(traffic), *std::move(from), std::move(offsets)});
+      if (one.op != Op::kExchange && !one.crosses_meshes()) offsets = MemberOffsets(one.from.mesh(), one.axes);
+      state->steps.push_back({std::move(one), std::move(traffic), std::move(from), std::move(offsets)});
     }
     return ProgramCompiler(std::move(state));
   });
@@ -335,21 +429,10 @@ absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, const CompileOpti
     program.buffers.push_back(state_->BufferOf(state_->target, rank, -1));
     if (state_->steps.empty()) {
       RETURN_IF_ERROR(state_->CompileWithoutSteps(&program));
-    }
-    int input = 0;
-    for (size_t i = 0; i < state_->steps.size(); ++i) {
-      const State::StepState& step = state_->steps[i];
-      int output = 1;
-      if (i + 1 < state_->steps.size()) {
-        // A step reads one scratch allocation and writes the other.
-        const int scratch = static_cast<int>(i % 2);
-        output = static_cast<int>(program.buffers.size());
-        program.buffers.push_back(state_->BufferOf(step.step.to, rank, scratch));
-        int64_t& bytes = program.scratch_bytes[static_cast<size_t>(scratch)];
-        bytes = std::max(bytes, program.buffers.back().bytes);
-      }
-      RETURN_IF_ERROR(state_->CompileStep(step, &program, input, output, options));
-      input = output;
+    } else if (state_->chunks.count > 1) {
+      RETURN_IF_ERROR(state_->CompileTurns(options, &program));
+    } else {
+      RETURN_IF_ERROR(state_->CompileSteps(options, &program));
     }
     for (StepProgram& step : program.steps) step.salt = program.signature.fingerprint.low;
     return program;

@@ -26,6 +26,7 @@ const std::vector<std::string>& Undecided() {
       "/alternatives/**",             // of other plans, of which only the ops are printed
       "/options/memory_limit_bytes",  // a byte more or less is kept too
       "/steps/*/first_holder",        // whom the planner began with
+      "/chunks/dimension",            // any that has such blocks would do
   };
   return *paths;
 }

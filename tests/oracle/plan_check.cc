@@ -331,6 +331,7 @@ class Checker {
       total += load.recv;
       peers = std::max({peers, static_cast<int64_t>(load.from.size()), static_cast<int64_t>(load.to.size())});
       received_[device] += load.recv;
+      sent_[device] += load.send;
     }
     const int64_t bytes = plan_.element_bytes;
     SameIn(s, "recv_bytes_max", step.recv_bytes_max, most.recv * bytes);
@@ -453,11 +454,48 @@ class Checker {
     }
     int64_t time = 0;
     for (const StepFacts& step : plan_.steps) time += step.time_ns;
-    Same("totals.time_ns", plan_.time_ns, time);
-    if (plan_.peak_bytes < least_peak_ * bytes) Find("totals.peak_bytes leaves out a buffer");
-    if (!plan_.steps.empty() && !plan_.memory_limit_bytes) Same("totals.peak_bytes", plan_.peak_bytes, peak_ * bytes);
+    if (plan_.chunks > 1) {
+      CheckChunks(time);
+    } else {
+      Same("totals.time_ns", plan_.time_ns, time);
+      if (plan_.peak_bytes < least_peak_ * bytes) Find("totals.peak_bytes leaves out a buffer");
+      if (!plan_.steps.empty() && !plan_.memory_limit_bytes) Same("totals.peak_bytes", plan_.peak_bytes, peak_ * bytes);
+    }
     if (plan_.memory_limit_bytes && plan_.peak_bytes > *plan_.memory_limit_bytes)
       Find("totals.peak_bytes is over the limit");
+  }
+
+  // Every chunk has the same part of every block, so that all of them move alike.
+  void CheckChunks(int64_t sum_of_steps) {
+    const auto dim = static_cast<size_t>(plan_.chunk_dim);
+    if (plan_.flat_topology) Find("chunks where there is one level");
+    if (plan_.chunk_block % plan_.chunks != 0) Find("a block that does not divide into the chunks");
+    std::vector<const Holdings*> layouts = {source_};
+    for (const StepFacts& step : plan_.steps) layouts.push_back(Read(step.to_mesh, step.to));
+    for (const Holdings* of : layouts) {
+      for (int64_t p = 0; p < of->layout.mesh.size(); ++p) {
+        for (const Span& span : Spans(of->layout, dim, p)) {
+          const bool whole = span.begin % plan_.chunk_block == 0 && span.end % plan_.chunk_block == 0;
+          if (!whole) Find("a layout cuts within a block");
+        }
+      }
+    }
+    if (!plan_.memory_limit_bytes && plan_.time_ns >= sum_of_steps) Find("chunks that save no time");
+    int64_t peak = 0;
+    std::set<int64_t> devices;
+    for (const Holdings* of : layouts) devices.insert(of->layout.mesh.ids.begin(), of->layout.mesh.ids.end());
+    const auto part = [&](int64_t elements) { return (elements + plan_.chunks - 1) / plan_.chunks; };
+    for (const int64_t device : devices) {
+      const auto local = [&](const Holdings* of) {
+        const int64_t p = of->layout.mesh.Position(device);
+        return p < 0 ? int64_t{0} : of->sets[static_cast<size_t>(p)].Count();
+      };
+      int64_t between = 0;
+      for (size_t i = 1; i + 1 < layouts.size(); ++i) between += local(layouts[i]);
+      peak = std::max(peak, local(layouts.front()) + local(layouts.back()) + part(2 * between) +
+                                part(received_[device]) + part(sent_[device]));
+    }
+    Same("totals.peak_bytes", plan_.peak_bytes, peak * plan_.element_bytes);
   }
 
   void CheckBounds() {
@@ -486,6 +524,7 @@ class Checker {
   // What every device holds of every element, as contributions; 0: nothing.
   std::map<int64_t, std::vector<uint64_t>> values_;
   std::map<int64_t, int64_t> received_;  // elements, over all steps
+  std::map<int64_t, int64_t> sent_;
   int64_t largest_local_ = 0;
   int64_t sum_of_maxima_ = 0;
   int64_t peak_ = 0;

@@ -47,6 +47,7 @@ struct PlanFacts {
   bool flat_topology = true;
   std::optional<int64_t> memory_limit_bytes;
   std::vector<StepFacts> steps;
+  int64_t chunks = 1, chunk_dim = 0, chunk_block = 1;
   std::vector<Piece> pieces;
   int64_t recv_bytes_max = 0;  // totals
   int64_t recv_bytes_total = 0;

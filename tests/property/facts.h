@@ -48,6 +48,11 @@ inline absl::StatusOr<oracle::PlanFacts> FactsOf(const Plan& plan) {
   facts.boxes_only = plan.options.boxes_only;
   facts.flat_topology = plan.options.topology == Topology::Flat();
   facts.memory_limit_bytes = plan.options.memory_limit_bytes;
+  if (plan.chunks.count > 1) {
+    facts.chunks = plan.chunks.count;
+    facts.chunk_dim = plan.chunks.dim;
+    facts.chunk_block = plan.chunks.block;
+  }
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     oracle::StepFacts& out = facts.steps.emplace_back();

@@ -55,6 +55,11 @@ oracle::PlanFacts FactsOfJson(std::string_view text) {
     facts.pieces.push_back({piece.at(0), piece.at(1), piece.at(2), piece.at(3).get<std::vector<int64_t>>(),
                             piece.at(4).get<std::vector<int64_t>>()});
   }
+  if (plan.contains("chunks")) {
+    facts.chunks = plan.at("chunks").at("count");
+    facts.chunk_dim = plan.at("chunks").at("dimension");
+    facts.chunk_block = plan.at("chunks").at("block");
+  }
   const json& totals = plan.at("totals");
   facts.recv_bytes_max = totals.at("recv_bytes_max");
   facts.recv_bytes_total = totals.at("recv_bytes_total");

@@ -50,6 +50,7 @@ struct PlanFlags {
   std::string dtype, to_mesh, shape;
   std::optional<std::string> format, from_format, to_format, nodes;
   std::string topology = "flat", memory_limit, objective = "time", ops = "all";
+  bool no_overlap = false;
 
   const CLI::Option* last_positional = nullptr;
   // Whether MESH FROM TO were given. An empty argument counts as given; it is then refused when it is parsed.

@@ -69,6 +69,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.add_option("--ops", ops, "all, boxes (contiguous intermediates, no Exchange), or a list like Slice,AllGather")
       ->capture_default_str()
       ->type_name("all|boxes|LIST");
+  app.add_flag("--no-overlap", no_overlap, "steps run one after the other, not at the same time on chunks of the tensor");
 }
 
 int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const {
@@ -97,6 +98,7 @@ int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& option
   const auto goal = ParseObjective(objective);
   if (!goal) return BadFlag("--objective", absl::StrCat("\"", Clipped(objective), "\" is not time, bytes or steps"));
   options.objective = *goal;
+  options.overlap = !no_overlap;
   if (absl::Status s = ParseOps(ops, options); !s.ok()) return BadFlag("--ops", std::string(s.message()));
   if (!memory_limit.empty()) {
     const auto limit = ParseBytes(memory_limit);

@@ -53,7 +53,7 @@ struct BatchBucket {
   int64_t count = 0;             // number of tensors
   int64_t bytes = 0;             // sum over tensors of what their largest step reads and writes on a device
   int64_t peak_bytes = 0;        // sum over tensors of Totals::peak_bytes
-  int64_t time_ns = 0;           // sum over steps
+  int64_t time_ns = 0;           // sum over steps; of a single tensor, that of its plan
   std::vector<BatchStep> steps;  // in the order in which they run
 };
 
@@ -108,7 +108,8 @@ struct BatchPlan {
 };
 
 // Plans a batch. Post-conditions:
-//  - every tensor's plan is MakePlan's, see there; equal problems are planned once.
+//  - every tensor's plan is MakePlan's, see there; equal problems are planned once. The plans of several tensors do not
+//    go in chunks.
 //    Latencies are paid once per bucket. So with objective kTime, a batch so large that latencies hardly count takes
 //    the plan for kBytes wherever that plan receives fewer bytes and its transfers take no longer;
 //  - buckets are runs of consecutive tensors and keep to the limits in `options`;

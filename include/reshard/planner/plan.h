@@ -11,6 +11,7 @@
 
 #include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
+#include "reshard/planner/chunks.h"
 #include "reshard/planner/topology.h"
 
 namespace reshard {
@@ -69,6 +70,8 @@ struct PlanOptions {
   std::optional<int64_t> memory_limit_bytes;
   // Bandwidths and latencies that the time estimates use.
   Topology topology = Topology::Flat();
+  // Whether the steps of a plan may run at the same time, on different chunks of the tensor: see chunks.h.
+  bool overlap = true;
 };
 
 // What crosses the links of one level of the topology (see topology.h), in bytes.
@@ -113,8 +116,9 @@ struct Totals {
   int64_t recv_bytes_total = 0;        // over devices and steps
   int64_t intermediate_bytes_max = 0;  // of the largest fragment of any layout of the plan, both ends included
   // Largest over devices and steps: the source + the step's input (unless that is the source) + its output + staging.
+  // In chunks: source + target + two chunks of everything between + a chunk of all that is sent and received.
   int64_t peak_bytes = 0;
-  int64_t time_ns = 0;  // estimate: the sum over steps
+  int64_t time_ns = 0;  // estimate: the sum over steps; in chunks, over turns
   // One per level of the topology: largest over devices of the sum over steps; peers_max is that of the worst step.
   std::vector<LevelFigures> levels;
 };
@@ -150,6 +154,7 @@ std::string_view Name(Certificate::Kind kind);  // "lower_bound", "exhaustive", 
 // A plan that competed and lost.
 struct Alternative {
   std::vector<Step> steps;       // in order
+  Chunks chunks;                 // that go through the steps
   Totals totals;                 // over all steps
   std::string rejected_because;  // why it lost; a sentence
 };
@@ -161,6 +166,7 @@ struct Plan {
   DType dtype = DType::kBF16;             // of the elements
   PlanOptions options;                    // that it was made with
   std::vector<Step> steps;                // in order; empty if source and target are equivalent
+  Chunks chunks;                          // that go through the steps one behind the other
   Totals totals;                          // over all steps
   Bounds bounds;                          // that no plan between these layouts can beat
   Certificate certificate;                // how near the plan is known to be to the best one

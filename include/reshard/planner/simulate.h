@@ -11,6 +11,7 @@
 //    the step, and not before the receiver has entered it too.
 //  - An AllReduce is a ReduceScatter and an AllGather of chunks of ceil(elements/n); a step of several rounds is that
 //    many steps.
+//  - In chunks (chunks.h) a turn takes the place of a step; what a device sends another in one turn is one message.
 //  - Slices, packing and the arithmetic of reductions cost nothing.
 // Times are whole nanoseconds, computed in integers, so that every machine prints the same.
 #ifndef RESHARD_PLANNER_SIMULATE_H_
@@ -33,7 +34,7 @@ struct SimulateOptions {
 
 // The result of a simulation. Times count from the start of the plan.
 struct Simulation {
-  // When one step ran.
+  // When one step ran. In chunks the times of several overlap.
   struct StepTime {
     int64_t begin_ns = 0;  // when the first device enters the step
     int64_t end_ns = 0;    // when the last device has received everything; the end of the step before if nothing moves

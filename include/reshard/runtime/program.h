@@ -26,6 +26,15 @@
 
 namespace reshard {
 
+// What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of the
+// fragment becomes its blocks, and a part of each.
+struct ChunkPart {
+  int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is no part
+  int dim = 0;        // index of a dimension of that fragment
+  int64_t block = 0;  // size of a block along it, in elements
+  int64_t first = 0;  // index of the chunk's first element in each block
+};
+
 // One fragment of this rank. Dense row-major unless it is the caller's.
 struct Buffer {
   bool held = false;           // false: this rank is outside the layout's mesh and holds nothing
@@ -34,6 +43,7 @@ struct Buffer {
   int scratch = -1;            // which of the two scratch allocations it is in; -1: the caller's source or target
   DType dtype = DType::kF32;   // of the elements
   int64_t scratch_offset = 0;  // bytes from the start of that allocation
+  ChunkPart part = {};         // where it is a part of the caller's source or target
 };
 
 // One tensor of a step.
@@ -87,7 +97,7 @@ struct Program {
   int64_t rank = 0;     // device id of the rank
   int64_t world = 0;    // highest device id of the plan plus one
   Signature signature;  // identifies the program to other ranks
-  // 2t is the source of tensor t and 2t+1 its target; intermediates follow.
+  // 2t is the source of tensor t and 2t+1 its target; intermediates and parts of these two follow.
   std::vector<Buffer> buffers;
   int64_t tensors = 1;                            // number of tensors
   std::array<int64_t, 2> scratch_bytes = {0, 0};  // sizes of the two scratch allocations; 0: not needed
@@ -129,6 +139,7 @@ class ProgramCompiler {
   //  - the first step reads the source and the last one writes the target; the source is never written;
   //  - consecutive steps agree, and no step writes the buffer that it reads;
   //  - it receives exactly the bytes that the plan counts for this rank;
+  //  - a plan in chunks becomes a step for each turn, in which every chunk goes through a step of the plan;
   //  - with CopyFor::kMessages, a step of several rounds becomes that many steps, which together fill the output.
   // A rank outside both meshes gets a program whose transfer lists are empty.
   // InvalidArgument: a negative rank. Internal: the plan is inconsistent.

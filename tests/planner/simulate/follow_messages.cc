@@ -22,29 +22,47 @@ struct Packet {
   std::vector<std::tuple<int, bool, int64_t>> ports;
 };
 
-std::vector<Packet> PacketsOf(const Plan& plan, const Topology& topology) {
-  std::vector<Packet> out;
+// Bytes by sender and receiver.
+using Sent = std::map<std::pair<int64_t, int64_t>, double>;
+
+// What happens at once: a step, or in chunks what the steps do with theirs.
+std::vector<Sent> SentAtOnce(const Plan& plan) {
+  const auto chunks = static_cast<size_t>(plan.chunks.count);
+  std::vector<Sent> out(plan.steps.empty() ? 0 : plan.steps.size() + chunks - 1);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const auto traffic = *Traffic::Create(plan.steps[i], plan.options.topology);
-    std::map<std::pair<int64_t, int>, std::vector<int64_t>> receivers;
-    std::vector<Packet> step;
     for (const int64_t device : traffic->Devices()) {
       for (const Message& m : traffic->Receives(device)) {
         if (m.sender == device) continue;
-        const int level = topology.LevelOf(m.sender, device);
-        receivers[{m.sender, level}].push_back(device);
-        const int64_t per_nic = topology.DevicesPerNic(level);
-        step.push_back({i,
-                        m.sender,
-                        device,
-                        level,
-                        0,
-                        static_cast<double>(m.elements() * SizeOf(plan.dtype)),
-                        0,
-                        false,
-                        false,
-                        {{level, true, m.sender / per_nic}, {level, false, device / per_nic}}});
+        const auto bytes = static_cast<double>(m.elements() * SizeOf(plan.dtype)) / static_cast<double>(chunks);
+        for (size_t c = 0; c < chunks; ++c) out[i + c][{m.sender, device}] += bytes;
       }
+    }
+  }
+  return out;
+}
+
+std::vector<Packet> PacketsOf(const Plan& plan, const Topology& topology) {
+  std::vector<Packet> out;
+  const std::vector<Sent> at_once = SentAtOnce(plan);
+  for (size_t i = 0; i < at_once.size(); ++i) {
+    std::map<std::pair<int64_t, int>, std::vector<int64_t>> receivers;
+    std::vector<Packet> step;
+    for (const auto& [ends, bytes] : at_once[i]) {
+      const auto [sender, receiver] = ends;
+      const int level = topology.LevelOf(sender, receiver);
+      receivers[{sender, level}].push_back(receiver);
+      const int64_t per_nic = topology.DevicesPerNic(level);
+      step.push_back({i,
+                      sender,
+                      receiver,
+                      level,
+                      0,
+                      bytes,
+                      0,
+                      false,
+                      false,
+                      {{level, true, sender / per_nic}, {level, false, receiver / per_nic}}});
     }
     for (Packet& p : step) {
       // Receivers in front of this one: in islands sooner reached going up and around, or there at an earlier place.

@@ -16,6 +16,7 @@ namespace {
 std::string StepsText(const Plan& plan) {
   std::string out;
   for (const Step& step : plan.steps) absl::StrAppend(&out, std::string(Name(step.op)), " ", ToString(step.to), "; ");
+  absl::StrAppend(&out, plan.chunks.count, " chunks");
   return out;
 }
 
@@ -24,6 +25,7 @@ std::string StepsText(const Plan& plan) {
 std::string OpsText(const Plan& plan) {
   std::string out;
   for (const Step& step : plan.steps) absl::StrAppend(&out, out.empty() ? "" : ", ", std::string(Name(step.op)));
+  if (plan.chunks.count > 1) absl::StrAppend(&out, " in ", plan.chunks.count, " chunks");
   return out.empty() ? "nothing" : out;
 }
 
@@ -82,12 +84,15 @@ std::vector<Contender> Contenders(const NetworkCase& problem, const Topology& to
       }
     }
   }
-  PlanOptions options;
-  options.topology = topology;
-  auto candidates = CandidatePlans({problem.source, problem.target, DType::kBF16}, options);
-  for (size_t i = 0; candidates.ok() && i < candidates->size(); ++i) {
-    Plan& plan = (*candidates)[i];
-    if (seen.insert(StepsText(plan)).second) out.push_back({"candidate", std::move(plan)});
+  for (const bool overlap : {true, false}) {
+    PlanOptions options;
+    options.topology = topology;
+    options.overlap = overlap;
+    auto candidates = CandidatePlans({problem.source, problem.target, DType::kBF16}, options);
+    for (size_t i = 0; candidates.ok() && i < candidates->size(); ++i) {
+      Plan& plan = (*candidates)[i];
+      if (seen.insert(StepsText(plan)).second) out.push_back({"candidate", std::move(plan)});
+    }
   }
   return out;
 }

@@ -1,0 +1,46 @@
+// Steps at the same time. On a network with levels the steps of a plan use different links: while one part of the
+// tensor crosses between islands, the next can already move within them. So the tensor is cut into chunks, all moved by
+// the same steps, each one step behind the one before it:
+//
+//   turn      0    1    2    3    4    5
+//   step 1    c0   c1   c2   c3
+//   step 2         c0   c1   c2   c3
+//   step 3              c0   c1   c2   c3
+//
+// What happens in one turn is one exchange. Instead of the sum over steps a plan takes about what the busiest level
+// takes, and a chunk's way through the others.
+#ifndef RESHARD_PLANNER_CHUNKS_H_
+#define RESHARD_PLANNER_CHUNKS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "reshard/layout/layout.h"
+
+namespace reshard {
+
+// How a tensor is cut. Along dimension `dim` it consists of blocks of `block` elements, no layout of the plan cuts
+// within one, and each chunk takes an equal part of every block: chunk c the indices i with
+//   c <= (i mod block) / (block / count) < c + 1.
+// So every device holds an equal part of its fragment in each chunk, and all chunks move alike.
+struct Chunks {
+  int64_t count = 1;  // 1: the steps run one after the other
+  int dim = 0;        // index of a tensor dimension
+  int64_t block = 0;  // in elements along dim, a multiple of count
+  bool operator==(const Chunks&) const = default;
+
+  // Turns that a chain of `steps` steps takes.
+  int64_t Turns(int64_t steps) const { return steps == 0 ? 0 : steps + count - 1; }
+};
+
+// The least that one block along dimension `dim` of a layout may be a part of: the layout cuts only between such runs
+// of elements. 0: it cuts unevenly, so that there are no blocks.
+int64_t LargestBlock(const Layout& layout, int dim);
+
+// The layout of one chunk, in which dimension `dim` becomes two: the blocks, cut as the layout cuts the dimension, and
+// the chunk's part of a block, which nobody cuts. InvalidArgument: the layout cuts within blocks.
+absl::StatusOr<Layout> OfChunk(const Layout& layout, const Chunks& chunks);
+
+}  // namespace reshard
+
+#endif  // RESHARD_PLANNER_CHUNKS_H_

@@ -42,15 +42,20 @@ struct Links {
     if (levels[at].devices == 0) return 0;
     return levels[at].devices - (level == 0 ? 1 : levels[at - 1].devices);
   }
-  // latency * (1 + peers) a round, and the bytes through the busiest link; never more than a 1024th of an int64.
+  // All bytes flow after two latencies, or the last message is posted and flows by itself: the later of the two. Each
+  // round has latencies of its own. Never more than a 1024th of an int64.
   int64_t Time(int level, int64_t peers, int64_t bytes, int64_t rounds) const {
     const Level& link = levels[static_cast<size_t>(level)];
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 1024;
-    const __int128 scaled = static_cast<__int128>(bytes) * 1'000'000'000;
-    const __int128 transfer = (scaled + link.bytes_per_second - 1) / link.bytes_per_second;
+    const auto flow = [&](__int128 of) { return (of * 1'000'000'000 + link.bytes_per_second - 1) / link.bytes_per_second; };
     // Each product is cut before the next factor, so that nothing wraps whatever a plan claims.
-    const __int128 turns = std::min<__int128>(static_cast<__int128>(1 + static_cast<__int128>(peers)) * rounds, kMost);
-    return static_cast<int64_t>(std::min<__int128>(turns * link.latency_ns + transfer, kMost));
+    const auto latencies = [&](__int128 messages) {
+      return std::min<__int128>(messages * rounds, kMost) * link.latency_ns;
+    };
+    const __int128 all = latencies(std::min<__int128>(static_cast<__int128>(peers) + 1, 2)) + flow(bytes);
+    const __int128 each = peers == 0 ? 0 : (static_cast<__int128>(bytes) + peers - 1) / peers;
+    const __int128 last = latencies(static_cast<__int128>(peers) + 1) + flow(each);
+    return static_cast<int64_t>(std::min<__int128>(std::max(all, last), kMost));
   }
 };
 

@@ -161,11 +161,17 @@ int64_t Topology::DevicesPerNic(int level) const {
 
 int64_t Topology::StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds) const {
   const Level& link = levels[static_cast<size_t>(level)];
-  const __int128 latency = static_cast<__int128>(link.latency_ns) * (1 + peers_max) * rounds;
-  const __int128 scaled = static_cast<__int128>(nic_bytes_max) * kGiga;
-  const __int128 transfer = scaled / link.bytes_per_second + (scaled % link.bytes_per_second != 0 ? 1 : 0);
+  const auto transfer = [&](__int128 bytes) {
+    const __int128 scaled = bytes * kGiga;
+    return scaled / link.bytes_per_second + (scaled % link.bytes_per_second != 0 ? 1 : 0);
+  };
+  const __int128 peers = peers_max, latency = link.latency_ns;
+  // The first message flows while the others are posted; the last one is posted last, and flows by itself.
+  const __int128 flowing = latency * std::min<__int128>(1 + peers, 2) * rounds + transfer(nic_bytes_max);
+  const __int128 each = peers == 0 ? 0 : (nic_bytes_max + peers - 1) / peers;
+  const __int128 posting = latency * (1 + peers) * rounds + transfer(each);
   const __int128 most = std::numeric_limits<int64_t>::max() / 1024;  // sums of steps must not wrap either
-  return static_cast<int64_t>(std::min(latency + transfer, most));
+  return static_cast<int64_t>(std::min(std::max(flowing, posting), most));
 }
 
 }  // namespace reshard

@@ -344,7 +344,9 @@ class Checker {
     sum_of_maxima_ += most.recv;
     if (plan_.flat_topology) {  // 5 us, 50 GB/s
       const int64_t busiest = std::max(most.recv, most.send) * bytes;
-      const int64_t time = step.op == "Slice" ? 0 : 5000 * (1 + peers) + (busiest + 49) / 50;
+      const int64_t last = peers == 0 ? 0 : (busiest + peers - 1) / peers;
+      const int64_t flowing = 5000 * std::min<int64_t>(1 + peers, 2) + (busiest + 49) / 50;
+      const int64_t time = step.op == "Slice" ? 0 : std::max(flowing, 5000 * (1 + peers) + (last + 49) / 50);
       // A memory limit may have cut the step into rounds, and each pays the latency.
       if (!plan_.memory_limit_bytes || step.time_ns < time) SameIn(s, "time_ns", step.time_ns, time);
     }

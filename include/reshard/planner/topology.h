@@ -1,8 +1,11 @@
 // What communication costs: levels of links from the fastest island outwards, each with a bandwidth and a latency.
 //
 // Two devices meet at the innermost level that has both in one island; what they send each other crosses the links of
-// that level. The time of one step, in integer nanoseconds (no floating point: all machines agree):
-//   time = max over levels of  latency * (1 + peers_max) + ceil(nic_bytes_max / bandwidth)
+// that level. A device posts its messages one after another, a latency apart, and each flows while later ones are
+// posted. So the time of one step is, in integer nanoseconds (no floating point: all machines agree):
+//   time = max over levels of the larger of
+//     2 * latency + ceil(nic_bytes_max / bandwidth)                                 all bytes flow
+//     latency * (1 + peers_max) + ceil(ceil(nic_bytes_max / peers_max) / bandwidth) the last message is posted, and flows
 // where peers and bytes are those that cross the level: the levels work in parallel and the slowest one decides. A
 // level that nothing crosses costs nothing, and neither does a Slice; any other step costs at least the innermost
 // latency.
@@ -61,7 +64,8 @@ struct Topology {
   // Number of devices that share one link of `level`; at least 1.
   int64_t DevicesPerNic(int level) const;
   // One level's term of the formula above, in nanoseconds, for `nic_bytes_max` bytes through the busiest link. A step
-  // of several rounds pays the latency once per round. A step's time is the largest term of the levels that it crosses.
+  // of several rounds pays the latencies once per round. Without peers: one latency. A step's time is the largest term
+  // of the levels that it crosses.
   int64_t StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds = 1) const;
 
   bool operator==(const Topology&) const = default;

@@ -132,7 +132,7 @@ cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>
     // Levels side by side are at best as fast as all of them together.
     const __int128 bytes = static_cast<__int128>(lacks[0]) * element_ * kNanoseconds;
     const auto transfer = static_cast<int64_t>((bytes + bandwidth_ - 1) / bandwidth_);
-    time = levels.size() == 1 ? latency + transfer : std::max(latency, 2 * min_latency_ + transfer);
+    time = std::max(latency, 2 * min_latency_ + transfer);
     if (levels.size() > 1) {
       for (size_t r = 0; r < levels_.size(); ++r) {
         if (lacks[r] == 0) continue;

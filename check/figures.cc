@@ -293,8 +293,8 @@ Derived PlanJudge::PeakInChunks() const {
       sent_high += load.send.high;
       if (s + 1 < steps_.size()) between += steps_[s].to->ElementsOf(device);
     }
-    const int64_t rest = source_->ElementsOf(device) + target_->ElementsOf(device) + CeilDiv(2 * between, count) +
-                         CeilDiv(recv, count);
+    const int64_t rest =
+        source_->ElementsOf(device) + target_->ElementsOf(device) + CeilDiv(2 * between, count) + CeilDiv(recv, count);
     peak.low = std::max(peak.low, (rest + CeilDiv(sent_low, count)) * element_);
     peak.high = std::max(peak.high, (rest + CeilDiv(sent_high, count)) * element_);
   }

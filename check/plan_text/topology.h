@@ -47,7 +47,9 @@ struct Links {
   int64_t Time(int level, int64_t peers, int64_t bytes, int64_t rounds) const {
     const Level& link = levels[static_cast<size_t>(level)];
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 1024;
-    const auto flow = [&](__int128 of) { return (of * 1'000'000'000 + link.bytes_per_second - 1) / link.bytes_per_second; };
+    const auto flow = [&](__int128 of) {
+      return (of * 1'000'000'000 + link.bytes_per_second - 1) / link.bytes_per_second;
+    };
     // Each product is cut before the next factor, so that nothing wraps whatever a plan claims.
     const auto latencies = [&](__int128 messages) {
       return std::min<__int128>(messages * rounds, kMost) * link.latency_ns;

@@ -125,8 +125,8 @@ TimeParts TimePartsOf(const Plan& plan) {
     for (size_t i = 0; i < step.levels.size(); ++i) {
       const int level = static_cast<int>(i);
       if (step.levels[i].nic_bytes_max == 0) continue;
-      transfer = std::max(transfer, topology.StepTime(level, 0, step.levels[i].nic_bytes_max) -
-                                        topology.StepTime(level, 0, 0));
+      transfer = std::max(transfer,
+                          topology.StepTime(level, 0, step.levels[i].nic_bytes_max) - topology.StepTime(level, 0, 0));
       latency = std::max(latency, topology.StepTime(level, step.levels[i].peers_max, 0));
     }
     out.transfer += transfer;

@@ -74,8 +74,7 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
     plan.certificate = {Certificate::Kind::kExhaustive,
                         absl::StrCat("cheapest by ", std::string(Name(options_.objective)), " of all sequences over ",
                                      space, " layouts within max(source, target)", in_turn, "; ",
-                                     plan.totals.recv_bytes_max,
-                                     " bytes against a lower bound of ", bound)};
+                                     plan.totals.recv_bytes_max, " bytes against a lower bound of ", bound)};
   } else {
     plan.certificate = {Certificate::Kind::kBestFound,
                         absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,

@@ -150,8 +150,7 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
   out["steps"] = Json::array();
   for (const Step& step : plan.steps) out["steps"].push_back(StepJson(step));
   if (plan.chunks.count > 1) {
-    out["chunks"] =
-        Json{{"count", plan.chunks.count}, {"dimension", plan.chunks.dim}, {"block", plan.chunks.block}};
+    out["chunks"] = Json{{"count", plan.chunks.count}, {"dimension", plan.chunks.dim}, {"block", plan.chunks.block}};
   }
   out["totals"] = Json{{"recv_bytes_max", plan.totals.recv_bytes_max},
                        {"recv_bytes_total", plan.totals.recv_bytes_total},

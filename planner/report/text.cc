@@ -90,7 +90,8 @@ std::string PlanToText(const Plan& plan) {
   }
   absl::StrAppend(&out, "total ", HumanBytes(plan.totals.recv_bytes_max), " a device (",
                   Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "), peak ",
-                  HumanBytes(plan.totals.peak_bytes), ", ", InChunks(plan.chunks), HumanTime(plan.totals.time_ns), "\n");
+                  HumanBytes(plan.totals.peak_bytes), ", ", InChunks(plan.chunks), HumanTime(plan.totals.time_ns),
+                  "\n");
   return out + LevelsText(plan);
 }
 
@@ -130,8 +131,8 @@ std::string ExplainPlan(const Plan& plan) {
   if (plan.chunks.count > 1) {
     const int64_t part = plan.chunks.block / plan.chunks.count;
     absl::StrAppend(&out, "\nAt the same time: the tensor goes in ", plan.chunks.count,
-                    " chunks, each one step behind the one before it;\n  a chunk is ", part,
-                    " of every ", plan.chunks.block, " indices of dimension ", plan.chunks.dim, "\n");
+                    " chunks, each one step behind the one before it;\n  a chunk is ", part, " of every ",
+                    plan.chunks.block, " indices of dimension ", plan.chunks.dim, "\n");
   }
   absl::StrAppend(&out, "\nTotal: the worst device receives ", HumanBytes(plan.totals.recv_bytes_max), " (",
                   plan.totals.recv_bytes_max, " bytes), all devices ", HumanBytes(plan.totals.recv_bytes_total),

@@ -29,10 +29,9 @@ class Lister {
       const int64_t times = plan_.chunks.count > 1 ? plan_.chunks.count : step.rounds;
       const auto expected = CheckedMul(traffic->Figures().messages_total, times * parts);
       if (!expected || *expected > kMostFlows - messages_) {
-        return absl::ResourceExhaustedError(absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total,
-                                                         " messages in ", times,
-                                                         plan_.chunks.count > 1 ? " chunks" : " rounds",
-                                                         "; a simulation follows up to ", kMostFlows));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total, " messages in ", times,
+                         plan_.chunks.count > 1 ? " chunks" : " rounds", "; a simulation follows up to ", kMostFlows));
       }
       messages_ += *expected;
       if (plan_.chunks.count > 1) {

@@ -3,11 +3,13 @@
 //   bench_simulate [--quick] [--svg FILE]     --quick: without the 128 nodes; --svg: the plans of 16 nodes as bars
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "reshard/planner/planner.h"
 #include "reshard/planner/units.h"
 #include "tests/bench/bar_chart.h"
 #include "tests/planner/simulate/network_cases.h"
@@ -75,6 +77,68 @@ BarGroup BarsOf(const NetworkCase& problem, std::vector<Runner> runners) {
   return group;
 }
 
+// What the busiest level needs for the bytes that must cross it whatever the algorithm, without latencies.
+double BusiestLevel(const Plan& plan, const Topology& topology) {
+  double ns = 0;
+  for (size_t level = 0; level < plan.bounds.levels.size(); ++level) {
+    const auto bytes = static_cast<double>(plan.bounds.levels[level].nic_recv_bytes_max);
+    ns = std::max(ns, bytes / static_cast<double>(topology.levels[level].bytes_per_second) * 1e9);
+  }
+  return ns;
+}
+
+// Ratios to a bound.
+struct Ratios {
+  double log_sum = 0, most = 0;
+  int64_t cases = 0, near = 0;
+
+  void Add(double ratio) {
+    log_sum += std::log(ratio);
+    most = std::max(most, ratio);
+    ++cases;
+    near += ratio <= 1.15;
+  }
+  std::string Text() const {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2f / %.2f (%lld)", std::exp(log_sum / static_cast<double>(cases)), most,
+                  static_cast<long long>(near));
+    return text;
+  }
+};
+
+// Simulated time against what the busiest level needs, with steps one after the other and at the same time.
+void PrintOverlap(const Topology& topology) {
+  std::printf(
+      "### Steps at the same time\n\nSimulated time / what the busiest level needs for what must cross it, without "
+      "latencies: "
+      "geomean / max (cases within 1.15).\n\n| nodes | tensor | moves | one after the other | at the same time | "
+      "reductions "
+      "| |\n|---|---|---|---|---|---|---|\n");
+  for (const int64_t nodes : {2, 4, 16}) {
+    for (const int64_t bytes : {64 * kMiB, 1024 * kMiB, 16 * 1024 * kMiB}) {
+      Ratios in_turn, at_once, reductions;
+      for (const NetworkCase& problem : testing::NetworkCases(nodes, bytes)) {
+        for (const bool overlap : {false, true}) {
+          PlanOptions options;
+          options.topology = topology;
+          options.overlap = overlap;
+          const auto plan = MakePlan({problem.source, problem.target, DType::kBF16}, options);
+          if (!plan.ok()) continue;
+          const auto simulation = Simulate(*plan);
+          const double bound = BusiestLevel(*plan, topology);
+          if (!simulation.ok() || bound <= 0) continue;
+          Ratios& into = problem.source.pending() ? reductions : overlap ? at_once : in_turn;
+          if (overlap || !problem.source.pending()) into.Add(static_cast<double>(simulation->time_ns) / bound);
+        }
+      }
+      std::printf("| %lld | %s | %lld | %s | %s | %lld | %s |\n", static_cast<long long>(nodes),
+                  HumanBytes(bytes).c_str(), static_cast<long long>(in_turn.cases), in_turn.Text().c_str(),
+                  at_once.Text().c_str(), static_cast<long long>(reductions.cases), reductions.Text().c_str());
+    }
+  }
+  std::printf("\n");
+}
+
 int Run(int argc, char** argv) {
   bool quick = false;
   std::string svg;
@@ -131,6 +195,7 @@ int Run(int argc, char** argv) {
     std::printf("The others:\n\n| nodes | tensor | case | chosen | fastest | |\n|---|---|---|---|---|---|\n%s\n",
                 slower.c_str());
   }
+  PrintOverlap(topology);
   if (!svg.empty()) {
     std::ofstream file(svg);
     file << BarChart("Time of the chosen plan and of its alternatives, 16 nodes of 8 H100, 1 GiB",

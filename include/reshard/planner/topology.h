@@ -5,7 +5,8 @@
 // posted. So the time of one step is, in integer nanoseconds (no floating point: all machines agree):
 //   time = max over levels of the larger of
 //     2 * latency + ceil(nic_bytes_max / bandwidth)                                 all bytes flow
-//     latency * (1 + peers_max) + ceil(ceil(nic_bytes_max / peers_max) / bandwidth) the last message is posted, and flows
+//     latency * (1 + peers_max) + ceil(ceil(nic_bytes_max / peers_max) / bandwidth) the last message is posted, and
+//     flows
 // where peers and bytes are those that cross the level: the levels work in parallel and the slowest one decides. A
 // level that nothing crosses costs nothing, and neither does a Slice; any other step costs at least the innermost
 // latency.

@@ -26,8 +26,8 @@
 
 namespace reshard {
 
-// What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of the
-// fragment becomes its blocks, and a part of each.
+// What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of
+// the fragment becomes its blocks, and a part of each.
 struct ChunkPart {
   int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is no part
   int dim = 0;        // index of a dimension of that fragment

@@ -1,8 +1,8 @@
 // The plan that is chosen for a network of nodes is the fastest of all candidates when every message is followed.
 //
-// The price that chooses looks at the messages and bytes of the busiest device of each step; the simulation lets messages
-// meet in ports, and devices run ahead. Where plans are nearer to each other than that difference, another one can be
-// faster: those cases are listed with what they cost.
+// The price that chooses looks at the messages and bytes of the busiest device of each step; the simulation lets
+// messages meet in ports, and devices run ahead. Where plans are nearer to each other than that difference, another one
+// can be faster: those cases are listed with what they cost.
 #include <algorithm>
 
 #include "reshard/planner/units.h"

@@ -7,7 +7,7 @@ import tempfile
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import gloo
 from checks import ChecksTest, main
@@ -43,6 +43,29 @@ def check_effect(c):
         reshard.set_topology(topology)
         gathered(c)
     c.true("forgotten", gathered(c) == flat)
+
+
+def check_chunks(c):
+    """Steps within nodes and between them at the same time: an exchange a turn."""
+    import reshard
+
+    reshard.set_topology({"levels": [{"devices": 2, "gb_per_s": 1, "latency_us": 1}, {"gb_per_s": 0.5, "latency_us": 1}]})
+    mesh = DeviceMesh("cpu", torch.arange(4))
+    x = distribute_tensor(torch.arange(4096.0 * 64).reshape(4096, 64), mesh, [Shard(0)])
+    facts = reshard.plan(x, [Replicate()])
+    turns = len(facts["steps"]) + facts["chunks"]["count"] - 1
+    operations = gathered(c)
+    c.true("a turn each", len(operations) == turns and turns > 2, (operations, turns))
+    whole = reshard.redistribute(x, [Replicate()])
+    c.equal("of a DTensor", whole.to_local(), torch.arange(4096.0 * 64).reshape(4096, 64))
+    c.true("not asked to", "chunks" not in json.loads(reshard.plan(x, [Replicate()], overlap=False).to_json()))
+    out = torch.empty(4096, 128)[:, ::2]
+    bound = reshard.bind([x.to_local()], [out], "{X:4}", [GATHER[1]], [GATHER[2]])
+    for _ in range(3):
+        out.zero_()
+        bound.run()
+        c.equal("bound, strided", out, torch.arange(4096.0 * 64).reshape(4096, 64))
+    reshard.set_topology(None)
 
 
 def check_groups(c):
@@ -114,7 +137,7 @@ def with_environment_of_rank_1(rank, world, value):
 
 class TopologyTest(ChecksTest):
     def test_on_ranks(self):
-        self.on_ranks(4, [check_effect, check_groups, check_plans, check_disagreement])
+        self.on_ranks(4, [check_effect, check_chunks, check_groups, check_plans, check_disagreement])
 
     def test_environment(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

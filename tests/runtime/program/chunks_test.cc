@@ -1,0 +1,125 @@
+// Plans in chunks, executed: every element by logical index, on threads that pull and on ranks that pack.
+#include <string>
+#include <vector>
+
+#include "reshard/runtime/program.h"
+#include "reshard/runtime/verify_run.h"
+#include "runtime/local/logical_content.h"
+#include "tests/catch.h"
+#include "tests/runtime/cases.h"
+#include "tests/runtime/packed/check_rank.h"
+#include "tests/runtime/packed/packed_world.h"
+#include "tests/runtime/shared/near_world.h"
+
+namespace reshard {
+namespace {
+
+using testing::Case;
+using testing::CheckRank;
+using testing::DevicesOf;
+
+const Case kInChunks[] = {
+    {"{n:2,g:2}", "[<n,g>64, 6]", "[64, 6]"},
+    {"{n:2,g:2}", "[<n>64, 24]", "[64, <n>24]"},
+    {"{n:2,g:2}", "[<n,g>64, <1>24]", "[64, 24]"},
+    {"{n:2,g:2,h:2}", "[<n,h>32, 12]", "[32, 12]"},
+    {"{n:2,g:2}", "[<n>4, 30, 2]", "[4, 30, <n>2]"},
+    {"{n:2,g:2}", "[<2,n>64, 3]", "[64, 3]"},
+    {"{n:2,g:2}", "[<2,~n>64, 3]", "[64, 3]"},
+    {"{n:2,g:2}@[3,2,1,0]", "[<n>64, 24]", "[64, <n>24]"},
+    {"{n:2,g:2}", "[<n>64, 24]", "[64, 24]", "{m:2,k:2}@4"},
+};
+
+PlanOptions Pairs() {
+  PlanOptions options;
+  options.topology = {"pairs", {{2, 10'000'000'000, 0}, {0, 1'000'000'000, 0}}};
+  return options;
+}
+
+Plan PlanInChunks(const Case& c, DType dtype) {
+  auto plan = testing::PlanOf(c, dtype, Pairs());
+  INFO(plan.status());
+  REQUIRE(plan.ok());
+  REQUIRE(plan->chunks.count > 1);
+  return *plan;
+}
+
+void CheckAll(const std::vector<absl::Status>& statuses) {
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(status.ok());
+  }
+}
+
+TEST_CASE("chunks on threads are element-exact, and the bytes are the plan's") {
+  for (const Case& c : kInChunks) {
+    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
+    for (const DType dtype : {DType::kI8, DType::kF32}) {
+      const Plan plan = PlanInChunks(c, dtype);
+      RunOptions options;
+      options.repeat = 1;
+      const auto report = RunPlanLocally(plan, options);
+      INFO(report.status());
+      REQUIRE(report.ok());
+      CHECK(report->verified);
+      CHECK(report->received_bytes_max == plan.totals.recv_bytes_max);
+      CHECK(report->received_bytes_total == plan.totals.recv_bytes_total);
+    }
+  }
+}
+
+TEST_CASE("chunks in messages and through shared memory are element-exact, dense and strided") {
+  for (const Case& c : kInChunks) {
+    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
+    const Plan plan = PlanInChunks(c, DType::kBF16);
+    const auto content = local::LogicalContent::Create(plan, 1);
+    REQUIRE(content.ok());
+    for (const bool strided : {false, true}) {
+      const auto check = [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); };
+      CheckAll(testing::RunPacked(DevicesOf(plan), check));
+      CheckAll(testing::RunNearThreads(DevicesOf(plan), check));
+    }
+  }
+}
+
+TEST_CASE("a program in chunks has a step a turn, and two chunks of what lies between") {
+  const Plan plan = PlanInChunks(kInChunks[0], DType::kI8);
+  const auto steps = static_cast<int64_t>(plan.steps.size());
+  const auto program = CompileProgram(plan, 0, {CopyFor::kMessages, true});
+  REQUIRE(program.ok());
+  REQUIRE(std::ssize(program->steps) == plan.chunks.Turns(steps));
+  int64_t received = 0;
+  for (int64_t turn = 0; turn < std::ssize(program->steps); ++turn) {
+    const StepProgram& step = program->steps[static_cast<size_t>(turn)];
+    CHECK(std::ssize(step.tensors) == std::min({turn + 1, steps, plan.chunks.Turns(steps) - turn}));
+    received += step.recv_bytes;
+  }
+  CHECK(received == plan.totals.recv_bytes_max);
+  int64_t between = 0;
+  for (size_t s = 0; s + 1 < plan.steps.size(); ++s) between += plan.steps[s].local_bytes_after_max;
+  for (const int64_t bytes : program->scratch_bytes) CHECK(bytes <= between / plan.chunks.count + 64 * steps);
+  // Ranks whose plans are cut otherwise do not agree.
+  Plan other = plan;
+  other.chunks.count = 1;
+  CHECK_FALSE(CompileProgram(other, 0, {CopyFor::kMessages, true})->signature.fingerprint ==
+              program->signature.fingerprint);
+}
+
+TEST_CASE("programs in chunks and others merge") {
+  const Plan cut = PlanInChunks(kInChunks[1], DType::kI8);
+  const auto whole = testing::PlanOf({"{n:2,g:2}", "[<n,g>64, 6]", "[64, 6]"}, DType::kI8);
+  REQUIRE(whole.ok());
+  const auto a = CompileProgram(*whole, 1), b = CompileProgram(cut, 1), c = CompileProgram(cut, 1);
+  REQUIRE((a.ok() && b.ok() && c.ok()));
+  const auto merged = MergePrograms({&*a, &*b, &*c});
+  REQUIRE(merged.ok());
+  for (size_t i = 6; i < merged->buffers.size(); ++i) {
+    const Buffer& buffer = merged->buffers[i];
+    if (buffer.part.of < 0) continue;
+    CHECK((buffer.part.of >= 2 && buffer.part.of < 6));
+    CHECK(buffer.bytes * cut.chunks.count == merged->buffers[static_cast<size_t>(buffer.part.of)].bytes);
+  }
+}
+
+}  // namespace
+}  // namespace reshard

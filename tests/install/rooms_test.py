@@ -39,6 +39,7 @@ PUBLIC = {
     "check/finding.h": "check/plan_text",
     "layout/notation.h": "layout/notation",
     "planner/batch.h": "planner/batch",
+    "planner/chunks.h": "planner/plan",
     "planner/html.h": "planner/page",
     "planner/option_text.h": "planner/plan",
     "planner/plan.h": "planner/plan",

@@ -186,6 +186,16 @@ std::vector<size_t> Choice::Ranked() const {
   return out;
 }
 
+Plan Choice::Certified(const Candidate& candidate, const Bounds& bounds) const {
+  Plan plan = Empty();
+  plan.bounds = bounds;
+  plan.steps = candidate.chain.steps;
+  plan.chunks = candidate.chain.chunks;
+  plan.totals = candidate.chain.totals;
+  Certify(candidate, plan);
+  return plan;
+}
+
 absl::StatusOr<Plan> Choice::Make() {
   RETURN_IF_ERROR(Validate());
   ASSIGN_OR_RETURN(auto nothing, NothingToDo());
@@ -193,12 +203,8 @@ absl::StatusOr<Plan> Choice::Make() {
   RETURN_IF_ERROR(Collect());
   const std::vector<size_t> ranked = Ranked();
   if (ranked.empty()) return NothingFits();
-  Plan plan = Empty();
-  ASSIGN_OR_RETURN(plan.bounds, FindBounds());
-  plan.steps = candidates_[ranked[0]].chain.steps;
-  plan.chunks = candidates_[ranked[0]].chain.chunks;
-  plan.totals = candidates_[ranked[0]].chain.totals;
-  Certify(candidates_[ranked[0]], plan);
+  ASSIGN_OR_RETURN(const Bounds bounds, FindBounds());
+  Plan plan = Certified(candidates_[ranked[0]], bounds);
   AddAlternatives(ranked[0], plan);
   return plan;
 }
@@ -207,12 +213,7 @@ absl::StatusOr<std::vector<Plan>> Choice::MakeAll() {
   ASSIGN_OR_RETURN(auto best, Make());
   std::vector<Plan> out{std::move(best)};
   for (size_t i : Ranked()) {
-    Plan plan = Empty();
-    plan.bounds = out[0].bounds;
-    plan.steps = candidates_[i].chain.steps;
-    plan.chunks = candidates_[i].chain.chunks;
-    plan.totals = candidates_[i].chain.totals;
-    Certify(candidates_[i], plan);
+    Plan plan = Certified(candidates_[i], out[0].bounds);
     const auto same = [&](const Plan& other) { return SameSteps(plan.steps, other.steps); };
     if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
   }

@@ -37,6 +37,8 @@ class Choice {
  private:
   // A plan with everything but its steps.
   Plan Empty() const;
+  // The candidate as a plan, without alternatives.
+  Plan Certified(const Candidate& candidate, const Bounds& bounds) const;
   // A plan without steps if source and target are equivalent.
   absl::StatusOr<std::optional<Plan>> NothingToDo() const;
   // The candidates that fit, best first.

@@ -40,15 +40,16 @@ bool CanBeCut(const std::vector<Step>& steps) {
 }  // namespace
 
 int64_t TimeInChunks(const std::vector<Step>& steps, const Topology& topology, int64_t count) {
+  const Chunks chunks{count};
   const auto last_step = static_cast<int64_t>(steps.size()) - 1;
   int64_t time = 0;
-  for (int64_t turn = 0; turn < count + last_step; ++turn) {
-    const int64_t first = std::max<int64_t>(0, turn - count + 1), last = std::min(turn, last_step);
+  for (int64_t turn = 0; turn < chunks.Turns(last_step + 1); ++turn) {
+    const Interval at_work = chunks.StepsIn(turn, last_step + 1);
     int64_t longest = 0;
     bool moves = false;
     for (int level = 0; level < topology.num_levels(); ++level) {
       int64_t bytes = 0, peers = 0;
-      for (int64_t s = first; s <= last; ++s) {
+      for (int64_t s = at_work.begin; s < at_work.end; ++s) {
         const Step& step = steps[static_cast<size_t>(s)];
         const LevelFigures& figures = step.levels[static_cast<size_t>(level)];
         moves |= step.op != Op::kSlice;
@@ -80,10 +81,10 @@ std::optional<ChosenChunks> ChooseChunks(const std::vector<Step>& steps, const T
     const auto divisible = [count](int64_t block) { return block > 0 && block % count == 0; };
     const auto dim = std::find_if(blocks.begin(), blocks.end(), divisible);
     if (dim == blocks.end()) continue;
-    const int64_t bytes = peak(count);
-    if (limit && bytes > *limit) continue;
     const int64_t time = TimeInChunks(steps, topology, count);
     if (best && best->time_ns <= time) continue;
+    const int64_t bytes = peak(count);
+    if (limit && bytes > *limit) continue;
     best = {{count, static_cast<int>(dim - blocks.begin()), *dim}, time, bytes};
   }
   return best;

@@ -20,22 +20,23 @@ class Lister {
 
   absl::StatusOr<FlowList> List() {
     ListDevices();
+    int64_t messages = 0;
+    std::vector<std::vector<Flow>> of_steps(plan_.steps.size());  // where they go in chunks
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
-      flows_.emplace_back();
       if (step.op == Op::kSlice) continue;
       ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan_.options.topology));
       const int64_t parts = step.op == Op::kAllReduce ? 2 : 1;
       const int64_t times = plan_.chunks.count > 1 ? plan_.chunks.count : step.rounds;
       const auto expected = CheckedMul(traffic->Figures().messages_total, times * parts);
-      if (!expected || *expected > kMostFlows - messages_) {
+      if (!expected || *expected > kMostFlows - messages) {
         return absl::ResourceExhaustedError(
             absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total, " messages in ", times,
                          plan_.chunks.count > 1 ? " chunks" : " rounds", "; a simulation follows up to ", kMostFlows));
       }
-      messages_ += *expected;
+      messages += *expected;
       if (plan_.chunks.count > 1) {
-        flows_.back() = FlowsOf(*traffic, Part::kAll);
+        of_steps[i] = FlowsOf(*traffic, Part::kAll);
       } else if (step.op == Op::kAllReduce) {
         AddRounds(i, FlowsOf(*traffic, Part::kReduced));
         AddRounds(i, FlowsOf(*traffic, Part::kGathered));
@@ -43,7 +44,7 @@ class Lister {
         AddRounds(i, FlowsOf(*traffic, Part::kAll));
       }
     }
-    if (plan_.chunks.count > 1) AddTurns();
+    if (plan_.chunks.count > 1) AddTurns(of_steps);
     return std::move(out_);
   }
 
@@ -90,13 +91,13 @@ class Lister {
 
   // What happens in one turn, a chunk of each step that is at work, is one phase. What a device sends another is one
   // message.
-  void AddTurns() {
-    const int64_t steps = static_cast<int64_t>(plan_.steps.size()), count = plan_.chunks.count;
+  void AddTurns(const std::vector<std::vector<Flow>>& of_steps) {
+    const auto steps = static_cast<int64_t>(of_steps.size());
     for (int64_t turn = 0; turn < plan_.chunks.Turns(steps); ++turn) {
-      const int64_t first = std::max<int64_t>(0, turn - count + 1), last = std::min(turn, steps - 1);
+      const Interval at_work = plan_.chunks.StepsIn(turn, steps);
       std::vector<Flow> parts;
-      for (int64_t s = first; s <= last; ++s) {
-        const std::vector<Flow>& of_step = flows_[static_cast<size_t>(s)];
+      for (int64_t s = at_work.begin; s < at_work.end; ++s) {
+        const std::vector<Flow>& of_step = of_steps[static_cast<size_t>(s)];
         parts.insert(parts.end(), of_step.begin(), of_step.end());
       }
       if (parts.empty()) continue;
@@ -104,7 +105,7 @@ class Lister {
       std::sort(parts.begin(), parts.end(), [&](const Flow& a, const Flow& b) { return ends(a) < ends(b); });
       std::vector<Flow> flows;
       for (Flow& flow : parts) {
-        flow.bytes /= count;
+        flow.bytes /= plan_.chunks.count;
         if (!flows.empty() && ends(flows.back()) == ends(flow)) {
           flows.back().bytes += flow.bytes;
         } else {
@@ -113,7 +114,7 @@ class Lister {
       }
       TakeTurns(flows);
       for (Flow& flow : flows) flow.phase = static_cast<int32_t>(out_.phases.size());
-      out_.phases.push_back({static_cast<int32_t>(first), static_cast<int32_t>(last)});
+      out_.phases.push_back({static_cast<int32_t>(at_work.begin), static_cast<int32_t>(at_work.end - 1)});
       out_.flows.insert(out_.flows.end(), flows.begin(), flows.end());
     }
   }
@@ -173,8 +174,6 @@ class Lister {
   const Plan& plan_;
   const Topology& topology_;
   FlowList out_;
-  int64_t messages_ = 0;
-  std::vector<std::vector<Flow>> flows_;  // by step, where they go in chunks
 };
 
 }  // namespace

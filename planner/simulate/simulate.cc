@@ -30,9 +30,8 @@ absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& opt
   Simulation out;
   out.messages = static_cast<int64_t>(list.flows.size());
   out.message_classes = static_cast<int64_t>(classes.flows.size());
-  int64_t done = 0;  // with the steps before
   for (int32_t i = 0; i < static_cast<int32_t>(plan.steps.size()); ++i) {
-    Simulation::StepTime step{done, done};
+    Simulation::StepTime step{out.time_ns, out.time_ns};
     bool first = true;
     for (size_t phase = 0; phase < list.phases.size(); ++phase) {
       if (list.phases[phase].first > i || list.phases[phase].last < i) continue;
@@ -40,7 +39,7 @@ absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& opt
       step.end_ns = std::max(step.end_ns, times.phases[phase].end_ns);
       first = false;
     }
-    out.time_ns = done = std::max(done, step.end_ns);
+    out.time_ns = std::max(out.time_ns, step.end_ns);
     out.steps.push_back(step);
   }
   for (int level = 0; level < topology.num_levels(); ++level) {

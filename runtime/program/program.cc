@@ -365,10 +365,10 @@ absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options,
       bytes += host::AlignedHostBytes(one.buffers[b].bytes);
     }
   }
-  for (int64_t turn = 0; turn <= last_step + chunks.count - 1; ++turn) {
+  for (int64_t turn = 0; turn < chunks.Turns(last_step + 1); ++turn) {
     StepProgram& together = program->steps.emplace_back();
-    const int64_t first = std::max<int64_t>(0, turn - chunks.count + 1);
-    for (int64_t s = first; s <= std::min(turn, last_step); ++s) {
+    const Interval at_work = chunks.StepsIn(turn, last_step + 1);
+    for (int64_t s = at_work.begin; s < at_work.end; ++s) {
       const auto between = [&](int buffer, int64_t written) {
         return first_between + static_cast<int>(written % 2 * last_step) + buffer - 2;
       };

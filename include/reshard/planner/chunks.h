@@ -12,6 +12,7 @@
 #ifndef RESHARD_PLANNER_CHUNKS_H_
 #define RESHARD_PLANNER_CHUNKS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,10 @@ struct Chunks {
 
   // Turns that a chain of `steps` steps takes.
   int64_t Turns(int64_t steps) const { return steps == 0 ? 0 : steps + count - 1; }
+  // The steps that are at work in a turn: step s with chunk turn - s.
+  Interval StepsIn(int64_t turn, int64_t steps) const {
+    return {std::max<int64_t>(0, turn - count + 1), std::min(turn + 1, steps)};
+  }
 };
 
 // The least that one block along dimension `dim` of a layout may be a part of: the layout cuts only between such runs

@@ -4,9 +4,8 @@
 // that level. A device posts its messages one after another, a latency apart, and each flows while later ones are
 // posted. So the time of one step is, in integer nanoseconds (no floating point: all machines agree):
 //   time = max over levels of the larger of
-//     2 * latency + ceil(nic_bytes_max / bandwidth)                                 all bytes flow
-//     latency * (1 + peers_max) + ceil(ceil(nic_bytes_max / peers_max) / bandwidth) the last message is posted, and
-//     flows
+//     2 * latency + ceil(nic_bytes_max / bandwidth)                                    until all bytes have flowed
+//     latency * (1 + peers_max) + ceil(ceil(nic_bytes_max / peers_max) / bandwidth)    until the last message has
 // where peers and bytes are those that cross the level: the levels work in parallel and the slowest one decides. A
 // level that nothing crosses costs nothing, and neither does a Slice; any other step costs at least the innermost
 // latency.

@@ -56,6 +56,13 @@ inline std::vector<int64_t> DevicesOf(const Plan& plan) {
   return {devices.begin(), devices.end()};
 }
 
+inline void CheckAllOk(absl::Span<const absl::Status> statuses) {
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(status.ok());
+  }
+}
+
 // One rank's part of a plan: fills its fragment by logical index, runs, checks the result by logical index.
 inline absl::Status CheckRank(const Plan& plan, const local::LogicalContent& content, Communicator& comm,
                               bool strided) {

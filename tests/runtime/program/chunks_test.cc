@@ -15,6 +15,7 @@ namespace reshard {
 namespace {
 
 using testing::Case;
+using testing::CheckAllOk;
 using testing::CheckRank;
 using testing::DevicesOf;
 
@@ -44,13 +45,6 @@ Plan PlanInChunks(const Case& c, DType dtype) {
   return *plan;
 }
 
-void CheckAll(const std::vector<absl::Status>& statuses) {
-  for (const absl::Status& status : statuses) {
-    INFO(status);
-    CHECK(status.ok());
-  }
-}
-
 TEST_CASE("chunks on threads are element-exact, and the bytes are the plan's") {
   for (const Case& c : kInChunks) {
     CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
@@ -76,8 +70,8 @@ TEST_CASE("chunks in messages and through shared memory are element-exact, dense
     REQUIRE(content.ok());
     for (const bool strided : {false, true}) {
       const auto check = [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); };
-      CheckAll(testing::RunPacked(DevicesOf(plan), check));
-      CheckAll(testing::RunNearThreads(DevicesOf(plan), check));
+      CheckAllOk(testing::RunPacked(DevicesOf(plan), check));
+      CheckAllOk(testing::RunNearThreads(DevicesOf(plan), check));
     }
   }
 }

@@ -24,6 +24,7 @@ namespace reshard {
 namespace {
 
 using testing::Case;
+using testing::CheckAllOk;
 using testing::CheckRank;
 using testing::DevicesOf;
 using testing::kMoves;
@@ -33,19 +34,12 @@ using testing::PlanOf;
 using testing::RunNearProcesses;
 using testing::RunNearThreads;
 
-void CheckAll(const std::vector<absl::Status>& statuses) {
-  for (const absl::Status& status : statuses) {
-    INFO(status);
-    CHECK(status.ok());
-  }
-}
-
 void CheckPlan(const Plan& plan) {
   const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   for (const bool strided : {false, true}) {
-    CheckAll(RunNearThreads(DevicesOf(plan),
-                            [&](NearCommunicator& comm) { return CheckRank(plan, *content, comm, strided); }));
+    CheckAllOk(RunNearThreads(DevicesOf(plan),
+                              [&](NearCommunicator& comm) { return CheckRank(plan, *content, comm, strided); }));
   }
 }
 
@@ -75,7 +69,7 @@ TEST_CASE("processes find each other and move the same") {
     REQUIRE(plan.ok());
     const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, 1);
     REQUIRE(content.ok());
-    CheckAll(RunNearProcesses(static_cast<int64_t>(DevicesOf(*plan).size()), [&](NearCommunicator& comm) {
+    CheckAllOk(RunNearProcesses(static_cast<int64_t>(DevicesOf(*plan).size()), [&](NearCommunicator& comm) {
       absl::Status status = CheckRank(*plan, *content, comm, false);
       for (int k = 0; k < 20 && status.ok(); ++k) status = CheckRank(*plan, *content, comm, k % 2 == 0);
       return status;
@@ -91,7 +85,7 @@ TEST_CASE("what was packed once for two stays until the slower one has read it")
     const bool all = std::all_of(got.begin(), got.end(), [&](char c) { return c == value; });
     return all ? absl::OkStatus() : absl::DataLossError("other bytes than were sent");
   };
-  CheckAll(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+  CheckAllOk(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
     MoveStats stats;
     packed::Laps lap;
     const auto move = [&](const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives) {
@@ -114,7 +108,7 @@ TEST_CASE("what was packed once for two stays until the slower one has read it")
 }
 
 TEST_CASE("records of any length are gathered, again and again") {
-  CheckAll(RunNearThreads({0, 1, 2, 3, 4}, [](NearCommunicator& comm) -> absl::Status {
+  CheckAllOk(RunNearThreads({0, 1, 2, 3, 4}, [](NearCommunicator& comm) -> absl::Status {
     for (const int64_t bytes : {int64_t{1}, int64_t{64}, shared::kNoticeBytes, shared::kNoticeBytes * 3 + 5}) {
       for (int round = 0; round < 200; ++round) {
         std::vector<char> records(static_cast<size_t>(5 * bytes));
@@ -167,7 +161,7 @@ TEST_CASE("a process that is killed is missed by all, long before the deadline")
 TEST_CASE("one that has given all it owes may end while the others wait for somebody else") {
   constexpr int64_t kBytes = 4000;
   const StridedCopy whole({{{0, 0, kBytes}}}, 1, {1}, {1});
-  CheckAll(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+  CheckAllOk(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
     MoveStats stats;
     packed::Laps lap;
     std::vector<char> mine(kBytes, static_cast<char>(comm.rank()));
@@ -191,7 +185,7 @@ TEST_CASE("one that has given all it owes may end while the others wait for some
 TEST_CASE("what came just before its sender ended is looked for once more") {
   std::atomic<shared::Neighbors*> sender{nullptr};
   std::atomic<bool> done{false};
-  CheckAll(RunNearThreads({0, 1}, [&](NearCommunicator& comm) -> absl::Status {
+  CheckAllOk(RunNearThreads({0, 1}, [&](NearCommunicator& comm) -> absl::Status {
     if (comm.rank() == 1) {
       sender = &comm.neighbors();
       while (!done.load()) std::this_thread::yield();
@@ -331,7 +325,7 @@ TEST_CASE("a rank that has no memory to share says so, and lives") {
 
 TEST_CASE("a forked child that lets go of everything takes nothing from its parent") {
   const Plan plan = Gather().value();
-  CheckAll(RunNearProcesses(3, [&](NearCommunicator& comm) {
+  CheckAllOk(RunNearProcesses(3, [&](NearCommunicator& comm) {
     const pid_t child = fork();
     if (child == 0) {
       comm.neighbors().Leave();

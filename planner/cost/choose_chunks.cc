@@ -31,10 +31,11 @@ int64_t OthersAt(const Topology& topology, int level) {
   return devices(level) == 0 ? 0 : devices(level) - devices(level - 1);
 }
 
+// A turn is one exchange, and an AllReduce takes two.
 bool CanBeCut(const std::vector<Step>& steps) {
-  const auto reduces = [](const Step& step) { return step.op == Op::kReduceScatter || step.op == Op::kAllReduce; };
+  const auto halves = [](const Step& step) { return step.op == Op::kAllReduce; };
   const auto moves = [](const Step& step) { return step.op != Op::kSlice; };
-  return std::none_of(steps.begin(), steps.end(), reduces) && std::count_if(steps.begin(), steps.end(), moves) > 1;
+  return std::none_of(steps.begin(), steps.end(), halves) && std::count_if(steps.begin(), steps.end(), moves) > 1;
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ struct ChosenChunks {
 };
 
 // The fastest way to cut the chain whose peak is within `limit` bytes, of several the one with the fewest chunks. None
-// if the chain cannot be cut: it has one step that moves data, it reduces, or a layout of it cuts every dimension
-// unevenly. `peak`: of the chain in so many chunks, in bytes.
+// if the chain cannot be cut: it has one step that moves data, it has an AllReduce, or a layout of it cuts every
+// dimension unevenly. `peak`: of the chain in so many chunks, in bytes.
 std::optional<ChosenChunks> ChooseChunks(const std::vector<Step>& steps, const Topology& topology,
                                          std::optional<int64_t> limit, const std::function<int64_t(int64_t)>& peak);
 

@@ -100,12 +100,24 @@ struct DevicePreparation {
 bool FollowEachOther(const std::vector<const StridedCopy*>& copies, int64_t (StridedCopy::*offset)() const,
                      int64_t bytes);
 
-// Each adds the actions of a step of its kind.
-void PrepareMoves(DevicePreparation& preparation);
+// Contributions to an output lie in a block of staging, one after the other in the order of the ranks.
+struct ContributionBlock {
+  int base = 0;
+  int64_t pitch = 0;    // bytes from one to the next
+  int64_t members = 0;  // 0: the output is not reduced
+  int64_t placed = 0;   // of them
+};
+// Makes room for what is contributed to the tensors of the step, which are no AllReduce: one block per tensor.
+std::vector<ContributionBlock> StageContributions(DevicePreparation& preparation);
+// Adds the launch that combines what has come.
+void CombineContributions(DevicePreparation& preparation, const std::vector<ContributionBlock>& blocks);
+
+// Each adds the actions of a step of its kind. One exchange, which is any step but an AllReduce:
+void PrepareExchange(DevicePreparation& preparation);
 // The same by a collective of the backend. False, and nothing was added, when the members do not trade equal parts.
 bool PrepareCollectiveMoves(DevicePreparation& preparation);
+bool PrepareCollectiveReduceScatter(DevicePreparation& preparation);
 // `native`: the backend combines elements of these types.
-void PrepareReduceScatter(DevicePreparation& preparation, bool native);
 void PrepareAllReduce(DevicePreparation& preparation, bool native);
 
 }  // namespace reshard::cuda

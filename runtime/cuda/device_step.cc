@@ -59,12 +59,15 @@ absl::StatusOr<std::unique_ptr<DeviceProgram>> Prepare(const StepProgram& step, 
     ASSIGN_OR_RETURN(void* const group, transport.GroupFor(step));
     preparation.group = group;
   }
-  if (step.op == Op::kReduceScatter) {
-    PrepareReduceScatter(preparation, native);
-  } else if (step.op == Op::kAllReduce) {
+  const auto by_collective = [&] {
+    if (preparation.group == nullptr) return false;
+    return step.op == Op::kReduceScatter ? PrepareCollectiveReduceScatter(preparation)
+                                         : PrepareCollectiveMoves(preparation);
+  };
+  if (step.op == Op::kAllReduce) {
     PrepareAllReduce(preparation, native);
-  } else if (preparation.group == nullptr || !PrepareCollectiveMoves(preparation)) {
-    PrepareMoves(preparation);
+  } else if (!by_collective()) {
+    PrepareExchange(preparation);
   }
   for (DeviceAction& action : preparation.program.actions) {
     absl::Status status;

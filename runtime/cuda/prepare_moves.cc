@@ -82,7 +82,8 @@ void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const 
   CopyOwn(own);
 }
 
-void PrepareMoves(DevicePreparation& p) {
+void PrepareExchange(DevicePreparation& p) {
+  std::vector<ContributionBlock> contributions = StageContributions(p);
   std::vector<packed::Piece> sends;
   std::vector<packed::Piece> receives;
   std::vector<CopyJob> own;
@@ -94,6 +95,16 @@ void PrepareMoves(DevicePreparation& p) {
   for (const Transfer& transfer : p.step.receives) {
     const ConstTensorView& in = p.inputs[static_cast<size_t>(transfer.tensor)];
     const TensorView& out = p.outputs[static_cast<size_t>(transfer.tensor)];
+    ContributionBlock& block = contributions[static_cast<size_t>(transfer.tensor)];
+    if (block.members > 0) {
+      const int64_t at = block.placed++ * block.pitch;
+      if (transfer.peer == p.rank) {
+        own.push_back({p.copies.MakePack(transfer.region, in), p.Input(transfer.tensor), 0, block.base, at});
+      } else {
+        receives.push_back({transfer.peer, nullptr, p.copies.Bytes(0, at, transfer.bytes), transfer.bytes, block.base});
+      }
+      continue;
+    }
     p.program.stats.written += transfer.bytes;
     if (transfer.peer == p.rank) {
       p.program.stats.copied_local += transfer.bytes;
@@ -106,6 +117,7 @@ void PrepareMoves(DevicePreparation& p) {
   }
   p.program.stats.received += p.step.recv_bytes;
   p.Exchange(sends, receives, std::move(own));
+  CombineContributions(p, contributions);
 }
 
 bool FollowEachOther(const std::vector<const StridedCopy*>& copies, int64_t (StridedCopy::*offset)() const,

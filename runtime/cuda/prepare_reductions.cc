@@ -96,55 +96,39 @@ void NativeReduceScatter(DevicePreparation& p, const std::vector<Contributions>&
   p.Launch(unpack);
 }
 
-// Contributions lie in a block a tensor, one after the other in the order of the ranks.
-struct ContributionBlock {
-  int base = 0;
-  int64_t pitch = 0;
-};
-
 }  // namespace
 
-void PrepareReduceScatter(DevicePreparation& p, bool native) {
+bool PrepareCollectiveReduceScatter(DevicePreparation& p) {
+  std::vector<Contributions> all;
+  if (!EqualOutputs(p, &all)) return false;
   p.program.stats.received += p.step.recv_bytes;
   for (const TensorView& out : p.outputs) p.program.stats.written += BytesOf(out);
-  std::vector<Contributions> all;
-  if (native && p.group != nullptr && EqualOutputs(p, &all)) return NativeReduceScatter(p, all);
+  NativeReduceScatter(p, all);
+  return true;
+}
 
-  std::vector<int64_t> members(p.step.tensors.size(), 0);
-  for (const Transfer& transfer : p.step.receives) ++members[static_cast<size_t>(transfer.tensor)];
-  std::vector<ContributionBlock> blocks(members.size());
-  for (size_t t = 0; t < blocks.size(); ++t) {
-    const int64_t bytes = BytesOf(p.outputs[t]);
-    if (members[t] == 0 || bytes == 0) continue;
-    blocks[t].pitch = host::AlignedHostBytes(bytes);
-    blocks[t].base = p.Stage(blocks[t].pitch * members[t]);
-  }
-  std::vector<packed::Piece> sends;
-  std::vector<packed::Piece> receives;
-  std::vector<CopyJob> own;
-  for (const Transfer& transfer : p.step.sends) {
-    const auto t = static_cast<size_t>(transfer.tensor);
-    sends.push_back({transfer.peer, nullptr, p.copies.MakePack(transfer.region, p.inputs[t]), transfer.bytes,
-                     p.Input(transfer.tensor)});
-  }
-  std::vector<int64_t> next(members.size(), 0);
+std::vector<ContributionBlock> StageContributions(DevicePreparation& p) {
+  std::vector<ContributionBlock> blocks(p.step.tensors.size());
   for (const Transfer& transfer : p.step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
-    const int64_t at = next[t]++ * blocks[t].pitch;
-    if (transfer.peer == p.rank) {
-      own.push_back({p.copies.MakePack(transfer.region, p.inputs[t]), p.Input(transfer.tensor), 0, blocks[t].base, at});
-    } else {
-      receives.push_back(
-          {transfer.peer, nullptr, p.copies.Bytes(0, at, transfer.bytes), transfer.bytes, blocks[t].base});
-    }
+    if (!host::Reduces(p.step.tensors[t].op)) continue;
+    blocks[t].pitch = host::AlignedHostBytes(transfer.bytes);
+    ++blocks[t].members;
   }
-  p.Exchange(sends, receives, std::move(own));
+  for (ContributionBlock& block : blocks) {
+    if (block.members > 0) block.base = p.Stage(block.pitch * block.members);
+  }
+  return blocks;
+}
+
+void CombineContributions(DevicePreparation& p, const std::vector<ContributionBlock>& blocks) {
   std::vector<ReduceJob> reductions;
   std::vector<CopyJob> unpack;
   for (size_t t = 0; t < blocks.size(); ++t) {
-    if (members[t] == 0 || BytesOf(p.outputs[t]) == 0) continue;
+    if (blocks[t].members == 0) continue;
+    p.program.stats.written += BytesOf(p.outputs[t]);
     const Place out = DenseOutput(p, t, &unpack);
-    reductions.push_back({blocks[t].base, 0, blocks[t].pitch, members[t], out.base, out.offset,
+    reductions.push_back({blocks[t].base, 0, blocks[t].pitch, blocks[t].members, out.base, out.offset,
                           NumElements(p.outputs[t].shape), p.step.tensors[t].dtype, p.step.tensors[t].reduce});
   }
   LaunchReduce(p, reductions);

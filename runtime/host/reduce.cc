@@ -169,4 +169,23 @@ void ForEachMappedBox(const Region& region, absl::Span<const int64_t> shape, int
   });
 }
 
+void ReduceRange(ReduceOp op, const Region& region, absl::Span<const RankValues> values, const TensorView& out,
+                 int64_t begin, int64_t end, CopyMode mode) {
+  const Dims dense = DenseStrides(out.shape);
+  std::vector<Contribution> contributions(values.size());
+  ForEachMappedBox(region, out.shape, begin, end,
+                   [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
+                     const int64_t in_message = OffsetBytes(to, dense, out.dtype);
+                     for (size_t k = 0; k < values.size(); ++k) {
+                       const RankValues& of = values[k];
+                       const bool message = of.strides.empty() && !out.shape.empty();
+                       const int64_t at = message ? in_message - of.skipped : OffsetBytes(from, of.strides, out.dtype);
+                       contributions[k] = {static_cast<const char*>(of.data) + at, message ? dense : of.strides};
+                     }
+                     ReduceBox(op, out.dtype, sizes, contributions,
+                               static_cast<char*>(out.data) + OffsetBytes(to, out.strides, out.dtype), out.strides,
+                               mode);
+                   });
+}
+
 }  // namespace reshard::host

@@ -62,6 +62,20 @@ using VisitMappedBox = absl::FunctionRef<void(absl::Span<const int64_t> from, ab
 void ForEachMappedBox(const Region& region, absl::Span<const int64_t> shape, int64_t begin, int64_t end,
                       VisitMappedBox visit);
 
+// What one rank contributes to an output.
+struct RankValues {
+  const void* data = nullptr;
+  // In the rank's fragment, which starts at `data`: the fragment's strides. In a message: empty; its elements are dense
+  // in the shape of the output.
+  absl::Span<const int64_t> strides;
+  int64_t skipped = 0;  // in a message: byte of the output that `data` is the value of
+};
+
+// Writes elements [begin, end) of the output, numbered in row-major order, as ReduceBox does. `region` is from any of
+// the fragments to the output, all of which it covers; it is the same for all of them.
+void ReduceRange(ReduceOp op, const Region& region, absl::Span<const RankValues> values, const TensorView& out,
+                 int64_t begin, int64_t end, CopyMode mode = CopyMode::kCached);
+
 }  // namespace reshard::host
 
 #endif  // RESHARD_RUNTIME_HOST_REDUCE_H_

@@ -35,6 +35,10 @@ absl::Status NoSuchRank(int64_t device_id) {
       absl::StrCat("the program receives from rank ", device_id, ", which this world does not have"));
 }
 
+bool Reduces(const StepProgram& step, const Transfer& transfer) {
+  return host::Reduces(step.tensors[static_cast<size_t>(transfer.tensor)].op);
+}
+
 // Appends tasks for the elements [begin, end) so that each reads or writes about kTaskBytes.
 void CutRange(LocalTask task, int64_t begin, int64_t end, int64_t bytes_per_element, std::vector<LocalTask>* tasks) {
   const int64_t step = std::max<int64_t>(1, kTaskBytes / bytes_per_element);
@@ -101,13 +105,15 @@ absl::Status LocalCommunicator::Prepare(const StepProgram& step, absl::Span<cons
     slot.tasks[phase].clear();
     slot.next_task[phase].store(0, std::memory_order_relaxed);
   }
-  return host::Reduces(step.op) ? PrepareReductions(step, moved) : PreparePulls(step, moved);
+  RETURN_IF_ERROR(PreparePulls(step, moved));
+  return PrepareReductions(step, moved);
 }
 
 absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats* moved) {
   std::vector<LocalTask>& tasks = shared_->slots[index_].tasks[0];
   for (size_t i = 0; i < step.receives.size(); ++i) {
     const Transfer& transfer = step.receives[i];
+    if (Reduces(step, transfer)) continue;
     const int64_t parts =
         std::clamp(transfer.bytes / kTaskBytes, int64_t{1}, std::max(int64_t{1}, transfer.copy.max_parts()));
     const auto peer = static_cast<int32_t>(shared_->IndexOf(transfer.peer));
@@ -125,6 +131,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveS
   LocalSlot& slot = shared_->slots[index_];
   std::vector<int64_t> contributions(step.tensors.size(), 0);
   for (const Transfer& transfer : step.receives) {
+    if (!Reduces(step, transfer)) continue;
     if (shared_->IndexOf(transfer.peer) < 0) return NoSuchRank(transfer.peer);
     ++contributions[static_cast<size_t>(transfer.tensor)];
   }

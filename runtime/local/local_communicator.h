@@ -83,6 +83,7 @@ class LocalCommunicator final : public Communicator {
  private:
   absl::Status Prepare(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                        absl::Span<const TensorView> outputs, MoveStats* moved);
+  // Of the tensors that are moved, and of those that are reduced.
   absl::Status PreparePulls(const StepProgram& step, MoveStats* moved);
   absl::Status PrepareReductions(const StepProgram& step, MoveStats* moved);
   absl::Status MeetAndWork(const StepProgram& step, int64_t bytes);

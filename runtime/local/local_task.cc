@@ -30,25 +30,6 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
   }
 }
 
-// Elements [begin, end) of the output from the same elements of every contribution. All contributions to one output
-// have the same region (the compiler sees to it), only the fragments differ.
-void Reduce(ReduceOp op, const Region& region, const std::vector<const ConstTensorView*>& inputs, const TensorView& out,
-            int64_t begin, int64_t end, CopyMode mode) {
-  std::vector<host::Contribution> contributions(inputs.size());
-  host::ForEachMappedBox(
-      region, out.shape, begin, end,
-      [&](absl::Span<const int64_t> from, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
-        for (size_t k = 0; k < inputs.size(); ++k) {
-          const ConstTensorView& in = *inputs[k];
-          contributions[k] = {static_cast<const char*>(in.data) + host::OffsetBytes(from, in.strides, in.dtype),
-                              in.strides};
-        }
-        host::ReduceBox(op, out.dtype, sizes, contributions,
-                        static_cast<char*>(out.data) + host::OffsetBytes(to, out.strides, out.dtype), out.strides,
-                        mode);
-      });
-}
-
 // Elements [begin, end) of a fragment of the same shape.
 void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, int64_t end, CopyMode mode) {
   if (begin >= end) return;
@@ -89,15 +70,18 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
     case LocalTask::Kind::kReduce: {
       const TensorView& out = slot.outputs[index];
       const Region* region = nullptr;
-      std::vector<const ConstTensorView*> inputs;
+      std::vector<host::RankValues> values;
       for (const Transfer& transfer : step.receives) {
         if (transfer.tensor != task.index) continue;
         const LocalSlot& member = shared.slots[static_cast<size_t>(shared.IndexOf(transfer.peer))];
         if (!Fits(transfer.region, out.dtype, member.inputs, transfer.tensor)) return misfit(transfer.peer);
         region = &transfer.region;
-        inputs.push_back(&member.inputs[index]);
+        const ConstTensorView& in = member.inputs[index];
+        values.push_back({in.data, in.strides});
       }
-      if (region != nullptr) Reduce(step.tensors[index].reduce, *region, inputs, out, task.begin, task.end, mode);
+      if (region != nullptr) {
+        host::ReduceRange(step.tensors[index].reduce, *region, values, out, task.begin, task.end, mode);
+      }
       return true;
     }
     case LocalTask::Kind::kGather: {

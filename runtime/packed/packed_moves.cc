@@ -9,6 +9,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/host/host_pool.h"
+#include "runtime/host/reduce.h"
+#include "runtime/packed/contributions.h"
 #include "runtime/packed/step_copies.h"
 #include "status/macros.h"
 
@@ -296,13 +298,15 @@ std::vector<char> DenseOnes(absl::Span<const View> views) {
 
 }  // namespace
 
-absl::Status MoveStep(PackedStep& packed) {
+absl::Status ExchangeStep(PackedStep& packed) {
   const StepProgram& step = packed.step;
   const absl::Span<const ConstTensorView> inputs = packed.inputs;
   const absl::Span<const TensorView> outputs = packed.outputs;
   const std::vector<char> dense_in = DenseOnes(inputs);
   const std::vector<char> dense_out = DenseOnes(outputs);
   StepCopies copies;
+  Contributions contributions(step, packed.rank, inputs, outputs);
+  RETURN_IF_ERROR(contributions.Allocate());
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   std::vector<Job> own;
@@ -314,10 +318,20 @@ absl::Status MoveStep(PackedStep& packed) {
                      transfer.tensor});
   }
   int64_t own_bytes = 0;
+  int64_t placed_bytes = 0;  // in outputs, or among what is contributed to them
   for (const Transfer& transfer : step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
+    const bool own_part = transfer.peer == packed.rank;
+    if (host::Reduces(step.tensors[t].op)) {
+      if (own_part) continue;
+      receives.push_back({transfer.peer, contributions.PlaceOf(transfer), copies.Bytes(0, 0, transfer.bytes),
+                          transfer.bytes, transfer.tensor});
+      placed_bytes += transfer.bytes;
+      continue;
+    }
     packed.stats.written += transfer.bytes;
-    if (transfer.peer == packed.rank) {
+    placed_bytes += transfer.bytes;
+    if (own_part) {
       const bool dense = dense_in[t] != 0 && dense_out[t] != 0;
       own.push_back(
           {copies.Own(transfer, inputs[t], outputs[t], dense), Data(inputs[t]), Data(outputs[t]), transfer.tensor});
@@ -329,14 +343,17 @@ absl::Status MoveStep(PackedStep& packed) {
   }
   packed.stats.copied_local += own_bytes;
   const CopyMode mode =
-      packed.transport.near() != nullptr ? ModeFor(packed.step, packed.stats.written) : CopyModeFor(own_bytes, 1);
+      packed.transport.near() != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
   const auto copy_own = [&] { RunJobs(own, mode); };
   if (step.op == Op::kSlice) {  // nothing travels
     copy_own();
     packed.lap(&packed.stats.unpack_seconds);
     return absl::OkStatus();
   }
-  return Exchange(packed, sends, receives, own, mode, copy_own);
+  RETURN_IF_ERROR(Exchange(packed, sends, receives, own, mode, copy_own));
+  packed.stats.written += contributions.Combine();
+  packed.lap(&packed.stats.unpack_seconds);
+  return absl::OkStatus();
 }
 
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {

@@ -37,15 +37,19 @@ inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 
 
 absl::Status NoStaging(int64_t bytes);
 
-// Executes a step that is not a reduction.
-absl::Status MoveStep(PackedStep& packed);
+// Executes a step of one exchange, which is any but an AllReduce. Contributions are combined when all have come, in the
+// order of the ranks.
+absl::Status ExchangeStep(PackedStep& packed);
 
 // Moves pieces between ranks: through memory where they share it, else as single messages or in one all-to-all,
 // whichever suits the step. The pieces are ordered by peer, and none of them stays on its rank.
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
 
-// Reductions: all-to-alls of contributions, which every rank combines in rank order.
-absl::Status ReduceScatterStep(PackedStep& packed);
+// ReduceScatter between ranks that all share memory: contributions are combined as they come, in the order of the
+// ranks.
+absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near);
+
+// An exchange of contributions, which every rank combines in the order of the ranks, and one of the results.
 absl::Status AllReduceStep(PackedStep& packed);
 
 }  // namespace reshard::packed

@@ -8,6 +8,7 @@
 #include "runtime/host/host_pool.h"
 #include "runtime/host/reduce.h"
 #include "runtime/packed/packed_moves.h"
+#include "runtime/packed/step_copies.h"
 #include "status/macros.h"
 
 namespace reshard::packed {
@@ -26,21 +27,26 @@ std::vector<int64_t> SendersOf(const StepProgram& step) {
 // One tensor of a reduction whose contributions are combined as they come.
 struct Combined {
   int tensor = 0;
-  const Region* region = nullptr;  // of this rank's own contribution; those of the others differ in fragments only
-  Dims dense;                      // strides of the output's shape, as contributions travel
+  const Region* region = nullptr;  // of this rank's own contribution
 };
 
-// ReduceScatter between ranks that all share memory: nothing is staged.
-absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near, const std::vector<Piece>& sends) {
+}  // namespace
+
+absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near) {
   const StepProgram& step = packed.step;
+  StepCopies copies;
+  std::vector<Piece> sends;
+  for (const Transfer& transfer : step.sends) {
+    const ConstTensorView& in = packed.inputs[static_cast<size_t>(transfer.tensor)];
+    sends.push_back({transfer.peer, Data(in), copies.MakePack(transfer.region, in), transfer.bytes, transfer.tensor});
+  }
   std::vector<int64_t> senders = SendersOf(step);
   std::vector<Combined> tensors;
   std::vector<int64_t> lengths;
   int64_t written = 0;
   for (const Transfer& transfer : step.receives) {
     if (transfer.peer != packed.rank) continue;
-    const TensorView& out = packed.outputs[static_cast<size_t>(transfer.tensor)];
-    tensors.push_back({transfer.tensor, &transfer.region, DenseStrides(out.shape)});
+    tensors.push_back({transfer.tensor, &transfer.region});
     lengths.push_back(transfer.bytes);
     written += transfer.bytes;
   }
@@ -51,104 +57,24 @@ absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near, const std
   }
   const auto ranks = static_cast<int64_t>(senders.size()) + 1;
   const CopyMode mode = CopyModeFor(written * ranks, ranks);
-  std::vector<host::Contribution> contributions(senders.size() + 1);
+  std::vector<host::RankValues> values(senders.size() + 1);
   const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
     const Combined& combined = tensors[piece];
     const ConstTensorView& in = packed.inputs[static_cast<size_t>(combined.tensor)];
     const TensorView& out = packed.outputs[static_cast<size_t>(combined.tensor)];
+    for (size_t k = 0; k < values.size(); ++k) {
+      values[k] =
+          k == own ? host::RankValues{in.data, in.strides} : host::RankValues{from[k < own ? k : k - 1], {}, begin};
+    }
     const int64_t size = SizeOf(out.dtype);
-    host::ForEachMappedBox(
-        *combined.region, out.shape, begin / size, end / size,
-        [&](absl::Span<const int64_t> at, absl::Span<const int64_t> to, absl::Span<const int64_t> sizes) {
-          const int64_t past = host::OffsetBytes(to, combined.dense, out.dtype) - begin;
-          for (size_t k = 0; k < contributions.size(); ++k) {
-            if (k == own) {
-              contributions[k] = {static_cast<const char*>(in.data) + host::OffsetBytes(at, in.strides, in.dtype),
-                                  in.strides};
-            } else {
-              contributions[k] = {from[k < own ? k : k - 1] + past, combined.dense};
-            }
-          }
-          host::ReduceBox(step.tensors[static_cast<size_t>(combined.tensor)].reduce, out.dtype, sizes, contributions,
-                          static_cast<char*>(out.data) + host::OffsetBytes(to, out.strides, out.dtype), out.strides,
-                          mode);
-        });
+    host::ReduceRange(step.tensors[static_cast<size_t>(combined.tensor)].reduce, *combined.region, values, out,
+                      begin / size, end / size, mode);
   };
   if (senders.empty()) {
     for (size_t piece = 0; piece < lengths.size(); ++piece) combine(piece, 0, lengths[piece], {});
   }
   RETURN_IF_ERROR(near.Combine(sends, senders, lengths, combine, &packed.stats, &packed.lap));
   packed.stats.written += written;
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-// Every member's contribution to the whole output comes in, and is combined.
-absl::Status ReduceScatterStep(PackedStep& packed) {
-  const StepProgram& step = packed.step;
-  const absl::Span<const ConstTensorView> inputs = packed.inputs;
-  const absl::Span<const TensorView> outputs = packed.outputs;
-  std::deque<StridedCopy> packs;
-  const auto pack = [&](const Transfer& transfer) {
-    const ConstTensorView& in = inputs[static_cast<size_t>(transfer.tensor)];
-    return &packs.emplace_back(ToMessage(transfer.region), SizeOf(in.dtype), in.strides,
-                               MessageStrides(transfer.region));
-  };
-  std::deque<host::HostBlock> blocks;
-  std::deque<StridedCopy> whole;
-  std::vector<Piece> sends;
-  std::vector<Piece> receives;
-  struct Reduction {
-    char* contributions = nullptr;
-    int64_t pitch = 0;
-    size_t members = 0;
-  };
-  std::vector<Reduction> reductions(step.tensors.size());
-  for (const Transfer& transfer : step.sends) {
-    const auto t = static_cast<size_t>(transfer.tensor);
-    sends.push_back({transfer.peer, Data(inputs[t]), pack(transfer), transfer.bytes, transfer.tensor});
-  }
-  NearExchange* const near = packed.transport.near();
-  if (near != nullptr && near->everybody()) return ReduceScatterNear(packed, *near, sends);
-  for (const Transfer& transfer : step.receives) ++reductions[static_cast<size_t>(transfer.tensor)].members;
-  for (size_t t = 0; t < reductions.size(); ++t) {
-    Reduction& reduction = reductions[t];
-    const int64_t bytes = NumElements(outputs[t].shape) * SizeOf(outputs[t].dtype);
-    if (reduction.members == 0 || bytes == 0) continue;
-    reduction.pitch = host::AlignedHostBytes(bytes);
-    blocks.emplace_back(reduction.pitch * static_cast<int64_t>(reduction.members));
-    if (!blocks.back()) return NoStaging(reduction.pitch * static_cast<int64_t>(reduction.members));
-    reduction.contributions = blocks.back().data();
-    reduction.members = 0;
-  }
-  for (const Transfer& transfer : step.receives) {
-    const auto t = static_cast<size_t>(transfer.tensor);
-    Reduction& reduction = reductions[t];
-    char* const at = reduction.contributions + static_cast<int64_t>(reduction.members++) * reduction.pitch;
-    if (transfer.peer == packed.rank) {
-      pack(transfer)->Run(inputs[t].data, at);
-    } else {
-      receives.push_back(
-          {transfer.peer, at, &whole.emplace_back(Bytes(transfer.bytes)), transfer.bytes, transfer.tensor});
-    }
-  }
-  packed.lap(&packed.stats.pack_seconds);
-  RETURN_IF_ERROR(ExchangePieces(packed, sends, receives));
-  for (size_t t = 0; t < reductions.size(); ++t) {
-    const Reduction& reduction = reductions[t];
-    if (reduction.contributions == nullptr) continue;
-    const TensorView& out = outputs[t];
-    // Contributions are dense in the shape of the output.
-    const Dims dense = DenseStrides(out.shape);
-    std::vector<host::Contribution> list;
-    for (size_t m = 0; m < reduction.members; ++m) {
-      list.push_back({reduction.contributions + static_cast<int64_t>(m) * reduction.pitch, dense});
-    }
-    host::ReduceBox(step.tensors[t].reduce, out.dtype, out.shape, list, out.data, out.strides);
-    packed.stats.written += NumElements(out.shape) * SizeOf(out.dtype);
-  }
-  packed.lap(&packed.stats.unpack_seconds);
   return absl::OkStatus();
 }
 

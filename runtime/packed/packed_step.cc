@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/packed/packed_moves.h"
+#include "status/macros.h"
 
 namespace reshard::packed {
 
@@ -13,19 +14,11 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                                                    inputs.size(), " inputs and ", outputs.size(), " outputs"));
   }
   PackedStep packed{step, rank, inputs, outputs, transport, {}, {}};
-  absl::Status status;
-  switch (step.op) {
-    case Op::kReduceScatter:
-      status = ReduceScatterStep(packed);
-      break;
-    case Op::kAllReduce:
-      status = AllReduceStep(packed);
-      break;
-    default:
-      status = MoveStep(packed);
-      break;
-  }
-  if (!status.ok()) return status;
+  NearExchange* const near = transport.near();
+  const bool as_they_come = step.op == Op::kReduceScatter && near != nullptr && near->everybody();
+  RETURN_IF_ERROR(as_they_come                ? ReduceScatterNear(packed, *near)
+                  : step.op == Op::kAllReduce ? AllReduceStep(packed)
+                                              : ExchangeStep(packed));
   return packed.stats;
 }
 

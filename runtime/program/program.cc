@@ -189,7 +189,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   step.op = plan_step.op;
   step.recv_bytes_max = plan_step.recv_bytes_max;
   step.peers_max = plan_step.peers_max;
-  step.tensors.push_back({input, output, dtype, ReduceOp::kSum});
+  step.tensors.push_back({input, output, dtype, step.op, ReduceOp::kSum});
   if (host::Reduces(step.op)) step.tensors[0].reduce = plan_step.from.pending()->op;
 
   const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
@@ -299,7 +299,7 @@ absl::Status ProgramCompiler::State::CompileWithoutSteps(Program* program) const
   }
   StepProgram step;
   step.op = Op::kSlice;
-  step.tensors.push_back({0, 1, dtype, ReduceOp::kSum});
+  step.tensors.push_back({0, 1, dtype, step.op, ReduceOp::kSum});
   if (from.bytes > 0) {
     const Dims strides = DenseStrides(from.shape);
     Region region = WholeRegion(from.shape);

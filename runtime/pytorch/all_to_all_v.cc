@@ -127,7 +127,7 @@ StepProgram FlatStep(DType dtype, int64_t rank, const std::vector<Range>& sends,
                      const std::vector<int64_t>& places) {
   StepProgram step;
   step.op = Op::kExchange;
-  step.tensors.push_back({0, 1, dtype, ReduceOp::kSum});
+  step.tensors.push_back({0, 1, dtype, step.op, ReduceOp::kSum});
   for (size_t j = 0; j < sends.size(); ++j) {
     const auto peer = static_cast<int64_t>(j);
     if (sends[j].count > 0 && peer != rank) {

@@ -471,6 +471,9 @@ class Checker {
   void CheckChunks(int64_t sum_of_steps) {
     const auto dim = static_cast<size_t>(plan_.chunk_dim);
     if (plan_.flat_topology) Find("chunks where there is one level");
+    for (const StepFacts& step : plan_.steps) {
+      if (step.op == "AllReduce") Find("an AllReduce in chunks");
+    }
     if (plan_.chunk_block % plan_.chunks != 0) Find("a block that does not divide into the chunks");
     std::vector<const Holdings*> layouts = {source_};
     for (const StepFacts& step : plan_.steps) layouts.push_back(Read(step.to_mesh, step.to));

@@ -7,8 +7,8 @@
 //   step 2         c0   c1   c2   c3
 //   step 3              c0   c1   c2   c3
 //
-// What happens in one turn is one exchange. Instead of the sum over steps a plan takes about what the busiest level
-// takes, and a chunk's way through the others.
+// What happens in one turn is one exchange; no step is an AllReduce, which takes two. Instead of the sum over steps a
+// plan takes about what the busiest level takes, and a chunk's way through the others.
 #ifndef RESHARD_PLANNER_CHUNKS_H_
 #define RESHARD_PLANNER_CHUNKS_H_
 

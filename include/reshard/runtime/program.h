@@ -51,6 +51,7 @@ struct StepTensor {
   int input = 0;                     // index into Program::buffers
   int output = 0;                    // index into Program::buffers
   DType dtype = DType::kF32;         // of input and output
+  Op op = Op::kExchange;             // what happens to it; the same on every rank
   ReduceOp reduce = ReduceOp::kSum;  // for ReduceScatter and AllReduce
 };
 
@@ -67,13 +68,15 @@ struct Transfer {
 
 // One collective step. Every rank of the world executes it, even if all its lists are empty.
 //
-// What the output holds afterwards:
+// What the output of a tensor holds afterwards, by the tensor's op:
 //   moving ops      every element of the output is written by exactly one receive
 //   ReduceScatter   every receive covers the whole output and is one member's contribution, its own included
 //   AllReduce       the same, from all members of `group` to all; member i combines the elements
 //                   AllReduceChunk(elements, group size, i) of the fragment and gives them to the others
 struct StepProgram {
-  Op op = Op::kExchange;            // the same on every rank
+  // That of all tensors, where they have the same one over the same groups; otherwise Exchange. None of them is an
+  // AllReduce then, which takes two exchanges. The same on every rank.
+  Op op = Op::kExchange;
   std::vector<StepTensor> tensors;  // that move in this step
   std::vector<Transfer> sends;      // ascending by peer, then tensor
   std::vector<Transfer> receives;   // ascending by peer, then tensor

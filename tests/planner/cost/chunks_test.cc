@@ -96,6 +96,26 @@ TEST_CASE("a plan in chunks takes the sum over turns") {
   CHECK(text.find("in 50 chunks, each one step behind") != std::string::npos);
 }
 
+TEST_CASE("ReduceScatters go in chunks, and every turn is one exchange") {
+  const Problem problem = ProblemOf("{n:2,g:2}", "[16000] sum<n,g>", "[<g,n>16000]", "", DType::kI8);
+  const Plan plan = PlanOf(problem, On(Pairs(0)));
+  REQUIRE(plan.steps.size() == 2);
+  CHECK(plan.steps[0].time_ns == 800);   // half of the tensor within pairs at ten bytes a nanosecond
+  CHECK(plan.steps[1].time_ns == 4000);  // a quarter between them at one
+  const int64_t count = plan.chunks.count;
+  REQUIRE(count > 1);
+  CHECK(plan.totals.time_ns == 4000 + 800 / count);
+  CHECK(plan.totals.peak_bytes == 16000 + 4000 + 2 * 8000 / count + 2 * 12000 / count);
+  // Where all is needed everywhere, an AllReduce between the pairs loses to its halves in chunks.
+  const Plan everywhere = PlanOf(ProblemOf("{n:2,g:2}", "[16000] sum<n,g>", "[16000]", "", DType::kI8), On(Pairs(0)));
+  CHECK(everywhere.chunks.count > 1);
+  CHECK(everywhere.steps.size() == 4);
+  CHECK(everywhere.totals.time_ns < 8000 + 1000);
+  // In one step nothing overlaps.
+  const Problem across = ProblemOf("{n:2,g:2}", "[<g>16000] sum<n>", "[<g>16000]", "", DType::kI8);
+  CHECK(PlanOf(across, On(Pairs(0))).chunks.count == 1);
+}
+
 TEST_CASE("plans are cut only where steps can be at work on different levels") {
   const Problem problem = ProblemOf("{n:2,g:2}", "[<n,g>16000]", "[16000]", "", DType::kI8);
   PlanOptions options = On(Pairs(0));
@@ -106,8 +126,7 @@ TEST_CASE("plans are cut only where steps can be at work on different levels") {
   fewest.objective = Objective::kSteps;
   CHECK(PlanOf(problem, fewest).chunks.count == 1);
   CHECK(PlanOf(problem, {}).chunks.count == 1);
-  // Nothing is cut that reduces, or whose blocks are of one element, or that gains less than the turns cost.
-  CHECK(PlanOf(ProblemOf("{n:2,g:2}", "[16000] sum<n,g>", "[16000]"), options).chunks.count == 1);
+  // Nothing is cut whose blocks are of one element, or that gains less than the turns cost.
   CHECK(PlanOf(ProblemOf("{n:2,g:2}", "[<n,g>4]", "[4]"), options).chunks.count == 1);
   CHECK(PlanOf(problem, On(Pairs(10'000))).chunks.count == 1);
   // A block of another dimension will do.
@@ -132,16 +151,17 @@ TEST_CASE("plans with overlap are never slower, and are followed message by mess
   std::mt19937 random(testing::Seed());
   const auto any = [&](auto n) { return static_cast<size_t>(random()) % static_cast<size_t>(n); };
   const std::vector<std::string> dims = {"*", "<n>", "<g>", "<n,g>", "<g,n>", "<2,n>", "<h>", "<h,n>", "<g,h>"};
-  int cut = 0;
+  int moves = 0, reductions = 0;  // that are cut
   for (int trial = 0; trial < 300; ++trial) {
-    const auto layout = [&]() -> std::string {
+    const auto layout = [&](const std::string& pending) -> std::string {
       for (;;) {
         const std::string a = dims[any(dims.size())], b = dims[any(dims.size())];
-        const std::string text = "[" + (a == "*" ? "" : a) + "64, " + (b == "*" ? "" : b) + "48]";
+        const std::string text = "[" + (a == "*" ? "" : a) + "64, " + (b == "*" ? "" : b) + "48]" + pending;
         if (ParseLayout(text, testing::MeshOf("{n:3,g:2,h:2}")).ok()) return text;
       }
     };
-    const std::string from = layout(), to = layout();
+    const std::vector<std::string> pending = {"", "", " sum<n>", " max<g>", " sum<n,g>", " avg<n,g,h>"};
+    const std::string from = layout(pending[any(pending.size())]), to = layout("");
     CAPTURE(from, to, testing::Seed());
     const Problem problem = ProblemOf("{n:2,g:2,h:2}", from, to);
     Topology topology{"three", {{2, 9'000'000'000, 2}, {4, 4'000'000'000, 5}, {0, 1'000'000'000, 9}}};
@@ -150,14 +170,15 @@ TEST_CASE("plans with overlap are never slower, and are followed message by mess
     const Plan whole = PlanOf(problem, On(topology, false));
     CHECK(plan.totals.time_ns <= whole.totals.time_ns);
     if (plan.chunks.count == 1) continue;
-    ++cut;
+    ++(problem.source.pending() ? reductions : moves);
     const auto simulated = Simulate(plan);
     REQUIRE(simulated.ok());
     CHECK(std::abs(static_cast<double>(simulated->time_ns) - testing::FollowMessages(plan, topology)) <
           2.0 * static_cast<double>(plan.chunks.Turns(std::ssize(plan.steps))) + 2);
     CHECK(simulated->steps.back().end_ns == simulated->time_ns);
   }
-  CHECK(cut > 30);
+  CHECK(moves > 20);
+  CHECK(reductions > 20);
 }
 
 }  // namespace

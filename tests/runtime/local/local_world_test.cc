@@ -45,7 +45,7 @@ Program AllToAll(int64_t rank, int64_t n, int64_t block) {
   program.buffers = {{true, {n * block}, bytes, -1, DType::kI32}, {true, {n * block}, bytes, -1, DType::kI32}};
   StepProgram step;
   step.op = Op::kAllToAll;
-  step.tensors = {{0, 1, DType::kI32, ReduceOp::kSum}};
+  step.tensors = {{0, 1, DType::kI32, Op::kExchange, ReduceOp::kSum}};
   for (int64_t peer = 0; peer < n; ++peer) {
     Transfer receive{peer, 0, {{{rank * block, peer * block, block}}}, block * 4, {}};
     receive.copy = StridedCopy(receive.region, 4, {1}, {1});

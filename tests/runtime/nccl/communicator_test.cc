@@ -10,6 +10,7 @@
 #include "tests/fakes/nccl_world.h"
 #include "tests/property.h"
 #include "tests/property/problems.h"
+#include "tests/runtime/chunk_cases.h"
 #include "tests/runtime/nccl/golden_cases.h"
 #include "tests/runtime/nccl/rank_run.h"
 #include "tests/sanitized.h"
@@ -73,6 +74,20 @@ TEST_CASE("every golden case on few ranks, strided, twice") {
       INFO(plan.status());
       REQUIRE(plan.ok());
       CheckPlan(*plan, golden.world, {true, Agreement::kEveryCall, 2});
+    }
+  }
+}
+
+TEST_CASE("chunks over NCCL, with its own reductions and without") {
+  for (const Case& c : testing::kInChunks) {
+    CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
+    const Plan plan = testing::PlanInChunks(c, DType::kBF16);
+    for (const bool native : {true, false}) {
+      NcclOptions options;
+      options.native_reductions = native;
+      for (const bool strided : {false, true}) {
+        CheckPlan(plan, plan.world(), {strided, Agreement::kEveryCall, 2}, options);
+      }
     }
   }
 }

@@ -6,7 +6,7 @@
 #include "reshard/runtime/verify_run.h"
 #include "runtime/local/logical_content.h"
 #include "tests/catch.h"
-#include "tests/runtime/cases.h"
+#include "tests/runtime/chunk_cases.h"
 #include "tests/runtime/packed/check_rank.h"
 #include "tests/runtime/packed/packed_world.h"
 #include "tests/runtime/shared/near_world.h"
@@ -18,37 +18,13 @@ using testing::Case;
 using testing::CheckAllOk;
 using testing::CheckRank;
 using testing::DevicesOf;
-
-const Case kInChunks[] = {
-    {"{n:2,g:2}", "[<n,g>64, 6]", "[64, 6]"},
-    {"{n:2,g:2}", "[<n>64, 24]", "[64, <n>24]"},
-    {"{n:2,g:2}", "[<n,g>64, <1>24]", "[64, 24]"},
-    {"{n:2,g:2,h:2}", "[<n,h>32, 12]", "[32, 12]"},
-    {"{n:2,g:2}", "[<n>4, 30, 2]", "[4, 30, <n>2]"},
-    {"{n:2,g:2}", "[<2,n>64, 3]", "[64, 3]"},
-    {"{n:2,g:2}", "[<2,~n>64, 3]", "[64, 3]"},
-    {"{n:2,g:2}@[3,2,1,0]", "[<n>64, 24]", "[64, <n>24]"},
-    {"{n:2,g:2}", "[<n>64, 24]", "[64, 24]", "{m:2,k:2}@4"},
-};
-
-PlanOptions Pairs() {
-  PlanOptions options;
-  options.topology = {"pairs", {{2, 10'000'000'000, 0}, {0, 1'000'000'000, 0}}};
-  return options;
-}
-
-Plan PlanInChunks(const Case& c, DType dtype) {
-  auto plan = testing::PlanOf(c, dtype, Pairs());
-  INFO(plan.status());
-  REQUIRE(plan.ok());
-  REQUIRE(plan->chunks.count > 1);
-  return *plan;
-}
+using testing::kInChunks;
+using testing::PlanInChunks;
 
 TEST_CASE("chunks on threads are element-exact, and the bytes are the plan's") {
   for (const Case& c : kInChunks) {
     CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
-    for (const DType dtype : {DType::kI8, DType::kF32}) {
+    for (const DType dtype : {DType::kI32, DType::kF32}) {
       const Plan plan = PlanInChunks(c, dtype);
       RunOptions options;
       options.repeat = 1;
@@ -70,9 +46,27 @@ TEST_CASE("chunks in messages and through shared memory are element-exact, dense
     REQUIRE(content.ok());
     for (const bool strided : {false, true}) {
       const auto check = [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); };
-      CheckAllOk(testing::RunPacked(DevicesOf(plan), check));
-      CheckAllOk(testing::RunNearThreads(DevicesOf(plan), check));
+      const std::vector<int64_t> devices = DevicesOf(plan);
+      for (const bool together : {false, true}) CheckAllOk(testing::RunPacked(devices, check, together));
+      CheckAllOk(testing::RunNearThreads(devices, check));
     }
+  }
+}
+
+TEST_CASE("in a turn some tensors are moved and others reduced, in one exchange") {
+  const Plan plan = PlanInChunks({"{n:2,g:2}", "[64, 24] avg<n,g>", "[64, 24]"}, DType::kF32);
+  const auto program = CompileProgram(plan, 0, {CopyFor::kMessages, true});
+  REQUIRE(program.ok());
+  const StepProgram& first = program->steps.front();
+  CHECK(first.op == Op::kReduceScatter);
+  CHECK(first.group_size == 2);
+  const StepProgram& middle = program->steps[program->steps.size() / 2];
+  REQUIRE(middle.tensors.size() == plan.steps.size());
+  CHECK(middle.op == Op::kExchange);
+  CHECK(middle.group.empty());
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    CHECK(middle.tensors[s].op == plan.steps[s].op);
+    if (plan.steps[s].op == Op::kReduceScatter) CHECK(middle.tensors[s].reduce == ReduceOp::kAvg);
   }
 }
 

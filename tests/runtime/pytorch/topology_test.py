@@ -7,7 +7,7 @@ import tempfile
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import gloo
 from checks import ChecksTest, main
@@ -65,6 +65,12 @@ def check_chunks(c):
         out.zero_()
         bound.run()
         c.equal("bound, strided", out, torch.arange(4096.0 * 64).reshape(4096, 64))
+    gradients = torch.arange(4096.0 * 64).reshape(4096, 64)
+    partial = DTensor.from_local(gradients * (c.rank + 1), mesh, [Partial()])
+    facts = reshard.plan(partial, [Replicate()])
+    ops = [step["op"] for step in facts["steps"]]
+    c.true("reduced in chunks", facts["chunks"]["count"] > 1 and ops.count("ReduceScatter") == 2, facts)
+    c.equal("reduced", reshard.redistribute(partial, [Replicate()]).to_local(), gradients * 10)
     reshard.set_topology(None)
 
 

@@ -10,6 +10,11 @@
 
 namespace reshard {
 
+bool DefaultSharedMemory() {
+  const char* const wanted = std::getenv("RESHARD_SHARED_MEMORY");
+  return wanted == nullptr || absl::string_view(wanted) != "0";
+}
+
 absl::Duration DefaultTimeout() {
   int64_t milliseconds = 0;
   const char* text = std::getenv("RESHARD_TIMEOUT_MS");

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "runtime/groups/c10d_rendezvous_store.h"
 #include "runtime/groups/why_not.h"
 #include "status/macros.h"
 
@@ -140,6 +142,22 @@ class C10dRound final : public packed::MessageRound {
   bool aborted_ = false;  // guarded by the owner's mutex
 };
 
+absl::Status C10dMessages::Begin() {
+  held_ = group_.lock();
+  if (held_ == nullptr) return Gone();
+  const std::string failed = WhyNot([&] { backend_ = held_->getBackend(c10::DeviceType::CPU); });
+  if (failed.empty()) return absl::OkStatus();
+  End();
+  return absl::FailedPreconditionError(absl::StrCat("the process group has no backend for host memory: ", failed));
+}
+
+// Made when it is needed: it holds the group's store.
+std::unique_ptr<RendezvousStore> C10dMessages::Store() {
+  const c10::intrusive_ptr<c10d::ProcessGroup> group = group_.lock();
+  if (group == nullptr || group->getStore() == nullptr) return nullptr;
+  return std::make_unique<C10dRendezvousStore>(group, "", C10dRendezvousStore::Connection::kGroups);
+}
+
 std::unique_ptr<packed::MessageRound> C10dMessages::NewRound() {
   return std::make_unique<C10dRound>(this, backend_->supportsCoalescing());
 }
@@ -155,7 +173,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
     if (aborted_) return blame_(-1, "");
     together_ = true;
   }
-  board_->WaitFor(PeerState::kEverybody);
+  board_->WaitFor(peers::PeerState::kEverybody);
   c10::intrusive_ptr<c10d::Work> work;
   const std::string failed = WhyNot([&] {
     at::Tensor input = at::from_blob(const_cast<void*>(send), {out_total}, at::TensorOptions(at::kByte));

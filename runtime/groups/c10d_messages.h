@@ -7,32 +7,33 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "runtime/groups/peer_board.h"
-#include "runtime/packed/message_transport.h"
+#include "runtime/peers/peer_board.h"
+#include "runtime/peers/peer_transport.h"
 
 namespace reshard::groups {
 
-class C10dMessages final : public packed::MessageTransport {
+class C10dMessages final : public peers::PeerTransport {
  public:
-  // Turns what went wrong while waiting for `peer` into an error that names the rank to blame. `reason` is the
-  // backend's message; empty after a timeout, or if a peer has reported a failure.
-  using Blame = std::function<absl::Status(int64_t peer, const std::string& reason)>;
+  // Does not keep the group alive.
+  C10dMessages(const c10::intrusive_ptr<c10d::ProcessGroup>& group, absl::Duration timeout, peers::PeerBoard* board,
+               peers::WhoIsToBlame blame)
+      : group_(group), timeout_(timeout), world_size_(group->getSize()), board_(board), blame_(std::move(blame)) {}
 
-  C10dMessages(absl::Duration timeout, int64_t world_size, PeerBoard* board, Blame blame)
-      : timeout_(timeout), world_size_(world_size), board_(board), blame_(std::move(blame)) {}
-
-  // For later rounds: the backend, and a number that is the same on all ranks and differs between operations and
-  // between plans. It keeps messages of different operations from being matched: these would differ in length, to which
-  // a backend may react by ending the process.
-  void Use(c10d::Backend* backend, int64_t operation) {
-    backend_ = backend;
-    operation_ = operation;
+  absl::Status Gone() const override { return absl::UnavailableError("the process group has been destroyed"); }
+  absl::Status Begin() override;
+  void End() override {
+    backend_ = nullptr;
+    held_ = nullptr;
   }
+  // A backend may react to messages that differ in length by ending the process.
+  void Use(int64_t operation) override { operation_ = operation; }
+  std::unique_ptr<RendezvousStore> Store() override;
+  bool expired() const { return group_.expired(); }
   std::unique_ptr<packed::MessageRound> NewRound() override;
 
   // True for small exchanges between most ranks. Single messages are faster on an idle machine, but Gloo's reader spins
@@ -45,13 +46,7 @@ class C10dMessages final : public packed::MessageTransport {
   absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
                         absl::Span<const int64_t> receive_bytes) override;
   int64_t world_size() const override { return world_size_; }
-  packed::NearExchange* near() override { return near_; }
-
-  // From now on nothing is sent to the ranks that it reaches. Null: there are none.
-  void GoNear(packed::NearExchange* near) { near_ = near; }
-
-  // Makes the round in progress, if any, and all later ones fail immediately. Thread-safe.
-  void Abort();
+  void Abort() override;
 
  private:
   friend class C10dRound;
@@ -59,13 +54,14 @@ class C10dMessages final : public packed::MessageTransport {
   // Makes every connection of the backend fail, so that a collective in progress ends.
   void Disconnect();
 
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group_;
   const absl::Duration timeout_;
   const int64_t world_size_;
-  PeerBoard* const board_;
-  const Blame blame_;
-  c10d::Backend* backend_ = nullptr;
+  peers::PeerBoard* const board_;
+  const peers::WhoIsToBlame blame_;
+  c10::intrusive_ptr<c10d::ProcessGroup> held_;  // during an operation, with its backend
+  c10::intrusive_ptr<c10d::Backend> backend_;
   int64_t operation_ = 0;
-  packed::NearExchange* near_ = nullptr;
   std::mutex mutex_;
   class C10dRound* round_ = nullptr;  // guarded by mutex_
   bool together_ = false;             // an all-to-all is in progress; guarded by mutex_

@@ -27,7 +27,7 @@ ROOMS = """
     check/plan_text check
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
-    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
+    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output

@@ -33,6 +33,9 @@ namespace reshard {
 // The environment variable RESHARD_TIMEOUT_MS if it is a positive integer, else 10 minutes.
 absl::Duration DefaultTimeout();
 
+// Whether ranks of one host exchange through shared memory: not if the environment variable RESHARD_SHARED_MEMORY is 0.
+bool DefaultSharedMemory();
+
 // Whether an error is about ranks that it names - one that failed, is gone or late, or ranks that disagree - and not
 // about what this rank passed. Known from the code or a payload of the status, never from its text.
 bool NamesRanks(const absl::Status& status);

@@ -28,9 +28,6 @@
 
 namespace reshard {
 
-// False if the environment variable RESHARD_SHARED_MEMORY is 0.
-bool DefaultSharedMemory();
-
 // Options of a C10dCommunicator.
 struct C10dOptions {
   // How long a rank waits for another at any one point.

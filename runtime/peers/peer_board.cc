@@ -1,4 +1,4 @@
-#include "runtime/groups/peer_board.h"
+#include "runtime/peers/peer_board.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "runtime/shared/descriptor.h"
 
-namespace reshard::groups {
+namespace reshard::peers {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -351,4 +351,4 @@ void TellPeer(const PeerAddress& address, const std::string& message, absl::Dura
   ReadAll(socket.get(), &ignored, 1, deadline);
 }
 
-}  // namespace reshard::groups
+}  // namespace reshard::peers

@@ -1,14 +1,13 @@
-// A side channel by which ranks find out about each other, besides the process group: every process listens on a port
-// of its own, answers one question, "what is the state of this communicator?", and accepts one message, "it is
+// A side channel by which ranks find out about each other, besides the messages between them: every process listens on
+// a port of its own, answers one question, "what is the state of this communicator?", and accepts one message, "it is
 // unusable, because ...". None of this is on the path of a call that succeeds. The port and its thread exist while a
 // board is open.
 //
-// A process group alone cannot tell a rank that died from one that is late, nor from one that waits for a third: a
-// broken connection or a timeout is about the peer, which need not be the culprit. Asking the peer tells them apart: a
-// dead process refuses the connection, a late one says that it has not arrived, and a waiting one says for whom it
-// waits.
-#ifndef RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
-#define RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
+// Messages alone cannot tell a rank that died from one that is late, nor from one that waits for a third: a broken
+// connection or a timeout is about the peer, which need not be the culprit. Asking the peer tells them apart: a dead
+// process refuses the connection, a late one says that it has not arrived, and a waiting one says for whom it waits.
+#ifndef RESHARD_RUNTIME_PEERS_PEER_BOARD_H_
+#define RESHARD_RUNTIME_PEERS_PEER_BOARD_H_
 
 #include <array>
 #include <cstdint>
@@ -21,7 +20,7 @@
 #include "absl/time/time.h"
 #include "runtime/execute/blame.h"
 
-namespace reshard::groups {
+namespace reshard::peers {
 
 // Where to ask about one communicator of one rank. It travels as bytes: fixed size, no pointers.
 struct PeerAddress {
@@ -83,6 +82,6 @@ PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience);
 // Tells it that the communicator is unusable; best effort.
 void TellPeer(const PeerAddress& address, const std::string& message, absl::Duration patience);
 
-}  // namespace reshard::groups
+}  // namespace reshard::peers
 
-#endif  // RESHARD_RUNTIME_GROUPS_PEER_BOARD_H_
+#endif  // RESHARD_RUNTIME_PEERS_PEER_BOARD_H_

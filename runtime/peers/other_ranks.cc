@@ -1,0 +1,167 @@
+#include "runtime/peers/other_ranks.h"
+
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace reshard::peers {
+namespace {
+
+// Asking who is to blame takes at most so long in all, and one silent peer so long of it.
+constexpr absl::Duration kAskAll = absl::Milliseconds(600);
+constexpr absl::Duration kAskOne = absl::Milliseconds(250);
+
+// In the store, when the ranks could not even meet.
+constexpr char kVerdictKey[] = "reshard/verdict";
+
+std::string Said(const std::string& reason) {
+  return reason.empty() ? "" : absl::StrCat(" (", reason.substr(0, 200), ")");
+}
+
+}  // namespace
+
+void OtherRanks::Use(std::function<void()> abort, std::function<std::unique_ptr<RendezvousStore>()> store) {
+  store_ = std::move(store);
+  board_.OnLost([this, abort = std::move(abort)](const std::string& message) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      told_ = message;
+    }
+    abort();
+  });
+}
+
+void OtherRanks::Begin(absl::string_view place) {
+  place_ = std::string(place);
+  begun_ = absl::Now();
+  GoOn();
+}
+
+void OtherRanks::GoOn() {
+  ++operations_;
+  board_.Begin(operations_);
+}
+
+void OtherRanks::GiveUpMeeting(const std::vector<PeerAddress>& addresses, const absl::Status& error) const {
+  execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Tell(error);
+  Tell(addresses, std::string(error.message()));
+}
+
+absl::Status OtherRanks::Blame(int64_t peer, const std::string& reason) {
+  const std::string known = told();
+  const absl::Status status = !known.empty() ? absl::AbortedError(known)
+                              : peer < 0     ? BlameAnybody(reason)
+                              : met()        ? BlameRank(peer, reason)
+                                             : BlameAbsent(peer, reason);
+  Lose(status);
+  return status;
+}
+
+void OtherRanks::Lose(const absl::Status& status) {
+  if (!lost_.ok()) return;
+  lost_ = status;
+  const std::string message(status.message());
+  board_.Lose(message);
+  Tell(addresses_, message);
+}
+
+const absl::Status& OtherRanks::Hear() {
+  const std::string known = told();
+  if (lost_.ok() && !known.empty()) lost_ = absl::AbortedError(known);
+  return lost_;
+}
+
+std::string OtherRanks::told() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return told_;
+}
+
+// Asks all at once. A rank that found out before this one may have left its process since, but it told first: so what
+// was told counts more than who is gone.
+absl::Status OtherRanks::BlameAnybody(const std::string& reason) {
+  std::vector<PeerAnswer> answers(addresses_.size());
+  ForEach(addresses_, [&](size_t r) { answers[r] = AskPeer(addresses_[r], kAskAll); });
+  const std::string known = told();
+  if (!known.empty()) return absl::AbortedError(known);
+  return execute::Blame(WaitingHere(reason), answers);
+}
+
+execute::Waiting OtherRanks::WaitingHere(const std::string& reason) const {
+  return {rank_, operations_, place_, timeout_, reason};
+}
+
+// Before the ranks have met.
+absl::Status OtherRanks::BlameAbsent(int64_t peer, const std::string& reason) const {
+  const absl::StatusOr<std::optional<absl::Status>> verdict =
+      execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Read();
+  // The neighbor may have left because of this, too, and could tell nobody.
+  if (!verdict.ok()) {
+    return absl::UnavailableError(absl::StrCat("the store that the group was made with is gone at ", place_,
+                                               ", with the process that keeps it: rank 0, unless it was started apart",
+                                               Said(reason)));
+  }
+  if (verdict->has_value()) return **verdict;
+  // A broken connection ends a wait before its time.
+  if (absl::Now() - begun_ < timeout_) {
+    return absl::UnavailableError(absl::StrCat("rank ", peer, " did not arrive at ", place_, Said(reason)));
+  }
+  return execute::LateError(WaitingHere(reason), {peer});
+}
+
+// Follows who waits for whom.
+absl::Status OtherRanks::BlameRank(int64_t peer, const std::string& reason) {
+  const execute::Waiting waiting = WaitingHere(reason);
+  const absl::Time deadline = absl::Now() + kAskAll;
+  std::vector<bool> asked(static_cast<size_t>(size_));
+  while (absl::Now() < deadline) {
+    asked[static_cast<size_t>(peer)] = true;
+    const PeerAnswer answer = AskPeer(addresses_[static_cast<size_t>(peer)], kAskOne);
+    if (answer.kind != PeerAnswer::Kind::kState) {
+      // It may be one that found out before this one, told, and left.
+      const std::string known = told();
+      if (!known.empty()) return absl::AbortedError(known);
+      return answer.kind == PeerAnswer::Kind::kGone ? execute::GoneError(waiting, {peer})
+                                                    : execute::SilentError(waiting, {peer});
+    }
+    if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
+    // A rank that waits for another is not to blame, even when it is behind.
+    if (answer.state.phase == PeerState::Phase::kRunning && answer.state.waiting_for == PeerState::kEverybody) {
+      return BlameAnybody(reason);
+    }
+    const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
+    if (next >= 0 && next < size_ && next != rank_ && !asked[static_cast<size_t>(next)]) {
+      peer = next;
+      continue;
+    }
+    if (answer.state.operations < operations_) return execute::LateError(waiting, {peer});
+    break;
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", peer, " did not go on within ", absl::ToInt64Milliseconds(timeout_), " ms at ", place_, Said(reason)));
+}
+
+std::unique_ptr<RendezvousStore> OtherRanks::Store() const { return store_ ? store_() : nullptr; }
+
+void OtherRanks::Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const {
+  ForEach(addresses, [&](size_t r) { TellPeer(addresses[r], message, kAskOne); });
+}
+
+// Calls f(r) for all other ranks that can be reached, all at once: one that is silent must not delay the rest.
+void OtherRanks::ForEach(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const {
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < addresses.size(); ++r) {
+    if (static_cast<int64_t>(r) == rank_ || addresses[r].port == 0) continue;
+    try {
+      threads.emplace_back([&f, r] { f(r); });
+    } catch (const std::system_error&) {
+      break;  // no threads to be had: the others find out by waiting, and count as silent
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace reshard::peers

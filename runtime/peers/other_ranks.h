@@ -1,0 +1,85 @@
+// The other ranks of a communicator: how this one asks them, tells them, and finds out which of them is to blame.
+#ifndef RESHARD_RUNTIME_PEERS_OTHER_RANKS_H_
+#define RESHARD_RUNTIME_PEERS_OTHER_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "reshard/runtime/rendezvous_store.h"
+#include "runtime/execute/blame.h"
+#include "runtime/peers/peer_board.h"
+
+namespace reshard::peers {
+
+class OtherRanks {
+ public:
+  // Of rank `rank` of 0 .. size - 1, who wait for each other so long at most.
+  OtherRanks(int64_t rank, int64_t size, absl::Duration timeout) : rank_(rank), size_(size), timeout_(timeout) {}
+  ~OtherRanks() { board_.OnLost(nullptr); }
+
+  // `abort` is called, from another thread, when another rank tells that the communicator is unusable. `store`: see
+  // PeerTransport::Store.
+  void Use(std::function<void()> abort, std::function<std::unique_ptr<RendezvousStore>()> store);
+
+  PeerBoard& board() { return board_; }
+
+  // An operation of that name begins; what follows in it counts as another one; it ends.
+  void Begin(absl::string_view place);
+  void GoOn();
+  void End() { board_.End(); }
+  // Operations begun.
+  int64_t operations() const { return operations_; }
+
+  // Everybody can be asked from now on.
+  void Met(std::vector<PeerAddress> addresses) { addresses_ = std::move(addresses); }
+  bool met() const { return !addresses_.empty(); }
+  const std::vector<PeerAddress>& addresses() const { return addresses_; }
+  // Not everybody came: tells those at `addresses`, where the port is not 0, and leaves word for the rest.
+  void GiveUpMeeting(const std::vector<PeerAddress>& addresses, const absl::Status& error) const;
+
+  // The error of a wait for `peer` (-1: for everybody) that failed. `reason` is what the transport said; empty after a
+  // timeout. The communicator is lost then.
+  absl::Status Blame(int64_t peer, const std::string& reason);
+  // The first error counts; tells all others, so that they need not wait for their deadlines.
+  void Lose(const absl::Status& status);
+  // Why the communicator is unusable; OK if it is not.
+  const absl::Status& lost() const { return lost_; }
+  // The same, after what another rank has told meanwhile.
+  const absl::Status& Hear();
+  // What another rank told; empty: nothing.
+  std::string told() const;
+
+ private:
+  absl::Status BlameRank(int64_t peer, const std::string& reason);
+  absl::Status BlameAbsent(int64_t peer, const std::string& reason) const;
+  absl::Status BlameAnybody(const std::string& reason);
+  execute::Waiting WaitingHere(const std::string& reason) const;
+  std::unique_ptr<RendezvousStore> Store() const;
+  void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
+  void ForEach(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const;
+
+  const int64_t rank_;
+  const int64_t size_;
+  const absl::Duration timeout_;
+  std::function<std::unique_ptr<RendezvousStore>()> store_;
+  PeerBoard board_;
+  std::vector<PeerAddress> addresses_;  // by rank; empty before the ranks have met
+  int64_t operations_ = 0;
+  std::string place_;  // of the operation under way
+  absl::Time begun_;   // and when it began
+  absl::Status lost_;
+  mutable std::mutex mutex_;
+  std::string told_;  // guarded by mutex_
+};
+
+}  // namespace reshard::peers
+
+#endif  // RESHARD_RUNTIME_PEERS_OTHER_RANKS_H_

@@ -1,0 +1,88 @@
+// A communicator between processes, over whatever carries their messages: steps, agreement, deadlines, blame.
+//
+// Ranks of one host exchange through shared memory instead, and need no messages. When a wait fails or times out, the
+// rank asks its peer, over a socket of its own, what that one is waiting for, and follows the answers to the rank to
+// blame. Then it tells all others, so that they need not wait for their own deadlines.
+#ifndef RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
+#define RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "reshard/runtime/recent_operations.h"
+#include "runtime/peers/other_ranks.h"
+#include "runtime/peers/peer_transport.h"
+#include "runtime/shared/introduction.h"
+#include "runtime/shared/neighbors.h"
+
+namespace reshard::peers {
+
+struct PeerOptions {
+  absl::Duration timeout;     // how long a rank waits for another at any one point
+  bool shared_memory = true;  // whether ranks of one host exchange through shared memory
+};
+
+class PeerCommunicator final : public Communicator {
+ public:
+  // What a transport announces its waits on, and turns their errors into.
+  using MakeTransport = absl::FunctionRef<std::unique_ptr<PeerTransport>(PeerBoard& board, WhoIsToBlame blame)>;
+
+  // Rank `rank` of 0 .. size - 1. Local: ranks first communicate in the first call.
+  PeerCommunicator(int64_t rank, int64_t size, PeerOptions options, MakeTransport make_transport);
+  ~PeerCommunicator() override;
+
+  int64_t rank() const override { return rank_; }
+  int64_t world_size() const override { return size_; }
+  CopyFor copies() const override { return CopyFor::kMessages; }
+  absl::Status Agree(const absl::Status& own, const Signature& problem) override;
+  // Unimplemented: fragments that are not in host memory.
+  absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                        absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
+  absl::Status Barrier() override;
+  const RecentOperations* recent_operations() const override { return &recent_; }
+  // Returns the memory that it shares at the latest when the call in progress ends.
+  void Close() override;
+  bool closed() const { return closed_; }
+
+ private:
+  // One collective operation: checks, counts, and remembers how it ended.
+  template <typename T, typename F>
+  T Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f);
+
+  void HoldNeighbors();
+  absl::Status Meet();
+  absl::Status MeetNeighbors(absl::StatusOr<shared::Introduction> introduction);
+  absl::Status AllGather(void* records, int64_t bytes);
+  absl::Status GatherFromEach(char* records, int64_t bytes);
+  absl::Status GatherTogether(char* records, int64_t bytes);
+  absl::Status GatherByDoubling(char* records, int64_t bytes);
+  absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
+
+  const int64_t rank_;
+  const int64_t size_;
+  const PeerOptions options_;
+  RecentOperations recent_;
+  std::shared_ptr<shared::Neighbors> near_;  // neighbors_ during an operation, whose thread alone uses it
+  std::atomic<bool> closed_ = false;
+  std::mutex mutex_;
+  // Null: no other rank shares memory with this one, they have not met, or it is closed. Guarded by mutex_.
+  std::shared_ptr<shared::Neighbors> neighbors_;
+  std::unique_ptr<PeerTransport> transport_;
+  OtherRanks others_;  // ends first: it calls what comes before
+};
+
+}  // namespace reshard::peers
+
+#endif  // RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_

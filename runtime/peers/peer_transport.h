@@ -1,0 +1,48 @@
+// What carries messages between processes, with what a communicator over it needs besides: deadlines, blame, an end.
+#ifndef RESHARD_RUNTIME_PEERS_PEER_TRANSPORT_H_
+#define RESHARD_RUNTIME_PEERS_PEER_TRANSPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "reshard/runtime/rendezvous_store.h"
+#include "runtime/packed/message_transport.h"
+
+namespace reshard::peers {
+
+// Turns what went wrong while waiting for `peer` (-1: for everybody) into an error that names the rank to blame.
+// `reason` is what the transport said; empty after a timeout, or if a peer has reported a failure.
+using WhoIsToBlame = std::function<absl::Status(int64_t peer, const std::string& reason)>;
+
+// Its ranks are 0 .. world_size() - 1. A wait for another rank ends after the timeout that the transport was made with;
+// it is announced on the peer board, and what went wrong in it is turned into an error that names the rank to blame.
+class PeerTransport : public packed::MessageTransport {
+ public:
+  // Unavailable: that what messages go over is gone, as calls say after the communicator was closed.
+  virtual absl::Status Gone() const = 0;
+  // Takes hold of what messages go over, for one operation. Gone(), if it is. FailedPrecondition: it cannot
+  // carry host memory.
+  virtual absl::Status Begin() = 0;
+  virtual void End() {}
+  // A number that later rounds carry. It is the same on all ranks and differs between operations and between plans, so
+  // that messages of different operations are not matched: these would differ in length.
+  virtual void Use(int64_t operation) = 0;
+  // Makes the round in progress, if any, and all later ones fail immediately. Thread-safe.
+  virtual void Abort() = 0;
+  // Where ranks leave word that cannot reach each other; null: there is no such place.
+  virtual std::unique_ptr<RendezvousStore> Store() { return nullptr; }
+
+  // From now on nothing is sent to the ranks that it reaches. Null: there are none.
+  void GoNear(packed::NearExchange* near) { near_ = near; }
+  packed::NearExchange* near() override { return near_; }
+
+ private:
+  packed::NearExchange* near_ = nullptr;
+};
+
+}  // namespace reshard::peers
+
+#endif  // RESHARD_RUNTIME_PEERS_PEER_TRANSPORT_H_

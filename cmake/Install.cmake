@@ -8,7 +8,7 @@ set(reshard_targets ${reshard_components})
 list(TRANSFORM reshard_targets PREPEND reshard_)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 
-install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development PATTERN torch EXCLUDE)
+install(DIRECTORY include/reshard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development PATTERN torch EXCLUDE PATTERN mpi EXCLUDE)
 install(TARGETS ${reshard_targets} reshard_json reshard_page EXPORT reshardTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT reshardTargets NAMESPACE reshard:: DESTINATION ${package_folder} COMPONENT development)
@@ -22,6 +22,13 @@ if(TARGET reshard_torch)
   install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libreshard_torch.built-for DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT torch)
   install(FILES cmake/FindLibTorch.cmake DESTINATION ${package_folder} COMPONENT torch)
   list(APPEND reshard_components torch)
+endif()
+if(TARGET reshard_mpi)
+  # Bound to the MPI that it was built with.
+  install(DIRECTORY include/reshard/mpi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reshard COMPONENT mpi)
+  install(TARGETS reshard_mpi EXPORT reshardMpiTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi)
+  install(EXPORT reshardMpiTargets NAMESPACE reshard:: DESTINATION ${package_folder} COMPONENT mpi)
+  list(APPEND reshard_components mpi)
 endif()
 if(TARGET reshard_python AND NOT SKBUILD)
   # For PYTHONPATH; it finds the library above it.

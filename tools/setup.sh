@@ -25,13 +25,13 @@ case "${1:---core}" in
   --core) ;;
   --full)
     full=true
-    packages+=(python3-venv python3-dev)
+    packages+=(python3-venv python3-dev libopenmpi-dev openmpi-bin libmpich-dev mpich)
     # For tests/browser; elsewhere it is no package of apt.
     if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium); fi
     ;;
   --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;
   --docs) docs=true; packages=(git python3 python3-venv) ;;
-  --lint) packages+=(clang clang-format clang-tidy) ;;
+  --lint) packages+=(clang clang-format clang-tidy libopenmpi-dev) ;;
   -h | --help) sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
   *) echo "setup: unknown option $1 (known: --core, --full, --wheel, --docs, --lint)" >&2; exit 2 ;;
 esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The borders between the modules, as #include lines and as links.
 
-    layout <- json <- check, planner, checkpoint;   page <- check, planner;   layout <- planner <- runtime <- cuda <- nccl <- torch;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
+    layout <- json <- check, planner, checkpoint;   page <- check, planner;   layout <- planner <- runtime <- cuda <- nccl <- torch;   runtime <- mpi;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
     torch -> live;   tools, python -> everything public
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
@@ -30,6 +30,8 @@ FOLDERS = {
     "runtime/cuda": "cuda",
     "include/reshard/nccl": "nccl",
     "runtime/nccl": "nccl",
+    "include/reshard/mpi": "mpi",
+    "runtime/mpi": "mpi",
     "include/reshard/torch": "torch",
     "runtime/groups": "torch",
     "runtime/pytorch": "torch",
@@ -52,6 +54,7 @@ ALLOWED = {
     "runtime": {"runtime", "planner", "layout"},
     "cuda": {"cuda", "runtime", "planner", "layout"},
     "nccl": {"nccl", "cuda", "runtime", "planner", "layout"},
+    "mpi": {"mpi", "runtime", "planner", "layout"},
     "torch": {"torch", "nccl", "cuda", "live", "checkpoint", "runtime", "planner", "json", "layout"},
     "checkpoint": {"checkpoint", "runtime", "planner", "json", "layout"},
     "live": {"live", "checkpoint", "runtime", "planner", "layout"},
@@ -67,6 +70,7 @@ LINKS = {
     "reshard_runtime": {"reshard_layout", "reshard_planner"},
     "reshard_cuda": {"reshard_layout", "reshard_planner", "reshard_runtime"},
     "reshard_nccl": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_cuda"},
+    "reshard_mpi": {"reshard_layout", "reshard_planner", "reshard_runtime"},
     "reshard_torch": {"reshard_layout", "reshard_json", "reshard_planner", "reshard_runtime", "reshard_live", "reshard_cuda", "reshard_nccl"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner", "reshard_json", "reshard_runtime"},
     "reshard_live": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
@@ -77,6 +81,7 @@ LINKS = {
 }
 HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
 TORCH = re.compile(r"^(torch/|c10/|ATen/)")
+MPI = re.compile(r"^mpi\.h$")
 INCLUDE = re.compile(r"^\s*#\s*(?:include|include_next|import)\b\s*(.*)$")
 SUFFIXES = (".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc")
 SKIPPED = {"build", ".git", "__pycache__", ".venv"}
@@ -131,6 +136,9 @@ def judge(root, path, text):
         if TORCH.match(name):
             if module not in ("torch", "tests", "examples"):
                 yield where + f"LibTorch outside the module torch ({name})"
+        elif MPI.match(name):
+            if module not in ("mpi", "tests", "examples"):
+                yield where + f"MPI outside the module mpi ({name})"
         elif HEAVY.match(name):
             if public:
                 yield where + f"a public header includes {name}"
@@ -220,6 +228,8 @@ BAD = [
     ("include/reshard/runtime/x.h", '"nccl.h"', "a public header includes nccl"),
     ("include/reshard/runtime/x.h", "<torch/torch.h>", "LibTorch outside the module torch"),
     ("runtime/execute/x.cc", "<ATen/core/Tensor.h>", "LibTorch outside the module torch"),
+    ("runtime/peers/x.cc", "<mpi.h>", "MPI outside the module mpi"),
+    ("runtime/peers/x.cc", '"reshard/mpi/t.h"', "runtime must not include mpi"),
     ("runtime/execute/x.cc", '"runtime/pytorch/t.h"', "runtime must not include torch"),
     ("include/reshard/torch/x.h", '"runtime/pytorch/t.h"', "a public header includes a private one"),
     ("include/reshard/torch/x.h", "<cuda_runtime.h>", "a public header includes cuda"),

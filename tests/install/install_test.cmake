@@ -50,7 +50,7 @@ if(KIND STREQUAL package)
 
   file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*.h)
   # Those need LibTorch, which a consumer of the package need not have.
-  list(FILTER headers EXCLUDE REGEX "^reshard/torch/")
+  list(FILTER headers EXCLUDE REGEX "^reshard/(torch|mpi)/")
   if(NOT headers)
     message(FATAL_ERROR "no header was installed")
   endif()
@@ -67,6 +67,22 @@ if(KIND STREQUAL package)
   message("${output}")
   if(EXISTS ${BUILD_DIR}/bin/reshard)
     run(${prefix}/bin/reshard plan "{X:2}" "[<X>4]" "[4]" --json)
+  endif()
+
+  # The component for MPI, where the build has it.
+  if(EXISTS ${prefix}/include/reshard/mpi)
+    run(${configure} -S ${SOURCE_DIR}/tests/install/mpi_consumer -B ${WORK_DIR}/mpi -D CMAKE_PREFIX_PATH=${prefix})
+    run(${CMAKE_COMMAND} --build ${WORK_DIR}/mpi --parallel 1)
+    run(${WORK_DIR}/mpi/mpi_consumer)
+    file(STRINGS ${WORK_DIR}/mpi/CMakeCache.txt mpirun REGEX "^MPIEXEC_EXECUTABLE:")
+    string(REGEX REPLACE "^[^=]*=" "" mpirun "${mpirun}")
+    set(ENV{OMPI_ALLOW_RUN_AS_ROOT} 1)
+    set(ENV{OMPI_ALLOW_RUN_AS_ROOT_CONFIRM} 1)
+    set(ENV{OMPI_MCA_rmaps_base_oversubscribe} 1)
+    run(${mpirun} -n 3 ${WORK_DIR}/mpi/mpi_consumer)
+    if(NOT output MATCHES "^OK\nOK\nOK\n$")
+      message(FATAL_ERROR "three ranks did not move their rows: ${output}")
+    endif()
   endif()
 
   # The component for PyTorch: linked, or refused with the reason.

@@ -27,7 +27,7 @@ ROOMS = """
     check/plan_text check
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
-    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/cuda runtime/nccl runtime/groups runtime/pytorch
+    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
@@ -64,6 +64,7 @@ PUBLIC = {
     "runtime/strided_copy.h": "runtime/host",
     "runtime/tensor_view.h": "runtime/host",
     "runtime/verify_run.h": "runtime/local",
+    "mpi/mpi_communicator.h": "runtime/mpi",
     "nccl/gpus.h": "runtime/nccl",
     "nccl/nccl_api.h": "runtime/nccl",
     "nccl/nccl_communicator.h": "runtime/nccl",
@@ -252,6 +253,8 @@ def main():
     if compiler:
         torch = any("/torch/include" in flag for flag in compiler)
         public = [path for path in public if torch or not path.startswith("include/reshard/torch/")]
+        mpi = any("mpi" in flag for flag in compiler)
+        public = [path for path in public if mpi or not path.startswith("include/reshard/mpi/")]
         reasons += compile_alone(root, compiler, public)
     for reason in reasons:
         print(reason)

@@ -1,0 +1,69 @@
+// A communicator for tensors in host memory between the processes of an MPI program.
+//
+// Data moves as point-to-point messages of bytes, packed at most once on each side; ranks of one host exchange through
+// shared memory instead, whatever MPI would use there. Reductions are combined by this library, in rank order, as on
+// every other backend.
+//
+// Device ids are ranks of the communicator. It is duplicated, so that no message of the program can be taken for one of
+// this library. Only the calling thread makes calls of MPI, one at a time; MPI_THREAD_FUNNELED suffices where that is
+// the main thread.
+//
+// Failure (see Communicator): every wait ends after `timeout`, and names the rank to blame, which is found by asking
+// over sockets and not by means of MPI. What launchers do comes before: they end all processes when one of them dies,
+// Open MPI's unless it is told `--enable-recovery`. Messages in flight after a failure are cancelled, which MPI grants
+// for receives that nothing came for; where it holds on to others for two seconds the error says so, and what was
+// passed to the call has to stay where it is.
+#ifndef RESHARD_MPI_MPI_COMMUNICATOR_H_
+#define RESHARD_MPI_MPI_COMMUNICATOR_H_
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/communicator.h"
+#include "reshard/runtime/recent_operations.h"
+
+namespace reshard {
+
+// Options of an MpiCommunicator, the same on all ranks.
+struct MpiOptions {
+  // How long a rank waits for another at any one point.
+  absl::Duration timeout = DefaultTimeout();
+  // Whether ranks of one host exchange through shared memory.
+  bool shared_memory = DefaultSharedMemory();
+};
+
+// See above. The overrides behave as documented in Communicator.
+class MpiCommunicator final : public Communicator {
+ public:
+  // Collective over `comm`, which is duplicated. FailedPrecondition: MPI is not running. InvalidArgument: `comm` is an
+  // intercommunicator or null. Internal: what MPI reports.
+  static absl::StatusOr<std::unique_ptr<MpiCommunicator>> Create(MPI_Comm comm, MpiOptions options = {});
+  // Before MPI_Finalize, or the duplicate is left to that.
+  ~MpiCommunicator() override;
+
+  int64_t rank() const override;
+  int64_t world_size() const override;
+  CopyFor copies() const override { return CopyFor::kMessages; }
+  absl::Status Agree(const absl::Status& own, const Signature& problem) override;
+  // Unimplemented: fragments that are not in host memory.
+  absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                        absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
+  absl::Status Barrier() override;
+  const RecentOperations* recent_operations() const override;
+  void Close() override;
+
+ private:
+  struct Impl;
+  explicit MpiCommunicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reshard
+
+#endif  // RESHARD_MPI_MPI_COMMUNICATOR_H_

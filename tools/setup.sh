@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs whatever a build needs and is missing, on Debian 12 or Ubuntu 24.04 and later. Silent if nothing is missing.
 #   tools/setup.sh          compiler, CMake and the libraries of the `core` preset (apt)
-#   tools/setup.sh --full   also PyTorch, in a private environment under build/venv, and frameworks that read checkpoints (apt, pip; some 5 GB)
+#   tools/setup.sh --full   also PyTorch, in a private environment under build/venv, frameworks that read checkpoints, and MPI (apt, pip; some 5 GB)
 #   tools/setup.sh --wheel  what tools/wheel.sh needs, in build/wheel-tools (apt, pip)
 #   tools/setup.sh --docs   what tools/docs.sh needs, in build/docs (apt, pip)
 #   tools/setup.sh --lint   what tools/format.sh and tools/tidy.sh need (apt)

@@ -10,12 +10,11 @@ namespace reshard {
 
 struct C10dCommunicator::Impl {
   Impl(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const C10dOptions& options)
-      : ranks(group->getRank(), group->getSize(), {options.timeout, options.shared_memory},
-              [&](peers::PeerBoard& board, peers::WhoIsToBlame blame) {
-                auto made = std::make_unique<groups::C10dMessages>(group, options.timeout, &board, std::move(blame));
-                messages = made.get();
-                return made;
-              }) {}
+      : ranks(group->getRank(), group->getSize(), options, [&](peers::PeerBoard& board, peers::WhoIsToBlame blame) {
+          auto made = std::make_unique<groups::C10dMessages>(group, options.timeout, &board, std::move(blame));
+          messages = made.get();
+          return made;
+        }) {}
 
   groups::C10dMessages* messages = nullptr;  // of `ranks`
   peers::PeerCommunicator ranks;

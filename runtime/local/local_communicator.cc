@@ -128,6 +128,8 @@ absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats*
 }
 
 absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveStats* moved) {
+  const auto reduced = [](const StepTensor& tensor) { return host::Reduces(tensor.op); };
+  if (std::none_of(step.tensors.begin(), step.tensors.end(), reduced)) return absl::OkStatus();
   LocalSlot& slot = shared_->slots[index_];
   std::vector<int64_t> contributions(step.tensors.size(), 0);
   for (const Transfer& transfer : step.receives) {

@@ -24,11 +24,9 @@ absl::Status Contributions::Allocate() {
   return absl::OkStatus();
 }
 
-char* Contributions::PlaceOf(const Transfer& transfer) {
-  OfTensor& of = tensors_[static_cast<size_t>(transfer.tensor)];
-  int64_t before = 0;
-  for (const int64_t member : of.members) before += member < transfer.peer && member != rank_ ? 1 : 0;
-  return of.block.data() + before * of.pitch;
+char* Contributions::Next(int tensor) {
+  OfTensor& of = tensors_[static_cast<size_t>(tensor)];
+  return of.block.data() + of.placed++ * of.pitch;
 }
 
 int64_t Contributions::Combine() const {

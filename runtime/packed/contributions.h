@@ -25,8 +25,9 @@ class Contributions {
 
   // Makes room for what comes from other ranks. ResourceExhausted: no memory.
   absl::Status Allocate();
-  // Where a transfer from another rank goes, dense in the shape of the output.
-  char* PlaceOf(const Transfer& transfer);
+  // Where what the next of the other ranks contributes to a tensor goes, dense in the shape of the output. Ask in the
+  // order of the ranks.
+  char* Next(int tensor);
   // Writes the outputs, each combined in the order of the ranks. Returns how many bytes.
   int64_t Combine() const;
 
@@ -34,6 +35,7 @@ class Contributions {
   struct OfTensor {
     host::HostBlock block;
     int64_t pitch = 0;               // bytes from one contribution in the block to the next
+    int64_t placed = 0;              // of them
     const Region* region = nullptr;  // of one of them; the others differ in fragments only
     std::vector<int64_t> members;    // ascending
   };

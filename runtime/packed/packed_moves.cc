@@ -324,7 +324,7 @@ absl::Status ExchangeStep(PackedStep& packed) {
     const bool own_part = transfer.peer == packed.rank;
     if (host::Reduces(step.tensors[t].op)) {
       if (own_part) continue;
-      receives.push_back({transfer.peer, contributions.PlaceOf(transfer), copies.Bytes(0, 0, transfer.bytes),
+      receives.push_back({transfer.peer, contributions.Next(transfer.tensor), copies.Bytes(0, 0, transfer.bytes),
                           transfer.bytes, transfer.tensor});
       placed_bytes += transfer.bytes;
       continue;

@@ -18,9 +18,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "reshard/runtime/communicator.h"
+#include "reshard/runtime/peer_options.h"
 #include "reshard/runtime/recent_operations.h"
 #include "runtime/peers/other_ranks.h"
 #include "runtime/peers/peer_transport.h"
@@ -28,11 +28,6 @@
 #include "runtime/shared/neighbors.h"
 
 namespace reshard::peers {
-
-struct PeerOptions {
-  absl::Duration timeout;     // how long a rank waits for another at any one point
-  bool shared_memory = true;  // whether ranks of one host exchange through shared memory
-};
 
 class PeerCommunicator final : public Communicator {
  public:

@@ -56,6 +56,7 @@ PUBLIC = {
     "runtime/executor.h": "runtime/execute",
     "runtime/fingerprint.h": "runtime/fingerprint",
     "runtime/local_world.h": "runtime/local",
+    "runtime/peer_options.h": "runtime/peers",
     "runtime/program.h": "runtime/program",
     "runtime/recent_operations.h": "runtime/execute",
     "runtime/redistributor.h": "runtime/execute",

@@ -23,20 +23,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "reshard/runtime/communicator.h"
+#include "reshard/runtime/peer_options.h"
 #include "reshard/runtime/recent_operations.h"
 
 namespace reshard {
 
-// Options of an MpiCommunicator, the same on all ranks.
-struct MpiOptions {
-  // How long a rank waits for another at any one point.
-  absl::Duration timeout = DefaultTimeout();
-  // Whether ranks of one host exchange through shared memory.
-  bool shared_memory = DefaultSharedMemory();
-};
+// Options of an MpiCommunicator.
+using MpiOptions = PeerOptions;
 
 // See above. The overrides behave as documented in Communicator.
 class MpiCommunicator final : public Communicator {

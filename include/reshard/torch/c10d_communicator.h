@@ -22,19 +22,14 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "reshard/runtime/communicator.h"
+#include "reshard/runtime/peer_options.h"
 #include "reshard/runtime/recent_operations.h"
 
 namespace reshard {
 
 // Options of a C10dCommunicator.
-struct C10dOptions {
-  // How long a rank waits for another at any one point.
-  absl::Duration timeout = DefaultTimeout();
-  // Whether ranks of one host exchange through shared memory.
-  bool shared_memory = DefaultSharedMemory();
-};
+using C10dOptions = PeerOptions;
 
 // See above. The overrides behave as documented in Communicator.
 class C10dCommunicator final : public Communicator {

@@ -41,6 +41,7 @@ FOLDERS = {
     "include/reshard/live": "live",
     "checkpoint/live": "live",
     "tools": "tools",
+    "tools/reshard/mpi": "ranks of mpi",
     "python": "python",
     "tests": "tests",
     "examples": "examples",
@@ -59,6 +60,7 @@ ALLOWED = {
     "checkpoint": {"checkpoint", "runtime", "planner", "json", "layout"},
     "live": {"live", "checkpoint", "runtime", "planner", "layout"},
     "tools": {"tools", "json", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "live"},
+    "ranks of mpi": {"ranks of mpi", "tools", "mpi", "layout", "planner", "runtime"},
     "python": {"python", "layout", "check", "planner", "checkpoint"},
 }
 LINKS = {
@@ -74,6 +76,7 @@ LINKS = {
     "reshard_torch": {"reshard_layout", "reshard_json", "reshard_planner", "reshard_runtime", "reshard_live", "reshard_cuda", "reshard_nccl"},
     "reshard_checkpoint": {"reshard_layout", "reshard_planner", "reshard_json", "reshard_runtime"},
     "reshard_live": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
+    "reshard_command": {"reshard_layout", "reshard_json", "reshard_check", "reshard_planner", "reshard_runtime", "reshard_cuda", "reshard_nccl", "reshard_checkpoint"},
     "reshard_core": {"reshard_layout", "reshard_planner", "reshard_check", "reshard_checkpoint"},
     "nanobind-static": set(),
     "reshard_precompiled": set(),
@@ -129,7 +132,7 @@ def judge(root, path, text):
             yield where + f"{module} must not include {other} ({name})"
         elif public and target and not target.startswith("include/"):
             yield where + f"a public header includes a private one ({name})"
-        elif module == "tools" and target and not target.startswith(("include/", "tools/", "json/")):
+        elif module in ("tools", "ranks of mpi") and target and not target.startswith(("include/", "tools/", "json/")):
             yield where + f"a tool includes a private header ({name})"
         elif oracle and not (target or name).startswith("tests/oracle/") and (target or "/" in name or "." in name):
             yield where + f"the oracle includes more than itself and the standard library ({name})"
@@ -137,7 +140,7 @@ def judge(root, path, text):
             if module not in ("torch", "tests", "examples"):
                 yield where + f"LibTorch outside the module torch ({name})"
         elif MPI.match(name):
-            if module not in ("mpi", "tests", "examples"):
+            if module not in ("mpi", "ranks of mpi", "tests", "examples"):
                 yield where + f"MPI outside the module mpi ({name})"
         elif HEAVY.match(name):
             if public:
@@ -229,6 +232,8 @@ BAD = [
     ("include/reshard/runtime/x.h", "<torch/torch.h>", "LibTorch outside the module torch"),
     ("runtime/execute/x.cc", "<ATen/core/Tensor.h>", "LibTorch outside the module torch"),
     ("runtime/peers/x.cc", "<mpi.h>", "MPI outside the module mpi"),
+    ("tools/reshard/x.cc", '"reshard/mpi/m.h"', "tools must not include mpi"),
+    ("tools/reshard/mpi/x.cc", '"runtime/execute/missing.h"', "a tool includes a private header"),
     ("runtime/peers/x.cc", '"reshard/mpi/t.h"', "runtime must not include mpi"),
     ("runtime/execute/x.cc", '"runtime/pytorch/t.h"', "runtime must not include torch"),
     ("include/reshard/torch/x.h", '"runtime/pytorch/t.h"', "a public header includes a private one"),

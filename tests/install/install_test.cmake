@@ -83,6 +83,9 @@ if(KIND STREQUAL package)
     if(NOT output MATCHES "^OK\nOK\nOK\n$")
       message(FATAL_ERROR "three ranks did not move their rows: ${output}")
     endif()
+    if(EXISTS ${prefix}/bin/reshard)
+      run(${mpirun} -n 2 ${prefix}/bin/reshard run {X:2} "[<X>64]" "[64]" --over mpi)
+    endif()
   endif()
 
   # The component for PyTorch: linked, or refused with the reason.

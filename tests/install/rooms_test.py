@@ -27,12 +27,12 @@ ROOMS = """
     check/plan_text check
     planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
-    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
+    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/trial runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/side_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
-    tools/reshard tools/reshard/checkpoint tools/reshard/help tools/reshard/doctor python/core
+    tools/reshard tools/reshard/checkpoint tools/reshard/run tools/reshard/mpi tools/reshard/help tools/reshard/doctor python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
 PUBLIC = {
@@ -64,7 +64,7 @@ PUBLIC = {
     "runtime/signature.h": "runtime/program",
     "runtime/strided_copy.h": "runtime/host",
     "runtime/tensor_view.h": "runtime/host",
-    "runtime/verify_run.h": "runtime/local",
+    "runtime/verify_run.h": "runtime/trial",
     "mpi/mpi_communicator.h": "runtime/mpi",
     "nccl/gpus.h": "runtime/nccl",
     "nccl/nccl_api.h": "runtime/nccl",

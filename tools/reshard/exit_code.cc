@@ -49,7 +49,20 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
   return kInternal;
 }
 
+namespace {
+
+std::string* held_errors = nullptr;
+
+}  // namespace
+
+HeldErrors::HeldErrors() { held_errors = &text_; }
+HeldErrors::~HeldErrors() { held_errors = nullptr; }
+
 int Fail(ExitCode code, std::string_view message) {
+  if (held_errors != nullptr) {
+    absl::StrAppend(held_errors, held_errors->empty() ? "" : "; ", std::string(message));
+    return code;
+  }
   // The reason stands at the end, often behind a path of any length.
   constexpr size_t kLongest = 8192, kBegin = 4096, kEnd = 2048;
   constexpr absl::string_view kName = "reshard:";

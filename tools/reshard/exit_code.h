@@ -3,6 +3,7 @@
 #ifndef RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
 #define RESHARD_TOOLS_RESHARD_EXIT_CODE_H_
 
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -32,6 +33,20 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status);
 int Fail(ExitCode code, std::string_view message);
 int Fail(const absl::Status& status, Stage stage);
 int FailCheckpoint(const absl::Status& status);
+
+// While it lives, what Fail says is kept instead of printed. One at a time, and no other thread.
+class HeldErrors {
+ public:
+  HeldErrors();
+  ~HeldErrors();
+  HeldErrors(const HeldErrors&) = delete;
+  HeldErrors& operator=(const HeldErrors&) = delete;
+  // The messages so far.
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
 
 // Writes data to stdout. kOk, or kIo, with the error said, if not all of it was written.
 int Print(std::string_view data);

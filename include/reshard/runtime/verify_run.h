@@ -1,4 +1,5 @@
-// Runs a plan on in-process ranks with real data, to see how fast it is and whether every element arrives.
+// Runs a plan with real data, to see how fast it is and whether every element arrives: on threads of this process, or
+// on the ranks of a communicator.
 //
 // Verification does not look at the plan. Every source fragment is filled by logical index (an element's bytes are a
 // hash of its global linear index), and every element of every target fragment is computed from the definition of the
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,9 +30,9 @@ struct RunOptions {
   int64_t repeat = 10;
   // Whether to check every element.
   bool verify = true;
-  // Whether to time executions into newly allocated destinations too.
+  // Whether to time executions into newly allocated destinations too. RunPlanLocally only.
   bool fresh = false;
-  // How long a rank waits for the others at any one point.
+  // How long a rank waits for the others at any one point. RunPlanLocally only: communicators have their own.
   absl::Duration timeout = DefaultTimeout();
 };
 
@@ -67,6 +69,22 @@ struct RunReport {
 // kMaxLocalRanks devices; more memory than 3/4 of what the machine has available (the message has both figures);
 // threads that could not be started. Otherwise what the ranks report.
 absl::StatusOr<RunReport> RunPlanLocally(const Plan& plan, const RunOptions& options = {});
+
+// What one rank found.
+struct RankReport {
+  MoveStats moved;  // in one execution
+  // Time of each timed execution on this rank, waiting and agreement included; all ranks have as many.
+  std::vector<double> seconds;
+  int64_t elements_checked = 0;  // of this rank's fragments, over the fills
+  int64_t mismatches = 0;        // how many of these were wrong
+  std::string first_mismatch;    // as in RunReport
+};
+
+// Executes the plan on the ranks of a communicator that moves host memory. Collective: every rank calls it, also those
+// that hold nothing. A mismatch is not an error, but part of the report. Ranks whose plans or options differ all get an
+// error that says so, as they do where one of them could not begin. InvalidArgument: a device that is no rank;
+// otherwise as RunPlanLocally.
+absl::StatusOr<RankReport> RunPlanOnRank(const Plan& plan, Communicator& communicator, const RunOptions& options = {});
 
 }  // namespace reshard
 

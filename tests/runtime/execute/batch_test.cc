@@ -9,7 +9,7 @@
 
 #include "reshard/runtime/local_world.h"
 #include "reshard/runtime/redistributor.h"
-#include "runtime/local/logical_content.h"
+#include "runtime/trial/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/packed_world.h"
@@ -65,7 +65,7 @@ void RunModel(bool pulled, int64_t batch_bytes, int repeat) {
   CAPTURE(pulled, batch_bytes, repeat);
   constexpr int64_t kRanks = 12;
   std::vector<Problem> problems;
-  std::vector<local::LogicalContent> contents;
+  std::vector<trial::LogicalContent> contents;
   for (int i = 0; i < repeat; ++i) {
     for (const Case& c : kModel) {
       const DType dtype = i % 2 == 0 ? DType::kF32 : DType::kI16;
@@ -77,7 +77,7 @@ void RunModel(bool pulled, int64_t batch_bytes, int repeat) {
   options.batch_bytes = batch_bytes;
   const BatchPlan batch = PlanBatch(problems, {options.plan, batch_bytes}).value();
   for (size_t t = 0; t < problems.size(); ++t) {
-    contents.push_back(local::LogicalContent::Create(batch.PlanOf(static_cast<int64_t>(t)), t + 1).value());
+    contents.push_back(trial::LogicalContent::Create(batch.PlanOf(static_cast<int64_t>(t)), t + 1).value());
   }
   std::map<int64_t, const BatchDevice*> devices;
   for (const BatchDevice& device : batch.devices) devices[device.device] = &device;

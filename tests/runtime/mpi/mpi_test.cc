@@ -41,7 +41,7 @@ std::unique_ptr<MpiCommunicator> Connect(MpiOptions options = {}) {
 bool Fits(const Plan& plan) { return DevicesOf(plan).back() < WorldSize(); }
 
 void CheckPlan(const Plan& plan, Communicator& comm) {
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   for (const bool strided : {false, true}) {
     const absl::Status status = CheckRank(plan, *content, comm, strided);
@@ -104,7 +104,7 @@ TEST_CASE("a rank that does not come is named in time, and nothing of its step i
   const std::string mesh = "{X:" + std::to_string(WorldSize()) + "}";
   const auto plan = testing::PlanOf({mesh, "[<X>2048, 1024]", "[2048, <X>1024]"}, DType::kF32);
   REQUIRE(plan.ok());
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
   REQUIRE(content.ok());
   for (const bool shared_memory : {true, false}) {
     MpiOptions options;

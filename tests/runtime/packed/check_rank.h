@@ -16,7 +16,7 @@
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/program.h"
-#include "runtime/local/logical_content.h"
+#include "runtime/trial/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/spread.h"
@@ -64,7 +64,7 @@ inline void CheckAllOk(absl::Span<const absl::Status> statuses) {
 }
 
 // One rank's part of a plan: fills its fragment by logical index, runs, checks the result by logical index.
-inline absl::Status CheckRank(const Plan& plan, const local::LogicalContent& content, Communicator& comm,
+inline absl::Status CheckRank(const Plan& plan, const trial::LogicalContent& content, Communicator& comm,
                               bool strided) {
   absl::StatusOr<Program> program = CompileProgram(plan, comm.rank(), {comm.copies(), true});
   if (!program.ok()) return program.status();

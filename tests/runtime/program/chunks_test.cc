@@ -4,7 +4,7 @@
 
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/verify_run.h"
-#include "runtime/local/logical_content.h"
+#include "runtime/trial/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/chunk_cases.h"
 #include "tests/runtime/packed/check_rank.h"
@@ -42,7 +42,7 @@ TEST_CASE("chunks in messages and through shared memory are element-exact, dense
   for (const Case& c : kInChunks) {
     CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
     const Plan plan = PlanInChunks(c, DType::kBF16);
-    const auto content = local::LogicalContent::Create(plan, 1);
+    const auto content = trial::LogicalContent::Create(plan, 1);
     REQUIRE(content.ok());
     for (const bool strided : {false, true}) {
       const auto check = [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); };

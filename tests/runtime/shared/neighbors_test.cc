@@ -35,7 +35,7 @@ using testing::RunNearProcesses;
 using testing::RunNearThreads;
 
 void CheckPlan(const Plan& plan) {
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   for (const bool strided : {false, true}) {
     CheckAllOk(RunNearThreads(DevicesOf(plan),
@@ -67,7 +67,7 @@ TEST_CASE("processes find each other and move the same") {
     CAPTURE(c.mesh, c.from, c.to);
     const absl::StatusOr<Plan> plan = PlanOf(c, DType::kF32);
     REQUIRE(plan.ok());
-    const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, 1);
+    const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
     REQUIRE(content.ok());
     CheckAllOk(RunNearProcesses(static_cast<int64_t>(DevicesOf(*plan).size()), [&](NearCommunicator& comm) {
       absl::Status status = CheckRank(*plan, *content, comm, false);
@@ -131,7 +131,7 @@ TEST_CASE("records of any length are gathered, again and again") {
 absl::StatusOr<Plan> Gather() { return PlanOf({"{X:3}", "[<X>3000, 100]", "[3000, 100]"}); }
 
 absl::Status Execute(const Plan& plan, NearCommunicator& comm) {
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
   return content.ok() ? CheckRank(plan, *content, comm, false) : content.status();
 }
 

@@ -12,6 +12,7 @@
 #include "reshard/nccl/nccl_api.h"
 #include "tools/reshard/doctor/examine.h"
 #include "tools/reshard/doctor/python_packages.h"
+#include "tools/reshard/run/mpi_program.h"
 
 namespace reshard::doctor {
 namespace {
@@ -82,6 +83,13 @@ Finding Package(const std::vector<std::string>& folders) {
           absl::StrCat(package->version, with_torch ? ", with" : ", without", " its part for PyTorch"), ""};
 }
 
+Finding Mpi() {
+  const std::string program = tool::FindMpiProgram();
+  if (!program.empty()) return {"MPI", State::kThere, program, ""};
+  return {"MPI", State::kMissing, "no reshard-mpi beside this program",
+          "only `reshard run --over mpi` needs it; a build with RESHARD_BUILD_MPI=ON has it"};
+}
+
 std::vector<Finding> Https() {
   const absl::StatusOr<std::string> library = HttpsLibrary();
   if (!library.ok()) {
@@ -111,6 +119,7 @@ Section ExamineLibraries() {
   section.findings.push_back(Nccl(folders));
   section.findings.push_back(Torch(folders));
   section.findings.push_back(Package(folders));
+  section.findings.push_back(Mpi());
   for (Finding& finding : Https()) section.findings.push_back(std::move(finding));
   return section;
 }

@@ -41,14 +41,14 @@ using testing::RunOnRank;
 struct Work {
   std::string name;
   Plan plan;
-  local::LogicalContent content;
+  trial::LogicalContent content;
 };
 
 std::vector<Work> MakeWork(const std::string& suite, int64_t ranks, int samples, uint64_t seed) {
   std::vector<Work> all;
   const auto add = [&](const std::string& name, const absl::StatusOr<Plan>& plan) {
     if (!plan.ok() || plan->world() > ranks || !CompileProgram(*plan, 0).ok()) return false;
-    absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, all.size());
+    absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, all.size());
     if (!content.ok()) return false;
     all.push_back({name, *plan, *std::move(content)});
     return true;
@@ -91,8 +91,8 @@ absl::Status RunFailures(int64_t rank, int64_t ranks, int device, const std::str
   const absl::StatusOr<Plan> usual = PlanOf({mesh, "[<X>64, 64]", "[64, <X>64]"}, DType::kF32);
   const absl::StatusOr<Plan> other = PlanOf({mesh, "[<X>64, 64]", "[64, 64]"}, DType::kF32);
   if (!usual.ok() || !other.ok()) return absl::InternalError("no plan");
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*usual, 1);
-  const absl::StatusOr<local::LogicalContent> other_content = local::LogicalContent::Create(*other, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*usual, 1);
+  const absl::StatusOr<trial::LogicalContent> other_content = trial::LogicalContent::Create(*other, 1);
   {
     testing::FileStore store(folder + "/disagree");
     auto comm = NcclCommunicator::Create(rank, ranks, &store, Options(device, absl::Seconds(20)));

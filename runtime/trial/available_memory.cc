@@ -1,4 +1,4 @@
-#include "runtime/local/available_memory.h"
+#include "runtime/trial/available_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 
-namespace reshard::local {
+namespace reshard::trial {
 namespace {
 
 std::string ReadAll(const char* path) {
@@ -55,4 +55,4 @@ int64_t AvailableMemoryBytes() {
                   Left("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
 }
 
-}  // namespace reshard::local
+}  // namespace reshard::trial

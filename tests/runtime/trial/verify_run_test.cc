@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "reshard/planner/planner.h"
-#include "runtime/local/available_memory.h"
-#include "runtime/local/logical_content.h"
+#include "runtime/trial/available_memory.h"
+#include "runtime/trial/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 
@@ -237,11 +237,11 @@ TEST_CASE("too many ranks and too much memory are refused with the figures") {
 }
 
 TEST_CASE("what the machine has available is read") {
-  CHECK(local::ParseMemAvailable("MemTotal: 10 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n") == 2048 * 1024);
-  CHECK(local::ParseMemAvailable("MemTotal: 10 kB\n") == -1);
-  CHECK(local::ParseMemAvailable("MemAvailable: lots kB\n") == -1);
-  CHECK(local::ParseMemAvailable("") == -1);
-  CHECK(local::AvailableMemoryBytes() > 0);
+  CHECK(trial::ParseMemAvailable("MemTotal: 10 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n") == 2048 * 1024);
+  CHECK(trial::ParseMemAvailable("MemTotal: 10 kB\n") == -1);
+  CHECK(trial::ParseMemAvailable("MemAvailable: lots kB\n") == -1);
+  CHECK(trial::ParseMemAvailable("") == -1);
+  CHECK(trial::AvailableMemoryBytes() > 0);
 }
 
 // A check that never fires proves nothing: each way to be wrong must show.
@@ -249,7 +249,7 @@ TEST_CASE("the content of a tensor shows wrong, missing and doubled values") {
   const Case moves{"{X:4}", "[<X>64]", "[64]"};
   const absl::StatusOr<Plan> plan = PlanOf(moves, DType::kI16);
   REQUIRE(plan.ok());
-  const absl::StatusOr<local::LogicalContent> content = local::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
   REQUIRE(content.ok());
   std::vector<int16_t> data(64);
   int64_t first = -1;
@@ -263,7 +263,7 @@ TEST_CASE("the content of a tensor shows wrong, missing and doubled values") {
   content->Fill(plan->source, 3, shard.data());
   CHECK(std::equal(shard.begin(), shard.end(), data.begin() + 48));
   // Another salt is another tensor.
-  CHECK(local::LogicalContent::Create(*plan, 2)->CountMismatches(plan->target, 2, data.data(), &first) > 60);
+  CHECK(trial::LogicalContent::Create(*plan, 2)->CountMismatches(plan->target, 2, data.data(), &first) > 60);
 
   for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd}) {
     for (const char* mesh : {"{X:2}", "{X:4}", "{X:7}", "{X:200}"}) {
@@ -271,7 +271,7 @@ TEST_CASE("the content of a tensor shows wrong, missing and doubled values") {
       REQUIRE(pending.ok());
       const int64_t ranks = pending->source.mesh().size();
       CAPTURE(Name(op), ranks);
-      const absl::StatusOr<local::LogicalContent> numbers = local::LogicalContent::Create(*pending, 1);
+      const absl::StatusOr<trial::LogicalContent> numbers = trial::LogicalContent::Create(*pending, 1);
       REQUIRE(numbers.ok());
       // The fragments, reduced here; then once more with the contribution of rank 1 missing, or counted twice.
       const auto reduce = [&](int64_t skipped, int64_t doubled) {

@@ -1,4 +1,4 @@
-#include "runtime/local/logical_content.h"
+#include "runtime/trial/logical_content.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/host/half.h"
 
-namespace reshard::local {
+namespace reshard::trial {
 namespace {
 
 uint64_t Hash(uint64_t x, uint64_t salt) {
@@ -331,4 +331,4 @@ int64_t LogicalContent::CountMismatches(const Layout& layout, int64_t position, 
   return mismatches;
 }
 
-}  // namespace reshard::local
+}  // namespace reshard::trial

@@ -1,7 +1,7 @@
 // What every element of a tensor is, as a function of its logical index alone: the oracle of a verified run. It shares
 // no code with the planner; layouts are read through Layout::Intervals only.
-#ifndef RESHARD_RUNTIME_LOCAL_LOGICAL_CONTENT_H_
-#define RESHARD_RUNTIME_LOCAL_LOGICAL_CONTENT_H_
+#ifndef RESHARD_RUNTIME_TRIAL_LOGICAL_CONTENT_H_
+#define RESHARD_RUNTIME_TRIAL_LOGICAL_CONTENT_H_
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "reshard/layout/layout.h"
 #include "reshard/planner/plan.h"
 
-namespace reshard::local {
+namespace reshard::trial {
 
 // The content of a plan's tensor for one salt.
 //
@@ -60,6 +60,6 @@ class LogicalContent {
   int64_t contributions_ = 1;    // product of the digits
 };
 
-}  // namespace reshard::local
+}  // namespace reshard::trial
 
-#endif  // RESHARD_RUNTIME_LOCAL_LOGICAL_CONTENT_H_
+#endif  // RESHARD_RUNTIME_TRIAL_LOGICAL_CONTENT_H_

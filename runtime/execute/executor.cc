@@ -168,7 +168,8 @@ absl::StatusOr<ExecuteResult> Executor::ExecuteBatch(absl::Span<const ConstTenso
   // waiting for it.
   const absl::Status checked = status::NoThrow("checking the tensors", [&] { return Check(sources, targets); });
   if (agreement_ == Agreement::kEveryCall) {
-    RETURN_IF_ERROR(communicator_->Agree(checked, program_->signature));
+    RETURN_IF_ERROR(checked.ok() ? AgreeBefore(sources, program_->signature)
+                                 : communicator_->Agree(checked, program_->signature));
   } else if (!checked.ok()) {
     return checked;
   }
@@ -177,6 +178,31 @@ absl::StatusOr<ExecuteResult> Executor::ExecuteBatch(absl::Span<const ConstTenso
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   result->seconds = seconds.count();
   return result;
+}
+
+absl::Status Executor::AgreeBefore(absl::Span<const ConstTensorView> sources, const Signature& problem) {
+  if (program_->steps.empty()) return communicator_->Agree(absl::OkStatus(), problem);
+  const StepProgram& first = program_->steps[0];
+  if (one_step_) return communicator_->AgreeBefore(first, sources, problem);
+  return status::NoThrow("agreeing", [&] {
+    std::vector<ConstTensorView> inputs;
+    for (const StepTensor& tensor : first.tensors) {
+      const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
+      inputs.push_back(
+          SourceFor(tensor, sources).value_or(DenseView(static_cast<const void*>(nullptr), input.dtype, input.shape)));
+    }
+    return communicator_->AgreeBefore(first, inputs, problem);
+  });
+}
+
+// The input of a step that is one of the sources, or a chunk's part of one, and has elements.
+std::optional<ConstTensorView> Executor::SourceFor(const StepTensor& tensor,
+                                                   absl::Span<const ConstTensorView> sources) const {
+  const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
+  const int end = input.part.of >= 0 ? input.part.of : tensor.input;
+  if (end >= 2 * program_->tensors || end % 2 != 0 || input.bytes == 0) return std::nullopt;
+  const ConstTensorView& source = sources[static_cast<size_t>(end / 2)];
+  return input.part.of >= 0 ? PartOf(source, input) : source;
 }
 
 absl::StatusOr<ExecuteResult> Executor::ExecuteChecked(absl::Span<const ConstTensorView> sources,
@@ -227,14 +253,8 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
     inputs.clear();
     outputs.clear();
     for (const StepTensor& tensor : step.tensors) {
-      const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
-      const int end = input.part.of >= 0 ? input.part.of : tensor.input;
-      if (end < ends && end % 2 == 0 && input.bytes > 0) {
-        const ConstTensorView& source = sources[static_cast<size_t>(end / 2)];
-        inputs.push_back(input.part.of >= 0 ? PartOf(source, input) : source);
-      } else {
-        inputs.push_back(view(tensor.input));
-      }
+      const std::optional<ConstTensorView> source = SourceFor(tensor, sources);
+      inputs.push_back(source ? *source : view(tensor.input));
       outputs.push_back(view(tensor.output));
     }
     ASSIGN_OR_RETURN(const MoveStats step_moved, communicator_->ExecuteStep(step, inputs, outputs, &memos_[s]));

@@ -163,7 +163,10 @@ absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::share
   const absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
   if (options_.agreement == Agreement::kEveryCall) {
     static const Signature* const kNothing = new Signature;
-    RETURN_IF_ERROR(communicator_->Agree(own, own.ok() ? (*prepared)->signature() : *kNothing));
+    if (!own.ok()) return communicator_->Agree(own, *kNothing);
+    Executor& first = *(*prepared)->buckets_[0].executor;
+    RETURN_IF_ERROR(
+        first.AgreeBefore(sources.subspan(0, static_cast<size_t>(first.program().tensors)), (*prepared)->signature()));
   } else if (!own.ok()) {
     return own;
   }

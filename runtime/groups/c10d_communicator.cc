@@ -41,6 +41,11 @@ absl::Status C10dCommunicator::Agree(const absl::Status& own, const Signature& p
   return impl_->ranks.Agree(own, problem);
 }
 
+absl::Status C10dCommunicator::AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                                           const Signature& problem) {
+  return impl_->ranks.AgreeBefore(next, inputs, problem);
+}
+
 absl::Status C10dCommunicator::Barrier() { return impl_->ranks.Barrier(); }
 
 absl::StatusOr<MoveStats> C10dCommunicator::ExecuteStep(const StepProgram& step,

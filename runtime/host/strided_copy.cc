@@ -66,7 +66,8 @@ int64_t IndicesOf(const std::vector<IndexRun>& runs) {
 CopyMode CopyModeFor(int64_t bytes, int64_t threads) {
   // Measured: below, source and destination still meet in a core's caches when the step is repeated.
   constexpr int64_t kBytesPerCore = int64_t{12} << 20;
-  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  // Asking opens a file each time.
+  static const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   return bytes / std::clamp<int64_t>(threads, 1, cores) >= kBytesPerCore ? CopyMode::kStreaming : CopyMode::kCached;
 }
 

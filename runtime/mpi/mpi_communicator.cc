@@ -71,6 +71,11 @@ absl::Status MpiCommunicator::Agree(const absl::Status& own, const Signature& pr
   return impl_->ranks.Agree(own, problem);
 }
 
+absl::Status MpiCommunicator::AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                                          const Signature& problem) {
+  return impl_->ranks.AgreeBefore(next, inputs, problem);
+}
+
 absl::Status MpiCommunicator::Barrier() { return impl_->ranks.Barrier(); }
 
 absl::StatusOr<MoveStats> MpiCommunicator::ExecuteStep(const StepProgram& step,

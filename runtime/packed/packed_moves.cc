@@ -298,6 +298,18 @@ std::vector<char> DenseOnes(absl::Span<const View> views) {
 
 }  // namespace
 
+std::vector<Piece> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs, StepCopies& copies) {
+  const std::vector<char> dense = DenseOnes(inputs);
+  std::vector<Piece> sends;
+  sends.reserve(step.sends.size());
+  for (const Transfer& transfer : step.sends) {
+    const auto t = static_cast<size_t>(transfer.tensor);
+    sends.push_back({transfer.peer, Data(inputs[t]), copies.Pack(transfer, inputs[t], dense[t] != 0), transfer.bytes,
+                     transfer.tensor});
+  }
+  return sends;
+}
+
 absl::Status ExchangeStep(PackedStep& packed) {
   const StepProgram& step = packed.step;
   const absl::Span<const ConstTensorView> inputs = packed.inputs;
@@ -307,16 +319,10 @@ absl::Status ExchangeStep(PackedStep& packed) {
   StepCopies copies;
   Contributions contributions(step, packed.rank, inputs, outputs);
   RETURN_IF_ERROR(contributions.Allocate());
-  std::vector<Piece> sends;
+  const std::vector<Piece> sends = SendsOf(step, inputs, copies);
   std::vector<Piece> receives;
   std::vector<Job> own;
-  sends.reserve(step.sends.size());
   receives.reserve(step.receives.size());
-  for (const Transfer& transfer : step.sends) {
-    const auto t = static_cast<size_t>(transfer.tensor);
-    sends.push_back({transfer.peer, Data(inputs[t]), copies.Pack(transfer, inputs[t], dense_in[t] != 0), transfer.bytes,
-                     transfer.tensor});
-  }
   int64_t own_bytes = 0;
   int64_t placed_bytes = 0;  // in outputs, or among what is contributed to them
   for (const Transfer& transfer : step.receives) {

@@ -14,6 +14,7 @@
 #include "reshard/runtime/tensor_view.h"
 #include "runtime/packed/laps.h"
 #include "runtime/packed/message_transport.h"
+#include "runtime/packed/step_copies.h"
 #include "runtime/packed/wire_messages.h"
 
 namespace reshard::packed {
@@ -36,6 +37,9 @@ inline char* Data(const ConstTensorView& view) { return static_cast<char*>(const
 inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
 
 absl::Status NoStaging(int64_t bytes);
+
+// What this rank sends in a step of one exchange, by peer. `copies` owns what is made for the strides of the inputs.
+std::vector<Piece> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs, StepCopies& copies);
 
 // Executes a step of one exchange, which is any but an AllReduce. Contributions are combined when all have come, in the
 // order of the ranks.

@@ -35,11 +35,7 @@ struct Combined {
 absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near) {
   const StepProgram& step = packed.step;
   StepCopies copies;
-  std::vector<Piece> sends;
-  for (const Transfer& transfer : step.sends) {
-    const ConstTensorView& in = packed.inputs[static_cast<size_t>(transfer.tensor)];
-    sends.push_back({transfer.peer, Data(in), copies.MakePack(transfer.region, in), transfer.bytes, transfer.tensor});
-  }
+  const std::vector<Piece> sends = SendsOf(step, packed.inputs, copies);
   std::vector<int64_t> senders = SendersOf(step);
   std::vector<Combined> tensors;
   std::vector<int64_t> lengths;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/packed/packed_moves.h"
+#include "runtime/packed/step_copies.h"
 #include "status/macros.h"
 
 namespace reshard::packed {
@@ -20,6 +21,12 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                   : step.op == Op::kAllReduce ? AllReduceStep(packed)
                                               : ExchangeStep(packed));
   return packed.stats;
+}
+
+void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag, NearExchange& near) {
+  if (step.op == Op::kAllReduce || step.op == Op::kSlice || !near.everybody()) return;
+  StepCopies copies;
+  near.PackAhead(tag, SendsOf(step, inputs, copies));
 }
 
 }  // namespace reshard::packed

@@ -29,6 +29,9 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                                             absl::Span<const ConstTensorView> inputs,
                                             absl::Span<const TensorView> outputs, MessageTransport& transport);
 
+// Begins to pack for a step that is executed next, where all ranks share memory.
+void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag, NearExchange& near);
+
 }  // namespace reshard::packed
 
 #endif  // RESHARD_RUNTIME_PACKED_PACKED_STEP_H_

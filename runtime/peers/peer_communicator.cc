@@ -19,6 +19,8 @@ namespace {
 constexpr uint64_t kPlans = uint64_t{1} << 14;
 constexpr int64_t kOperationsPerPlan = int64_t{1} << 16;
 
+bool OnHost(const ConstTensorView& view) { return view.memory == MemoryKind::kHost; }
+
 }  // namespace
 
 PeerCommunicator::PeerCommunicator(int64_t rank, int64_t size, PeerOptions options, MakeTransport make_transport)
@@ -54,7 +56,7 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
     }
     const int64_t operations = others_.operations();
     transport_->Use(operations % kOperationsPerPlan + static_cast<int64_t>(salt % kPlans) * kOperationsPerPlan);
-    if (near_ != nullptr) near_->Use(static_cast<uint64_t>(operations) ^ salt);
+    if (near_ != nullptr) near_->Use(NearTag(operations, salt));
     return f();
   });
   others_.End();
@@ -212,6 +214,7 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
   if (execute::AllAgree(records)) return absl::OkStatus();
 
   // Everybody has seen the same records, so everybody comes here. Lengths first, then the details.
+  if (near_ != nullptr) near_->TakeBack();
   const std::string all = execute::Details(own, problem);
   std::vector<int64_t> lengths(static_cast<size_t>(size_));
   lengths[static_cast<size_t>(rank_)] = static_cast<int64_t>(all.size());
@@ -251,6 +254,18 @@ absl::Status PeerCommunicator::Agree(const absl::Status& own, const Signature& p
                                [&] { return AgreeNow(own, problem); });
 }
 
+absl::Status PeerCommunicator::AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                                           const Signature& problem) {
+  if (size_ == 1) return absl::OkStatus();
+  return Operate<absl::Status>("agreement", sizeof(execute::AgreementRecord), 0, [&] {
+    // For the operation that follows this one.
+    if (near_ != nullptr && std::all_of(inputs.begin(), inputs.end(), OnHost)) {
+      packed::PackAhead(next, inputs, NearTag(others_.operations() + 1, next.salt), *near_);
+    }
+    return AgreeNow(absl::OkStatus(), problem);
+  });
+}
+
 absl::Status PeerCommunicator::Barrier() {
   if (size_ == 1) return absl::OkStatus();
   return Operate<absl::Status>("barrier", 1, 0, [&] {
@@ -263,8 +278,7 @@ absl::StatusOr<MoveStats> PeerCommunicator::ExecuteStep(const StepProgram& step,
                                                         absl::Span<const ConstTensorView> inputs,
                                                         absl::Span<const TensorView> outputs,
                                                         std::unique_ptr<StepMemo>* /*memo*/) {
-  const auto on_host = [](const ConstTensorView& view) { return view.memory == MemoryKind::kHost; };
-  if (!std::all_of(inputs.begin(), inputs.end(), on_host) || !std::all_of(outputs.begin(), outputs.end(), on_host)) {
+  if (!std::all_of(inputs.begin(), inputs.end(), OnHost) || !std::all_of(outputs.begin(), outputs.end(), OnHost)) {
     return absl::UnimplementedError("a communicator of host tensors; those of GPUs have one of their own");
   }
   return Operate<absl::StatusOr<MoveStats>>(status::View(Name(step.op)), step.recv_bytes, step.salt, [&] {

@@ -42,6 +42,8 @@ class PeerCommunicator final : public Communicator {
   int64_t world_size() const override { return size_; }
   CopyFor copies() const override { return CopyFor::kMessages; }
   absl::Status Agree(const absl::Status& own, const Signature& problem) override;
+  absl::Status AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                           const Signature& problem) override;
   // Unimplemented: fragments that are not in host memory.
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
@@ -64,6 +66,7 @@ class PeerCommunicator final : public Communicator {
   absl::Status GatherTogether(char* records, int64_t bytes);
   absl::Status GatherByDoubling(char* records, int64_t bytes);
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
+  static uint64_t NearTag(int64_t operation, uint64_t salt) { return static_cast<uint64_t>(operation) ^ salt; }
 
   const int64_t rank_;
   const int64_t size_;

@@ -169,8 +169,62 @@ void Neighbors::Fill(Outgoing& flow) {
       FilledAt(receiver.ring, at).bytes = 0;  // nothing to learn from; it may still be lent itself
     }
     to.filled.store(at + 1);
-    others_[receiver.neighbor].segment.head().bell.RingIfAsleep();
   }
+}
+
+void Neighbors::RingFor(const Outgoing& flow) const {
+  for (const Outgoing::Receiver& receiver : flow.to) others_[receiver.neighbor].segment.head().bell.RingIfAsleep();
+}
+
+void Neighbors::Use(uint64_t tag) {
+  if (ahead_ && ahead_->tag != tag) TakeBack();
+  tag_ = tag;
+}
+
+// Nobody is told of it: who is to take it is first told something else.
+void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) {
+  TakeBack();
+  const int64_t begin = Nanoseconds();
+  std::vector<Outgoing> out = OutgoingOf(sends);
+  Ahead ahead{tag, {}, {}, 0};
+  for (const Outgoing& flow : out) {
+    for (const Outgoing::Receiver& receiver : flow.to) {
+      ahead.filled.emplace_back(receiver.ring, own_.ring(receiver.ring).filled.load(std::memory_order_relaxed));
+    }
+  }
+  const uint64_t tag_now = std::exchange(tag_, tag);
+  for (int64_t slot = 0; slot < own_.slots(); ++slot) {
+    for (Outgoing& flow : out) {
+      if (!flow.left.done() && Free(flow)) Fill(flow);
+    }
+  }
+  tag_ = tag_now;
+  for (Outgoing& flow : out) ahead.left.push_back(std::move(flow.left));
+  ahead.seconds = static_cast<double>(Nanoseconds() - begin) * 1e-9;
+  ahead_ = std::move(ahead);
+}
+
+void Neighbors::TakeBack() {
+  if (!ahead_) return;
+  for (const auto& [ring, before] : ahead_->filled) {
+    std::atomic<uint64_t>& filled = own_.ring(ring).filled;
+    for (uint64_t number = before; number < filled.load(std::memory_order_relaxed); ++number) {
+      FilledAt(ring, number) = {};
+    }
+    filled.store(before);
+  }
+  ahead_.reset();
+}
+
+absl::Status Neighbors::GoOnFromAhead(std::vector<Outgoing>& out, MoveStats* stats) {
+  if (!ahead_) return absl::OkStatus();
+  if (ahead_->left.size() != out.size()) {
+    return absl::FailedPreconditionError("the step that is executed is not the one that was begun");
+  }
+  for (size_t i = 0; i < out.size(); ++i) out[i].left = std::move(ahead_->left[i]);
+  stats->pack_seconds += ahead_->seconds;
+  ahead_.reset();
+  return absl::OkStatus();
 }
 
 // Goes to the next slot, which is full: is it what this rank expects?
@@ -193,6 +247,7 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
                               absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
                               MoveStats* stats, packed::Laps* lap) {
   if (aborted_) return watch_.blame(-1, "");
+  RETURN_IF_ERROR(GoOnFromAhead(out, stats));
   const auto sending = [](const Outgoing& flow) { return !flow.left.done(); };
   const auto coming = [](const Incoming& flow) { return !flow.left.done(); };
   const auto awaits = [&](size_t k) {
@@ -210,6 +265,7 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
     for (Outgoing& flow : out) {
       if (!sending(flow) || !Free(flow)) continue;
       Fill(flow);
+      RingFor(flow);
       filled = true;
     }
     if (filled) (*lap)(&stats->pack_seconds);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "runtime/shared/introduction.h"
 #include "runtime/shared/pack_mode.h"
 #include "runtime/shared/segment.h"
+#include "runtime/shared/slot_cuts.h"
 
 namespace reshard::shared {
 
@@ -49,7 +51,7 @@ class Neighbors final : public packed::NearExchange {
 
   // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
   // that move with different ones get FailedPrecondition.
-  void Use(uint64_t tag) { tag_ = tag; }
+  void Use(uint64_t tag);
 
   bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
   bool everybody() const override { return everybody_; }
@@ -59,6 +61,10 @@ class Neighbors final : public packed::NearExchange {
   absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
                        absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
                        packed::Laps* lap) override;
+
+  void PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) override;
+  // Takes back what was packed ahead, if anything was.
+  void TakeBack();
 
   // records holds `bytes` bytes for each rank of the world, all of which are neighbors; everybody gets everybody's.
   absl::Status Gather(char* records, int64_t bytes);
@@ -82,6 +88,14 @@ class Neighbors final : public packed::NearExchange {
     int64_t receivers = 0;
   };
 
+  // What of the next move has been packed.
+  struct Ahead {
+    uint64_t tag = 0;
+    std::vector<SlotCuts> left;                        // of each flow
+    std::vector<std::pair<int64_t, uint64_t>> filled;  // of each ring that leads to a receiver, before
+    double seconds = 0;                                // that it took
+  };
+
   int64_t IndexOf(int64_t rank) const;
   std::vector<Outgoing> OutgoingOf(absl::Span<const packed::Piece> pieces) const;
   Incoming IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces, std::vector<int64_t> lengths) const;
@@ -90,6 +104,8 @@ class Neighbors final : public packed::NearExchange {
   }
   bool Free(const Outgoing& flow);
   void Fill(Outgoing& flow);
+  void RingFor(const Outgoing& flow) const;
+  absl::Status GoOnFromAhead(std::vector<Outgoing>& out, MoveStats* stats);
   absl::Status Open(Incoming& flow) const;
   absl::Status Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
                      absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
@@ -105,6 +121,7 @@ class Neighbors final : public packed::NearExchange {
   std::vector<PackMode> pack_modes_;  // by ring
   const int64_t owner_ = getpid();
   uint64_t tag_ = 0;
+  std::optional<Ahead> ahead_;
   uint64_t notices_ = 0;  // given so far
   std::atomic<bool> aborted_ = false;
 };

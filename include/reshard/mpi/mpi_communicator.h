@@ -46,6 +46,8 @@ class MpiCommunicator final : public Communicator {
   int64_t world_size() const override;
   CopyFor copies() const override { return CopyFor::kMessages; }
   absl::Status Agree(const absl::Status& own, const Signature& problem) override;
+  absl::Status AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                           const Signature& problem) override;
   // Unimplemented: fragments that are not in host memory.
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;

@@ -102,6 +102,16 @@ class Communicator {
   //   FailedPrecondition "ranks disagree on target: ranks 0, 2, 3 have [8, <X>8]; rank 1 has another target: [<X>8, 8]"
   virtual absl::Status Agree(const absl::Status& own, const Signature& problem) = 0;
 
+  // As Agree, on a rank that has no error and that executes `next` on `inputs` once all agree, so that a backend may
+  // begin to pack for it meanwhile. The inputs stay as they are until ExecuteStep has returned, which is the next call
+  // of the communicator after an agreement. Other ranks may call Agree.
+  virtual absl::Status AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                                   const Signature& problem) {
+    static_cast<void>(next);
+    static_cast<void>(inputs);
+    return Agree(absl::OkStatus(), problem);
+  }
+
   // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i]: they have
   // the shapes of its buffers and any strides. See StepProgram for what the outputs hold afterwards. The backend
   // decides whether to pack. `memo`, if not null, is the same at every execution of this step, and empty at the first.

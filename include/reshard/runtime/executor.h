@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,6 +59,9 @@ class Executor {
   // targets are new memory, so that overlaps need not be looked for.
   absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
                      bool targets_are_fresh = false) const;
+  // Agrees on `problem` before ExecuteChecked is called with these sources, which Check has accepted. Collective: a
+  // rank whose views were not accepted calls Agree of the communicator with the error. Returns what that does.
+  absl::Status AgreeBefore(absl::Span<const ConstTensorView> sources, const Signature& problem);
   // Runs the steps for views that Check has accepted, without agreement. Collective.
   absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
                                                absl::Span<const TensorView> targets);
@@ -65,6 +69,7 @@ class Executor {
  private:
   Executor() = default;
   absl::StatusOr<MoveStats> RunSteps(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets);
+  std::optional<ConstTensorView> SourceFor(const StepTensor& tensor, absl::Span<const ConstTensorView> sources) const;
 
   std::shared_ptr<const Program> program_;
   Communicator* communicator_ = nullptr;

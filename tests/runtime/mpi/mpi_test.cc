@@ -99,6 +99,29 @@ TEST_CASE("ranks that disagree are named, and go on") {
   CHECK(comm->Barrier().ok());
 }
 
+TEST_CASE("ranks that were about to move different tensors move the next ones") {
+  const std::string mesh = "{X:" + std::to_string(WorldSize()) + "}";
+  const auto rows_to_columns = testing::PlanOf({mesh, "[<X>64, 96]", "[64, <X>96]"}, DType::kF32);
+  const auto rows_to_all = testing::PlanOf({mesh, "[<X>64, 96]", "[64, 96]"}, DType::kF32);
+  REQUIRE(rows_to_columns.ok());
+  REQUIRE(rows_to_all.ok());
+  for (const bool shared_memory : {true, false}) {
+    MpiOptions options;
+    options.shared_memory = shared_memory;
+    const std::unique_ptr<MpiCommunicator> comm = Connect(options);
+    for (int round = 0; round < 20; ++round) {
+      const bool differs = round % 3 == 1 && WorldSize() > 1;
+      const Plan& plan = differs && comm->rank() == round % comm->world_size() ? *rows_to_all : *rows_to_columns;
+      const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
+      REQUIRE(content.ok());
+      const absl::Status status = CheckRank(plan, *content, *comm, round % 2 == 0, Agreement::kEveryCall);
+      INFO(round << ": " << status);
+      CHECK(status.code() == (differs ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kOk));
+      if (differs) CHECK_THAT(std::string(status.message()), Catch::Contains("ranks disagree on target"));
+    }
+  }
+}
+
 TEST_CASE("a rank that does not come is named in time, and nothing of its step is in flight afterwards") {
   if (WorldSize() == 1) return;
   const std::string mesh = "{X:" + std::to_string(WorldSize()) + "}";

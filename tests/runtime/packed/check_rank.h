@@ -64,12 +64,12 @@ inline void CheckAllOk(absl::Span<const absl::Status> statuses) {
 }
 
 // One rank's part of a plan: fills its fragment by logical index, runs, checks the result by logical index.
-inline absl::Status CheckRank(const Plan& plan, const trial::LogicalContent& content, Communicator& comm,
-                              bool strided) {
+inline absl::Status CheckRank(const Plan& plan, const trial::LogicalContent& content, Communicator& comm, bool strided,
+                              Agreement agreement = Agreement::kOff) {
   absl::StatusOr<Program> program = CompileProgram(plan, comm.rank(), {comm.copies(), true});
   if (!program.ok()) return program.status();
   auto shared = std::make_shared<const Program>(*std::move(program));
-  absl::StatusOr<Executor> executor = Executor::Create(shared, &comm, Agreement::kOff);
+  absl::StatusOr<Executor> executor = Executor::Create(shared, &comm, agreement);
   if (!executor.ok()) return executor.status();
   const Buffer& from = shared->source();
   const Buffer& to = shared->target();

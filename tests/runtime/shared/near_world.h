@@ -46,9 +46,23 @@ class NearCommunicator final : public Communicator, private packed::MessageTrans
   int64_t rank() const override { return neighbors_->rank(); }
   int64_t world_size() const override { return size_; }  // of both bases
   CopyFor copies() const override { return CopyFor::kMessages; }
+  // Whether this rank has an error at the next agreement.
+  void Refuse(bool refuses) { refuses_ = refuses; }
   absl::Status Agree(const absl::Status& own, const Signature&) override {
+    std::vector<char> refusals(static_cast<size_t>(size_));
+    refusals[static_cast<size_t>(rank())] = refuses_ || !own.ok() ? 1 : 0;
+    const absl::Status gathered = neighbors_->Gather(refusals.data(), 1);
+    if (!gathered.ok()) return gathered;
+    if (std::find(refusals.begin(), refusals.end(), 1) == refusals.end()) return absl::OkStatus();
+    neighbors_->TakeBack();
+    // As the details of an agreement are exchanged, which nobody leaves before all have taken back.
     const absl::Status met = Barrier();
-    return own.ok() ? met : own;
+    return met.ok() ? absl::AbortedError("refused") : met;
+  }
+  absl::Status AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
+                           const Signature& problem) override {
+    packed::PackAhead(next, inputs, static_cast<uint64_t>(operations_ + 1) ^ next.salt, *neighbors_);
+    return Agree(absl::OkStatus(), problem);
   }
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs,
@@ -72,6 +86,7 @@ class NearCommunicator final : public Communicator, private packed::MessageTrans
   std::unique_ptr<shared::Neighbors> neighbors_;
   const int64_t size_;
   int64_t operations_ = 0;
+  bool refuses_ = false;
 };
 
 using NearBody = std::function<absl::Status(NearCommunicator&)>;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,6 +42,37 @@ void CheckPlan(const Plan& plan) {
     CheckAllOk(RunNearThreads(DevicesOf(plan),
                               [&](NearCommunicator& comm) { return CheckRank(plan, *content, comm, strided); }));
   }
+}
+
+TEST_CASE("what is packed before ranks agree arrives once they do, and is gone if they do not") {
+  const uint64_t seed = testing::Seed();
+  INFO("RESHARD_TEST_SEED=" << seed);
+  // Packed for each, once for all, more than fits, and combined; between meetings of the same ranks.
+  const Case cases[] = {{"{X:3}", "[<X>30, 7]", "[30, <X>7]"},         {"{X:3}", "[<X>30, 7]", "[30, 7]"},
+                        {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"}, {"{X:3}", "[<X>700, 901]", "[700, 901]"},
+                        {"{X:3}", "[701, 91] sum<X>", "[701, <X>91]"}, {"{X:3}", "[701, 91] sum<X>", "[701, 91]"}};
+  std::vector<Plan> plans;
+  std::vector<trial::LogicalContent> contents;
+  for (const Case& c : cases) {
+    const absl::StatusOr<Plan> plan = PlanOf(c, DType::kF32);
+    REQUIRE(plan.ok());
+    plans.push_back(*plan);
+    contents.push_back(trial::LogicalContent::Create(*plan, 1).value());
+  }
+  CheckAllOk(RunNearThreads({0, 1, 2}, [&](NearCommunicator& comm) -> absl::Status {
+    std::mt19937_64 random(seed);  // the same on all
+    for (int round = 0; round < 200; ++round) {
+      const size_t k = random() % plans.size();
+      const bool strided = random() % 2 == 0;
+      const uint64_t refusing = random() % 6;
+      comm.Refuse(static_cast<uint64_t>(comm.rank()) == refusing);
+      const absl::Status status = CheckRank(plans[k], contents[k], comm, strided, Agreement::kEveryCall);
+      if (refusing < 3 ? !absl::IsAborted(status) : !status.ok()) {
+        return absl::InternalError(absl::StrCat("round ", round, ", case ", k, ": ", status.ToString()));
+      }
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TEST_CASE("ranks that share memory move every case element by element") {

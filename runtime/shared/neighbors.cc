@@ -35,6 +35,15 @@ bool Alike(const packed::Piece& a, const packed::Piece& b) {
          a.fragment + a.copy->from_offset() == b.fragment + b.copy->from_offset();
 }
 
+// Small pieces are scattered: the memory of their fragments is prefetched while those before them are copied.
+void FetchAhead(absl::Span<const packed::Piece> pieces, const std::vector<Cut>& cuts, size_t c, bool written) {
+  constexpr size_t kAhead = 3;
+  constexpr int64_t kSmall = int64_t{16} << 10;
+  if (c + kAhead >= cuts.size()) return;
+  const packed::Piece& piece = pieces[cuts[c + kAhead].piece];
+  if (piece.bytes <= kSmall) piece.copy->FetchAhead(piece.fragment, written);
+}
+
 bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), Alike);
 }
@@ -155,7 +164,9 @@ void Neighbors::Fill(Outgoing& flow) {
   filled = {
       {}, measured ? modes.Next() : CopyMode::kCached, measured ? bytes : 0, 0, static_cast<int64_t>(flow.to.size())};
   const int64_t begin = Nanoseconds();
-  for (const Cut& cut : flow.cuts) {
+  for (size_t c = 0; c < flow.cuts.size(); ++c) {
+    FetchAhead(flow.pieces, flow.cuts, c, /*written=*/false);
+    const Cut& cut = flow.cuts[c];
     const packed::Piece& piece = flow.pieces[cut.piece];
     piece.copy->RunBytes(piece.fragment, StartOf(slot + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
   }
@@ -307,7 +318,9 @@ absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<c
       if (flow.left.done() || !flow.full()) continue;
       RETURN_IF_ERROR(Open(flow));
       const int64_t begin = Nanoseconds();
-      for (const Cut& cut : flow.cuts) {
+      for (size_t c = 0; c < flow.cuts.size(); ++c) {
+        FetchAhead(flow.pieces, flow.cuts, c, /*written=*/true);
+        const Cut& cut = flow.cuts[c];
         const packed::Piece& piece = flow.pieces[cut.piece];
         piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
       }

@@ -123,13 +123,6 @@ absl::Status ReadFile::CheckSize(int64_t limit) const {
       absl::StrCat(path(), " has ", bytes(), " bytes; at most ", limit, " are allowed"));
 }
 
-absl::StatusOr<UnsetMemory> ReadFile::ReadAllLarge(int64_t limit) const {
-  RETURN_IF_ERROR(CheckSize(limit));
-  UnsetMemory all(static_cast<size_t>(bytes_));
-  RETURN_IF_ERROR(ReadAt(0, {all.data(), all.size()}));
-  return all;
-}
-
 absl::StatusOr<std::string> ReadFile::ReadAll(int64_t limit) const {
   RETURN_IF_ERROR(CheckSize(limit));
   return ReadText(0, bytes_);

@@ -18,7 +18,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "checkpoint/io/unset_memory.h"
 
 namespace reshard::io {
 
@@ -53,8 +52,8 @@ class ReadFile {
   absl::StatusOr<std::string> ReadText(int64_t at, int64_t length) const;
   // The whole file; ResourceExhausted when it has more than `limit` bytes.
   absl::StatusOr<std::string> ReadAll(int64_t limit) const;
-  // The same for files that may be very large.
-  absl::StatusOr<UnsetMemory> ReadAllLarge(int64_t limit) const;
+  // ResourceExhausted when it has more than `limit` bytes.
+  absl::Status CheckSize(int64_t limit) const;
 
  protected:
   // A call takes as long as copying 2 KiB, as measured on files in memory. On a disk the system reads whole pages, and
@@ -65,8 +64,6 @@ class ReadFile {
       : path_(std::move(path)), bytes_(bytes), modified_(modified) {}
 
  private:
-  absl::Status CheckSize(int64_t limit) const;
-
   std::string path_;
   int64_t bytes_;
   int64_t modified_;

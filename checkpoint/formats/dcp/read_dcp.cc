@@ -54,8 +54,7 @@ absl::StatusOr<Catalog> ReadDcpCatalog(const std::string& directory, absl::Span<
   catalog::CatalogBuilder builder(kFormat, directory);
   for (const std::string& name : metadata) {
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(io::JoinPath(directory, name)));
-    ASSIGN_OR_RETURN(const io::UnsetMemory bytes, file->ReadAllLarge(limits.metadata_bytes));
-    if (const absl::Status read = ReadMetadata(bytes.text(), limits, &builder); !read.ok()) {
+    if (const absl::Status read = ReadMetadata(*file, limits, &builder); !read.ok()) {
       return absl::Status(read.code(), absl::StrCat(file->path(), ": ", read.message()));
     }
   }

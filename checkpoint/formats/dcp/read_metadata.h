@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::dcp {
@@ -19,6 +20,8 @@ namespace reshard::dcp {
 // DataLoss: it is not such a pickle, has a name twice, or a box with elements but without a location. Unimplemented: an
 // encoded stream, with the name of the encoding; an item that is neither a tensor nor bytes. Otherwise as Pickle::Read.
 absl::Status ReadMetadata(std::string_view bytes, const CatalogLimits& limits, catalog::CatalogBuilder* builder);
+// The same of a file. ResourceExhausted: it has more than limits.metadata_bytes.
+absl::Status ReadMetadata(const io::ReadFile& file, const CatalogLimits& limits, catalog::CatalogBuilder* builder);
 
 }  // namespace reshard::dcp
 

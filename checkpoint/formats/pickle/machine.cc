@@ -7,9 +7,27 @@
 #include "status/view.h"
 
 namespace reshard::pickle {
+namespace {
+
+// An opcode with its operand, without a text or the digits of a number that follow.
+constexpr int64_t kMostOpBytes = 9;
+
+// Input: a view of bytes, or a file.
+template <typename Input>
+absl::StatusOr<Pickle> ReadFrom(const Input& input, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way) {
+  {
+    PickleMachine machine(PickleInput(input), limits, persistent_ids, way);
+    absl::StatusOr<Pickle> pickle = machine.Run();
+    if (!machine.wants_one_by_one()) return pickle;
+  }
+  return PickleMachine(PickleInput(input), limits, persistent_ids, Pickle::Way::kOneByOne).Run();
+}
+
+}  // namespace
 
 bool PickleMachine::Step() {
   op_ = at_;
+  if (!Have(kMostOpBytes)) return false;
   if (at_ == end_) return Bad("cut short");
   uint64_t number = 0;
   size_t first = 0;
@@ -134,10 +152,10 @@ bool PickleMachine::Step() {
       return Operand<4>(&number) && Put(number);
     case PickleOp::kBinGet:
       if (ReadRecords()) return true;
-      return Operand<1>(&number) && Get(number);
+      return status_.ok() && Operand<1>(&number) && Get(number);
     case PickleOp::kLongBinGet:
       if (ReadRecords()) return true;
-      return Operand<4>(&number) && Get(number);
+      return status_.ok() && Operand<4>(&number) && Get(number);
     case PickleOp::kBinPersId: {
       if (!persistent_ids_) break;
       if (!Has(1)) return false;
@@ -155,7 +173,7 @@ bool PickleMachine::Step() {
       return Bad("a second beginning");
     case PickleOp::kStop:
       if (stack_.size() != 1 || !marks_.empty()) return Bad("the stack does not hold one value at the end");
-      if (at_ != end_) return Bad(absl::StrCat(Left(), " bytes after the end"));
+      if (Left() != 0) return Bad(absl::StrCat(Left(), " bytes after the end"));
       pickle_.root_ = stack_.back();
       return false;
   }
@@ -163,15 +181,16 @@ bool PickleMachine::Step() {
 }
 
 absl::StatusOr<Pickle> PickleMachine::Run() {
-  if (end_ - begin_ >= int64_t{Pickle::kSmall}) {
+  if (input_.bytes() >= int64_t{Pickle::kSmall}) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a pickle of ", end_ - begin_, " bytes; at most 2^31 are allowed"));
+        absl::StrCat("a pickle of ", input_.bytes(), " bytes; at most 2^31 are allowed"));
   }
-  if (end_ - begin_ < 2 || static_cast<PickleOp>(begin_[0]) != PickleOp::kProto) {
+  if (!Have(kMostOpBytes)) return status_;
+  if (end_ - at_ < 2 || static_cast<PickleOp>(at_[0]) != PickleOp::kProto) {
     return absl::DataLossError("pickle, byte 0: this is no pickle of protocol 2 or later");
   }
-  if (begin_[1] < 2 || begin_[1] > 5) {
-    return absl::UnimplementedError(absl::StrCat("pickle, byte 1: protocol ", begin_[1], "; 2 to 5 are known"));
+  if (at_[1] < 2 || at_[1] > 5) {
+    return absl::UnimplementedError(absl::StrCat("pickle, byte 1: protocol ", at_[1], "; 2 to 5 are known"));
   }
   at_ += 2;
   // Index 0 means no value, and the values without content have fixed indices, so that they cost no nodes.
@@ -189,12 +208,12 @@ absl::StatusOr<Pickle> PickleMachine::Run() {
 }
 
 absl::StatusOr<Pickle> Pickle::Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids, Way way) {
-  {
-    PickleMachine machine(bytes, limits, persistent_ids, way);
-    absl::StatusOr<Pickle> pickle = machine.Run();
-    if (!machine.wants_one_by_one()) return pickle;
-  }
-  return PickleMachine(bytes, limits, persistent_ids, Way::kOneByOne).Run();
+  return ReadFrom(bytes, limits, persistent_ids, way);
+}
+
+absl::StatusOr<Pickle> Pickle::Read(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids,
+                                    Way way) {
+  return ReadFrom(file, limits, persistent_ids, way);
 }
 
 }  // namespace reshard::pickle

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@
 #include "absl/types/span.h"
 #include "checkpoint/formats/pickle/heap.h"
 #include "checkpoint/formats/pickle/names.h"
+#include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::pickle {
@@ -48,10 +50,13 @@ class Pickle {
   // opcode by itself; the result is the same, it takes longer and more memory.
   enum class Way : uint8_t { kRecords, kOneByOne };
 
-  // Runs the pickle in `bytes`, which must live as long as the result. `persistent_ids`: BINPERSID is allowed.
+  // Runs the pickle in `bytes`. `persistent_ids`: BINPERSID is allowed.
   // InvalidArgument: a call of a name that is not on the list (the name), an opcode that has no place in data.
   // DataLoss: no pickle, cut short, an operand of the wrong kind (at which byte). ResourceExhausted: beyond a limit.
   static absl::StatusOr<Pickle> Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids = false,
+                                     Way way = Way::kRecords);
+  // The same for a file, of which only a window is in memory at any time. And the errors of reading it.
+  static absl::StatusOr<Pickle> Read(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids = false,
                                      Way way = Way::kRecords);
 
   Value root() const { return root_; }
@@ -71,7 +76,7 @@ class Pickle {
     return number;
   }
   // Of a string or bytes.
-  std::string_view Text(Value v) const { return bytes_.substr(heap_[v + 1], heap_[v + 2]); }
+  std::string_view Text(Value v) const { return {texts_.data() + heap_[v + 1], heap_[v + 2]}; }
   bool IsText(Value v, std::string_view text) const { return kind(v) == Kind::kString && Text(v) == text; }
   // The members of a tuple.
   absl::Span<const Value> Tuple(Value v) const { return {heap_.data() + v + 1, heap_[v] >> kCountShift}; }
@@ -112,14 +117,14 @@ class Pickle {
  private:
   friend class PickleMachine;
   friend class PickleRecords;
-  // A large pickle of records needs a quarter of a word a byte.
-  explicit Pickle(std::string_view bytes) : bytes_(bytes), heap_(bytes.size() / 3 + 8) {}
+  // Of so many bytes: a large pickle of records needs a quarter of a word a byte, and few texts.
+  explicit Pickle(int64_t bytes) : heap_(static_cast<size_t>(bytes) / 3 + 8) {}
 
   // The first word of a node: kind in 4 bits, depth of nesting in 8, count of members (tuples, records) in 20. Then:
   //   int         low word, high word
   //   big int     nothing
   //   float       low word, high word
-  //   string      place in bytes_, length
+  //   string      place in texts_, length
   //   tuple       the members
   //   list, dict  first segment, last segment; a segment is: next segment, number of words, the words
   //   name        module, name, Known
@@ -143,7 +148,7 @@ class Pickle {
   uint32_t Depth(Value v) const { return IsSmall(v) ? 0 : heap_[v] >> kDepthShift & 255; }
   int64_t Wide(Value v) const { return static_cast<int64_t>(uint64_t{heap_[v + 1]} | uint64_t{heap_[v + 2]} << 32); }
 
-  std::string_view bytes_;
+  std::string texts_;
   PickleHeap heap_;
   Value root_ = 0;
 };

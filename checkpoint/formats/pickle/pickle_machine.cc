@@ -8,6 +8,17 @@
 
 namespace reshard::pickle {
 
+bool PickleMachine::ReadOn(int64_t count) {
+  const int64_t past_op = at_ - op_;
+  const absl::Status read = input_.Advance(op_, past_op + count);
+  op_ = input_.begin();
+  at_ = op_ + past_op;
+  end_ = input_.end();
+  if (read.ok()) return true;
+  status_ = read;
+  return false;
+}
+
 bool PickleMachine::PushInt(int64_t number) {
   if (Pickle::IsSmallInt(number)) return Push(Pickle::SmallValue(number));
   const uint32_t node = Node(Kind::kInt, 3);
@@ -19,6 +30,7 @@ bool PickleMachine::PushInt(int64_t number) {
 
 bool PickleMachine::PushLong(uint64_t length) {
   if (static_cast<uint64_t>(Left()) < length) return Bad("cut short");
+  if (!Have(static_cast<int64_t>(length))) return false;
   const uint8_t* const digits = at_;
   at_ += length;
   // Bytes that only repeat the sign do not count: writers may pad numbers.
@@ -32,8 +44,9 @@ bool PickleMachine::PushLong(uint64_t length) {
 PickleMachine::Value PickleMachine::TextNode(Kind kind, const uint8_t* text, size_t length) {
   const uint32_t node = Node(kind, 3);
   if (node == 0) return 0;
-  pickle_.heap_[node + 1] = static_cast<uint32_t>(text - begin_);
+  pickle_.heap_[node + 1] = static_cast<uint32_t>(pickle_.texts_.size());
   pickle_.heap_[node + 2] = static_cast<uint32_t>(length);
+  pickle_.texts_.append(reinterpret_cast<const char*>(text), length);
   return node;
 }
 
@@ -43,6 +56,7 @@ bool PickleMachine::PushText(Kind kind, uint64_t length) {
     return Fail(absl::StatusCode::kResourceExhausted,
                 absl::StrCat("a text of ", length, " bytes; at most ", limits_.string_bytes, " are allowed"));
   }
+  if (!Have(static_cast<int64_t>(length))) return false;
   const uint8_t* const text = at_;
   at_ += length;
   return Push(TextNode(kind, text, length));
@@ -99,9 +113,14 @@ bool PickleMachine::Extend(size_t first, bool pairs) {
 }
 
 bool PickleMachine::ReadLine(Value* text) {
-  const uint8_t* const line = at_;
-  const uint8_t* const newline = std::find(at_, end_, '\n');
+  const uint8_t* newline = std::find(at_, end_, '\n');
+  while (newline == end_ && input_.more()) {
+    const int64_t seen = end_ - at_;
+    if (!Have(2 * seen + 1)) return false;
+    newline = std::find(at_ + seen, end_, '\n');
+  }
   if (newline == end_) return Bad("cut short");
+  const uint8_t* const line = at_;
   at_ = newline + 1;
   *text = TextNode(Kind::kString, line, static_cast<size_t>(newline - line));
   return *text != 0;
@@ -127,22 +146,24 @@ bool PickleMachine::PushObject(Value name, Value arguments) {
 
 bool PickleMachine::ReadRecords() {
   if (!records_allowed_) return false;
-  const uint8_t* const begin = op_;
+  bool any = false;
   // A record puts its parts into the memo one after the other behind everything else, as MEMOIZE does. That is the same
   // only if the memo has no unused numbers.
   while (memo_.size() == static_cast<size_t>(remembered_)) {
     const PickleRecords::Room room = {limits_.objects - objects_, limits_.objects - remembered_, most_depth_,
                                       limits_.depth - static_cast<int64_t>(marks_.size())};
+    at_ = op_;
+    if (!Have(PickleRecords::kMostBytes)) return false;
     const PickleRecords::Record record = records_.Read(op_, end_, room, &pickle_, &memo_);
     if (record.value == 0) break;
     op_ = record.end;
     objects_ += record.objects;
     remembered_ = static_cast<int64_t>(memo_.size());
     stack_.push_back(record.value);
+    any = true;
   }
-  if (op_ == begin) return false;
-  at_ = op_;
-  return true;
+  at_ = any ? op_ : op_ + 1;
+  return any;
 }
 
 bool PickleMachine::Reduce() {
@@ -193,7 +214,7 @@ bool PickleMachine::Put(uint64_t index) {
   if (!Has(1)) return false;
   // Writers number values from 0, and each takes at least a byte. A larger number than bytes were read so far can only
   // be meant to make a reader allocate memory.
-  if (static_cast<int64_t>(index) > op_ - begin_) return Bad(absl::StrCat("remembers a value as number ", index));
+  if (static_cast<int64_t>(index) > Offset(op_)) return Bad(absl::StrCat("remembers a value as number ", index));
   while (memo_.size() <= index) memo_[memo_.Take(1)] = 0;
   if (memo_[index] == 0 && ++remembered_ > limits_.objects) {
     return Fail(absl::StatusCode::kResourceExhausted, absl::StrCat("remembers more than ", limits_.objects, " values"));

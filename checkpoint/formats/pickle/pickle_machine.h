@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/formats/pickle/heap.h"
+#include "checkpoint/formats/pickle/input.h"
 #include "checkpoint/formats/pickle/machine.h"
 #include "checkpoint/formats/pickle/records.h"
 #include "status/view.h"
@@ -23,17 +25,17 @@ namespace reshard::pickle {
 // value on the stack is a node of the graph, no deeper than the limit; once an error is recorded nothing more is read.
 class PickleMachine {
  public:
-  PickleMachine(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way)
+  PickleMachine(PickleInput input, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way)
       : limits_(limits),
         persistent_ids_(persistent_ids),
         most_depth_(static_cast<uint32_t>(std::clamp<int64_t>(limits.depth, 0, 254))),
-        begin_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        at_(begin_),
-        op_(begin_),
-        end_(begin_ + bytes.size()),
+        input_(std::move(input)),
+        at_(input_.begin()),
+        op_(at_),
+        end_(input_.end()),
         records_allowed_(way == Pickle::Way::kRecords),
-        pickle_(bytes),
-        memo_(bytes.size() / 6 + 8) {}
+        pickle_(input_.bytes()),
+        memo_(static_cast<size_t>(input_.bytes()) / 6 + 8) {}
 
   absl::StatusOr<Pickle> Run();
   // Whether Run gave up because the pickle asks for a part of a record, which records do not keep. Then the whole
@@ -49,13 +51,18 @@ class PickleMachine {
 
   // Records an error, and returns false. Out of line, so that the loop over opcodes stays small.
   [[gnu::noinline, gnu::cold]] bool Fail(absl::StatusCode code, std::string_view message) {
-    status_ = absl::Status(code, absl::StrCat("pickle, byte ", op_ - begin_, ": ", status::View(message)));
+    status_ = absl::Status(code, absl::StrCat("pickle, byte ", Offset(op_), ": ", status::View(message)));
     return false;
   }
   bool Bad(std::string_view message) { return Fail(absl::StatusCode::kDataLoss, message); }
   bool Refuse(std::string_view message) { return Fail(absl::StatusCode::kInvalidArgument, message); }
 
-  int64_t Left() const { return end_ - at_; }
+  int64_t Offset(const uint8_t* place) const { return input_.offset() + (place - input_.begin()); }
+  int64_t Left() const { return input_.bytes() - Offset(at_); }
+  // Makes the `count` bytes from at_ on readable, or all that are left. False, with an error recorded, when the file
+  // cannot be read. op_ stays readable.
+  bool Have(int64_t count) { return end_ - at_ >= count || !input_.more() || ReadOn(count); }
+  [[gnu::noinline]] bool ReadOn(int64_t count);
   // Reads the next kBytes bytes as a little-endian number; false, with an error recorded, if there are fewer.
   template <size_t kBytes>
   bool Operand(uint64_t* number) {
@@ -147,10 +154,10 @@ class PickleMachine {
   const CatalogLimits& limits_;
   const bool persistent_ids_;
   const uint32_t most_depth_;
-  const uint8_t* const begin_;
+  PickleInput input_;
   const uint8_t* at_;
-  const uint8_t* op_;  // the opcode being run, for error messages and limits
-  const uint8_t* const end_;
+  const uint8_t* op_;   // the opcode being run, for error messages and limits
+  const uint8_t* end_;  // of what can be read
   const bool records_allowed_;
   Pickle pickle_;
   PickleRecords records_;

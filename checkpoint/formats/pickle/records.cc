@@ -9,9 +9,8 @@ namespace reshard::pickle {
 namespace {
 
 constexpr size_t kMostDimensions = 8;  // of a torch.Size in a record
-// Bounds of one record, so that one question about the room serves all of it: with kMostFields fields of
-// kMostDimensions numbers, each number of at most 10 bytes and 3 words.
-constexpr ptrdiff_t kMostBytes = 1024;
+// Bounds of one record, so that one question about the room serves all of it, as of kMostBytes: with kMostFields fields
+// of kMostDimensions numbers, each number of at most 10 bytes and 3 words.
 constexpr size_t kMostWords = 512;
 constexpr size_t kMostRemembered = 64;
 

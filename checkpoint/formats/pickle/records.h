@@ -32,8 +32,11 @@ class PickleRecords {
     int64_t objects = 0;           // that it is made of, as the machine counts
   };
 
+  // What can be read behind the begin of a record must be as long: it bounds all records.
+  static constexpr int64_t kMostBytes = 1024;
+
   // The record at `at`, an opcode BINGET or LONG_BINGET; adds its values to `pickle` and what it remembers to `memo`,
-  // which has no gaps. Nothing is changed when there is none: other opcodes, less than 1 KiB up to `end`, no room.
+  // which has no gaps. Nothing is changed when there is none: other opcodes, less than kMostBytes up to `end`, no room.
   Record Read(const uint8_t* at, const uint8_t* end, const Room& room, Pickle* pickle, PickleHeap* memo);
 
  private:

@@ -22,9 +22,9 @@ absl::StatusOr<Archive> Archive::Open(const io::ReadFile& file, int64_t at, int6
   const zip::ZipArchive::Record* description = nullptr;
   RETURN_IF_ERROR(archive.FindFolder(&description));
   RETURN_IF_ERROR(archive.CheckByteOrder());
-  ASSIGN_OR_RETURN(std::string bytes, archive.records_.ReadPayload(*description, limits.metadata_bytes));
-  archive.bytes_ = std::make_unique<const std::string>(std::move(bytes));
-  absl::StatusOr<pickle::Pickle> pickle = pickle::Pickle::Read(*archive.bytes_, limits, /*persistent_ids=*/true);
+  ASSIGN_OR_RETURN(const std::string bytes, archive.records_.ReadPayload(*description, limits.metadata_bytes));
+  archive.description_bytes_ = static_cast<int64_t>(bytes.size());
+  absl::StatusOr<pickle::Pickle> pickle = pickle::Pickle::Read(bytes, limits, /*persistent_ids=*/true);
   if (!pickle.ok()) {
     return absl::Status(pickle.status().code(), absl::StrCat(archive.where_, pickle.status().message()));
   }

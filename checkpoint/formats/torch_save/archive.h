@@ -28,7 +28,7 @@ class Archive {
                                       const CatalogLimits& limits);
 
   const pickle::Pickle& description() const { return *description_; }
-  int64_t description_bytes() const { return static_cast<int64_t>(bytes_->size()); }
+  int64_t description_bytes() const { return description_bytes_; }
   const zip::ZipArchive& records() const { return records_; }
   // The record of a storage's elements; null when there is none of that key.
   const zip::ZipArchive::Record* FindStorage(std::string_view key) const;
@@ -52,8 +52,8 @@ class Archive {
 
   zip::ZipArchive records_;
   std::string where_;
-  std::string folder_;                        // of all records: "archive"
-  std::unique_ptr<const std::string> bytes_;  // what the description points into
+  std::string folder_;  // of all records: "archive"
+  int64_t description_bytes_ = 0;
   std::unique_ptr<pickle::Pickle> description_;
 };
 

@@ -1,0 +1,44 @@
+// The bytes of a pickle from front to back: in memory, or in a file of which a window is in memory.
+#ifndef RESHARD_CHECKPOINT_FORMATS_PICKLE_INPUT_H_
+#define RESHARD_CHECKPOINT_FORMATS_PICKLE_INPUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/unset_memory.h"
+
+namespace reshard::pickle {
+
+// Invariant: [begin(), end()) are the bytes from offset() on.
+class PickleInput {
+ public:
+  // Must live as long.
+  explicit PickleInput(std::string_view bytes);
+  explicit PickleInput(const io::ReadFile& file) : file_(&file), bytes_(file.bytes()) {}
+
+  int64_t bytes() const { return bytes_; }  // in all
+  const uint8_t* begin() const { return begin_; }
+  const uint8_t* end() const { return end_; }
+  int64_t offset() const { return offset_; }
+  // Whether there are bytes behind end().
+  bool more() const { return offset_ + (end_ - begin_) < bytes_; }
+
+  // Makes `keep`, in [begin(), end()], the begin of a window that holds at least `wanted` bytes, or all that are left.
+  // What is before it is gone, and addresses are others. Errors of reading the file. Throws bad_alloc.
+  absl::Status Advance(const uint8_t* keep, int64_t wanted);
+
+ private:
+  const io::ReadFile* file_ = nullptr;
+  int64_t bytes_ = 0;
+  io::UnsetMemory window_;
+  int64_t offset_ = 0;
+  const uint8_t* begin_ = nullptr;
+  const uint8_t* end_ = nullptr;
+};
+
+}  // namespace reshard::pickle
+
+#endif  // RESHARD_CHECKPOINT_FORMATS_PICKLE_INPUT_H_

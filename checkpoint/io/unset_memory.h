@@ -5,7 +5,10 @@
 #ifndef RESHARD_CHECKPOINT_IO_UNSET_MEMORY_H_
 #define RESHARD_CHECKPOINT_IO_UNSET_MEMORY_H_
 
+#include <sys/mman.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <string_view>
@@ -39,6 +42,19 @@ class UnsetMemory {
     if (grown == nullptr) throw std::bad_alloc();
     data_ = static_cast<char*>(grown);
     size_ = bytes;
+  }
+
+  // Asks the system for the pages of bytes [begin, end) at once, where it can do that, before they are touched.
+  void Ready(size_t begin, size_t end) const {
+#ifdef MADV_POPULATE_WRITE
+    constexpr uintptr_t kPage = 4096;
+    const uintptr_t first = (reinterpret_cast<uintptr_t>(data_) + begin + kPage - 1) / kPage * kPage;
+    const uintptr_t last = (reinterpret_cast<uintptr_t>(data_) + end) / kPage * kPage;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
+#else
+    static_cast<void>(begin);
+    static_cast<void>(end);
+#endif
   }
 
  private:

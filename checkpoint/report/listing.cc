@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <vector>
 
 #include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/rules.h"
@@ -18,13 +19,8 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   Listing listing;
   listing.catalog = &catalog;
   const auto wanted = [&](std::string_view name) { return pattern.empty() || MatchesPattern(pattern, name); };
-  std::set<std::string_view> files;
-  const auto in_file = [&](const Catalog::Place& place) {
-    // Bytes that were made of a file are in that file.
-    const Catalog::File& file = catalog.files()[static_cast<size_t>(place.file)];
-    files.insert(
-        std::string_view(file.path).substr(0, file.content == nullptr ? file.path.npos : file.path.rfind('#')));
-  };
+  std::vector<bool> in_use(catalog.files().size());
+  const auto in_file = [&](const Catalog::Place& place) { in_use[static_cast<size_t>(place.file)] = true; };
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     if (!wanted(tensor.name)) continue;
     listing.tensors.push_back(&tensor);
@@ -39,6 +35,14 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
     in_file(item.place);
   }
   listing.totals.tensors = static_cast<int64_t>(listing.tensors.size());
+  std::set<std::string_view> files;
+  for (size_t i = 0; i < in_use.size(); ++i) {
+    if (!in_use[i]) continue;
+    // Bytes that were made of a file are in that file.
+    const Catalog::File& file = catalog.files()[i];
+    files.insert(
+        std::string_view(file.path).substr(0, file.content == nullptr ? file.path.npos : file.path.rfind('#')));
+  }
   const auto is_made = [](const Catalog::File& file) { return file.content != nullptr; };
   const auto made = std::count_if(catalog.files().begin(), catalog.files().end(), is_made);
   listing.totals.files = static_cast<int64_t>(pattern.empty() ? catalog.files().size() : files.size());

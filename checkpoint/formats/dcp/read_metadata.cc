@@ -203,7 +203,9 @@ class MetadataReader {
       if (!status.ok()) return false;
       if (key.item == nullptr) return true;  // PyTorch does not ask for it either
       if (key.item->is_tensor) {
-        offered[static_cast<size_t>(key.item - items_.data())].push_back({key.offset, info, key.index});
+        std::vector<Offered>& of_item = offered[static_cast<size_t>(key.item - items_.data())];
+        if (of_item.empty()) of_item.reserve(key.item->num_chunks);
+        of_item.push_back({key.offset, info, key.index});
       } else {
         key.item->info = info;
       }

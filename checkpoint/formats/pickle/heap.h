@@ -25,6 +25,7 @@ class PickleHeap {
     std::swap(words_, other.words_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
+    std::swap(ready_, other.ready_);
     return *this;
   }
 
@@ -35,28 +36,36 @@ class PickleHeap {
 
   // Where the next Take of up to `count` words will be; they may be written before it. Throws bad_alloc.
   uint32_t* Ahead(size_t count) {
-    if (count > capacity_ - size_) Grow(count);
+    if (count > ready_ - size_) MakeReady(count);
     return words_ + size_;
   }
   // The index of `count` more words, whose content is not set. Throws bad_alloc.
   uint32_t Take(size_t count) {
-    if (count > capacity_ - size_) Grow(count);
+    if (count > ready_ - size_) MakeReady(count);
     const size_t at = size_;
     size_ += count;
     return static_cast<uint32_t>(at);
   }
 
  private:
-  void Grow(size_t count) {
-    capacity_ = std::max({capacity_ * 2, size_ + count, size_t{1024}});
-    memory_.Grow(capacity_ * sizeof(uint32_t));
-    words_ = reinterpret_cast<uint32_t*>(memory_.data());
+  // Of pages that are asked for together each costs a third of what it costs by itself.
+  static constexpr size_t kReadied = (size_t{1} << 20) / sizeof(uint32_t);
+
+  void MakeReady(size_t count) {
+    if (count > capacity_ - size_) {
+      capacity_ = std::max({capacity_ * 2, size_ + count, size_t{1024}});
+      memory_.Grow(capacity_ * sizeof(uint32_t));
+      words_ = reinterpret_cast<uint32_t*>(memory_.data());
+    }
+    ready_ = std::min(capacity_, std::max(ready_, size_) + std::max(count, kReadied));
+    memory_.Ready(size_ * sizeof(uint32_t), ready_ * sizeof(uint32_t));
   }
 
   io::UnsetMemory memory_;
   uint32_t* words_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;
+  size_t ready_ = 0;  // words that were asked of the system
 };
 
 }  // namespace reshard::pickle

@@ -7,14 +7,13 @@
 #include "status/macros.h"
 
 namespace reshard::pickle {
-namespace {
 
-// Stays in the nearer caches.
-constexpr int64_t kWindow = int64_t{256} << 10;
-// Where a call is dear, as to a server, it reads more.
-constexpr int64_t kGaps = 16;
-
-}  // namespace
+int64_t PickleInput::WindowFor(const io::ReadFile& file) {
+  // Stays in the nearer caches. Where a call is dear, as to a server, it reads more.
+  constexpr int64_t kWindow = int64_t{256} << 10;
+  constexpr int64_t kGaps = 16;
+  return std::max(kWindow, kGaps * file.gap());
+}
 
 PickleInput::PickleInput(std::string_view bytes)
     : bytes_(static_cast<int64_t>(bytes.size())),
@@ -25,7 +24,7 @@ absl::Status PickleInput::Advance(const uint8_t* keep, int64_t wanted) {
   const int64_t kept = end_ - keep;
   if (kept >= wanted || !more()) return absl::OkStatus();
   const int64_t at = offset_ + (keep - begin_);
-  const int64_t size = std::min(bytes_ - at, std::max({wanted, kWindow, kGaps * file_->gap()}));
+  const int64_t size = std::min(bytes_ - at, std::max(wanted, least_));
   io::UnsetMemory larger;
   const bool grows = static_cast<size_t>(size) > window_.size();
   if (grows) larger = io::UnsetMemory(static_cast<size_t>(size));

@@ -17,7 +17,9 @@ class PickleInput {
  public:
   // Must live as long.
   explicit PickleInput(std::string_view bytes);
-  explicit PickleInput(const io::ReadFile& file) : file_(&file), bytes_(file.bytes()) {}
+  explicit PickleInput(const io::ReadFile& file) : PickleInput(file, WindowFor(file)) {}
+  // With a window of so many bytes, or more where more is wanted at once.
+  PickleInput(const io::ReadFile& file, int64_t window) : file_(&file), bytes_(file.bytes()), least_(window) {}
 
   int64_t bytes() const { return bytes_; }  // in all
   const uint8_t* begin() const { return begin_; }
@@ -31,8 +33,11 @@ class PickleInput {
   absl::Status Advance(const uint8_t* keep, int64_t wanted);
 
  private:
+  static int64_t WindowFor(const io::ReadFile& file);
+
   const io::ReadFile* file_ = nullptr;
   int64_t bytes_ = 0;
+  int64_t least_ = 0;  // that are read at once
   io::UnsetMemory window_;
   int64_t offset_ = 0;
   const uint8_t* begin_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string>
@@ -15,6 +16,8 @@
 #include "checkpoint/formats/dcp/write_metadata.h"
 #include "checkpoint/formats/pickle/machine.h"
 #include "checkpoint/formats/pickle/opcodes.h"
+#include "checkpoint/formats/pickle/pickle_machine.h"
+#include "checkpoint/io/files.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/formats/pickle_graph.h"
 #include "tests/checkpoint/io/temp_directory.h"
@@ -28,16 +31,30 @@ struct Seen {
   int64_t shaped = 0;
 };
 
+// From a file, of which as little as possible is in memory.
+absl::StatusOr<pickle::Pickle> ReadThroughWindow(const std::string& bytes, const CatalogLimits& limits) {
+  const auto file = io::ReadFile::OfBytes("bytes", std::make_shared<const std::string>(bytes));
+  for (const pickle::Pickle::Way way : {pickle::Pickle::Way::kRecords, pickle::Pickle::Way::kOneByOne}) {
+    pickle::PickleMachine machine(pickle::PickleInput(*file, 1), limits, /*persistent_ids=*/false, way);
+    absl::StatusOr<pickle::Pickle> pickle = machine.Run();
+    if (!machine.wants_one_by_one()) return pickle;
+  }
+  return absl::InternalError("read opcode by opcode it wants to be read opcode by opcode");
+}
+
 void CheckSame(const std::string& bytes, const CatalogLimits& limits, Seen* seen) {
   const auto fast = pickle::Pickle::Read(bytes, limits);
   const auto slow = pickle::Pickle::Read(bytes, limits, /*persistent_ids=*/false, pickle::Pickle::Way::kOneByOne);
   REQUIRE(fast.status().ToString() == slow.status().ToString());
+  const auto windowed = ReadThroughWindow(bytes, limits);
+  REQUIRE(windowed.status().ToString() == slow.status().ToString());
   if (!fast.ok()) {
     ++seen->errors;
     return;
   }
   REQUIRE(Difference(*fast, *slow) == "");
   REQUIRE(CountShaped(*slow) == 0);
+  REQUIRE(Difference(*windowed, *slow) == "");
   seen->shaped += CountShaped(*fast);
   ++seen->same;
 }
@@ -94,6 +111,36 @@ TEST_CASE("Records read in one go: the fixtures") {
   CHECK(seen.same > 20);
   CHECK(seen.shaped > 20);
   CHECK(seen.errors > 100);
+}
+
+TEST_CASE("A file is read as its bytes are: texts longer than its window, numbers, lines") {
+  std::string bytes("\x80\x02]q\0(", 6);
+  for (const size_t length : {size_t{0}, size_t{1}, size_t{255}, size_t{70'000}, size_t{600'000}}) {
+    bytes += 'X';
+    for (int k = 0; k < 4; ++k) bytes += static_cast<char>(length >> 8 * k & 255);
+    bytes += std::string(length, static_cast<char>('a' + length % 7));
+    // A name by two lines, and a number with 300 digits that only repeat the sign.
+    bytes += "ctorch\nfloat32\n";
+    bytes.append("\x8b\x2c\x01\0\0", 5);
+    bytes.append(300, '\0');
+  }
+  bytes += "e.";
+  Chance chance(Seed());
+  Seen seen;
+  CheckWithMutations(bytes, 100, &chance, &seen);
+  CHECK(seen.same > 10);
+  const TempDirectory directory;
+  std::ofstream(directory / "pickle", std::ios::binary) << bytes;
+  const auto file = io::ReadFile::Open(directory / "pickle");
+  REQUIRE(file.ok());
+  const auto read = pickle::Pickle::Read(**file, {});
+  REQUIRE(read.status().ToString() == "OK");
+  REQUIRE(Difference(*read, pickle::Pickle::Read(bytes, {}).value()) == "");
+  // Shorter than it was when it was opened: an error that names it.
+  std::filesystem::resize_file(directory / "pickle", 400'000);
+  const auto cut = pickle::Pickle::Read(**file, {});
+  CHECK(cut.status().code() == absl::StatusCode::kDataLoss);
+  CHECK_THAT(std::string(cut.status().message()), Catch::Contains("pickle") && Catch::Contains("400000"));
 }
 
 TEST_CASE("Records read in one go: pickles that Python wrote") {

@@ -288,7 +288,8 @@ class Loading {
       if (!position) continue;
       const TensorView* const view = &views_[g % 2][i - groups_[g].first];
       for (const live::FragmentBox& box : live::FragmentBoxes(wanted.read, *position)) {
-        live::AddParts({wanted.tensor, box.offset, box.size, box.local, view}, SizeOf(wanted.dtype), stripe, &parts);
+        live::AddParts(*source_, {wanted.tensor, box.offset, box.size, box.local, view}, SizeOf(wanted.dtype), stripe,
+                       &parts);
       }
     }
     return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads), progress_);

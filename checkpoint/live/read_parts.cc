@@ -2,46 +2,83 @@
 
 #include <cstddef>
 #include <stop_token>
+#include <string>
 #include <utility>
 
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/live/fragment.h"
+#include "checkpoint/source/pass.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/runtime/strided_copy.h"
+#include "status/macros.h"
 
 namespace reshard::live {
+namespace {
 
-void AddParts(const PartRead& box, int64_t element_bytes, int64_t most, std::vector<PartRead>* parts) {
-  for (catalog::StoredBox& part : catalog::CutBox(catalog::StoredBox{box.offset, box.size, 0}, element_bytes, most)) {
-    std::vector<int64_t> local = box.local;
-    for (size_t d = 0; d < local.size(); ++d) local[d] += part.offset[d] - box.offset[d];
-    parts->push_back({box.tensor, std::move(part.offset), std::move(part.size), std::move(local), box.into});
+source::Box BoxOf(const PartRead& part) {
+  return {{part.offset.begin(), part.offset.end()}, {part.size.begin(), part.size.end()}};
+}
+
+bool IsScalar(const source::Source& source, int64_t tensor) {
+  return source.catalog().tensors()[static_cast<size_t>(tensor)].shape.empty();
+}
+
+// The part of it with these elements.
+PartRead Within(const PartRead& whole, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
+  PartRead part{whole.tensor, {offset.begin(), offset.end()}, {size.begin(), size.end()}, whole.local, whole.into};
+  for (size_t d = 0; d < part.local.size(); ++d) part.local[d] += offset[d] - whole.offset[d];
+  return part;
+}
+
+// What does not lie in one piece where it is read to comes through a buffer, this much at a time.
+constexpr int64_t kBuffered = int64_t{1} << 20;
+
+}  // namespace
+
+void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes, int64_t most,
+              std::vector<PartRead>* parts) {
+  const auto cut = [&](const PartRead& part) {
+    for (const PartRead& small : catalog::CutBox(part, element_bytes, most)) {
+      parts->push_back(Within(part, small.offset, small.size));
+    }
+  };
+  if (IsScalar(source, box.tensor)) return cut(box);
+  for (const source::Source::BoxOfChunk& of_chunk : source.CutAlongChunks(box.tensor, BoxOf(box))) {
+    PartRead part = Within(box, of_chunk.box.offset, of_chunk.box.size);
+    if (of_chunk.is_whole && of_chunk.box.Elements() * element_bytes <= catalog::kLargestBox) {
+      parts->push_back(std::move(part));
+    } else {
+      cut(part);
+    }
   }
 }
 
 absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads, Progress* progress) {
-  std::vector<std::vector<char>> buffers(static_cast<size_t>(threads));
-  const auto read_part = [&](const PartRead& part, int thread) -> absl::Status {
+  const auto read_part = [&](const PartRead& part) -> absl::Status {
     const int64_t element = SizeOf(part.into->dtype);
     const StridedCopy place = BoxToFragment(part.size, part.local, element, part.into->strides);
-    const auto bytes = static_cast<size_t>(NumElements(part.size) * element);
-    const bool is_scalar = source.catalog().tensors()[static_cast<size_t>(part.tensor)].shape.empty();
-    const auto of_tensor = [&](const std::vector<int64_t>& numbers) {
-      return is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(numbers);
-    };
     auto* const to = static_cast<char*>(part.into->data);
     if (place.contiguous()) {
-      return source.Read(part.tensor, of_tensor(part.offset), of_tensor(part.size), {to + place.to_offset(), bytes});
+      const bool is_scalar = IsScalar(source, part.tensor);
+      const auto of_tensor = [&](const std::vector<int64_t>& numbers) {
+        return is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(numbers);
+      };
+      return source.Read(part.tensor, of_tensor(part.offset), of_tensor(part.size),
+                         {to + place.to_offset(), static_cast<size_t>(NumElements(part.size) * element)});
     }
-    std::vector<char>& buffer = buffers[static_cast<size_t>(thread)];
-    buffer.resize(bytes);
-    absl::Status read = source.Read(part.tensor, of_tensor(part.offset), of_tensor(part.size), absl::MakeSpan(buffer));
-    if (read.ok()) place.Run(buffer.data(), to);
-    return read;
+    source::Pass pass(&source, part.tensor, BoxOf(part));
+    for (const PartRead& small : catalog::CutBox(part, element, kBuffered)) {
+      RETURN_IF_ERROR(pass.Read(BoxOf(small), [&](const source::Box& box, std::string& bytes) {
+        const PartRead read = Within(part, box.offset, box.size);
+        BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
+        return absl::OkStatus();
+      }));
+    }
+    return absl::OkStatus();
   };
-  const auto task = [&](int64_t p, int thread) -> absl::Status {
+  const auto task = [&](int64_t p, int /*thread*/) -> absl::Status {
     const PartRead& part = parts[static_cast<size_t>(p)];
-    absl::Status read = read_part(part, thread);
+    absl::Status read = read_part(part);
     if (read.ok() && progress != nullptr) progress->Add(NumElements(part.size) * SizeOf(part.into->dtype));
     return read;
   };

@@ -23,8 +23,10 @@ struct PartRead {
   const TensorView* into = nullptr;
 };
 
-// Adds the box of a tensor, cut into parts of at most `most` bytes, in ascending order.
-void AddParts(const PartRead& box, int64_t element_bytes, int64_t most, std::vector<PartRead>* parts);
+// Adds the box of a tensor, cut into whole chunks where these have at most 64 MiB, and into parts of at most `most`
+// bytes elsewhere.
+void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes, int64_t most,
+              std::vector<PartRead>* parts);
 
 // Reads all of them, smallest first, a part at a time on each thread, and counts their bytes. Errors as Source::Read;
 // Cancelled once progress->stop() asks for it.

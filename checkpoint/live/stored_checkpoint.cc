@@ -91,7 +91,8 @@ absl::Status StoredCheckpoint::Read(absl::Span<const BoxRead> boxes, int threads
         continue;
       }
       if (NumElements(box.into.shape) == 0) continue;
-      live::AddParts({box.tensor,
+      live::AddParts(*source_,
+                     {box.tensor,
                       {box.offset.begin(), box.offset.end()},
                       {box.into.shape.begin(), box.into.shape.end()},
                       std::vector<int64_t>(box.offset.size(), 0),

@@ -8,7 +8,7 @@
 
 namespace reshard::source {
 
-using Indices = absl::InlinedVector<int64_t, 4>;  // one per dimension
+using Indices = absl::InlinedVector<int64_t, 6>;  // one per dimension, as the shapes of views
 
 // The elements at offset + i for 0 <= i < size, in every dimension of a tensor.
 struct Box {

@@ -7,21 +7,6 @@
 #include "status/macros.h"
 
 namespace reshard::source {
-namespace {
-
-// Whether the record is the chunk's elements, one after the other, as they are read.
-bool IsItsRecord(const catalog::StoredElements& stream) {
-  int64_t stride = 1;
-  for (size_t d = stream.shape.size(); d-- > 0;) {
-    if (stream.shape[d] != 1 && stream.strides[d] != stride) return false;
-    stride *= stream.shape[d];
-  }
-  return stream.record_at == stream.first_at && stream.record_length == stride * SizeOf(stream.dtype) &&
-         !stream.conjugated && !stream.negated;
-}
-
-}  // namespace
-
 Pass::Pass(Source* source, int64_t tensor, Box box)
     : source_(*source), tensor_(tensor), box_(std::move(box)), stored_(tensor) {
   if (source_.views() == nullptr) return;
@@ -45,7 +30,7 @@ absl::Status Pass::ReadStored(const Box& part, Taker take) {
     auto followed = followed_.find(number);
     if (followed == followed_.end() && state.Wants(stored_, overlap)) {
       const Box chunk = state.ChunkBox(stored_, number);
-      if (Common(chunk, box_) == chunk && IsItsRecord(*overlap.stream)) {
+      if (Common(chunk, box_) == chunk && Source::State::IsItsRecord(overlap)) {
         followed = followed_.emplace(number, state.CheckFor(stored_, overlap)).first;
       } else {
         RETURN_IF_ERROR(state.Check(stored_, overlap));

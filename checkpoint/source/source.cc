@@ -81,16 +81,38 @@ absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset
   std::string part;
   for (const int64_t number : state.Index(tensor)->Overlapping(offset, size)) {
     ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(tensor, number, box));
-    if (state.Wants(tensor, overlap)) {
-      RETURN_IF_ERROR(state.Check(tensor, overlap));
-    }
     const Indices& extent = overlap.box.size;
-    if (extent == box.size) return ReadBox(*overlap.file, *overlap.stream, overlap.within, extent, out);
-    part.resize(static_cast<size_t>(overlap.bytes));
-    RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, overlap.within, extent, absl::MakeSpan(part)));
+    const bool is_all = extent == box.size;
+    if (!is_all) part.resize(static_cast<size_t>(overlap.bytes));
+    const absl::Span<char> into = is_all ? out : absl::MakeSpan(part);
+    const bool checks = state.Wants(tensor, overlap);
+    if (checks && overlap.is_whole && State::IsItsRecord(overlap)) {
+      RETURN_IF_ERROR(state.ReadWhole(tensor, overlap, into));
+    } else {
+      if (checks) RETURN_IF_ERROR(state.Check(tensor, overlap));
+      RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, overlap.within, extent, into));
+    }
+    if (is_all) return absl::OkStatus();
     CopyBox(overlap.box, {overlap.box, part.data()}, {box, out.data()}, element);
   }
   return absl::OkStatus();
+}
+
+std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box& box) {
+  int64_t stored = tensor;
+  if (state_->applied) {
+    const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
+    if (view.node) return {{box, false}};
+    stored = view.stored;
+  }
+  std::vector<BoxOfChunk> boxes;
+  for (const int64_t number : state_->Index(stored)->Overlapping(box.offset, box.size)) {
+    const Box chunk = state_->ChunkBox(stored, number);
+    Box common = Common(chunk, box);
+    const bool is_whole = common == chunk;
+    boxes.push_back({std::move(common), is_whole});
+  }
+  return boxes;
 }
 
 absl::Status Source::ReadItem(int64_t item, int64_t from, absl::Span<char> out) {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "checkpoint/hash/digest.h"
+#include "checkpoint/source/box.h"
 #include "checkpoint/source/sidecar.h"
 #include "checkpoint/views/apply.h"
 #include "reshard/checkpoint/catalog.h"
@@ -59,6 +60,13 @@ class Source {
   // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out);
+  struct BoxOfChunk {
+    Box box;
+    bool is_whole = false;  // it is all of the chunk
+  };
+  // The parts of a box that are in one chunk each. Who reads those that are whole chunks at once, or in a Pass, reads
+  // each byte once, although it is compared. Of what a recipe makes of tensors: the box.
+  std::vector<BoxOfChunk> CutAlongChunks(int64_t tensor, const Box& box);
   // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
   // in the same way.
   absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);

@@ -20,6 +20,18 @@ constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
 constexpr size_t kStreamsKept = 4096;
 constexpr size_t kFilesOpen = 256;
 
+// What is found of the record that begins there and is as long as `out`, which is filled with it. What has been read is
+// looked at while it is in the caches.
+absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, absl::Span<char> out,
+                                                  RecordCheck& check) {
+  for (size_t at = 0; at < out.size(); at += kCheckedAtOnce) {
+    const absl::Span<char> part = out.subspan(at, static_cast<size_t>(kCheckedAtOnce));
+    RETURN_IF_ERROR(file.ReadAt(begin + static_cast<int64_t>(at), part));
+    check.Add({part.data(), part.size()});
+  }
+  return check.Finish();
+}
+
 // What is found of the record that begins there and has so many bytes.
 absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, int64_t length,
                                                   RecordCheck& check) {
@@ -105,8 +117,27 @@ absl::StatusOr<Overlap> Source::State::OverlapOf(int64_t tensor, int64_t number,
   overlap.box = Common(all, box);
   overlap.bytes = overlap.box.Elements() * SizeOf(*entry.dtype);
   overlap.begins = overlap.box.offset == all.offset;
+  overlap.is_whole = overlap.box == all;
   for (size_t d = 0; d < all.offset.size(); ++d) overlap.within.push_back(overlap.box.offset[d] - all.offset[d]);
   return overlap;
+}
+
+bool Source::State::IsItsRecord(const Overlap& overlap) {
+  const catalog::StoredElements& stream = *overlap.stream;
+  int64_t stride = 1;
+  for (size_t d = stream.shape.size(); d-- > 0;) {
+    if (stream.shape[d] != 1 && stream.strides[d] != stride) return false;
+    stride *= stream.shape[d];
+  }
+  return stream.record_at == stream.first_at && stream.record_length == stride * SizeOf(stream.dtype) &&
+         !stream.conjugated && !stream.negated;
+}
+
+absl::Status Source::State::ReadWhole(int64_t tensor, const Overlap& overlap, absl::Span<char> out) {
+  RecordCheck check = CheckFor(tensor, overlap);
+  ASSIGN_OR_RETURN(const RecordCheck::Finding finding,
+                   ReadAndCheck(*overlap.file, overlap.stream->record_at, out, check));
+  return Found(tensor, overlap, finding);
 }
 
 // The sidecar has hashes of this library's own chunks, whose record is the elements: of an archive as a whole, of

@@ -79,6 +79,11 @@ struct Source::State {
     const bool wanted = checks == ChunkChecks::kAll || (checks == ChunkChecks::kBegun && overlap.begins);
     return wanted && !IsChecked(tensor, overlap.number);
   }
+  // Whether the record of a chunk of which that is used is all of it and nothing else, so that who reads the chunk
+  // reads what is compared.
+  static bool IsItsRecord(const Overlap& overlap);
+  // Reads the chunk that the overlap is, as IsItsRecord says, into `out`, and compares it on the way.
+  absl::Status ReadWhole(int64_t tensor, const Overlap& overlap, absl::Span<char> out);
   // What its record is compared with.
   RecordCheck CheckFor(int64_t tensor, const Overlap& overlap) const;
   // The chunk has been compared, with that finding. DataLoss: it is damaged.

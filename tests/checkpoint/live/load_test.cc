@@ -147,10 +147,11 @@ struct Rows {
   TestTensor tensor;
   std::string path;
 
-  explicit Rows(std::vector<int64_t> shape = {64, 32}) : tensor{"w", DType::kF32, std::move(shape), 1} {
+  explicit Rows(std::vector<int64_t> shape = {64, 32}, const std::string& cut = "[<dp>, ...]")
+      : tensor{"w", DType::kF32, std::move(shape), 1} {
     WriteSafetensors(directory / "w.safetensors", {tensor});
     path = directory / "rows";
-    const LayoutRules rules = LayoutRules::ForAll("{dp:4}", "[<dp>, ...]").value();
+    const LayoutRules rules = LayoutRules::ForAll("{dp:4}", cut).value();
     REQUIRE(Convert(directory / "w.safetensors", path, rules, {}).ok());
   }
 };
@@ -194,6 +195,35 @@ TEST_CASE("Read once: ranks together read hardly more bytes than the tensor has,
   const Loaded own = LoadOnFour(rows.path, "w", {"[1024, 64]"}, options);
   CHECK(own.read() >= 4 * kBytes);
   for (const auto& rank : own.ranks) CHECK(rank->received_bytes == 0);
+}
+
+TEST_CASE("Ranks that read whole chunks read them once, although they compare them") {
+  // As dense rows, and as columns, which lie apart in the tensor.
+  constexpr int64_t kBytes = 1024 * 64 * 4;
+  constexpr int64_t kFrames = 4 * 4 * 2 * 4096;  // the begin and the end of each
+  for (const std::string cut : {"[<dp>, ...]", "[*, <dp>]"}) {
+    INFO(cut);
+    const Rows rows({1024, 64}, cut);
+    LoadOptions options;
+    options.read = ReadMode::kOwn;
+    for (const auto& [layout, times] : {std::pair<std::string, int64_t>{"[1024, 64]", 4},
+                                        {cut[1] == '<' ? "[<X,Y>1024, 64]" : "[1024, <X,Y>64]", 1}}) {
+      INFO(layout);
+      const Loaded loaded = LoadOnFour(rows.path, "w", {layout}, options);
+      for (const auto& rank : loaded.ranks) REQUIRE(rank.status().ToString() == "OK");
+      CHECK(loaded.read() >= times * kBytes);
+      CHECK(loaded.read() <= times * kBytes + kFrames);
+    }
+    const std::string file = rows.path + "/__2_0.distcp";
+    std::fstream data(file, std::ios::in | std::ios::out | std::ios::binary);
+    data.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file) / 2));
+    data.put('\x7f').put('\x01').put('\x7f').put('\x01');
+    data.close();
+    const Loaded damaged = LoadOnFour(rows.path, "w", {"[1024, 64]"}, options);
+    for (const auto& rank : damaged.ranks) CHECK_FALSE(rank.ok());
+    options.check = false;
+    for (const auto& rank : LoadOnFour(rows.path, "w", {"[1024, 64]"}, options).ranks) CHECK(rank.ok());
+  }
 }
 
 void RequireOnAll(const Loaded& loaded, absl::StatusCode code, const std::string& part) {

@@ -197,10 +197,10 @@ void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) {
   TakeBack();
   const int64_t begin = Nanoseconds();
   std::vector<Outgoing> out = OutgoingOf(sends);
-  Ahead ahead{tag, {}, {}, 0};
+  ahead_.emplace(Ahead{tag, {}, {}, 0});  // first: what has been filled can be taken back, whatever happens
   for (const Outgoing& flow : out) {
     for (const Outgoing::Receiver& receiver : flow.to) {
-      ahead.filled.emplace_back(receiver.ring, own_.ring(receiver.ring).filled.load(std::memory_order_relaxed));
+      ahead_->filled.emplace_back(receiver.ring, own_.ring(receiver.ring).filled.load(std::memory_order_relaxed));
     }
   }
   const uint64_t tag_now = std::exchange(tag_, tag);
@@ -210,9 +210,8 @@ void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) {
     }
   }
   tag_ = tag_now;
-  for (Outgoing& flow : out) ahead.left.push_back(std::move(flow.left));
-  ahead.seconds = static_cast<double>(Nanoseconds() - begin) * 1e-9;
-  ahead_ = std::move(ahead);
+  for (Outgoing& flow : out) ahead_->left.push_back(std::move(flow.left));
+  ahead_->seconds = static_cast<double>(Nanoseconds() - begin) * 1e-9;
 }
 
 void Neighbors::TakeBack() {

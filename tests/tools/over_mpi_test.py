@@ -32,7 +32,7 @@ def columns():
     size, count, dtype, time, algbw, busbw, wrong = lines[head + 2].split()
     elements = 64 * 96 // 4
     assert (int(size), int(count), dtype, wrong) == (2 * elements, elements, "bf16", "0"), lines
-    assert float(time) > 0 and abs(float(busbw) / float(algbw) - 3 / 4) < 0.2 or float(algbw) < 0.1, lines
+    assert float(time) > 0 and float(busbw) <= float(algbw), lines
     assert "agreement included" in out and f"verified: {2 * 2 * 64 * 96} elements checked, all correct" in out, out
     out, _ = run(4, *ROWS_TO_COLUMNS, "--no-verify", environment={"RESHARD_AGREEMENT": "off"})
     assert "agreement off" in out and "not verified" in out and out.splitlines()[head + 2].split()[-1] == "N/A", out

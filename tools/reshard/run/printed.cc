@@ -12,7 +12,7 @@
 namespace reshard::tool {
 namespace {
 
-nlohmann::ordered_json Object(const Plan& plan, const RunReport& report, const RunCommand& command) {
+nlohmann::ordered_json JsonOf(const Plan& plan, const RunReport& report, const RunCommand& command) {
   nlohmann::ordered_json out;
   out["schema"] = "reshard.run/1";
   out["reshard_version"] = Version();
@@ -56,7 +56,7 @@ double Bandwidth(int64_t bytes, double seconds) { return seconds > 0 ? static_ca
 }  // namespace
 
 std::string Printed(const Plan& plan, const RunReport& report, const RunCommand& command) {
-  if (command.json) return Object(plan, report, command).dump() + "\n";
+  if (command.json) return JsonOf(plan, report, command).dump() + "\n";
   std::string out = PlanToText(plan);
   absl::StrAppendFormat(&out,
                         "ran on %d ranks: median %.3g ms of %d, %s moved, %.2f GB/s, %.2fx memcpy of the same bytes\n",
@@ -71,7 +71,7 @@ std::string Printed(const Plan& plan, const MpiReport& report, const RunCommand&
   const double algbw = Bandwidth(report.size_bytes, run.seconds_median);
   const double busbw = Bandwidth(run.received_bytes_max, run.seconds_median);
   if (command.json) {
-    nlohmann::ordered_json out = Object(plan, run, command);
+    nlohmann::ordered_json out = JsonOf(plan, run, command);
     out["memcpy_ratio"] = nullptr;
     out["processes"] = report.processes;
     out["size_bytes"] = report.size_bytes;

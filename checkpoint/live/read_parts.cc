@@ -45,7 +45,9 @@ void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes
   if (IsScalar(source, box.tensor)) return cut(box);
   for (const source::Source::BoxOfChunk& of_chunk : source.CutAlongChunks(box.tensor, BoxOf(box))) {
     PartRead part = Within(box, of_chunk.box.offset, of_chunk.box.size);
-    if (of_chunk.is_whole && of_chunk.box.Elements() * element_bytes <= catalog::kLargestBox) {
+    part.in_pass = of_chunk.is_compared && !of_chunk.is_whole;
+    if ((of_chunk.is_whole || of_chunk.is_compared) &&
+        of_chunk.chunk_elements * element_bytes <= catalog::kLargestBox) {
       parts->push_back(std::move(part));
     } else {
       cut(part);
@@ -58,7 +60,7 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
     const int64_t element = SizeOf(part.into->dtype);
     const StridedCopy place = BoxToFragment(part.size, part.local, element, part.into->strides);
     auto* const to = static_cast<char*>(part.into->data);
-    if (place.contiguous()) {
+    if (place.contiguous() && !part.in_pass) {
       const bool is_scalar = IsScalar(source, part.tensor);
       const auto of_tensor = [&](const std::vector<int64_t>& numbers) {
         return is_scalar ? absl::Span<const int64_t>() : absl::MakeConstSpan(numbers);
@@ -67,14 +69,11 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
                          {to + place.to_offset(), static_cast<size_t>(NumElements(part.size) * element)});
     }
     source::Pass pass(&source, part.tensor, BoxOf(part));
-    for (const PartRead& small : catalog::CutBox(part, element, kBuffered)) {
-      RETURN_IF_ERROR(pass.Read(BoxOf(small), [&](const source::Box& box, std::string& bytes) {
-        const PartRead read = Within(part, box.offset, box.size);
-        BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
-        return absl::OkStatus();
-      }));
-    }
-    return absl::OkStatus();
+    return pass.ReadAll(kBuffered, [&](const source::Box& box, std::string& bytes) {
+      const PartRead read = Within(part, box.offset, box.size);
+      BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
+      return absl::OkStatus();
+    });
   };
   const auto task = [&](int64_t p, int /*thread*/) -> absl::Status {
     const PartRead& part = parts[static_cast<size_t>(p)];

@@ -21,10 +21,11 @@ struct PartRead {
   std::vector<int64_t> size;
   std::vector<int64_t> local;  // where it begins in `into`
   const TensorView* into = nullptr;
+  bool in_pass = false;  // some of a chunk that is to be compared
 };
 
-// Adds the box of a tensor, cut into whole chunks where these have at most 64 MiB, and into parts of at most `most`
-// bytes elsewhere.
+// Adds the box of a tensor, cut into what is in one chunk of at most 64 MiB where that is whole or to be compared, and
+// into parts of at most `most` bytes elsewhere.
 void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes, int64_t most,
               std::vector<PartRead>* parts);
 

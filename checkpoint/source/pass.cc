@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/source/read_box.h"
 #include "checkpoint/source/state.h"
 #include "status/macros.h"
@@ -17,8 +18,7 @@ Pass::Pass(Source* source, int64_t tensor, Box box)
 
 absl::Status Pass::Read(const Box& part, Taker take) {
   if (is_stored_) return ReadStored(part, take);
-  const int64_t element = SizeOf(*source_.catalog().tensors()[static_cast<size_t>(tensor_)].dtype);
-  bytes_.resize(static_cast<size_t>(part.Elements() * element));
+  bytes_.resize(static_cast<size_t>(part.Elements() * element()));
   RETURN_IF_ERROR(source_.Read(tensor_, part.offset, part.size, absl::MakeSpan(bytes_)));
   return take(part, bytes_);
 }
@@ -49,6 +49,45 @@ absl::Status Pass::ReadStored(const Box& part, Taker take) {
     RETURN_IF_ERROR(take(overlap.box, bytes_));
   }
   return absl::OkStatus();
+}
+
+absl::Status Pass::ReadAll(int64_t most, Taker take) {
+  if (!is_stored_) return ReadParts(box_, most, take);
+  Source::State& state = *source_.state_;
+  for (const int64_t number : state.Index(stored_)->Overlapping(box_.offset, box_.size)) {
+    ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(stored_, number, box_));
+    const bool through = state.Wants(stored_, overlap) && !overlap.is_whole && Source::State::IsItsRecord(overlap) &&
+                         overlap.stream->record_length <= catalog::kLargestBox;
+    RETURN_IF_ERROR(through ? ReadThrough(overlap, state.ChunkBox(stored_, number), most, take)
+                            : ReadParts(overlap.box, most, take));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pass::ReadParts(const Box& box, int64_t most, Taker take) {
+  for (const Box& part : catalog::CutBox(box, element(), most)) {
+    RETURN_IF_ERROR(Read(part, take));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pass::ReadThrough(const Overlap& overlap, const Box& chunk, int64_t most, Taker take) {
+  Source::State& state = *source_.state_;
+  RecordCheck check = state.CheckFor(stored_, overlap);
+  if (!check.knows_anything()) return ReadParts(overlap.box, most, take);
+  for (const Box& part : catalog::CutBox(chunk, element(), most)) {
+    Indices within = part.offset;
+    for (size_t d = 0; d < within.size(); ++d) within[d] -= chunk.offset[d];
+    bytes_.resize(static_cast<size_t>(part.Elements() * element()));
+    RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, within, part.size, absl::MakeSpan(bytes_)));
+    check.Add(bytes_);
+    const Box common = Common(part, box_);
+    if (common.Elements() == 0) continue;
+    wanted_.resize(static_cast<size_t>(common.Elements() * element()));
+    CopyBox(common, {part, bytes_.data()}, {common, wanted_.data()}, element());
+    RETURN_IF_ERROR(take(common, wanted_));
+  }
+  return state.Found(stored_, overlap, check.Finish());
 }
 
 }  // namespace reshard::source

@@ -15,6 +15,8 @@
 
 namespace reshard::source {
 
+struct Overlap;
+
 // Of one thread.
 class Pass {
  public:
@@ -30,8 +32,16 @@ class Pass {
   // `take` has that. Other chunks are compared as by Source::Read, before they are used. Errors as Source::Read.
   absl::Status Read(const Box& part, Taker take);
 
+  // Reads all of the box, and calls `take` with disjoint boxes of at most `most` bytes that together are it. Of a chunk
+  // that is compared and not larger than catalog::kLargestBox all is read, once, though some of it be outside the box;
+  // `take` may then have had a part of a chunk before it turns out to be damaged. Errors as Source::Read.
+  absl::Status ReadAll(int64_t most, Taker take);
+
  private:
   absl::Status ReadStored(const Box& part, Taker take);
+  absl::Status ReadParts(const Box& box, int64_t most, Taker take);
+  absl::Status ReadThrough(const Overlap& overlap, const Box& chunk, int64_t most, Taker take);
+  int64_t element() const { return SizeOf(*source_.catalog().tensors()[static_cast<size_t>(tensor_)].dtype); }
 
   Source& source_;
   const int64_t tensor_;
@@ -39,6 +49,7 @@ class Pass {
   int64_t stored_ = 0;     // the tensor of source->stored() that it is
   bool is_stored_ = true;  // and not made of others
   std::string bytes_;
+  std::string wanted_;                                  // of these
   absl::flat_hash_map<int64_t, RecordCheck> followed_;  // by chunk, until they are complete
 };
 

@@ -102,7 +102,7 @@ std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box
   int64_t stored = tensor;
   if (state_->applied) {
     const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
-    if (view.node) return {{box, false}};
+    if (view.node) return {{box, false, false, 0}};
     stored = view.stored;
   }
   std::vector<BoxOfChunk> boxes;
@@ -110,7 +110,8 @@ std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box
     const Box chunk = state_->ChunkBox(stored, number);
     Box common = Common(chunk, box);
     const bool is_whole = common == chunk;
-    boxes.push_back({std::move(common), is_whole});
+    const bool is_compared = state_->Wants(stored, number, /*begins=*/common.offset == chunk.offset);
+    boxes.push_back({std::move(common), is_whole, is_compared, chunk.Elements()});
   }
   return boxes;
 }

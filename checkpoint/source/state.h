@@ -75,9 +75,10 @@ struct Source::State {
     return checked[CheckOf(tensor, number)].load(std::memory_order_acquire) != 0;
   }
   // Whether a chunk of which that is used is to be compared (SourceOptions::checks), and has not been yet.
-  bool Wants(int64_t tensor, const Overlap& overlap) const {
-    const bool wanted = checks == ChunkChecks::kAll || (checks == ChunkChecks::kBegun && overlap.begins);
-    return wanted && !IsChecked(tensor, overlap.number);
+  bool Wants(int64_t tensor, const Overlap& overlap) const { return Wants(tensor, overlap.number, overlap.begins); }
+  bool Wants(int64_t tensor, int64_t number, bool begins) const {
+    const bool wanted = checks == ChunkChecks::kAll || (checks == ChunkChecks::kBegun && begins);
+    return wanted && !IsChecked(tensor, number);
   }
   // Whether the record of a chunk of which that is used is all of it and nothing else, so that who reads the chunk
   // reads what is compared.

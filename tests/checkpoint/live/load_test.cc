@@ -197,7 +197,8 @@ TEST_CASE("Read once: ranks together read hardly more bytes than the tensor has,
   for (const auto& rank : own.ranks) CHECK(rank->received_bytes == 0);
 }
 
-TEST_CASE("Ranks that read whole chunks read them once, although they compare them") {
+// Each rank compares what it uses, so that who uses a part of each chunk reads all of them; but not the parts again.
+TEST_CASE("Ranks read chunks once, whole or in part, although they compare them") {
   // As dense rows, and as columns, which lie apart in the tensor.
   constexpr int64_t kBytes = 1024 * 64 * 4;
   constexpr int64_t kFrames = 4 * 4 * 2 * 4096;  // the begin and the end of each
@@ -207,7 +208,8 @@ TEST_CASE("Ranks that read whole chunks read them once, although they compare th
     LoadOptions options;
     options.read = ReadMode::kOwn;
     for (const auto& [layout, times] : {std::pair<std::string, int64_t>{"[1024, 64]", 4},
-                                        {cut[1] == '<' ? "[<X,Y>1024, 64]" : "[1024, <X,Y>64]", 1}}) {
+                                        {cut[1] == '<' ? "[<X,Y>1024, 64]" : "[1024, <X,Y>64]", 1},
+                                        {cut[1] == '<' ? "[1024, <X,Y>64]" : "[<X,Y>1024, 64]", 4}}) {
       INFO(layout);
       const Loaded loaded = LoadOnFour(rows.path, "w", {layout}, options);
       for (const auto& rank : loaded.ranks) REQUIRE(rank.status().ToString() == "OK");

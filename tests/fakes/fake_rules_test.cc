@@ -281,6 +281,7 @@ TEST_CASE("fake nccl: two threads use a communicator at once") {
         [&] { other = Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream); });
     second.join();
     Nccl().GroupEnd();
+    Cuda().StreamSynchronize(self.stream);  // before the data is gone
   });
   CHECK(other == kNcclInvalidUsage);
   CHECK(Complained("another thread uses the communicator at the same time"));

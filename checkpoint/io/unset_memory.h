@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
-#include <string_view>
 #include <utility>
 
 namespace reshard::io {
@@ -32,7 +31,6 @@ class UnsetMemory {
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
-  std::string_view text() const { return {data_, size_}; }
 
   // Makes it `bytes` large, more than before; what it contains stays, where it lies when the system can do that. Throws
   // bad_alloc.

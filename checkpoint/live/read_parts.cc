@@ -45,13 +45,12 @@ void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes
   if (IsScalar(source, box.tensor)) return cut(box);
   for (const source::Source::BoxOfChunk& of_chunk : source.CutAlongChunks(box.tensor, BoxOf(box))) {
     PartRead part = Within(box, of_chunk.box.offset, of_chunk.box.size);
-    part.in_pass = of_chunk.is_compared && !of_chunk.is_whole;
-    if ((of_chunk.is_whole || of_chunk.is_compared) &&
-        of_chunk.chunk_elements * element_bytes <= catalog::kLargestBox) {
-      parts->push_back(std::move(part));
-    } else {
+    if (!of_chunk.at_once) {
       cut(part);
+      continue;
     }
+    part.in_pass = !of_chunk.is_whole;
+    parts->push_back(std::move(part));
   }
 }
 

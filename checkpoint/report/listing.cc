@@ -19,14 +19,14 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   Listing listing;
   listing.catalog = &catalog;
   const auto wanted = [&](std::string_view name) { return pattern.empty() || MatchesPattern(pattern, name); };
-  std::vector<bool> in_use(catalog.files().size());
+  std::vector<bool> in_use(catalog.files().size());  // where not all are
   const auto in_file = [&](const Catalog::Place& place) { in_use[static_cast<size_t>(place.file)] = true; };
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     if (!wanted(tensor.name)) continue;
     listing.tensors.push_back(&tensor);
     listing.totals.chunks += tensor.num_chunks;
     listing.totals.bytes = Sum(listing.totals.bytes, catalog.BytesOf(tensor));
-    for (int64_t i = 0; i < tensor.num_chunks; ++i) in_file(catalog.chunk(tensor, i).place);
+    for (int64_t i = 0; i < tensor.num_chunks && !pattern.empty(); ++i) in_file(catalog.chunk(tensor, i).place);
   }
   for (const Catalog::ByteItem& item : catalog.byte_items()) {
     if (!wanted(item.name)) continue;

@@ -8,6 +8,7 @@
 #include "status/macros.h"
 
 namespace reshard::source {
+
 Pass::Pass(Source* source, int64_t tensor, Box box)
     : source_(*source), tensor_(tensor), box_(std::move(box)), stored_(tensor) {
   if (source_.views() == nullptr) return;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/stored_elements.h"
 #include "checkpoint/source/read_box.h"
 #include "checkpoint/source/state.h"
@@ -102,16 +103,18 @@ std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box
   int64_t stored = tensor;
   if (state_->applied) {
     const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
-    if (view.node) return {{box, false, false, 0}};
+    if (view.node) return {{box, false, false}};
     stored = view.stored;
   }
+  const int64_t element = SizeOf(*state_->catalog.tensors()[static_cast<size_t>(stored)].dtype);
   std::vector<BoxOfChunk> boxes;
   for (const int64_t number : state_->Index(stored)->Overlapping(box.offset, box.size)) {
     const Box chunk = state_->ChunkBox(stored, number);
     Box common = Common(chunk, box);
     const bool is_whole = common == chunk;
     const bool is_compared = state_->Wants(stored, number, /*begins=*/common.offset == chunk.offset);
-    boxes.push_back({std::move(common), is_whole, is_compared, chunk.Elements()});
+    const bool at_once = (is_whole || is_compared) && chunk.Elements() * element <= catalog::kLargestBox;
+    boxes.push_back({std::move(common), is_whole, at_once});
   }
   return boxes;
 }

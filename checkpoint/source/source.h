@@ -62,12 +62,11 @@ class Source {
                     absl::Span<char> out);
   struct BoxOfChunk {
     Box box;
-    bool is_whole = false;       // it is all of the chunk
-    bool is_compared = false;    // the chunk is to be compared when the box is read
-    int64_t chunk_elements = 0;  // of the chunk
+    bool is_whole = false;  // it is all of the chunk
+    bool at_once = false;   // it should not be cut: the chunk is not too large, and it is whole or to be compared
   };
-  // The parts of a box that are in one chunk each. Who reads those that are whole chunks at once, and those that are
-  // compared in a Pass, reads no byte twice. Of what a recipe makes of tensors: the box.
+  // The parts of a box that are in one chunk each. Who reads those that should not be cut at once, and in a Pass where
+  // they are not whole, reads no byte twice. Of what a recipe makes of tensors: the box.
   std::vector<BoxOfChunk> CutAlongChunks(int64_t tensor, const Box& box);
   // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
   // in the same way.

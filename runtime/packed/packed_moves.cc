@@ -11,6 +11,7 @@
 #include "runtime/host/host_pool.h"
 #include "runtime/host/reduce.h"
 #include "runtime/packed/contributions.h"
+#include "runtime/packed/fetch_ahead.h"
 #include "runtime/packed/step_copies.h"
 #include "status/macros.h"
 
@@ -125,20 +126,13 @@ void OrderByTensor(size_t tensors, std::vector<Job>* jobs) {
 }
 
 void RunJobs(const std::vector<Job>& jobs, CopyMode mode) {
-  // Small pieces are scattered: their memory is prefetched while the pieces before them are copied. For large ones the
-  // processor's own prefetching is enough.
-  constexpr size_t kAhead = 3;
-  constexpr int64_t kSmall = int64_t{16} << 10;
-  const auto fetch = [&](size_t k) {
-    if (k >= jobs.size() || jobs[k].copy->bytes() > kSmall) return;
-    const bool written = jobs[k].scattered == Side::kWritten;
-    jobs[k].copy->FetchAhead(written ? jobs[k].to : jobs[k].from, written);
-  };
-  for (size_t k = 0; k < kAhead; ++k) fetch(k);
-  for (size_t k = 0; k < jobs.size(); ++k) {
-    fetch(k + kAhead);
-    jobs[k].copy->Run(jobs[k].from, jobs[k].to, mode);
-  }
+  CopyFetchingAhead(
+      jobs.size(),
+      [&](size_t k) {
+        const bool written = jobs[k].scattered == Side::kWritten;
+        FetchSmall(*jobs[k].copy, written ? jobs[k].to : jobs[k].from, written);
+      },
+      [&](size_t k) { jobs[k].copy->Run(jobs[k].from, jobs[k].to, mode); });
 }
 
 // The start of the first piece if all pieces follow each other in memory without gaps, else null. The fragment can then

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/packed/fetch_ahead.h"
 #include "runtime/shared/patience.h"
 #include "runtime/shared/slot_cuts.h"
 #include "status/macros.h"
@@ -35,13 +36,13 @@ bool Alike(const packed::Piece& a, const packed::Piece& b) {
          a.fragment + a.copy->from_offset() == b.fragment + b.copy->from_offset();
 }
 
-// Small pieces are scattered: the memory of their fragments is prefetched while those before them are copied.
-void FetchAhead(absl::Span<const packed::Piece> pieces, const std::vector<Cut>& cuts, size_t c, bool written) {
-  constexpr size_t kAhead = 3;
-  constexpr int64_t kSmall = int64_t{16} << 10;
-  if (c + kAhead >= cuts.size()) return;
-  const packed::Piece& piece = pieces[cuts[c + kAhead].piece];
-  if (piece.bytes <= kSmall) piece.copy->FetchAhead(piece.fragment, written);
+// Calls run(piece, cut) for each cut of the pieces, whose fragments are read or written.
+template <typename Run>
+void RunCuts(absl::Span<const packed::Piece> pieces, const std::vector<Cut>& cuts, bool written, const Run& run) {
+  const auto piece = [&](size_t c) -> const packed::Piece& { return pieces[cuts[c].piece]; };
+  packed::CopyFetchingAhead(
+      cuts.size(), [&](size_t c) { packed::FetchSmall(*piece(c).copy, piece(c).fragment, written); },
+      [&](size_t c) { run(piece(c), cuts[c]); });
 }
 
 bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece> b) {
@@ -164,12 +165,9 @@ void Neighbors::Fill(Outgoing& flow) {
   filled = {
       {}, measured ? modes.Next() : CopyMode::kCached, measured ? bytes : 0, 0, static_cast<int64_t>(flow.to.size())};
   const int64_t begin = Nanoseconds();
-  for (size_t c = 0; c < flow.cuts.size(); ++c) {
-    FetchAhead(flow.pieces, flow.cuts, c, /*written=*/false);
-    const Cut& cut = flow.cuts[c];
-    const packed::Piece& piece = flow.pieces[cut.piece];
+  RunCuts(flow.pieces, flow.cuts, /*written=*/false, [&](const packed::Piece& piece, const Cut& cut) {
     piece.copy->RunBytes(piece.fragment, StartOf(slot + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
-  }
+  });
   filled.nanoseconds = Nanoseconds() - begin;
   for (const Outgoing::Receiver& receiver : flow.to) {
     Ring& to = own_.ring(receiver.ring);
@@ -317,12 +315,9 @@ absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<c
       if (flow.left.done() || !flow.full()) continue;
       RETURN_IF_ERROR(Open(flow));
       const int64_t begin = Nanoseconds();
-      for (size_t c = 0; c < flow.cuts.size(); ++c) {
-        FetchAhead(flow.pieces, flow.cuts, c, /*written=*/true);
-        const Cut& cut = flow.cuts[c];
-        const packed::Piece& piece = flow.pieces[cut.piece];
+      RunCuts(flow.pieces, flow.cuts, /*written=*/true, [&](const packed::Piece& piece, const Cut& cut) {
         piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
-      }
+      });
       flow.Release(Nanoseconds() - begin);
       took = true;
     }

@@ -1,11 +1,13 @@
 // Any bytes as `.metadata` of a distributed checkpoint with one data file, up to whether chunks cover their tensors.
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_metadata.h"
+#include "checkpoint/io/files.h"
 #include "reshard/checkpoint/describe.h"
 #include "tests/checkpoint/io/temp_directory.h"
 #include "tests/fuzz/fuzz.h"
@@ -20,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   testing::Promised(made, "a data file");
   catalog::CatalogBuilder builder(dcp::kFormat, dir.path());
-  if (!dcp::ReadMetadata(testing::Text(data, size), {}, &builder).ok()) return 0;
+  const auto file = io::ReadFile::OfBytes(".metadata", std::make_shared<const std::string>(testing::Text(data, size)));
+  if (!dcp::ReadMetadata(*file, {}, &builder).ok()) return 0;
   const absl::StatusOr<Catalog> catalog = std::move(builder).Build();
   if (!catalog.ok()) return 0;
   for (const Catalog::Tensor& tensor : catalog->tensors()) {

@@ -54,6 +54,7 @@ absl::StatusOr<Catalog> ReadDcpCatalog(const std::string& directory, absl::Span<
   catalog::CatalogBuilder builder(kFormat, directory);
   for (const std::string& name : metadata) {
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(io::JoinPath(directory, name)));
+    RETURN_IF_ERROR(file->CheckSize(limits.metadata_bytes));
     if (const absl::Status read = ReadMetadata(*file, limits, &builder); !read.ok()) {
       return absl::Status(read.code(), absl::StrCat(file->path(), ": ", read.message()));
     }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -405,14 +406,7 @@ class MetadataReader {
 
 }  // namespace
 
-absl::Status ReadMetadata(std::string_view bytes, const CatalogLimits& limits, catalog::CatalogBuilder* builder) {
-  const absl::StatusOr<pickle::Pickle> pickle = pickle::Pickle::Read(bytes, limits);
-  if (!pickle.ok()) return pickle.status();
-  return MetadataReader(*pickle, static_cast<int64_t>(bytes.size()), builder).Read();
-}
-
 absl::Status ReadMetadata(const io::ReadFile& file, const CatalogLimits& limits, catalog::CatalogBuilder* builder) {
-  RETURN_IF_ERROR(file.CheckSize(limits.metadata_bytes));
   const absl::StatusOr<pickle::Pickle> pickle = pickle::Pickle::Read(file, limits);
   if (!pickle.ok()) return pickle.status();
   return MetadataReader(*pickle, file.bytes(), builder).Read();

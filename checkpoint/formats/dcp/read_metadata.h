@@ -3,8 +3,6 @@
 #ifndef RESHARD_CHECKPOINT_FORMATS_DCP_READ_METADATA_H_
 #define RESHARD_CHECKPOINT_FORMATS_DCP_READ_METADATA_H_
 
-#include <string_view>
-
 #include "absl/status/status.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/io/files.h"
@@ -12,15 +10,13 @@
 
 namespace reshard::dcp {
 
-// Adds what the `.metadata` (or per-rank `__N.metadata`) in `bytes` lists to `builder`, and what else it says of the
-// checkpoint as attributes. Objects of unknown
-// classes (of extensions) are skipped where they do not matter, and subclasses are taken for what they contain.
+// Adds what the `.metadata` (or per-rank `__N.metadata`) in `file` lists to `builder`, and what else it says of the
+// checkpoint as attributes. Objects of unknown classes (of extensions) are skipped where they do not matter, and
+// subclasses are taken for what they contain.
 // Time and memory are in proportion to the bytes, however often values in it are shared.
 //
 // DataLoss: it is not such a pickle, has a name twice, or a box with elements but without a location. Unimplemented: an
 // encoded stream, with the name of the encoding; an item that is neither a tensor nor bytes. Otherwise as Pickle::Read.
-absl::Status ReadMetadata(std::string_view bytes, const CatalogLimits& limits, catalog::CatalogBuilder* builder);
-// The same of a file. ResourceExhausted: it has more than limits.metadata_bytes.
 absl::Status ReadMetadata(const io::ReadFile& file, const CatalogLimits& limits, catalog::CatalogBuilder* builder);
 
 }  // namespace reshard::dcp

@@ -88,7 +88,7 @@ absl::Status Choice::Add(const candidates::Chain& chain, bool searched) {
   for (size_t i = 0; options_.boxes_only && i + 1 < chain.size(); ++i) {
     if (!candidates::IsBox(chain[i].to)) return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(auto priced, cost::Price(source_, chain, dtype_, options_));
+  ASSIGN_OR_RETURN(auto priced, cost::Price(source_, chain, dtype_, options_, maps_));
   const bool direct = chain.size() == 1 && chain[0].kind == cost::Hop::Kind::kMove && !searched;
   if (direct) single_step_ = priced.totals;
   if (!Allowed(priced)) return absl::OkStatus();

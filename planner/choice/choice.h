@@ -28,7 +28,11 @@ struct Candidate {
 class Choice {
  public:
   Choice(const Problem& problem, const PlanOptions& options)
-      : source_(problem.source), target_(problem.target), dtype_(problem.dtype), options_(options) {
+      : source_(problem.source),
+        target_(problem.target),
+        dtype_(problem.dtype),
+        options_(options),
+        maps_({problem.source, problem.target}) {
     if (options_.boxes_only) options_.ops = options_.ops.without(Op::kExchange);
   }
   absl::StatusOr<Plan> Make();
@@ -60,13 +64,14 @@ class Choice {
   absl::StatusOr<Bounds> FindBounds();
   absl::Status NothingFits() const;
   void Certify(const Candidate& best, Plan& plan) const;
-  void AddAlternatives(size_t best, Plan& plan) const;
+  void AddAlternatives(size_t best, Plan& plan);
   Alternative Describe(const cost::PricedChain& chain, const Plan& plan) const;
 
   const Layout source_;
   const Layout target_;
   const DType dtype_;
   PlanOptions options_;
+  traffic::ShardMaps maps_;
   std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
   candidates::SoFar so_far_;           // of candidates_
   std::optional<digits::DigitModel> model_;

@@ -147,7 +147,7 @@ Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) c
   return out;
 }
 
-void Choice::AddAlternatives(size_t best, Plan& plan) const {
+void Choice::AddAlternatives(size_t best, Plan& plan) {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const std::vector<Step>& steps = candidates_[i].chain.steps;
     bool seen = SameSteps(steps, candidates_[best].chain.steps);  // the search and a fixed chain may agree
@@ -162,7 +162,7 @@ void Choice::AddAlternatives(size_t best, Plan& plan) const {
     const auto found =
         sequence::SearchSequence(*model_, dtype_, named, std::nullopt, candidates::kBudgetBesideExchange);
     if (found.found) {
-      const auto chain = cost::Price(source_, found.hops, dtype_, options_);
+      const auto chain = cost::Price(source_, found.hops, dtype_, options_, maps_);
       if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
     }
   }
@@ -175,8 +175,8 @@ void Choice::AddAlternatives(size_t best, Plan& plan) const {
   const auto is_source = Equivalent(*whole, source_);
   const auto is_target = Equivalent(*whole, target_);
   if (!is_source.ok() || *is_source || !is_target.ok() || *is_target) return;
-  const auto chain =
-      cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_, options_);
+  const auto chain = cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_,
+                                 options_, maps_);
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 

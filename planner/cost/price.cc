@@ -147,18 +147,28 @@ void CutIntoChunks(const std::vector<Sums>& sums, int64_t element, const PlanOpt
 
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
                                   const PlanOptions& options) {
+  traffic::ShardMaps none({});
+  return Price(source, hops, dtype, options, none);
+}
+
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+                                  const PlanOptions& options, traffic::ShardMaps& maps) {
   const int64_t element = SizeOf(dtype);
   const Topology& topology = options.topology;
   const auto num_levels = static_cast<size_t>(topology.num_levels());
   PricedChain out;
   std::vector<std::unique_ptr<Traffic>> traffics;
+  ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> before, maps.Of(source));
   for (size_t i = 0; i < hops.size(); ++i) {
     const Op asked = hops[i].kind == Hop::Kind::kReduceScatter ? Op::kReduceScatter
                      : hops[i].kind == Hop::Kind::kAllReduce   ? Op::kAllReduce
                      : hops[i].kind == Hop::Kind::kPermute     ? Op::kAllPermute
                                                                : Op::kExchange;
-    ASSIGN_OR_RETURN(auto created, Traffic::Create(asked, i == 0 ? source : hops[i - 1].to, hops[i].to, topology));
+    ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> after, maps.Of(hops[i].to));
+    const traffic::MappedLayout from{i == 0 ? source : hops[i - 1].to, *before};
+    ASSIGN_OR_RETURN(auto created, traffic::CreateTraffic(asked, from, {hops[i].to, *after}, topology));
     traffics.push_back(std::move(created));
+    before = std::move(after);
   }
   out.totals.intermediate_bytes_max = source.MaxLocalElements() * element;
   out.totals.levels.resize(num_levels);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/cost/cost.h"
+#include "planner/traffic/shard_maps.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard::cost {
@@ -32,6 +33,8 @@ struct PricedChain {
 
 // Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it. The
 // chain is cut into chunks if options.overlap allows it and that is faster by a 32nd, or the only way to fit the limit.
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+                                  const PlanOptions& options, traffic::ShardMaps& maps);
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
                                   const PlanOptions& options);
 

@@ -1,6 +1,5 @@
 // MeshTraffic: which op its pattern is, along which axes data moves, and its single messages.
 #include <algorithm>
-#include <set>
 
 #include "planner/traffic/mesh_traffic.h"
 
@@ -9,20 +8,14 @@ namespace reshard::traffic {
 void MeshTraffic::FindAxes() {
   axes_.assign(digits_.size(), false);
   if (figures_.recv_total == 0) return;
-  // The coordinates along `digit` that rows of a dimension have in pairs that share elements.
-  auto values = [&](const Dim& dim, bool source, int digit) {
-    const auto& used = source ? dim.from.digits : dim.to.digits;
-    const auto& weights = source ? dim.from.weights : dim.to.weights;
-    const size_t j = static_cast<size_t>(std::find(used.begin(), used.end(), digit) - used.begin());
-    std::vector<int64_t> out;
-    out.reserve(dim.overlap.pairs.size());
-    for (const Pair& pair : dim.overlap.pairs) {
-      out.push_back((source ? pair.from_row : pair.to_row) / weights[j] % digits_[static_cast<size_t>(digit)].size);
-    }
-    return out;
+  // The weight of the digit in the rows of one side of the dimension that it shards there.
+  const auto weight = [](const digits::RowDigits& side, int digit) {
+    return side
+        .weights[static_cast<size_t>(std::find(side.digits.begin(), side.digits.end(), digit) - side.digits.begin())];
   };
   for (size_t e = 0; e < digits_.size(); ++e) {
     const int digit = static_cast<int>(e);
+    const int64_t size = digits_[e].size;
     if (from_dim_[e] < 0) {
       // The senders of a receiver have its coordinate on sigma(e) as theirs on e. So data moves along e only if these
       // two coordinates of some receiver differ.
@@ -31,18 +24,27 @@ void MeshTraffic::FindAxes() {
       }
       continue;
     }
-    const auto sender = values(dims_[static_cast<size_t>(from_dim_[e])], true, digit);
     if (to_dim_[e] < 0) {
       axes_[e] = true;  // the receiver may have any coordinate, the sender has that of the shard
-    } else if (to_dim_[e] == from_dim_[e]) {
+      continue;
+    }
+    const Dim& from = dims_[static_cast<size_t>(from_dim_[e])];
+    const Dim& to = dims_[static_cast<size_t>(to_dim_[e])];
+    const int64_t sent = weight(from.from, digit), received = weight(to.to, digit);
+    const auto sender = [&](const Pair& pair) { return pair.from_row / sent % size; };
+    const auto receiver = [&](const Pair& pair) { return pair.to_row / received % size; };
+    if (to_dim_[e] == from_dim_[e]) {
       // In the same dimension the pairs say, for each message, whether the two coordinates differ.
-      axes_[e] = sender != values(dims_[static_cast<size_t>(to_dim_[e])], false, digit);
+      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+                             [&](const Pair& pair) { return sender(pair) != receiver(pair); });
     } else {
-      const auto receiver = values(dims_[static_cast<size_t>(to_dim_[e])], false, digit);
-      // In different dimensions any of these coordinates of a sender meets any of those of a receiver.
-      std::set<int64_t> both(sender.begin(), sender.end());
-      both.insert(receiver.begin(), receiver.end());
-      axes_[e] = both.size() > 1;
+      // In different dimensions any of these coordinates of a sender meets any of those of a receiver. There are pairs:
+      // something is received.
+      const int64_t one = sender(from.overlap.pairs[0]);
+      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+                             [&](const Pair& pair) { return sender(pair) != one; }) ||
+                 std::any_of(to.overlap.pairs.begin(), to.overlap.pairs.end(),
+                             [&](const Pair& pair) { return receiver(pair) != one; });
     }
   }
   for (size_t e = 0; e < digits_.size(); ++e) {

@@ -44,20 +44,38 @@ Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length) {
   return contiguous ? Spread::kRun : Spread::kScattered;
 }
 
-}  // namespace
-
-const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
-  auto begin = pairs.begin() + first_of_to[static_cast<size_t>(to_row)];
-  auto end = pairs.begin() + first_of_to[static_cast<size_t>(to_row) + 1];
-  auto it = std::lower_bound(begin, end, from_row, [](const Pair& p, int64_t row) { return p.from_row < row; });
-  return it != end && it->from_row == from_row ? &*it : nullptr;
+// Whether row r is interval r, and rows are in ascending order: any nest of plain axes that leaves no row empty.
+bool OneAscendingIntervalEach(const DimShards& shards) {
+  if (static_cast<int64_t>(shards.intervals.size()) != shards.num_rows()) return false;
+  for (size_t row = 0; row < shards.intervals.size(); ++row) {
+    if (shards.first[row] != static_cast<int64_t>(row)) return false;
+    if (row > 0 && shards.intervals[row].begin < shards.intervals[row - 1].begin) return false;
+  }
+  return true;
 }
 
-DimOverlap Overlap(const DimShards& from, const DimShards& to) {
-  DimOverlap out;
-  out.from_rows = from.num_rows();
-  out.to_rows = to.num_rows();
+// Where both sides are such, the stretches they share come in the order of the pairs, one each.
+void OverlapInOrder(const DimShards& from, const DimShards& to, DimOverlap& out) {
+  const std::vector<Interval>& a = from.intervals;
+  const std::vector<Interval>& b = to.intervals;
+  out.pairs.reserve(a.size() + b.size());
+  out.runs.reserve(a.size() + b.size());
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const int64_t begin = std::max(a[i].begin, b[j].begin);
+    const int64_t length = std::min(a[i].end, b[j].end) - begin;
+    if (length > 0) {
+      out.pairs.push_back({static_cast<int64_t>(i), static_cast<int64_t>(j), length,
+                           SpreadOf(true, length, from.length[i]), SpreadOf(true, length, to.length[j]),
+                           static_cast<int64_t>(out.runs.size()), 1});
+      out.runs.push_back({begin - a[i].begin, begin - b[j].begin, begin, length});
+      ++out.first_of_to[j + 1];
+    }
+    (a[i].end < b[j].end) ? ++i : ++j;
+  }
+}
 
+// Any rows.
+void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) {
   const std::vector<Piece> a = Sorted(from);
   const std::vector<Piece> b = Sorted(to);
   std::vector<Segment> segments;
@@ -79,7 +97,6 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
   };
   if (!std::is_sorted(segments.begin(), segments.end(), before)) std::sort(segments.begin(), segments.end(), before);
 
-  out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
   for (size_t i = 0; i < segments.size();) {
     Pair pair{segments[i].from_row,
               segments[i].to_row,
@@ -111,6 +128,27 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
     pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[static_cast<size_t>(pair.to_row)]);
     out.pairs.push_back(pair);
     ++out.first_of_to[static_cast<size_t>(pair.to_row) + 1];
+  }
+}
+
+}  // namespace
+
+const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
+  auto begin = pairs.begin() + first_of_to[static_cast<size_t>(to_row)];
+  auto end = pairs.begin() + first_of_to[static_cast<size_t>(to_row) + 1];
+  auto it = std::lower_bound(begin, end, from_row, [](const Pair& p, int64_t row) { return p.from_row < row; });
+  return it != end && it->from_row == from_row ? &*it : nullptr;
+}
+
+DimOverlap Overlap(const DimShards& from, const DimShards& to) {
+  DimOverlap out;
+  out.from_rows = from.num_rows();
+  out.to_rows = to.num_rows();
+  out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
+  if (OneAscendingIntervalEach(from) && OneAscendingIntervalEach(to)) {
+    OverlapInOrder(from, to, out);
+  } else {
+    OverlapSorted(from, to, out);
   }
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
   return out;

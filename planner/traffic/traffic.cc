@@ -9,6 +9,7 @@
 #include "planner/traffic/list_traffic.h"
 #include "planner/traffic/mesh_traffic.h"
 #include "planner/traffic/reduce_traffic.h"
+#include "planner/traffic/shard_maps.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -40,6 +41,15 @@ DimShards ContributionDim(const std::vector<AxisRef>& axes) {
 
 std::string Shape(const Layout& layout) { return absl::StrCat("shape of ", ToString(layout)); }
 
+absl::Status SameShape(const Layout& from, const Layout& to) {
+  const auto& a = from.dims();
+  const auto& b = to.dims();
+  const bool same = std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                               [](const DimLayout& x, const DimLayout& y) { return x.size == y.size; });
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));
+}
+
 }  // namespace
 
 int64_t Message::elements() const {
@@ -68,16 +78,24 @@ Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t i
 
 absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& from, const Layout& to,
                                                          const Topology& topology, int64_t first_holder) {
-  if (from.shape() != to.shape()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));
-  }
-  ASSIGN_OR_RETURN(auto from_map, ShardMap::Create(from));
-  ASSIGN_OR_RETURN(auto to_map, ShardMap::Create(to));
+  RETURN_IF_ERROR(SameShape(from, to));
+  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(from));
+  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(to));
+  return traffic::CreateTraffic(op, {from, from_map}, {to, to_map}, topology, first_holder);
+}
+
+namespace traffic {
+
+absl::StatusOr<std::unique_ptr<Traffic>> CreateTraffic(Op op, const MappedLayout& mapped_from,
+                                                       const MappedLayout& mapped_to, const Topology& topology,
+                                                       int64_t first_holder) {
+  const Layout& from = mapped_from.layout;
+  const Layout& to = mapped_to.layout;
+  RETURN_IF_ERROR(SameShape(from, to));
   std::vector<const DimShards*> from_dims, to_dims;
   for (int d = 0; d < from.rank(); ++d) {
-    from_dims.push_back(&from_map.dim(d));
-    to_dims.push_back(&to_map.dim(d));
+    from_dims.push_back(&mapped_from.map.dim(d));
+    to_dims.push_back(&mapped_to.map.dim(d));
   }
   const bool same_mesh = from.mesh() == to.mesh();
   const auto from_pending = layout::PendingAxes(from);
@@ -97,8 +115,8 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
       const auto levels = digits::LevelsOf(from.mesh(), topology);
       aligned = levels && digits::Refine(from, to, &*levels).has_value();
     }
-    ASSIGN_OR_RETURN(auto out, traffic::ReduceTraffic::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims,
-                                                              topology, aligned));
+    ASSIGN_OR_RETURN(
+        auto out, ReduceTraffic::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims, topology, aligned));
     return std::unique_ptr<Traffic>(std::move(out));
   }
 
@@ -123,21 +141,22 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create(Op op, const Layout& fr
     const bool aligned = topology.num_levels() == 1 || refinement.has_value();
     if (!refinement) refinement = digits::Refine(from, to);
     if (refinement) {
-      ASSIGN_OR_RETURN(auto out, traffic::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(),
-                                                              topology, aligned));
+      ASSIGN_OR_RETURN(
+          auto out, MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(), topology, aligned));
       if (op == Op::kAllPermute && topology.num_levels() > 1 && (!out || (*out)->Classify() != Op::kAllPermute)) {
         // The nearest holders make no permutation of it; without regard to distance there may be one.
-        ASSIGN_OR_RETURN(auto permuting, traffic::MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims,
-                                                                      from.rank(), topology, false));
+        ASSIGN_OR_RETURN(auto permuting, MeshTraffic::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(),
+                                                             topology, false));
         const bool found = permuting && (*permuting)->Classify() == Op::kAllPermute;
         if (found) return std::unique_ptr<Traffic>(*std::move(permuting));
       }
       if (out) return std::unique_ptr<Traffic>(*std::move(out));
     }
   }
-  ASSIGN_OR_RETURN(auto out, traffic::ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
-                                                          refinement ? &*refinement : nullptr, topology, first_holder));
+  ASSIGN_OR_RETURN(auto out, ListTraffic::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
+                                                 refinement ? &*refinement : nullptr, topology, first_holder));
   return std::unique_ptr<Traffic>(std::move(out));
 }
 
+}  // namespace traffic
 }  // namespace reshard

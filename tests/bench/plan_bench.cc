@@ -16,6 +16,7 @@
 #include "reshard/layout/layout.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
+#include "reshard/planner/report.h"
 
 namespace {
 
@@ -64,6 +65,7 @@ double Micros() {
 
 void PlanAll(benchmark::State& state, const std::vector<Problem>& problems, const reshard::PlanOptions& options) {
   std::vector<double> micros;
+  double json_micros = 0;
   size_t next = 0;
   for (auto _ : state) {
     const Problem& problem = problems[next++ % problems.size()];
@@ -71,8 +73,20 @@ void PlanAll(benchmark::State& state, const std::vector<Problem>& problems, cons
     auto plan = reshard::MakePlan({problem.source, problem.target, reshard::DType::kBF16}, options);
     micros.push_back(Micros() - start);
     benchmark::DoNotOptimize(plan);
-    if (!plan.ok()) state.SkipWithError(std::string(plan.status().message()).c_str());
+    if (!plan.ok()) {
+      state.SkipWithError(std::string(plan.status().message()).c_str());
+      return;
+    }
+    const double planned = Micros();
+    auto json = reshard::PlanToJson(*plan);
+    json_micros += Micros() - planned;
+    benchmark::DoNotOptimize(json);
   }
+  double sum = 0;
+  for (double one : micros) sum += one;
+  const auto count = static_cast<double>(micros.size());
+  state.counters["mean_us"] = sum / count;
+  state.counters["json_mean_us"] = json_micros / count;
   std::sort(micros.begin(), micros.end());
   const auto at = [&](double q) { return micros[static_cast<size_t>(q * static_cast<double>(micros.size() - 1))]; };
   state.counters["p50_us"] = at(0.5);

@@ -11,6 +11,7 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
   const digits::State& next = step.to;
   const int phase = step.phase;
   const cost::Cost g = nodes_[static_cast<size_t>(from)].g + step.cost;
+  if (bound_ && g >= *bound_) return;
   const cost::Cost h = space_.Heuristic(next);
   const cost::Cost f = g + h;
   if (bound_ && f >= *bound_) return;

@@ -24,8 +24,8 @@ struct PartRead {
   bool in_pass = false;  // some of a chunk that is to be compared
 };
 
-// Adds the box of a tensor, cut into what is in one chunk of at most 64 MiB where that is whole or to be compared, and
-// into parts of at most `most` bytes elsewhere.
+// Adds the box of a tensor, cut into what is in one chunk where that is to be compared, or is whole and of at most
+// 64 MiB, and into parts of at most `most` bytes elsewhere.
 void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes, int64_t most,
               std::vector<PartRead>* parts);
 

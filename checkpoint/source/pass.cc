@@ -57,8 +57,7 @@ absl::Status Pass::ReadAll(int64_t most, Taker take) {
   Source::State& state = *source_.state_;
   for (const int64_t number : state.Index(stored_)->Overlapping(box_.offset, box_.size)) {
     ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(stored_, number, box_));
-    const bool through = state.Wants(stored_, overlap) && !overlap.is_whole && Source::State::IsItsRecord(overlap) &&
-                         overlap.stream->record_length <= catalog::kLargestBox;
+    const bool through = state.Wants(stored_, overlap) && !overlap.is_whole && Source::State::IsItsRecord(overlap);
     RETURN_IF_ERROR(through ? ReadThrough(overlap, state.ChunkBox(stored_, number), most, take)
                             : ReadParts(overlap.box, most, take));
   }

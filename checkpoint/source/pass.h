@@ -33,8 +33,8 @@ class Pass {
   absl::Status Read(const Box& part, Taker take);
 
   // Reads all of the box, and calls `take` with disjoint boxes of at most `most` bytes that together are it. Of a chunk
-  // that is compared and not larger than catalog::kLargestBox all is read, once, though some of it be outside the box;
-  // `take` may then have had a part of a chunk before it turns out to be damaged. Errors as Source::Read.
+  // that is compared all is read, once, though some of it be outside the box; `take` may then have had a part of a
+  // chunk before it turns out to be damaged. Errors as Source::Read.
   absl::Status ReadAll(int64_t most, Taker take);
 
  private:

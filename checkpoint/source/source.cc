@@ -113,7 +113,10 @@ std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box
     Box common = Common(chunk, box);
     const bool is_whole = common == chunk;
     const bool is_compared = state_->Wants(stored, number, /*begins=*/common.offset == chunk.offset);
-    const bool at_once = (is_whole || is_compared) && chunk.Elements() * element <= catalog::kLargestBox;
+    // A large chunk is better shared by several threads, unless one has to read all of it to compare it.
+    const bool is_large = chunk.Elements() * element > catalog::kLargestBox;
+    const bool at_once =
+        is_large ? is_compared && state_->IsReadThrough(stored, number, common) : is_whole || is_compared;
     boxes.push_back({std::move(common), is_whole, at_once});
   }
   return boxes;

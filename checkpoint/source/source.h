@@ -63,7 +63,7 @@ class Source {
   struct BoxOfChunk {
     Box box;
     bool is_whole = false;  // it is all of the chunk
-    bool at_once = false;   // it should not be cut: the chunk is not too large, and it is whole or to be compared
+    bool at_once = false;   // it should not be cut: it is a whole chunk of at most 64 MiB, or one that is compared
   };
   // The parts of a box that are in one chunk each. Who reads those that should not be cut at once, and in a Pass where
   // they are not whole, reads no byte twice. Of what a recipe makes of tensors: the box.

@@ -133,6 +133,11 @@ bool Source::State::IsItsRecord(const Overlap& overlap) {
          !stream.conjugated && !stream.negated;
 }
 
+bool Source::State::IsReadThrough(int64_t tensor, int64_t number, const Box& box) {
+  const absl::StatusOr<Overlap> overlap = OverlapOf(tensor, number, box);
+  return overlap.ok() && IsItsRecord(*overlap) && CheckFor(tensor, *overlap).knows_anything();
+}
+
 absl::Status Source::State::ReadWhole(int64_t tensor, const Overlap& overlap, absl::Span<char> out) {
   RecordCheck check = CheckFor(tensor, overlap);
   ASSIGN_OR_RETURN(const RecordCheck::Finding finding,

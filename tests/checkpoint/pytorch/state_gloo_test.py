@@ -179,6 +179,33 @@ def check_nested_states(c):
     remove(c, root)
 
 
+def check_large_chunks_are_read_once(c):
+    """A chunk beyond 64 MiB, which one rank compares with its checksum, by rows and by columns."""
+    import reshard
+
+    root = shared_folder(c)
+    path = os.path.join(root, "large")
+    rows, columns = 2304, 8192  # 72 MiB
+    full = torch.arange(rows * columns, dtype=torch.int32).view(rows, columns)
+    if c.rank == 0:
+        dcp.save({"w": full}, checkpoint_id=path, no_dist=True)
+    dist.barrier()
+    mesh = init_device_mesh("cpu", (c.world,))
+    for dim in (0, 1):
+        target = torch.empty(full.chunk(c.world, dim)[c.rank].shape, dtype=full.dtype)
+        state = {"w": DTensor.from_local(target, mesh, [Shard(dim)])}
+        report = c.run(f"cut along {dim}", lambda: reshard.load(path, state))
+        c.equal(f"cut along {dim}", target, full.chunk(c.world, dim)[c.rank])
+        # Rank 0 compares the chunk, and so reads all of it; the others read their rows.
+        most = full.nbytes if c.rank == 0 else full.nbytes // c.world
+        c.true(f"cut along {dim}, bytes read", report["read_bytes"] < 1.01 * most, report["read_bytes"])
+    alone = torch.empty(rows, columns, dtype=full.dtype)
+    report = c.run("alone", lambda: reshard.load(path, {"w": alone}, read="own"))
+    c.equal("alone", alone, full)
+    c.true("alone, bytes read", report["read_bytes"] < 1.01 * full.nbytes, report["read_bytes"])
+    remove(c, root)
+
+
 def check_torch_loads_what_is_saved(c):
     import reshard
 
@@ -471,7 +498,7 @@ class StateTest(ChecksTest):
         self.on_ranks(4, [check_torch_loads_what_is_saved, check_saving], timeout=300)
 
     def test_states(self):
-        self.on_ranks(4, [check_nested_states, check_pipeline_stages, check_recipes, check_errors], timeout=120)
+        self.on_ranks(4, [check_nested_states, check_large_chunks_are_read_once, check_pipeline_stages, check_recipes, check_errors], timeout=120)
 
     def test_differences(self):
         self.on_ranks(4, [check_differences, check_slices, check_objects_and_behind], timeout=120)

@@ -46,6 +46,7 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& name) {
   need("cuDevicePrimaryCtxRelease_v2", &api.DevicePrimaryCtxRelease);
   need("cuCtxPushCurrent_v2", &api.CtxPushCurrent);
   need("cuCtxPopCurrent_v2", &api.CtxPopCurrent);
+  need("cuCtxSynchronize", &api.CtxSynchronize);
   need("cuMemPoolCreate", &api.MemPoolCreate);
   need("cuMemPoolSetAttribute", &api.MemPoolSetAttribute);
   need("cuMemPoolDestroy", &api.MemPoolDestroy);

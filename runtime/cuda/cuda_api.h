@@ -72,6 +72,8 @@ struct CudaApi {
   CudaResult (*DevicePrimaryCtxRelease)(CudaDeviceHandle device) = nullptr;
   CudaResult (*CtxPushCurrent)(CudaContext context) = nullptr;
   CudaResult (*CtxPopCurrent)(CudaContext* context) = nullptr;
+  // Of the current context.
+  CudaResult (*CtxSynchronize)() = nullptr;
 
   CudaResult (*MemPoolCreate)(CudaMemPool* pool, const CudaMemPoolProps* props) = nullptr;
   CudaResult (*MemPoolSetAttribute)(CudaMemPool pool, int attribute, void* value) = nullptr;

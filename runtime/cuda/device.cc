@@ -21,10 +21,16 @@ CudaDevice::Current::~Current() {
   if (pushed_) api_.CtxPopCurrent(&popped);
 }
 
+CudaDevice::BesideCapture::BesideCapture(const CudaDevice& device) : api_(device.api_), before_(kCudaCaptureRelaxed) {
+  api_.ThreadExchangeStreamCaptureMode(&before_);
+}
+
+CudaDevice::BesideCapture::~BesideCapture() { api_.ThreadExchangeStreamCaptureMode(&before_); }
+
 UploadedTable& UploadedTable::operator=(UploadedTable&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(memory_, other.memory_);
-  std::swap(used_, other.used_);
+  std::swap(uses_, other.uses_);
   std::swap(chunk_numbers_at_, other.chunk_numbers_at_);
   std::swap(entries_, other.entries_);
   std::swap(chunks_, other.chunks_);
@@ -34,10 +40,12 @@ UploadedTable& UploadedTable::operator=(UploadedTable&& other) noexcept {
 }
 
 UploadedTable::~UploadedTable() {
-  if (used_ == nullptr) return;
+  if (uses_.empty()) return;
   const CudaDevice::Current current(*device_);
-  if (device_->api().StreamWaitEvent(device_->own_stream_, used_, 0) != kCudaSuccess) memory_.Abandon();
-  device_->api().EventDestroy(used_);
+  for (const Use& use : uses_) {
+    if (device_->api().StreamWaitEvent(device_->own_stream_, use.last, 0) != kCudaSuccess) memory_.Abandon();
+    device_->api().EventDestroy(use.last);
+  }
 }
 
 CudaDevice::CudaDevice(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
@@ -176,6 +184,25 @@ absl::StatusOr<UploadedTable> CudaDevice::Upload(const void* entries, int64_t en
   return table;
 }
 
+// The event that the next launch on the stream is to record.
+absl::StatusOr<CudaEvent> CudaDevice::EventBehindUse(UploadedTable& table, CudaStream stream) {
+  for (const UploadedTable::Use& use : table.uses_) {
+    if (use.stream == stream) return use.last;
+  }
+  // Of so many streams the table remembers its uses one by one.
+  constexpr size_t kMostStreams = 8;
+  if (table.uses_.size() == kMostStreams) {
+    const CudaEvent oldest = table.uses_.front().last;
+    RETURN_IF_ERROR(CudaStatus(api_, api_.StreamWaitEvent(own_stream_, oldest, 0), "waiting for an earlier launch"));
+    api_.EventDestroy(oldest);
+    table.uses_.erase(table.uses_.begin());
+  }
+  CudaEvent made = nullptr;
+  RETURN_IF_ERROR(CudaStatus(api_, api_.EventCreate(&made, kCudaEventDisableTiming), "making an event"));
+  table.uses_.push_back({stream, made});
+  return made;
+}
+
 absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> bases, CudaStream stream) {
   if (!table) return absl::OkStatus();
   if (static_cast<int>(bases.size()) != table.bases_) {
@@ -198,8 +225,9 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
   uint32_t entry_count = table.entries_;
   std::array<void*, 4> parameters = {&entries, &first_chunk, &entry_count, &addresses};
   ASSIGN_OR_RETURN(const bool captured, IsCapturing(stream));
-  if (table.used_ == nullptr && !captured) {
-    RETURN_IF_ERROR(CudaStatus(api_, api_.EventCreate(&table.used_, kCudaEventDisableTiming), "making an event"));
+  CudaEvent used = nullptr;
+  if (!captured) {
+    ASSIGN_OR_RETURN(used, EventBehindUse(table, stream));
   }
   RETURN_IF_ERROR(CudaStatus(
       api_,
@@ -207,7 +235,7 @@ absl::Status CudaDevice::Launch(UploadedTable& table, absl::Span<void* const> ba
       "launching a kernel"));
   launches_.fetch_add(1);
   if (captured) return absl::OkStatus();
-  const absl::Status recorded = CudaStatus(api_, api_.EventRecord(table.used_, stream), "recording an event");
+  const absl::Status recorded = CudaStatus(api_, api_.EventRecord(used, stream), "recording an event");
   if (!recorded.ok()) table.memory_.Abandon();
   return recorded;
 }

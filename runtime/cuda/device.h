@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,9 +76,14 @@ class UploadedTable {
 
  private:
   friend class CudaDevice;
+  // Launches on a stream that were not captured.
+  struct Use {
+    CudaStream stream = nullptr;
+    CudaEvent last = nullptr;  // behind the last of them
+  };
   CudaDevice* device_ = nullptr;
-  DeviceBlock memory_;        // the entries, then the chunk numbers
-  CudaEvent used_ = nullptr;  // behind the last launch that was not captured
+  DeviceBlock memory_;  // the entries, then the chunk numbers
+  std::vector<Use> uses_;
   int64_t chunk_numbers_at_ = 0;
   uint32_t entries_ = 0;
   uint32_t chunks_ = 0;
@@ -113,7 +119,22 @@ class CudaDevice {
     bool pushed_ = false;
   };
 
-  // bytes 0 gives a block without memory.
+  // Lets this thread, while it lives, make calls that would spoil a capture of its own or of others: those that neither
+  // touch a captured stream nor what is recorded there.
+  class BesideCapture {
+   public:
+    explicit BesideCapture(const CudaDevice& device);
+    ~BesideCapture();
+    BesideCapture(const BesideCapture&) = delete;
+    BesideCapture& operator=(const BesideCapture&) = delete;
+
+   private:
+    const CudaApi& api_;
+    int before_;
+  };
+
+  // bytes 0 gives a block without memory. The stream should outlive the block: to free what was allocated on one that
+  // is gone takes a wait for the whole device.
   absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, CudaStream stream);
   // The same, as communicators give it away.
   absl::StatusOr<Memory> AllocateMemory(int64_t bytes, CudaStream stream);
@@ -134,6 +155,7 @@ class CudaDevice {
   CudaDevice(const CudaApi& api, int ordinal);
   absl::Status Start(DeviceMemory* memory, const void* image);
   friend class UploadedTable;
+  absl::StatusOr<CudaEvent> EventBehindUse(UploadedTable& table, CudaStream stream);
   absl::StatusOr<UploadedTable> Upload(const void* entries, int64_t entry_bytes, absl::Span<const uint32_t> first_chunk,
                                        int bases);
 

@@ -40,7 +40,12 @@ absl::StatusOr<void*> DriverPool::Allocate(int64_t bytes, CudaStream stream) {
 
 void DriverPool::Free(void* memory, CudaStream stream) {
   const CudaDevice::Current current(device_);
-  device_.api().MemFreeAsync(reinterpret_cast<CudaPointer>(memory), stream);
+  const CudaApi& api = device_.api();
+  const auto block = reinterpret_cast<CudaPointer>(memory);
+  if (api.MemFreeAsync(block, stream) == kCudaSuccess) return;
+  // The stream is gone; what was enqueued there may still run. Without knowing that it is done the block stays.
+  const CudaDevice::BesideCapture beside(device_);
+  if (api.CtxSynchronize() == kCudaSuccess) api.MemFreeAsync(block, nullptr);
 }
 
 PinnedRing::~PinnedRing() {
@@ -79,6 +84,7 @@ absl::Status PinnedRing::Send(void* to, const void* from, int64_t bytes, CudaStr
 absl::StatusOr<PinnedRing::Slot> PinnedRing::TakeSlot(int64_t bytes) {
   const CudaApi& api = device_.api();
   const CudaDevice::Current current(device_);
+  const CudaDevice::BesideCapture beside(device_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Slot& slot : slots_) {

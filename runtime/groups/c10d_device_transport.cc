@@ -51,9 +51,12 @@ class C10dDeviceTransport::Coalesced {
   ~Coalesced() {
     if (!ended_) WhyNot([this] { backend_.endCoalescing(); });
   }
+  // Of a launch with something in it. Who went on without its work object would read what has not arrived.
   c10::intrusive_ptr<c10d::Work> End() {
     ended_ = true;
-    return backend_.endCoalescing();
+    c10::intrusive_ptr<c10d::Work> work = backend_.endCoalescing();
+    TORCH_CHECK(work != nullptr, "the backend ", backend_.getBackendName(), " has no work object for several calls");
+    return work;
   }
 
  private:

@@ -68,6 +68,7 @@ struct NcclCommunicator::Impl {
         watch(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
                         [this] { transport.Abort(); }}) {
     transport.InterruptBy([this] { return watch.lost(); });
+    transport.DrainBy([this] { return watch.WaitForAll(); });
   }
 
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<absl::Status()> enqueue,

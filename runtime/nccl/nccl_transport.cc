@@ -207,6 +207,11 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
       groups_[step.scope] = world_;
       return world_;
     }
+  }
+  RETURN_IF_ERROR(drain_());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (aborted_) return absl::AbortedError("the communicator was aborted");
     const cuda::CudaDevice::Current current(device_);
     const int color = step.group.empty() ? kNcclSplitNoColor
                                          : static_cast<int>(*std::min_element(step.group.begin(), step.group.end()));

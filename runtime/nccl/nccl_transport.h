@@ -55,6 +55,9 @@ class NcclTransport final : public cuda::DeviceTransport {
   int64_t splits() const;
   // Ends waits of Exchange, Collect and GroupFor for NCCL, when it returns an error.
   void InterruptBy(std::function<absl::Status()> interrupted) { interrupted_ = std::move(interrupted); }
+  // Waits until nothing that was enqueued before is left on the device, or says why not: before the world is split,
+  // which NCCL must not be asked to do while it works.
+  void DrainBy(std::function<absl::Status()> drain) { drain_ = std::move(drain); }
 
  private:
   class Group;
@@ -69,6 +72,7 @@ class NcclTransport final : public cuda::DeviceTransport {
   const int64_t size_;
   const NcclTransportOptions options_;
   std::function<absl::Status()> interrupted_;
+  std::function<absl::Status()> drain_;
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.

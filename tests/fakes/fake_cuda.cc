@@ -197,12 +197,19 @@ cuda::CudaResult EnterStream(const char* function, cuda::CudaStream handle, Stre
   return cuda::kCudaSuccess;
 }
 
+int& CaptureModeOfThread() {
+  thread_local int mode = 0;
+  return mode;
+}
+
 cuda::CudaResult UnsafeInCapture(const char* function) {
+  const int mode = CaptureModeOfThread();
+  if (mode == cuda::kCudaCaptureRelaxed) return cuda::kCudaSuccess;
   for (const auto& stream : TheWorld().streams) {
     if (stream->capture == nullptr) continue;
     const bool own = stream->capture->thread == std::this_thread::get_id();
-    // Global captures (mode 0) concern all threads, relaxed ones (2) none.
-    if (stream->capture->mode == 0 || (stream->capture->mode == cuda::kCudaCaptureThreadLocal && own)) {
+    const bool all_global = stream->capture->mode == 0 && mode == 0;
+    if (stream->capture->mode != cuda::kCudaCaptureRelaxed && (own || all_global)) {
       stream->capture->invalid = true;
       return Wrong(kCaptureUnsupported, std::string(function) + " while a stream is captured");
     }

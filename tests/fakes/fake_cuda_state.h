@@ -53,8 +53,11 @@ cuda::CudaResult EnterCurrent(const char* function, Device** device, bool number
 cuda::CudaResult EnterStream(const char* function, cuda::CudaStream handle, Stream** stream, bool numbered = true);
 // Complains.
 cuda::CudaResult Wrong(cuda::CudaResult result, const std::string& what);
-// Refuses what may not be called while a stream is captured by this thread, and spoils the capture.
+// Refuses what may not be called while a stream is captured, and spoils the capture: what a thread may call follows
+// from its own mode (ThreadExchangeStreamCaptureMode), and from the mode and the thread of the capture.
 cuda::CudaResult UnsafeInCapture(const char* function);
+// Of this thread; 0 (global) at first.
+int& CaptureModeOfThread();
 
 // The one of `all` behind a handle; null when there is none (any more).
 template <typename T>

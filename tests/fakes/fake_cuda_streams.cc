@@ -46,6 +46,18 @@ cuda::CudaResult StreamSynchronize(cuda::CudaStream handle) {
   return stream->device->sticky;
 }
 
+cuda::CudaResult CtxSynchronize() {
+  Lock lock(TheWorld().mutex);
+  Device* device = nullptr;
+  if (const cuda::CudaResult result = EnterCurrent("CtxSynchronize", &device)) return result;
+  if (const cuda::CudaResult result = UnsafeInCapture("CtxSynchronize")) return result;
+  Drain(lock, *device->null_stream);
+  for (size_t i = 0; i < TheWorld().streams.size(); ++i) {
+    if (TheWorld().streams[i]->device == device) Drain(lock, *TheWorld().streams[i]);
+  }
+  return device->sticky;
+}
+
 cuda::CudaResult StreamQuery(cuda::CudaStream handle) {
   const Lock lock(TheWorld().mutex);
   Stream* stream = nullptr;
@@ -131,10 +143,8 @@ cuda::CudaResult StreamEndCapture(cuda::CudaStream handle, cuda::CudaGraph* grap
   return cuda::kCudaSuccess;
 }
 
-// Only remembered: a capture is spoiled by calls of its own thread alone, as with kCudaCaptureThreadLocal.
 cuda::CudaResult ThreadExchangeStreamCaptureMode(int* mode) {
-  thread_local int of_thread = 0;
-  std::swap(*mode, of_thread);
+  std::swap(*mode, CaptureModeOfThread());
   return cuda::kCudaSuccess;
 }
 
@@ -259,6 +269,7 @@ void FillStreamFunctions(cuda::CudaApi* api) {
   api->StreamCreate = StreamCreate;
   api->StreamDestroy = StreamDestroy;
   api->StreamSynchronize = StreamSynchronize;
+  api->CtxSynchronize = CtxSynchronize;
   api->StreamQuery = StreamQuery;
   api->StreamWaitEvent = StreamWaitEvent;
   api->StreamIsCapturing = StreamIsCapturing;

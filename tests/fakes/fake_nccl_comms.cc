@@ -146,6 +146,9 @@ NcclResult CommSplit(NcclComm handle, int color, int key, NcclComm* part, NcclCo
   if (call.result() != kNcclSuccess) return call.result();
   if (InGroup("CommSplit")) return kNcclInvalidUsage;
   Comm* const comm = call.comm();
+  if (!comm->groups.empty()) {
+    TheWorld().Complain(comm->Text() + ", CommSplit: what it has on the device has not ended");
+  }
   if (color < 0 && color != kNcclSplitNoColor)
     return WrongUse(kNcclInvalidArgument, comm->Text() + ", CommSplit: a negative color");
   *part = nullptr;

@@ -183,6 +183,21 @@ TEST_CASE("fake nccl: a group that an earlier test left open is forgotten") {
   CHECK(Nccl().GroupEnd() == kNcclInvalidUsage);
 }
 
+TEST_CASE("fake nccl: a split while the parent has work on the device") {
+  FakeWorld world(2);
+  OnRanks(2, [&](Rank& self) {
+    Array<int> data(self.rank, {1, 2});
+    NcclComm part = nullptr;
+    // Rank 0's send cannot end before rank 1 receives, which it does after the split.
+    if (self.rank == 0) Nccl().Send(data.data, 1, kNcclInt32, 1, self.comm, self.stream);
+    Nccl().CommSplit(self.comm, 0, self.rank, &part, nullptr);
+    if (self.rank == 1) Nccl().Recv(data.data, 1, kNcclInt32, 0, self.comm, self.stream);
+    Cuda().StreamSynchronize(self.stream);
+    Nccl().CommDestroy(part);
+  });
+  CHECK(Complained("rank 0 of communicator 0, CommSplit: what it has on the device has not ended"));
+}
+
 TEST_CASE("fake nccl: calls that come when they may not") {
   FakeWorld world(2);
   const auto once = [&](const std::string& told, NcclResult expected, const auto& body) {

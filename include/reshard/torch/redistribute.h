@@ -151,8 +151,9 @@ std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, 
 // A redistribution in progress. Before Wait returns, the tensors must not be modified and the communicator not
 // destroyed.
 //
-// Tensors on GPUs move on a separate stream, which first waits for what the caller has enqueued so far. Done then means
-// that everything has been enqueued, and Wait makes the caller's current stream wait, not the host.
+// Tensors on GPUs move on a separate stream, which first waits for what the caller has enqueued so far. There
+// everything has been enqueued when RedistributeAsync returns, and Wait makes the caller's current stream wait, not the
+// host.
 class RedistributeHandle {
  public:
   // Returns the results, or throws what the redistribution threw. Must be called at most once.
@@ -168,8 +169,10 @@ class RedistributeHandle {
   std::future<void> done_;
 };
 
-// Starts RedistributeBatch and returns immediately. Without gradients: throws c10::ValueError for tensors that require
-// one (detach them).
+// Starts RedistributeBatch and returns immediately; with tensors on GPUs once this thread has enqueued it, since what
+// the program itself asks of the group's backend must not come from another thread meanwhile (where ranks agree on the
+// host, that is when all have come). Without gradients: throws c10::ValueError for tensors that require one (detach
+// them).
 RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
                                      absl::Span<const Layout> targets, TensorCommunicator& communicator,
                                      std::optional<int64_t> memory_limit_bytes = std::nullopt);

@@ -91,6 +91,7 @@ SAME_CUDA(StreamSynchronize);
 SAME_CUDA(StreamQuery);
 SAME_CUDA(StreamWaitEvent);
 SAME_CUDA(StreamIsCapturing);
+SAME_CUDA(CtxSynchronize);
 SAME_CUDA(StreamBeginCapture);
 SAME_CUDA(StreamEndCapture);
 SAME_CUDA(ThreadExchangeStreamCaptureMode);

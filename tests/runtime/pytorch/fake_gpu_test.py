@@ -162,6 +162,16 @@ def error_on_the_stream(rank, world, what):
     return c.count, c.failures
 
 
+def lost_work(rank, world):
+    """A backend that gives nothing to wait for is an error: what it moves may not have arrived."""
+    c = Checks(rank, world)
+    rows = torch.ones(2, 2 * c.world)
+    c.equal("before", c.run("before", lambda: swap(c.world, c.group, rows, False)), torch.ones(2 * c.world, 2))
+    torch.ops.reshard_fake.lose_work(c.group)
+    c.raises("without work", lambda: swap(c.world, c.group, rows, False), "no work object", kind=RuntimeError)
+    return c.count, c.failures
+
+
 def live_with_a_victim(rank, world, victim, on_host):
     """A survivor returns (error, seconds until it, error of a later call)."""
     group, rows = gloo.world_name(), torch.ones(2, 2 * world)
@@ -219,6 +229,12 @@ class ErrorsTest(ChecksTest):
                 for count, failures in gloo.values(gloo.run_ranks(3, error_on_the_stream, what, env=env)):
                     ChecksTest.checks += count
                     self.assertFalse(failures)
+
+    def test_a_backend_that_loses_work(self):
+        env = {"RESHARD_TIMEOUT_MS": str(int(TIMEOUT * 1000))}
+        for count, failures in gloo.values(gloo.run_ranks(2, lost_work, env=env)):
+            ChecksTest.checks += count
+            self.assertFalse(failures)
 
     def test_a_rank_that_ends(self):
         for on_host in (True, False):

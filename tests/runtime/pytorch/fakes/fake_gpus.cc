@@ -32,6 +32,7 @@ using Texts = c10::List<std::string>;
 struct FakeGpu {
   cuda::CudaDevice* device = nullptr;
   cuda::CudaStream stream = nullptr;
+  c10::intrusive_ptr<GroupingBackend> backend;  // where ranks agree on the stream
   std::unique_ptr<groups::C10dCudaCommunicator> communicator;
   std::unique_ptr<Redistributor> redistributor;
 };
@@ -70,8 +71,8 @@ FakeGpu& GpuOf(const std::string& name, bool on_host) {
   if (!on_host) {
     // Any kind of device that nobody has here.
     options.backend_of = at::Device(at::kXPU, 0);
-    group->setBackend(at::kXPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                      c10::make_intrusive<GroupingBackend>(group->getBackend(at::kCPU)));
+    gpu.backend = c10::make_intrusive<GroupingBackend>(group->getBackend(at::kCPU));
+    group->setBackend(at::kXPU, c10d::ProcessGroup::BackendType::CUSTOM, gpu.backend);
   }
   auto store = std::make_unique<groups::C10dRendezvousStore>(group, absl::StrCat("fake/", on_host, "/"));
   gpu.communicator = OrThrow(
@@ -161,6 +162,8 @@ std::vector<std::string> Complaints() { return FakeCuda::Complaints(); }
 
 int64_t Launches(c10::string_view group, bool on_host) { return GpuOf(std::string(group), on_host).device->launches(); }
 
+void LoseWork(c10::string_view group) { GpuOf(std::string(group), false).backend->LoseWork(); }
+
 // The real thing, which has no GPU here.
 void OfGroup(c10::string_view group, c10::string_view device) {
   TensorCommunicator::OfGroup(std::string(group), at::Device(std::string(device)));
@@ -175,6 +178,7 @@ TORCH_LIBRARY(reshard_fake, library) {
       MoveOnFakes);
   library.def("complaints() -> str[]", Complaints);
   library.def("launches(str group, bool on_host) -> int", Launches);
+  library.def("lose_work(str group) -> ()", LoseWork);
   library.def("of_group(str group, str device) -> ()", OfGroup);
 }
 

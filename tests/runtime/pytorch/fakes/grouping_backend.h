@@ -1,9 +1,12 @@
-// A backend that takes messages in groups only, as ProcessGroupNCCL does, and hands them to another one.
+// A backend that takes messages in groups only, as ProcessGroupNCCL does, and hands them to another one. Like that one
+// it keeps the open group in plain members, so that nobody else may use it meanwhile: it says so where somebody does.
 #ifndef RESHARD_TESTS_RUNTIME_PYTORCH_FAKES_GROUPING_BACKEND_H_
 #define RESHARD_TESTS_RUNTIME_PYTORCH_FAKES_GROUPING_BACKEND_H_
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
@@ -25,17 +28,23 @@ class GroupingBackend final : public c10d::Backend {
   void startCoalescing() override {
     TORCH_CHECK(!open_, "a group within a group");
     open_ = true;
+    thread_ = std::this_thread::get_id();
   }
   // Null when nothing was asked for, like ProcessGroupNCCL.
   Made endCoalescing() override {
     TORCH_CHECK(open_, "the end of a group that was not begun");
+    CheckThread();
     open_ = false;
     const std::vector<std::function<Made()>> calls = std::exchange(calls_, {});
     if (calls.empty()) return nullptr;
     auto all = c10::make_intrusive<All>();
     for (const auto& call : calls) all->works.push_back(call());
-    return all;
+    if (!loses_work_) return all;
+    all->wait(std::chrono::milliseconds(10'000));  // nothing may arrive in memory that is given up
+    return nullptr;
   }
+  // From now on groups have no work objects, as if all in them had run on the current stream.
+  void LoseWork() { loses_work_ = true; }
 
   Made send(std::vector<at::Tensor>& tensors, int peer, int tag) override {
     TORCH_CHECK(open_, "a message outside of a group");
@@ -74,14 +83,21 @@ class GroupingBackend final : public c10d::Backend {
     }
   };
 
+  void CheckThread() const {
+    TORCH_CHECK(std::this_thread::get_id() == thread_, "a call from another thread than that of the open group");
+  }
+
   Made Ask(std::function<Made()> call) {
     if (!open_) return call();
+    CheckThread();
     calls_.push_back(std::move(call));
     return nullptr;
   }
 
   const c10::intrusive_ptr<c10d::Backend> below_;
   bool open_ = false;
+  std::thread::id thread_;  // of the open group
+  bool loses_work_ = false;
   std::vector<std::function<Made()>> calls_;
 };
 

@@ -61,6 +61,7 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& name) {
   need("cuStreamQuery", &api.StreamQuery);
   need("cuStreamWaitEvent", &api.StreamWaitEvent);
   need("cuStreamIsCapturing", &api.StreamIsCapturing);
+  need("cuStreamGetCaptureInfo_v2", &api.StreamGetCaptureInfo);
   need("cuStreamBeginCapture_v2", &api.StreamBeginCapture);
   need("cuStreamEndCapture", &api.StreamEndCapture);
   need("cuThreadExchangeStreamCaptureMode", &api.ThreadExchangeStreamCaptureMode);
@@ -68,6 +69,9 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& name) {
   need("cuGraphLaunch", &api.GraphLaunch);
   need("cuGraphExecDestroy", &api.GraphExecDestroy);
   need("cuGraphDestroy", &api.GraphDestroy);
+  need("cuUserObjectCreate", &api.UserObjectCreate);
+  need("cuUserObjectRelease", &api.UserObjectRelease);
+  need("cuGraphRetainUserObject", &api.GraphRetainUserObject);
   need("cuEventCreate", &api.EventCreate);
   need("cuEventDestroy_v2", &api.EventDestroy);
   need("cuEventRecord", &api.EventRecord);

@@ -24,6 +24,7 @@ using CudaFunction = void*;
 using CudaGraph = void*;
 using CudaGraphExec = void*;
 using CudaMemPool = void*;
+using CudaUserObject = void*;
 using CudaDeviceHandle = int;
 using CudaPointer = uint64_t;
 
@@ -44,6 +45,10 @@ inline constexpr int kCudaAttributeMinor = 76;
 inline constexpr int kCudaCaptureThreadLocal = 1;
 inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr int kCudaCaptureNone = 0;
+
+// CUuserObject_flags, CUuserObjectRetain_flags.
+inline constexpr unsigned kCudaUserObjectNoDestructorSync = 1;
+inline constexpr unsigned kCudaGraphUserObjectMove = 1;
 
 // CUmemPoolProps.
 struct CudaMemPoolProps {
@@ -91,6 +96,9 @@ struct CudaApi {
   CudaResult (*StreamQuery)(CudaStream stream) = nullptr;
   CudaResult (*StreamWaitEvent)(CudaStream stream, CudaEvent event, unsigned flags) = nullptr;
   CudaResult (*StreamIsCapturing)(CudaStream stream, int* status) = nullptr;
+  // Version 2, which has no data of edges. The last two may be null.
+  CudaResult (*StreamGetCaptureInfo)(CudaStream stream, int* status, uint64_t* id, CudaGraph* graph,
+                                     const void** dependencies, size_t* num_dependencies) = nullptr;
   CudaResult (*StreamBeginCapture)(CudaStream stream, int mode) = nullptr;
   CudaResult (*StreamEndCapture)(CudaStream stream, CudaGraph* graph) = nullptr;
   // Sets the mode of the calling thread, and returns the one before.
@@ -99,6 +107,13 @@ struct CudaApi {
   CudaResult (*GraphLaunch)(CudaGraphExec exec, CudaStream stream) = nullptr;
   CudaResult (*GraphExecDestroy)(CudaGraphExec exec) = nullptr;
   CudaResult (*GraphDestroy)(CudaGraph graph) = nullptr;
+
+  // `destroy` is called, on any thread, when nobody holds the object any more; it must not call the driver.
+  CudaResult (*UserObjectCreate)(CudaUserObject* object, void* pointer, void (*destroy)(void*), unsigned references,
+                                 unsigned flags) = nullptr;
+  CudaResult (*UserObjectRelease)(CudaUserObject object, unsigned references) = nullptr;
+  CudaResult (*GraphRetainUserObject)(CudaGraph graph, CudaUserObject object, unsigned references,
+                                      unsigned flags) = nullptr;
 
   CudaResult (*EventCreate)(CudaEvent* event, unsigned flags) = nullptr;
   CudaResult (*EventDestroy)(CudaEvent event) = nullptr;

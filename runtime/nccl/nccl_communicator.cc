@@ -74,7 +74,12 @@ struct NcclCommunicator::Impl {
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<absl::Status()> enqueue,
                        std::function<absl::Status()> check = nullptr) {
     return watch.Operate(
-        name, bytes, [this] { return stream; }, [&](cuda::CudaStream, bool) { return enqueue(); }, std::move(check));
+        name, bytes, [this] { return stream; },
+        [&](cuda::CudaStream on, bool captured) -> absl::Status {
+          if (captured) RETURN_IF_ERROR(transport.CapturedOn(on));
+          return enqueue();
+        },
+        std::move(check));
   }
 
   const std::unique_ptr<cuda::CudaDevice> device;

@@ -148,15 +148,9 @@ absl::Status NcclTransport::Join(const NcclUniqueId& id, absl::FunctionRef<absl:
 
 NcclTransport::~NcclTransport() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (aborted_ || world_ == nullptr) return;
+  if (aborted_ || graphs_.alive() > 0) return;
   const cuda::CudaDevice::Current current(device_);
-  // Those that were split off before the one they came from.
-  std::vector<NcclComm> comms;
-  for (const auto& [scope, comm] : groups_) {
-    if (comm != nullptr && comm != world_) comms.push_back(comm);
-  }
-  comms.push_back(world_);
-  for (NcclComm comm : comms) {
+  for (NcclComm comm : Communicators()) {
     NcclResult state = api_.CommFinalize(comm);
     // The others finalize, too; one that is gone must not keep this one.
     const absl::Time deadline = absl::Now() + std::min(options_.timeout, absl::Seconds(10));
@@ -291,15 +285,34 @@ absl::Status NcclTransport::AsyncError() {
 }
 
 void NcclTransport::Abort() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (aborted_) return;
-  aborted_ = true;
-  const cuda::CudaDevice::Current current(device_);
-  for (const auto& [scope, comm] : groups_) {
-    if (comm != nullptr && comm != world_) api_.CommAbort(comm);
+  std::vector<NcclComm> comms;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (aborted_) return;
+    aborted_ = true;
+    comms = Communicators();
   }
-  if (world_ != nullptr) api_.CommAbort(world_);
+  // Not with the lock: who asks for errors meanwhile must get them.
+  const auto abort = [&api = api_](NcclComm comm) { api.CommAbort(comm); };
+  if (graphs_.alive() == 0) {
+    const cuda::CudaDevice::Current current(device_);
+    for (NcclComm comm : comms) abort(comm);
+    return;
+  }
+  // What runs ends at once, but the call returns only when the graphs have gone.
+  for (NcclComm comm : comms) std::thread(abort, comm).detach();
 }
+
+std::vector<NcclComm> NcclTransport::Communicators() const {
+  std::vector<NcclComm> comms;
+  for (const auto& [scope, comm] : groups_) {
+    if (comm != nullptr && comm != world_) comms.push_back(comm);
+  }
+  if (world_ != nullptr) comms.push_back(world_);
+  return comms;
+}
+
+absl::Status NcclTransport::CapturedOn(cuda::CudaStream stream) { return graphs_.Add(device_, stream); }
 
 int64_t NcclTransport::splits() const {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -9,12 +9,14 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "reshard/nccl/nccl_api.h"
+#include "runtime/cuda/captured_graphs.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
 
@@ -31,7 +33,8 @@ class NcclTransport final : public cuda::DeviceTransport {
   NcclTransport(const NcclApi& api, const cuda::CudaDevice& device, int64_t rank, int64_t size,
                 NcclTransportOptions options)
       : api_(api), device_(device), rank_(rank), size_(size), options_(options) {}
-  // Finalizes what is left; after Abort there is nothing.
+  // Finalizes what is left; after Abort there is nothing. While graphs are alive that were captured over this, NCCL
+  // would wait for them: then communicators stay until the process ends.
   ~NcclTransport() override;
 
   // Collective: makes the communicator of the world. `interrupted` is asked while ranks are waited for; its error ends
@@ -47,9 +50,11 @@ class NcclTransport final : public cuda::DeviceTransport {
 
   // The communicator of all ranks, as a group of Collect.
   void* world() const { return world_; }
+  // What is called next is captured on that stream: the communicators live at least as long as its graph.
+  absl::Status CapturedOn(cuda::CudaStream stream);
   // OK, or the error that NCCL reports of one of its communicators.
   absl::Status AsyncError();
-  // Ends all communicators and what they have on the device. Thread-safe; later calls fail.
+  // Ends all communicators and what they have on the device, without waiting for graphs. Thread-safe; later calls fail.
   void Abort();
   // Communicators made by splitting, on this rank or without it.
   int64_t splits() const;
@@ -63,6 +68,8 @@ class NcclTransport final : public cuda::DeviceTransport {
   class Group;
   absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
   absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
+  // All of them, those that were split off before the one they came from. With the lock.
+  std::vector<NcclComm> Communicators() const;
   absl::Status Call(Op op, NcclComm comm, const cuda::DeviceCollective& call, cuda::CudaStream stream) const;
   NcclConfig Config() const;
 
@@ -79,6 +86,7 @@ class NcclTransport final : public cuda::DeviceTransport {
   NcclComm world_ = nullptr;
   std::map<std::string, NcclComm> groups_;  // by scope; null where this rank is in none
   bool aborted_ = false;
+  cuda::CapturedGraphs graphs_;
 
   // Where NCCL writes the communicators that are split off, some time after the call: never moved.
   std::deque<NcclComm> split_off_;

@@ -105,6 +105,19 @@ cuda::CudaResult StreamIsCapturing(cuda::CudaStream handle, int* status) {
   return cuda::kCudaSuccess;
 }
 
+cuda::CudaResult StreamGetCaptureInfo(cuda::CudaStream handle, int* status, uint64_t* id, cuda::CudaGraph* graph,
+                                      const void** /*dependencies*/, size_t* /*num_dependencies*/) {
+  const Lock lock(TheWorld().mutex);
+  Stream* stream = nullptr;
+  const cuda::CudaResult result = EnterStream("StreamGetCaptureInfo", handle, &stream);
+  if (result != cuda::kCudaSuccess && result != kCaptureInvalidated) return result;
+  *status = stream->capture == nullptr ? cuda::kCudaCaptureNone : stream->capture->invalid ? 2 : 1;
+  if (*status != 1) return cuda::kCudaSuccess;
+  *id = stream->capture->id;
+  *graph = stream->capture->graph.get();
+  return cuda::kCudaSuccess;
+}
+
 cuda::CudaResult StreamBeginCapture(cuda::CudaStream handle, int mode) {
   const Lock lock(TheWorld().mutex);
   Stream* stream = nullptr;
@@ -113,6 +126,7 @@ cuda::CudaResult StreamBeginCapture(cuda::CudaStream handle, int mode) {
   if (stream->capture != nullptr) return Wrong(kCaptureUnsupported, "the stream is captured already");
   stream->capture = std::make_shared<Capture>();
   stream->capture->mode = mode;
+  stream->capture->id = ++TheWorld().captures;
   stream->capture->thread = std::this_thread::get_id();
   stream->capture->origin = stream;
   return cuda::kCudaSuccess;
@@ -133,7 +147,11 @@ cuda::CudaResult StreamEndCapture(cuda::CudaStream handle, cuda::CudaGraph* grap
   for (const auto& other : TheWorld().streams) {
     if (other->capture == capture) other->capture = nullptr;
   }
-  if (capture->invalid) return kCaptureInvalidated;
+  if (capture->invalid) {
+    capture->graph->destroyed = true;
+    ReleaseIfDead(*capture->graph);
+    return kCaptureInvalidated;
+  }
   for (const auto& [branch, state] : capture->branches) {
     if (branch != stream && state.waited < state.nodes)
       return Wrong(kCaptureUnjoined, "a captured stream was not joined");
@@ -177,6 +195,7 @@ cuda::CudaResult GraphExecDestroy(cuda::CudaGraphExec handle) {
   GraphExec* exec = Find(TheWorld().execs, handle);
   if (exec == nullptr) return Wrong(kInvalidHandle, "an executable graph is not there");
   exec->destroyed = true;
+  ReleaseIfDead(*exec->graph);
   return cuda::kCudaSuccess;
 }
 
@@ -186,6 +205,45 @@ cuda::CudaResult GraphDestroy(cuda::CudaGraph handle) {
   const auto it = TheWorld().graphs.find(static_cast<Graph*>(handle));
   if (it == TheWorld().graphs.end() || it->second->destroyed) return Wrong(kInvalidHandle, "a graph is not there");
   it->second->destroyed = true;
+  ReleaseIfDead(*it->second);
+  return cuda::kCudaSuccess;
+}
+
+cuda::CudaResult UserObjectCreate(cuda::CudaUserObject* handle, void* pointer, void (*destroy)(void*),
+                                  unsigned references, unsigned flags) {
+  const Lock lock(TheWorld().mutex);
+  if (const cuda::CudaResult result = Enter("UserObjectCreate", CurrentDevice())) return result;
+  if (destroy == nullptr || references == 0 || flags != cuda::kCudaUserObjectNoDestructorSync) {
+    return Wrong(kInvalidValue, "UserObjectCreate of what is no object");
+  }
+  TheWorld().user_objects.push_back(std::make_unique<UserObject>(UserObject{pointer, destroy, references}));
+  *handle = TheWorld().user_objects.back().get();
+  return cuda::kCudaSuccess;
+}
+
+cuda::CudaResult UserObjectRelease(cuda::CudaUserObject handle, unsigned references) {
+  const Lock lock(TheWorld().mutex);
+  if (const cuda::CudaResult result = Enter("UserObjectRelease", CurrentDevice())) return result;
+  auto* const object = static_cast<UserObject*>(handle);
+  if (object == nullptr || object->references < references) {
+    return Wrong(kInvalidValue, "UserObjectRelease of more than there is");
+  }
+  object->references -= references;
+  if (object->references == 0) object->destroy(object->pointer);
+  return cuda::kCudaSuccess;
+}
+
+// The graph may still be one that is captured.
+cuda::CudaResult GraphRetainUserObject(cuda::CudaGraph graph, cuda::CudaUserObject handle, unsigned references,
+                                       unsigned flags) {
+  const Lock lock(TheWorld().mutex);
+  if (const cuda::CudaResult result = Enter("GraphRetainUserObject", CurrentDevice())) return result;
+  auto* const object = static_cast<UserObject*>(handle);
+  if (object == nullptr || graph == nullptr || flags != cuda::kCudaGraphUserObjectMove ||
+      object->references < references) {
+    return Wrong(kInvalidValue, "GraphRetainUserObject of what is not there");
+  }
+  static_cast<Graph*>(graph)->objects.emplace_back(object, references);
   return cuda::kCudaSuccess;
 }
 
@@ -273,6 +331,7 @@ void FillStreamFunctions(cuda::CudaApi* api) {
   api->StreamQuery = StreamQuery;
   api->StreamWaitEvent = StreamWaitEvent;
   api->StreamIsCapturing = StreamIsCapturing;
+  api->StreamGetCaptureInfo = StreamGetCaptureInfo;
   api->StreamBeginCapture = StreamBeginCapture;
   api->StreamEndCapture = StreamEndCapture;
   api->ThreadExchangeStreamCaptureMode = ThreadExchangeStreamCaptureMode;
@@ -280,6 +339,9 @@ void FillStreamFunctions(cuda::CudaApi* api) {
   api->GraphLaunch = GraphLaunch;
   api->GraphExecDestroy = GraphExecDestroy;
   api->GraphDestroy = GraphDestroy;
+  api->UserObjectCreate = UserObjectCreate;
+  api->UserObjectRelease = UserObjectRelease;
+  api->GraphRetainUserObject = GraphRetainUserObject;
   api->EventCreate = EventCreate;
   api->EventDestroy = EventDestroy;
   api->EventRecord = EventRecord;

@@ -59,6 +59,11 @@ NcclResult WrongUse(NcclResult result, const std::string& what) {
   return result;
 }
 
+int64_t& CallsInside() {
+  static int64_t calls = 0;
+  return calls;
+}
+
 CommCall::CommCall(Lock& lock, const char* function, NcclComm handle, Allow allow) {
   NcclState& nccl = TheNccl();
   for (const auto& one : nccl.comms) {
@@ -88,13 +93,17 @@ CommCall::CommCall(Lock& lock, const char* function, NcclComm handle, Allow allo
   // Another thread that is in a call now, too, gets the chance to show.
   comm_->inside = self;
   entered_ = true;
+  ++CallsInside();
   lock.unlock();
   std::this_thread::yield();
   lock.lock();
 }
 
 CommCall::~CommCall() {
-  if (entered_) comm_->inside = std::thread::id();
+  if (!entered_) return;
+  comm_->inside = std::thread::id();
+  --CallsInside();
+  TheWorld().changed.notify_all();
 }
 
 }  // namespace fake
@@ -116,7 +125,9 @@ const NcclApi& FakeNccl::Api() {
 }
 
 void FakeNccl::Reset(const FakeNcclOptions& options) {
-  const fake::Lock lock(fake::TheWorld().mutex);
+  fake::Lock lock(fake::TheWorld().mutex);
+  // Those of threads that nobody waits for, such as the abort of a communicator that was in a graph.
+  fake::TheWorld().changed.wait(lock, [] { return fake::CallsInside() == 0; });
   fake::TheNccl() = fake::NcclState();
   fake::TheNccl().options = options;
 }

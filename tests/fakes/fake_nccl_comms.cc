@@ -197,8 +197,10 @@ NcclResult CommDestroy(NcclComm handle) {
   if (call.result() != kNcclSuccess) return call.result();
   if (InGroup("CommDestroy")) return kNcclInvalidUsage;
   Comm* const comm = call.comm();
-  const NcclResult done =
-      Await(lock, comm->Text() + ", CommDestroy", [&] { return comm->groups.empty() || comm->error != kNcclSuccess; });
+  // Real ones wait for graphs for as long as these are there.
+  const NcclResult done = Await(lock, comm->Text() + ", CommDestroy", [&] {
+    return (comm->groups.empty() || comm->error != kNcclSuccess) && !IsInAGraph(comm);
+  });
   if (done != kNcclSuccess || comm->error != kNcclSuccess) return done != kNcclSuccess ? done : comm->error;
   comm->destroyed = true;
   FindStuck();
@@ -223,10 +225,10 @@ NcclResult CommAbort(NcclComm handle) {
     }
     return true;
   });
-  comm->aborted = true;
   comm->polls = 0;
   comm->until = nullptr;
   comm->then = nullptr;
+  comm->aborted = true;
   if (TheNccl().options.peers_notice_abort) {
     for (Comm* other : comm->clique->members) {
       if (other != nullptr && !other->gone()) {
@@ -235,7 +237,8 @@ NcclResult CommAbort(NcclComm handle) {
     }
   }
   TheWorld().changed.notify_all();
-  return kNcclSuccess;
+  // What runs has ended; the call returns when no graph can run it again.
+  return Await(lock, comm->Text() + ", CommAbort", [&] { return !IsInAGraph(comm); });
 }
 
 NcclResult CommGetAsyncError(NcclComm handle, NcclResult* error) {

@@ -35,6 +35,7 @@ void Launch(Comm* comm, const std::vector<Operation>& operations, const std::vec
         TheWorld().Complain(comm->Text() + ": a group is on captured streams and on others");
       }
     }
+    stream->capture->graph->used.insert(comm);
     Enqueue(*stream, [=](Stream& on) {
       if (comm->gone()) TheWorld().Complain(comm->Text() + " has gone, and a graph with its operations is launched");
       auto work = std::make_shared<GroupWork>(comm, operations, std::vector<Stream*>{&on});

@@ -187,6 +187,9 @@ class CommCall {
   NcclResult result_ = kNcclSuccess;
 };
 
+// How many calls are under way, in all threads.
+int64_t& CallsInside();
+
 // Complains, keeps the words for GetLastError.
 NcclResult WrongUse(NcclResult result, const std::string& what);
 // How deep this thread is in groups.

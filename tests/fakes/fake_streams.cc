@@ -142,7 +142,12 @@ void ResetWorld(int devices) {
   // Works refer to what follows.
   for (Stream* stream : Streams()) stream->queue.clear();
   world.execs.clear();
+  for (const auto& [handle, graph] : world.graphs) {
+    graph->destroyed = true;
+    ReleaseIfDead(*graph);
+  }
   world.graphs.clear();
+  world.user_objects.clear();
   world.events.clear();
   world.streams.clear();
   world.pools.clear();
@@ -176,6 +181,32 @@ void Enqueue(Stream& stream, const Maker& maker) {
 
 void Launch(GraphExec& exec, Stream& stream) {
   for (const Maker& maker : exec.graph->nodes) Enqueue(stream, maker);
+}
+
+bool IsAlive(const Graph& graph) {
+  if (!graph.destroyed) return true;
+  const auto& execs = TheWorld().execs;
+  return std::any_of(execs.begin(), execs.end(),
+                     [&](const auto& exec) { return !exec->destroyed && exec->graph.get() == &graph; });
+}
+
+bool IsInAGraph(const void* communicator) {
+  const World& world = TheWorld();
+  const bool captured = std::any_of(world.streams.begin(), world.streams.end(), [&](const auto& stream) {
+    return stream->capture != nullptr && stream->capture->graph->used.count(communicator) > 0;
+  });
+  return captured || std::any_of(world.graphs.begin(), world.graphs.end(), [&](const auto& entry) {
+           return entry.second->used.count(communicator) > 0 && IsAlive(*entry.second);
+         });
+}
+
+void ReleaseIfDead(Graph& graph) {
+  if (IsAlive(graph)) return;
+  for (const auto& [object, references] : std::exchange(graph.objects, {})) {
+    object->references -= references;
+    if (object->references == 0) object->destroy(object->pointer);
+  }
+  TheWorld().changed.notify_all();
 }
 
 Maker Task(std::string text, std::function<cuda::CudaResult()> run) {

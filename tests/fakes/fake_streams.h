@@ -55,9 +55,18 @@ struct Mark {
   std::chrono::steady_clock::time_point time;
 };
 
+// Something whose life graphs prolong.
+struct UserObject {
+  void* pointer = nullptr;
+  void (*destroy)(void*) = nullptr;
+  unsigned references = 0;
+};
+
 struct Graph {
   std::vector<Maker> nodes;  // in an order that keeps all dependencies
   std::set<cuda::CudaPointer> allocations;
+  std::set<const void*> used;  // communicators that have operations in it
+  std::vector<std::pair<UserObject*, unsigned>> objects;
   bool destroyed = false;
 };
 struct GraphExec {
@@ -65,6 +74,7 @@ struct GraphExec {
   bool destroyed = false;
 };
 struct Capture {
+  uint64_t id = 0;
   int mode = 0;
   std::thread::id thread;
   Stream* origin = nullptr;
@@ -132,6 +142,7 @@ struct World {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t generation = 0;  // of Reset
+  uint64_t captures = 0;    // begun so far
   int64_t steps = 0;        // works that ended: when it stands still, nothing happens
   bool closing = false;
   std::vector<std::unique_ptr<Device>> devices;
@@ -140,6 +151,7 @@ struct World {
   std::vector<std::unique_ptr<Pool>> pools;
   std::vector<std::unique_ptr<GraphExec>> execs;
   std::map<Graph*, std::shared_ptr<Graph>> graphs;
+  std::vector<std::unique_ptr<UserObject>> user_objects;
   std::map<cuda::CudaPointer, Block> blocks;  // freed ones stay, to tell who uses them
   std::map<const void*, HostBlock> host_blocks;
   std::vector<std::string> complaints;
@@ -157,6 +169,12 @@ void ResetWorld(int devices);
 // Appends to the stream, or to the graph that it is captured into.
 void Enqueue(Stream& stream, const Maker& maker);
 void Launch(GraphExec& exec, Stream& stream);
+// Whether the graph or something instantiated of it is there.
+bool IsAlive(const Graph& graph);
+// Whether a graph that is there, or is being captured, has operations of it.
+bool IsInAGraph(const void* communicator);
+// Gives back what a graph holds if it is not alive.
+void ReleaseIfDead(Graph& graph);
 // A work that runs a function of the host, without the lock. What it returns sticks to the device.
 Maker Task(std::string text, std::function<cuda::CudaResult()> run);
 Maker Record(std::shared_ptr<Mark> mark);

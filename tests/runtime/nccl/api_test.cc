@@ -99,6 +99,9 @@ SAME_CUDA(GraphInstantiateWithFlags);
 SAME_CUDA(GraphLaunch);
 SAME_CUDA(GraphExecDestroy);
 SAME_CUDA(GraphDestroy);
+SAME_CUDA(UserObjectCreate);
+SAME_CUDA(UserObjectRelease);
+SAME_CUDA(GraphRetainUserObject);
 SAME_CUDA(EventCreate);
 SAME_CUDA(EventDestroy);
 SAME_CUDA(EventRecord);
@@ -121,6 +124,8 @@ static_assert(cuda::kCudaAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILIT
 static_assert(cuda::kCudaAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(cuda::kCudaCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(cuda::kCudaCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(cuda::kCudaUserObjectNoDestructorSync == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+static_assert(cuda::kCudaGraphUserObjectMove == CU_GRAPH_USER_OBJECT_MOVE);
 static_assert(cuda::kCudaCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(cuda::kCudaMemPoolReleaseThreshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 

@@ -31,7 +31,7 @@ absl::Status CapturedGraphs::Add(const CudaDevice& device, CudaStream stream) {
                              api.UserObjectCreate(&object, count.get(), GraphEnded, 1, kCudaUserObjectNoDestructorSync),
                              "following a graph"));
   alive_->fetch_add(1);
-  count.release();  // GraphEnded has it now
+  static_cast<void>(count.release());  // GraphEnded has it now
   const absl::Status retained =
       CudaStatus(api, api.GraphRetainUserObject(graph, object, 1, kCudaGraphUserObjectMove), "following a graph");
   if (!retained.ok()) {

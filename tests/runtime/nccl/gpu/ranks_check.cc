@@ -166,9 +166,7 @@ int StartRanks(char** argv, int64_t ranks, const std::string& folder) {
                                                             {"NCCL_NVLS_ENABLE", "0"},
                                                             {"NCCL_RAS_ENABLE", "0"},
                                                             {"NCCL_MAX_CTAS", "2"},
-                                                            {"NCCL_DEBUG", "WARN"},
-                                                            {"CUDA_MODULE_LOADING", "EAGER"},
-                                                            {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"}}) {
+                                                            {"NCCL_DEBUG", "WARN"}}) {
         setenv(name, value, 0);
       }
       set("RESHARD_GPU_RANK", absl::StrCat(rank));

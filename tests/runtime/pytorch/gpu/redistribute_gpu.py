@@ -48,9 +48,7 @@ def rank_environment(rank, arguments, part):
         NCCL_NVLS_ENABLE="0",
         NCCL_RAS_ENABLE="0",
         NCCL_MAX_CTAS="2",
-        NCCL_LAUNCH_ORDER_IMPLICIT="1",
         NCCL_DEBUG=os.environ.get("NCCL_DEBUG", "WARN"),
-        CUDA_MODULE_LOADING="EAGER",
         GLOO_SOCKET_IFNAME="lo",
         # Lost ranks are this library's to find, not a reason to end the process.
         TORCH_NCCL_ASYNC_ERROR_HANDLING="0",

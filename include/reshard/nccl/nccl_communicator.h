@@ -6,12 +6,16 @@
 //   ... redistributor.Run(...) enqueues ...
 //   comm->Wait();                                  // or wait for the stream, as always with CUDA
 //
-// Everything is enqueued on the current stream and no call waits for the device: work enqueued after a call may use its
-// source and target. All tensors of a rank are in the memory of one GPU. Data moves as bytes; reductions are typed, and
+// Everything is enqueued on the current stream and no call waits for the device, but for the first step that needs a
+// group: work enqueued after a call may use its source and target. All tensors of a rank are in the memory of one GPU. Data moves as bytes; reductions are typed, and
 // done by NCCL where it supports them, so that floating-point sums may be associated differently than on other
 // backends.
 //
-// Groups along mesh axes become communicators of their own, by ncclCommSplit, at the first step that needs them.
+// Groups along mesh axes become communicators of their own, by ncclCommSplit, at the first step that needs them, when
+// what was enqueued before is done.
+//
+// What runs over it can be captured into graphs. NCCL waits for these before it ends a communicator; this does not:
+// while a graph is alive, the communicators of one that is destroyed stay until the process ends.
 //
 // Failure (see Communicator): NCCL does not notice most lost peers, so every operation has a deadline. A thread watches
 // the operations in progress; when one fails or is late, it finds out through the store which rank is to blame, tells

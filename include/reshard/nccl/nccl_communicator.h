@@ -7,9 +7,9 @@
 //   comm->Wait();                                  // or wait for the stream, as always with CUDA
 //
 // Everything is enqueued on the current stream and no call waits for the device, but for the first step that needs a
-// group: work enqueued after a call may use its source and target. All tensors of a rank are in the memory of one GPU. Data moves as bytes; reductions are typed, and
-// done by NCCL where it supports them, so that floating-point sums may be associated differently than on other
-// backends.
+// group: work enqueued after a call may use its source and target. All tensors of a rank are in the memory of one GPU.
+// Data moves as bytes; reductions are typed, and done by NCCL where it supports them, so that floating-point sums may
+// be associated differently than on other backends.
 //
 // Groups along mesh axes become communicators of their own, by ncclCommSplit, at the first step that needs them, when
 // what was enqueued before is done.

@@ -33,6 +33,7 @@ struct PricedChain {
 
 // Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it. The
 // chain is cut into chunks if options.overlap allows it and that is faster by a 32nd, or the only way to fit the limit.
+// `maps` may know some of the layouts.
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
                                   const PlanOptions& options, traffic::ShardMaps& maps);
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard::nccl {
 namespace {
@@ -300,7 +301,10 @@ void NcclTransport::Abort() {
     return;
   }
   // What runs ends at once, but the call returns only when the graphs have gone.
-  for (NcclComm comm : comms) std::thread(abort, comm).detach();
+  status::NoThrow("aborting", [&]() -> absl::Status {
+    for (NcclComm comm : comms) std::thread(abort, comm).detach();
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 std::vector<NcclComm> NcclTransport::Communicators() const {

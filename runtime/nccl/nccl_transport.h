@@ -86,6 +86,7 @@ class NcclTransport final : public cuda::DeviceTransport {
   NcclComm world_ = nullptr;
   std::map<std::string, NcclComm> groups_;  // by scope; null where this rank is in none
   bool aborted_ = false;
+
   cuda::CapturedGraphs graphs_;
 
   // Where NCCL writes the communicators that are split off, some time after the call: never moved.

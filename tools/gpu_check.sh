@@ -7,6 +7,7 @@
 #   tools/gpu_check.sh --torch           also the scripts of tests/runtime/pytorch/gpu; needs PyTorch with CUDA
 #   tools/gpu_check.sh --pack FOLDER     builds here, copies what the checks need to FOLDER, for a machine that cannot build
 #   tools/gpu_check.sh --packed FOLDER   checks with what was packed; needs nothing but a GPU (and PyTorch for --torch)
+#   tools/gpu_check.sh --within SECONDS  ends by then: what is not done has no result, and counts as failed
 #
 # Without a GPU it says so, runs the same suite over the fake NCCL instead, and exits with 0 if that passes.
 # RESHARD_PYTHON is the Python that has PyTorch (default: build/venv/bin/python, else python3).
@@ -16,6 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 torch=false
 mode=build
 folder=""
+within=0
 while (($# > 0)); do
   case "$1" in
     --torch) torch=true ;;
@@ -24,8 +26,13 @@ while (($# > 0)); do
       folder=${2:?"gpu_check: $1 needs a folder"}
       shift
       ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "gpu_check: unknown option $1 (known: --torch, --pack, --packed)" >&2; exit 2 ;;
+    --within)
+      within=${2:?"gpu_check: --within needs seconds"}
+      [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu_check: --within $within is no number of seconds" >&2; exit 2; }
+      shift
+      ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "gpu_check: unknown option $1 (known: --torch, --pack, --packed, --within)" >&2; exit 2 ;;
   esac
   shift
 done
@@ -97,8 +104,18 @@ failures=0
 
 # check NAME SECONDS COMMAND...: a row of the table. The last two lines that the command prints are what it found.
 check() {
-  local name=$1 limit=$2 log began code found
+  local name=$1 limit=$2 log began code found left
   shift 2
+  if ((within > 0)); then
+    left=$((within - SECONDS))
+    if ((left < 15)); then # no check ends sooner
+      failures=$((failures + 1))
+      rows+=("| $name | **not run** | the $within s were over | 0 |")
+      return
+    fi
+    # Ten more pass until what does not end is killed.
+    if ((limit > left - 12)); then limit=$((left - 12)); fi
+  fi
   log=$logs/${name//[^A-Za-z0-9]/_}.log
   began=$SECONDS
   echo "gpu_check: $name" >&2
@@ -114,12 +131,6 @@ check() {
 
 check "kernels: right, and their bandwidth" 240 "$bin/gpu_kernels"
 kernels_log=$logs/kernels__right__and_their_bandwidth.log
-if command -v compute-sanitizer >/dev/null; then
-  check "compute-sanitizer, memcheck" 300 compute-sanitizer --tool memcheck --error-exitcode 3 "$bin/gpu_kernels" --small
-  check "compute-sanitizer, racecheck" 300 compute-sanitizer --tool racecheck --error-exitcode 3 "$bin/gpu_kernels" --small
-else
-  rows+=("| compute-sanitizer | not run | it is not installed | 0 |")
-fi
 for ranks in 1 2 4 8; do
   # A few milliseconds per operation and rank: see docs/gpu.md.
   check "plans over NCCL, $ranks processes" 400 "$bin/gpu_ranks" "$golden" "$ranks" $((600 / ranks / ranks + 40))
@@ -138,6 +149,13 @@ if $torch; then
         --transport "$transport"
     done
   done
+fi
+# Last: they take the longest.
+if command -v compute-sanitizer >/dev/null; then
+  check "compute-sanitizer, memcheck" 300 compute-sanitizer --tool memcheck --error-exitcode 3 "$bin/gpu_kernels" --small
+  check "compute-sanitizer, racecheck" 300 compute-sanitizer --tool racecheck --error-exitcode 3 "$bin/gpu_kernels" --small
+else
+  rows+=("| compute-sanitizer | not run | it is not installed | 0 |")
 fi
 
 echo

@@ -4,8 +4,8 @@
 //   gpu_ranks SUITE.json RANKS [SAMPLES]     starts RANKS processes and prints one line
 //
 // Every golden case, cut to RANKS devices, and SAMPLES random pairs (default 300, seed RESHARD_TEST_SEED), dense and
-// strided, with agreement. Then: ranks that disagree, and a rank that stays away under a short timeout. Ends with 0
-// when all is well, with 77 when there is no GPU, which it says; else 1.
+// strided, with agreement. Then: a graph that outlives its communicator, ranks that disagree, and a rank that stays
+// away under a short timeout. Ends with 0 when all is well, with 77 when there is no GPU, which it says; else 1.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -117,6 +117,76 @@ absl::Status RunFailures(int64_t rank, int64_t ranks, int device, const std::str
   return absl::OkStatus();
 }
 
+// A redistribution that is captured and replayed, and a communicator that goes while the graph is still there, which it
+// must not wait for.
+absl::Status RunGraph(int64_t rank, int64_t ranks, int device, const std::string& folder) {
+  const absl::StatusOr<const cuda::CudaApi*> loaded = cuda::LoadCudaApi();
+  const absl::StatusOr<Plan> plan =
+      PlanOf({absl::StrCat("{X:", ranks, "}"), "[<X>64, 64]", "[64, <X>64]"}, DType::kF32);
+  if (!loaded.ok() || !plan.ok()) return absl::InternalError("no driver, or no plan");
+  const cuda::CudaApi& api = **loaded;
+  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
+  if (!content.ok()) return content.status();
+  // Keeps the context for the graph.
+  const absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> opened = cuda::CudaDevice::Open(api, device);
+  if (!opened.ok()) return opened.status();
+  const cuda::CudaDevice::Current current(**opened);
+  const auto check = [&](cuda::CudaResult result, const char* what) { return cuda::CudaStatus(api, result, what); };
+  cuda::CudaStream stream = nullptr;
+  cuda::CudaGraphExec exec = nullptr;
+  absl::Status status = check(api.StreamCreate(&stream, cuda::kCudaStreamNonBlocking), "a stream");
+  absl::Time left = absl::InfinitePast();
+  {
+    testing::FileStore store(folder + "/graph");
+    auto comm = NcclCommunicator::Create(rank, ranks, &store, Options(device, absl::Seconds(30)));
+    if (!comm.ok()) return comm.status();
+    (*comm)->UseStream(stream);
+    absl::StatusOr<Program> program = CompileProgram(*plan, rank, {(*comm)->copies(), true});
+    if (!program.ok()) return program.status();
+    const int64_t bytes = program->source().bytes;
+    const Dims from = program->source().shape, to = program->target().shape;
+    absl::StatusOr<Executor> executor =
+        Executor::Create(std::make_shared<const Program>(*std::move(program)), comm->get(), Agreement::kEveryCall);
+    if (!executor.ok()) return executor.status();
+    absl::StatusOr<cuda::DeviceBlock> in = (*comm)->device().Allocate(bytes, stream);
+    absl::StatusOr<cuda::DeviceBlock> out = (*comm)->device().Allocate(bytes, stream);
+    if (!in.ok() || !out.ok()) return absl::ResourceExhaustedError("no memory on the GPU");
+    TensorView source = DenseView(static_cast<void*>(in->data()), DType::kF32, from);
+    TensorView target = DenseView(static_cast<void*>(out->data()), DType::kF32, to);
+    source.memory = target.memory = MemoryKind::kCuda;
+    std::vector<char> values(static_cast<size_t>(bytes)), got(values.size());
+    content->Fill(plan->source, rank, values.data());
+    status.Update((*comm)->device().Copy(in->data(), values.data(), bytes, stream));
+    if (status.ok()) status = executor->Execute(source, target).status();
+    if (status.ok()) status = (*comm)->Wait();
+    cuda::CudaGraph graph = nullptr;
+    constexpr int kGlobal = 0;
+    if (status.ok()) status = check(api.StreamBeginCapture(stream, kGlobal), "beginning a capture");
+    if (status.ok()) {
+      status = executor->Execute(source, target).status();
+      status.Update(check(api.StreamEndCapture(stream, &graph), "ending a capture"));
+    }
+    if (status.ok()) status = check(api.GraphInstantiateWithFlags(&exec, graph, 0), "instantiating a graph");
+    if (graph != nullptr) api.GraphDestroy(graph);
+    if (status.ok()) status = (*comm)->device().Copy(out->data(), got.data(), bytes, stream);  // something else
+    if (status.ok()) status = check(api.GraphLaunch(exec, stream), "launching a graph");
+    if (status.ok()) status = (*comm)->device().Copy(got.data(), out->data(), bytes, stream);
+    if (status.ok()) status = check(api.StreamSynchronize(stream), "waiting for a graph");
+    int64_t first = 0;
+    if (status.ok() && content->CountMismatches(plan->target, rank, got.data(), &first) > 0) {
+      status = absl::DataLossError(absl::StrCat("element ", first, " is wrong"));
+    }
+    if (status.ok()) status = (*comm)->Barrier();
+    left = absl::Now();
+  }
+  const absl::Duration waited = absl::Now() - left;
+  if (exec != nullptr) api.GraphExecDestroy(exec);
+  api.StreamDestroy(stream);
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("a graph: ", status.message()));
+  if (waited < absl::Seconds(15)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("a communicator waited ", absl::FormatDuration(waited), " for a graph"));
+}
+
 int RunRank(const std::string& suite, int64_t rank, int64_t ranks, int samples, const std::string& folder) {
   const absl::StatusOr<const cuda::CudaApi*> cuda = cuda::LoadCudaApi();
   int devices = 0;
@@ -143,6 +213,7 @@ int RunRank(const std::string& suite, int64_t rank, int64_t ranks, int samples, 
     std::cout << all.size() << " plans, 0 wrong elements, seed " << seed << ", "
               << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Milliseconds(1))) << std::endl;
   }
+  if (status.ok()) status = RunGraph(rank, ranks, device, folder);
   if (status.ok() && ranks > 1) status = RunFailures(rank, ranks, device, folder);
   if (!status.ok()) std::cerr << "rank " << rank << ": " << status << std::endl;
   return status.ok() ? 0 : 1;
@@ -221,7 +292,7 @@ int Main(int argc, char** argv) {
   }
   std::string made = "/tmp/reshard_gpu_XXXXXX";
   if (mkdtemp(made.data()) == nullptr) return 1;
-  for (const char* part : {"/suite", "/disagree", "/away"}) {
+  for (const char* part : {"/suite", "/graph", "/disagree", "/away"}) {
     if (mkdir((made + part).c_str(), 0700) != 0) return 1;
   }
   const int code = StartRanks(argv, ranks, made);

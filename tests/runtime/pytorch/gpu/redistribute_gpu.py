@@ -175,6 +175,33 @@ def check_streams(found, rank, world, group):
     found.equal("there and back ten times", x, rows)
 
 
+def check_graphs(found, rank, world, group):
+    """More tensors than one launch has room for addresses, captured in every mode, and replayed with other values."""
+    rows, columns, (mesh, source, target) = rows_and_columns(rank, world)
+    count = 300
+    inputs = [rows.cuda() for _ in range(count)]
+
+    def move():
+        return torch.ops.reshard.redistribute_batch(inputs, mesh, [source] * count, [target] * count, group)
+
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        move()  # once before: then the tables are on the device
+    torch.cuda.synchronize()
+    for scale, mode in enumerate(("global", "thread_local", "relaxed"), start=2):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
+            outputs = move()
+        for x in inputs:
+            x.copy_(scale * rows)
+        torch.cuda.synchronize()
+        graph.replay()
+        torch.cuda.synchronize()
+        for k in (0, count // 2, count - 1):
+            found.equal(f"tensor {k} of a graph captured in mode {mode}", outputs[k], scale * columns)
+
+
 def check_gradients(found, rank, world, group):
     rows, _, layouts = rows_and_columns(rank, world)
     weights, weight_columns, _ = rows_and_columns(rank, world, scale=3)
@@ -235,6 +262,7 @@ def values(found, rank, world, arguments):
         batches.append([random_problem(rng, world, where) for _ in range(rng.randint(2, 9))])
     check_problems(found, batches, group, arguments.seed)
     check_streams(found, rank, world, group)
+    check_graphs(found, rank, world, group)
     check_gradients(found, rank, world, group)
     check_all_to_all_v(found, rank, world, group)
     if agrees_on_host(arguments):

@@ -20,7 +20,7 @@
 #include "runtime/pytorch/tensors.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/nccl_world.h"
-#include "tests/runtime/pytorch/fakes/grouping_backend.h"
+#include "tests/runtime/pytorch/fakes/stream_backend.h"
 
 namespace reshard {
 namespace {
@@ -32,7 +32,7 @@ using Texts = c10::List<std::string>;
 struct FakeGpu {
   cuda::CudaDevice* device = nullptr;
   cuda::CudaStream stream = nullptr;
-  c10::intrusive_ptr<GroupingBackend> backend;  // where ranks agree on the stream
+  c10::intrusive_ptr<StreamBackend> backend;  // where ranks agree on the stream
   std::unique_ptr<groups::C10dCudaCommunicator> communicator;
   std::unique_ptr<Redistributor> redistributor;
 };
@@ -44,7 +44,7 @@ T OrThrow(absl::StatusOr<T> value) {
 }
 
 // `on_host`: ranks agree through the group's host tensors' communicator, and the backend takes messages one by one.
-// Else they agree on the stream, over a backend that wants them in groups, like NCCL's.
+// Else they agree on the stream, over a backend that has one of its own and wants messages in groups, like NCCL's.
 FakeGpu& GpuOf(const std::string& name, bool on_host) {
   static auto* const gpus = new std::map<std::pair<std::string, bool>, FakeGpu>;
   FakeGpu& gpu = (*gpus)[{name, on_host}];
@@ -69,10 +69,10 @@ FakeGpu& GpuOf(const std::string& name, bool on_host) {
   if (on_host) options.agree_on_host = pytorch::AgreeThrough(TensorCommunicator::OfGroup(name));
   options.backend_of = at::kCPU;
   if (!on_host) {
-    // Any kind of device that nobody has here.
-    options.backend_of = at::Device(at::kXPU, 0);
-    gpu.backend = c10::make_intrusive<GroupingBackend>(group->getBackend(at::kCPU));
-    group->setBackend(at::kXPU, c10d::ProcessGroup::BackendType::CUSTOM, gpu.backend);
+    options.backend_of = at::Device(at::kCUDA, 0);
+    gpu.backend = c10::make_intrusive<StreamBackend>(group->getBackend(at::kCPU), *gpu.device, options.stream,
+                                                     absl::ToChronoMilliseconds(options.timeout));
+    group->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::CUSTOM, gpu.backend);
   }
   auto store = std::make_unique<groups::C10dRendezvousStore>(group, absl::StrCat("fake/", on_host, "/"));
   gpu.communicator = OrThrow(

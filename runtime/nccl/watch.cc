@@ -57,6 +57,7 @@ absl::Status Watch::Operate(absl::string_view name, int64_t bytes, absl::Functio
     const cuda::CudaStream its_stream = stream();
     ASSIGN_OR_RETURN(const bool capturing, device_.IsCapturing(its_stream));
     captured = capturing;
+    if (!captured) RETURN_IF_ERROR(FollowOn(its_stream));
     const absl::Status enqueued = enqueue(its_stream, captured);
     // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
     return enqueued.ok() && !captured ? Enqueued(its_stream, std::move(check)) : enqueued;
@@ -76,6 +77,14 @@ absl::Status Watch::Begin(absl::string_view name, int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status Watch::FollowOn(cuda::CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (under_way_.empty() || last_stream_ == stream) return absl::OkStatus();
+  const cuda::CudaDevice::Current current(device_);
+  return cuda::CudaStatus(device_.api(), device_.api().StreamWaitEvent(stream, under_way_.back().event, 0),
+                          "waiting for the operation before");
+}
+
 absl::Status Watch::Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!lost_.ok()) return lost_;
@@ -93,6 +102,7 @@ absl::Status Watch::Enqueued(cuda::CudaStream stream, std::function<absl::Status
     free_events_.push_back(event);
     return recorded;
   }
+  last_stream_ = stream;
   under_way_.push_back({current_number_, begun_, current_, event, absl::Now() + options_.timeout, std::move(check)});
   changed_.notify_all();
   return absl::OkStatus();

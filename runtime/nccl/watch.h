@@ -50,8 +50,9 @@ class Watch {
 
   // One collective operation, which `enqueue` puts on the stream: counted, and watched until it has ended there; then
   // `check` is run. An error on the way ends the communicator and is returned, as is the one that ended it before.
-  // What a captured stream records is not watched, and an error then leaves the communicator as it is; `enqueue` is
-  // told which it is.
+  // It begins when the one before has ended, also on another stream: kernels of NCCL that are on a device at once may
+  // wait for each other for ever. What a captured stream records is not watched, and an error then leaves the
+  // communicator as it is; `enqueue` is told which it is.
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<cuda::CudaStream()> stream,
                        absl::FunctionRef<absl::Status(cuda::CudaStream, bool captured)> enqueue,
                        std::function<absl::Status()> check = nullptr);
@@ -76,6 +77,8 @@ class Watch {
   };
 
   absl::Status Begin(absl::string_view name, int64_t bytes);
+  // Makes the stream wait for the last operation under way, which is on another one.
+  absl::Status FollowOn(cuda::CudaStream stream);
   // It ends with what is on the stream now.
   absl::Status Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check);
   // It left nothing to watch.
@@ -103,6 +106,7 @@ class Watch {
   std::string current_;  // the operation that has begun and is not enqueued yet
   int64_t current_number_ = 0;
   int64_t begun_ = 0;
+  cuda::CudaStream last_stream_ = nullptr;  // of under_way_.back()
   absl::Status lost_;
   bool stop_ = false;
 

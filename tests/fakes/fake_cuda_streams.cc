@@ -92,6 +92,10 @@ cuda::CudaResult StreamWaitEvent(cuda::CudaStream handle, cuda::CudaEvent event_
     stream->capture->invalid = true;
     return Wrong(kCaptureIsolation, "a captured stream waits for an event from outside of the capture");
   }
+  for (const auto& [other, works] : event->mark->before) {
+    int64_t& known = stream->before[other];
+    known = std::max(known, works);
+  }
   Enqueue(*stream, WaitFor(event->mark));
   return cuda::kCudaSuccess;
 }
@@ -285,6 +289,8 @@ cuda::CudaResult EventRecord(cuda::CudaEvent handle, cuda::CudaStream stream_han
   }
   event->mark = std::make_shared<Mark>();
   event->mark->stream = stream;
+  event->mark->before = stream->before;
+  event->mark->before[stream] = stream->enqueued;
   Enqueue(*stream, Record(event->mark));
   return cuda::kCudaSuccess;
 }

@@ -42,7 +42,31 @@ size_t Operation::receive_bytes(int ranks) const {
 GroupWork::GroupWork(Comm* comm, std::vector<Operation> operations, std::vector<Stream*> streams)
     : comm_(comm), operations_(std::move(operations)), streams_(std::move(streams)) {}
 
+bool GroupWork::ComesBefore(const Stream& stream) const {
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const auto known = stream.before.find(streams_[i]);
+    if (streams_[i] == &stream || (known != stream.before.end() && known->second > places_[i])) return true;
+  }
+  return false;
+}
+
+// Kernels of two communicators that are on a device at once may each wait for what the other keeps from starting.
+void GroupWork::CheckOrder() const {
+  for (const auto& other : TheNccl().comms) {
+    if (other.get() == comm_ || other->device != comm_->device || other->gone()) continue;
+    const auto ordered = [&](const std::shared_ptr<GroupWork>& group) {
+      return std::all_of(streams_.begin(), streams_.end(),
+                         [&](const Stream* stream) { return group->ComesBefore(*stream); });
+    };
+    if (std::all_of(other->groups.begin(), other->groups.end(), ordered)) continue;
+    TheWorld().Complain(comm_->Text() + ": nothing orders what is called behind what " + other->Text() +
+                        " has under way on another stream");
+  }
+}
+
 void GroupWork::Issue() {
+  CheckOrder();
+  for (const Stream* stream : streams_) places_.push_back(stream->enqueued);
   NcclState& nccl = TheNccl();
   const int rank = comm_->device->ordinal;
   const int64_t group = nccl.groups[rank]++;

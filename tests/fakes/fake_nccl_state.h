@@ -130,10 +130,13 @@ class GroupWork final : public Work, public std::enable_shared_from_this<GroupWo
   std::string Text() const override;
 
   bool active() const { return active_; }
+  // Whether what is enqueued on that stream next begins after this, as streams and events order them.
+  bool ComesBefore(const Stream& stream) const;
   // Whether its turn may come.
   bool MayStart(const Live& live) const;
 
  private:
+  void CheckOrder() const;
   void Start();
   bool Step(Lock& lock);
   bool Receive(Lock& lock, Operation& operation);
@@ -145,7 +148,8 @@ class GroupWork final : public Work, public std::enable_shared_from_this<GroupWo
   Comm* const comm_;
   std::vector<Operation> operations_;
   const std::vector<Stream*> streams_;
-  size_t reached_ = 0;  // streams that have come to it
+  std::vector<int64_t> places_;  // how many works were enqueued before it, one per stream
+  size_t reached_ = 0;           // streams that have come to it
   bool active_ = false;
   bool finished_ = false;
   bool told_ = false;

@@ -142,6 +142,38 @@ TEST_CASE("fake nccl: a circle through events of two streams") {
   CHECK(Complained("a wait for an event of stream"));
 }
 
+TEST_CASE("fake nccl: two communicators of a device on two streams that nothing orders") {
+  const bool ordered = GENERATE(true, false);
+  FakeWorld world(2);
+  const NcclUniqueId second_id = NewId();
+  std::atomic<int> issued{0};
+  OnRanks(2, [&](Rank& self) {
+    NcclComm other = nullptr;
+    Nccl().CommInitRankConfig(&other, 2, second_id, self.rank, nullptr);
+    cuda::CudaStream second = nullptr;
+    cuda::CudaEvent event = nullptr;
+    Cuda().StreamCreate(&second, cuda::kCudaStreamNonBlocking);
+    Cuda().EventCreate(&event, cuda::kCudaEventDisableTiming);
+    Array<int> data(self.rank, {1, 2});
+    // Rank 1 comes when rank 0 has called both: then neither has ended.
+    while (self.rank == 1 && issued == 0) std::this_thread::yield();
+    Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
+    if (ordered) {
+      Cuda().EventRecord(event, self.stream);
+      Cuda().StreamWaitEvent(second, event, 0);
+    }
+    Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, other, second);
+    ++issued;
+    Cuda().StreamSynchronize(self.stream);
+    Cuda().StreamSynchronize(second);
+    Nccl().CommDestroy(other);
+    Cuda().EventDestroy(event);
+    Cuda().StreamDestroy(second);
+  });
+  CHECK(Complained("rank 0 of communicator 1: nothing orders what is called behind what rank 0 of communicator 0 has "
+                   "under way on another stream") == !ordered);
+}
+
 TEST_CASE("fake nccl: a receive from a rank that has left") {
   FakeWorld world(2);
   NcclResult error = kNcclSuccess;

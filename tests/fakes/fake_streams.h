@@ -48,9 +48,14 @@ class Work {
 // Makes the work for one execution on a stream: at once, or at each launch of the graph that captured it.
 using Maker = std::function<std::shared_ptr<Work>(Stream&)>;
 
+// How many works of each stream come before something, as streams and events order them. What the host has waited for
+// is not in it.
+using Before = std::map<const Stream*, int64_t>;
+
 // A moment of a stream, which an event names.
 struct Mark {
   Stream* stream = nullptr;
+  Before before;  // it, of this and of other streams
   bool done = false;
   std::chrono::steady_clock::time_point time;
 };
@@ -105,6 +110,7 @@ struct Stream {
   std::deque<std::shared_ptr<Work>> queue;  // the first is running
   int64_t enqueued = 0;
   int64_t done = 0;
+  Before before;  // what comes next, of other streams
   std::shared_ptr<Capture> capture;
   std::thread worker;
 };

@@ -96,6 +96,8 @@ class NcclCommunicator final : public Communicator {
   // Waits, on the host, for everything that was enqueued.
   absl::Status Barrier() override;
   std::optional<int> gpu() const override;
+  // What is enqueued there begins when what was enqueued before, on whatever stream, has ended: NCCL must not have
+  // kernels of several communicators on a device that nothing orders.
   void UseStream(void* stream) override;
   const RecentOperations* recent_operations() const override;
 

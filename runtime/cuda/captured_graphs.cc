@@ -1,7 +1,5 @@
 #include "runtime/cuda/captured_graphs.h"
 
-#include <utility>
-
 #include "status/macros.h"
 
 namespace reshard::cuda {

@@ -79,7 +79,7 @@ absl::Status Watch::Begin(absl::string_view name, int64_t bytes) {
 
 absl::Status Watch::FollowOn(cuda::CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (under_way_.empty() || last_stream_ == stream) return absl::OkStatus();
+  if (under_way_.empty() || under_way_.back().stream == stream) return absl::OkStatus();
   const cuda::CudaDevice::Current current(device_);
   return cuda::CudaStatus(device_.api(), device_.api().StreamWaitEvent(stream, under_way_.back().event, 0),
                           "waiting for the operation before");
@@ -102,8 +102,8 @@ absl::Status Watch::Enqueued(cuda::CudaStream stream, std::function<absl::Status
     free_events_.push_back(event);
     return recorded;
   }
-  last_stream_ = stream;
-  under_way_.push_back({current_number_, begun_, current_, event, absl::Now() + options_.timeout, std::move(check)});
+  under_way_.push_back(
+      {current_number_, begun_, current_, stream, event, absl::Now() + options_.timeout, std::move(check)});
   changed_.notify_all();
   return absl::OkStatus();
 }
@@ -145,12 +145,8 @@ absl::Status Watch::Lose(const absl::Status& found) {
 }
 
 void Watch::Serve() {
-  {
-    // So that looking at events does not disturb a thread that captures a graph.
-    const cuda::CudaDevice::Current current(device_);
-    int relaxed = cuda::kCudaCaptureRelaxed;
-    device_.api().ThreadExchangeStreamCaptureMode(&relaxed);
-  }
+  // Looking at events must not disturb a thread that captures a graph.
+  const cuda::CudaDevice::BesideCapture beside(device_);
   for (;;) {
     const absl::Duration pause = Look();
     std::unique_lock<std::mutex> lock(mutex_);

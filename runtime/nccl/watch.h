@@ -71,6 +71,7 @@ class Watch {
     int64_t number = 0;    // in recent_
     int64_t sequence = 0;  // how many had begun with it
     std::string name;
+    cuda::CudaStream stream = nullptr;
     cuda::CudaEvent event = nullptr;
     absl::Time deadline;
     std::function<absl::Status()> check;
@@ -106,7 +107,6 @@ class Watch {
   std::string current_;  // the operation that has begun and is not enqueued yet
   int64_t current_number_ = 0;
   int64_t begun_ = 0;
-  cuda::CudaStream last_stream_ = nullptr;  // of under_way_.back()
   absl::Status lost_;
   bool stop_ = false;
 

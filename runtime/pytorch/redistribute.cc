@@ -102,28 +102,21 @@ RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl:
   }
   RedistributeHandle handle;
   handle.results_ = std::make_shared<std::vector<at::Tensor>>();
-  if (communicator.device().is_cuda()) handle.stream_ = std::make_shared<pytorch::SideStream>(communicator.device());
-  std::function<void()> move = [results = handle.results_, stream = handle.stream_, &communicator, memory_limit_bytes,
-                                held = std::vector<at::Tensor>(tensors.begin(), tensors.end()),
-                                moves = MovesOf(sources, targets)] {
+  const std::vector<at::Tensor> held(tensors.begin(), tensors.end());
+  const std::function<void()> move = [results = handle.results_, &communicator, memory_limit_bytes, held,
+                                      moves = MovesOf(sources, targets)] {
     const at::NoGradGuard no_gradient;
-    const auto run = [&] {
-      communicator.UseCurrentStream();
-      *results = pytorch::RunMovesInTurn(held, moves, communicator, {}, memory_limit_bytes);
-    };
-    if (stream == nullptr) {
-      run();
-    } else {
-      stream->Run(held, run);
-    }
+    communicator.UseCurrentStream();
+    *results = pytorch::RunMovesInTurn(held, moves, communicator, {}, memory_limit_bytes);
   };
-  if (handle.stream_ == nullptr) {
-    handle.done_ = communicator.RunLater(std::move(move));
+  if (!communicator.device().is_cuda()) {
+    handle.done_ = communicator.RunLater(move);
     return handle;
   }
+  handle.stream_ = std::make_shared<pytorch::SideStream>(communicator.device());
   // Enqueued by this thread: the program's own collectives go to the same backend, which keeps a group of calls in
   // plain members and so must not be used by two threads.
-  std::packaged_task<void()> enqueue(std::move(move));
+  std::packaged_task<void()> enqueue([&] { handle.stream_->Run(held, move); });
   handle.done_ = enqueue.get_future();
   communicator.RunInOrder([&] { enqueue(); });
   return handle;

@@ -225,10 +225,10 @@ NcclResult CommAbort(NcclComm handle) {
     }
     return true;
   });
+  comm->aborted = true;
   comm->polls = 0;
   comm->until = nullptr;
   comm->then = nullptr;
-  comm->aborted = true;
   if (TheNccl().options.peers_notice_abort) {
     for (Comm* other : comm->clique->members) {
       if (other != nullptr && !other->gone()) {

@@ -112,31 +112,45 @@ TEST_CASE("fake nccl: two communicators in another order on one rank") {
   CHECK(Complained("these wait for each other"));
 }
 
+// What a rank has besides: a communicator, a stream, an event.
+struct Besides {
+  Besides(int rank, const NcclUniqueId& id) {
+    Nccl().CommInitRankConfig(&comm, 2, id, rank, nullptr);
+    Cuda().StreamCreate(&stream, cuda::kCudaStreamNonBlocking);
+    Cuda().EventCreate(&event, cuda::kCudaEventDisableTiming);
+  }
+  ~Besides() {
+    Cuda().StreamSynchronize(stream);
+    Cuda().EventDestroy(event);
+    Cuda().StreamDestroy(stream);
+  }
+  // What comes on its stream follows what is on that one now.
+  void Follow(cuda::CudaStream first) const {
+    Cuda().EventRecord(event, first);
+    Cuda().StreamWaitEvent(stream, event, 0);
+  }
+  NcclComm comm = nullptr;
+  cuda::CudaStream stream = nullptr;
+  cuda::CudaEvent event = nullptr;
+};
+
 TEST_CASE("fake nccl: a circle through events of two streams") {
   FakeWorld world(2);
   Results errors(2);
   const NcclUniqueId second_id = NewId();
   OnRanks(2, [&](Rank& self) {
-    NcclComm other = nullptr;
-    Nccl().CommInitRankConfig(&other, 2, second_id, self.rank, nullptr);
-    cuda::CudaStream second = nullptr;
-    cuda::CudaEvent event = nullptr;
-    Cuda().StreamCreate(&second, cuda::kCudaStreamNonBlocking);
-    Cuda().EventCreate(&event, cuda::kCudaEventDisableTiming);
+    const Besides other(self.rank, second_id);
     Array<int> data(self.rank, {1, 2});
     // Each on a stream of its own, but one after the other: rank 1 has them the other way round.
     const bool swap = self.rank == 1;
-    NcclComm const order[] = {swap ? other : self.comm, swap ? self.comm : other};
+    NcclComm const order[] = {swap ? other.comm : self.comm, swap ? self.comm : other.comm};
     Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, order[0], self.stream);
-    Cuda().EventRecord(event, self.stream);
-    Cuda().StreamWaitEvent(second, event, 0);
-    Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, order[1], second);
+    other.Follow(self.stream);
+    Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, order[1], other.stream);
     errors[self.rank] = PollWhile(order[0], kNcclSuccess);
-    Nccl().CommAbort(other);
+    Nccl().CommAbort(other.comm);
     self.Abort();
-    Cuda().StreamSynchronize(second);
-    Cuda().EventDestroy(event);
-    Cuda().StreamDestroy(second);
+    Cuda().StreamSynchronize(other.stream);  // before the data is gone
   });
   CHECK(errors == Results(2, kNcclInvalidUsage));
   CHECK(Complained("a wait for an event of stream"));
@@ -148,27 +162,17 @@ TEST_CASE("fake nccl: two communicators of a device on two streams that nothing 
   const NcclUniqueId second_id = NewId();
   std::atomic<int> issued{0};
   OnRanks(2, [&](Rank& self) {
-    NcclComm other = nullptr;
-    Nccl().CommInitRankConfig(&other, 2, second_id, self.rank, nullptr);
-    cuda::CudaStream second = nullptr;
-    cuda::CudaEvent event = nullptr;
-    Cuda().StreamCreate(&second, cuda::kCudaStreamNonBlocking);
-    Cuda().EventCreate(&event, cuda::kCudaEventDisableTiming);
+    const Besides other(self.rank, second_id);
     Array<int> data(self.rank, {1, 2});
     // Rank 1 comes when rank 0 has called both: then neither has ended.
     while (self.rank == 1 && issued == 0) std::this_thread::yield();
     Nccl().AllReduce(data.data, data.data, 1, kNcclInt32, kNcclSum, self.comm, self.stream);
-    if (ordered) {
-      Cuda().EventRecord(event, self.stream);
-      Cuda().StreamWaitEvent(second, event, 0);
-    }
-    Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, other, second);
+    if (ordered) other.Follow(self.stream);
+    Nccl().AllReduce(data.data + 1, data.data + 1, 1, kNcclInt32, kNcclSum, other.comm, other.stream);
     ++issued;
     Cuda().StreamSynchronize(self.stream);
-    Cuda().StreamSynchronize(second);
-    Nccl().CommDestroy(other);
-    Cuda().EventDestroy(event);
-    Cuda().StreamDestroy(second);
+    Cuda().StreamSynchronize(other.stream);
+    Nccl().CommDestroy(other.comm);
   });
   CHECK(Complained("rank 0 of communicator 1: nothing orders what is called behind what rank 0 of communicator 0 has "
                    "under way on another stream") == !ordered);

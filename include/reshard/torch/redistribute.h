@@ -89,8 +89,8 @@ class TensorCommunicator {
   void RunInOrder(const std::function<void()>& function);
   // The same on the worker thread, without waiting. The future throws what the function throws.
   std::future<void> RunLater(std::function<void()> function);
-  // Makes the communicator enqueue on the stream that is current on this thread. RunInOrder does so for its function; a
-  // function of RunLater does so itself, once it has made a stream current.
+  // Makes the communicator enqueue on the stream that is current on this thread. RunInOrder does so for its function,
+  // which does so itself once it has made another one current.
   void UseCurrentStream();
 
   // Makes its plans for the network that SetTopology of topology.h told last, seen by the ranks of its group; one that

@@ -1,29 +1,28 @@
 // CudaDevice over the fakes: launches in captures and on several streams, and memory of streams that are gone.
 #include "runtime/cuda/device.h"
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/fakes/fake_cuda.h"
-#include "tests/fakes/fake_world.h"
+#include "tests/fakes/fake_rank.h"
 #include "tests/fakes/nccl_world.h"
 
 namespace reshard {
 namespace {
 
+using testing::Cuda;
 using testing::FakeCuda;
 using testing::FakeWorld;
+using testing::Gate;
+using Numbers = testing::Array<int>;
 
 constexpr int kCaptureGlobal = 0;  // what torch.cuda.graph begins
-
-const cuda::CudaApi& Cuda() { return FakeCuda::Api(); }
 
 std::unique_ptr<cuda::CudaDevice> Open() {
   testing::RegisterKernels();
@@ -31,19 +30,6 @@ std::unique_ptr<cuda::CudaDevice> Open() {
   REQUIRE(device.ok());
   return *std::move(device);
 }
-
-// Numbers in device memory.
-struct Numbers {
-  explicit Numbers(int count, int first = -1) : data(static_cast<int*>(FakeCuda::Allocate(0, count * 4))), size(count) {
-    for (int i = 0; i < count; ++i) data[i] = first < 0 ? -1 : first + i;
-  }
-  ~Numbers() { FakeCuda::Free(data); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-  std::vector<int> values() const { return {data, data + size}; }
-  int* const data;
-  const int size;
-};
 
 // Number i of `from` to number i of `to`, each with a base address of its own.
 struct OneByOne {
@@ -55,7 +41,7 @@ struct OneByOne {
   }
   static std::vector<void*> Bases(const Numbers& from, const Numbers& to) {
     std::vector<void*> bases;
-    for (int i = 0; i < from.size; ++i) {
+    for (size_t i = 0; i < from.size; ++i) {
       bases.push_back(from.data + i);
       bases.push_back(to.data + i);
     }
@@ -63,31 +49,6 @@ struct OneByOne {
   }
   StridedCopy copy;
   cuda::CopyTable table;
-};
-
-// A task that keeps a stream until it is let go.
-class Gate {
- public:
-  Gate() {
-    FakeCuda::RegisterKernel("gate", {{}, [this](void**, unsigned, unsigned) {
-                                        while (!open_) std::this_thread::yield();
-                                      }});
-    CHECK(Cuda().ModuleLoadData(&module_, testing::kFakeImage) == cuda::kCudaSuccess);
-    CHECK(Cuda().ModuleGetFunction(&function_, module_, "gate") == cuda::kCudaSuccess);
-  }
-  ~Gate() {
-    Open();
-    Cuda().ModuleUnload(module_);
-  }
-  void Close(cuda::CudaStream stream) {
-    CHECK(Cuda().LaunchKernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) == cuda::kCudaSuccess);
-  }
-  void Open() { open_ = true; }
-
- private:
-  std::atomic<bool> open_ = false;
-  cuda::CudaModule module_ = nullptr;
-  cuda::CudaFunction function_ = nullptr;
 };
 
 cuda::CudaStream NewStream() {
@@ -104,7 +65,8 @@ TEST_CASE("a launch with more addresses than fit into its parameters can be capt
     const cuda::CudaDevice::Current current(*device);
     cuda::CudaStream const stream = NewStream();
     const int count = cuda::KernelBases::kInline;  // two addresses each
-    const Numbers from(count, 100), to(count);
+    const Numbers from(0, std::vector<int>(count)), to(0, std::vector<int>(count, -1));
+    std::iota(from.data, from.data + count, 100);
     const OneByOne copies(count);
     absl::StatusOr<cuda::UploadedTable> table = device->Upload(copies.table);
     REQUIRE(table.ok());
@@ -141,16 +103,16 @@ TEST_CASE("a table goes when the launches on all streams have ended, however man
     const cuda::CudaDevice::Current current(*device);
     std::vector<cuda::CudaStream> all;
     for (int s = 0; s < streams; ++s) all.push_back(NewStream());
-    const Numbers from(3, 5);
+    const Numbers from(0, {5, 6, 7});
     std::vector<std::unique_ptr<Numbers>> to;
-    for (int s = 0; s < streams; ++s) to.push_back(std::make_unique<Numbers>(3));
+    for (int s = 0; s < streams; ++s) to.push_back(std::make_unique<Numbers>(0, std::vector<int>(3, -1)));
     {
       Gate gate;
       {
         const OneByOne copies(3);
         absl::StatusOr<cuda::UploadedTable> table = device->Upload(copies.table);
         REQUIRE(table.ok());
-        gate.Close(all[0]);  // the others are done long before this one has begun
+        gate.Shut(all[0]);  // the others are done long before this one has begun
         for (int s = 0; s < streams; ++s) {
           CHECK(device->Launch(*table, OneByOne::Bases(from, *to[static_cast<size_t>(s)]), all[static_cast<size_t>(s)])
                     .ToString() == "OK");

@@ -24,7 +24,6 @@ class RankRedistribution {
   RankRedistribution(NcclCommunicator& comm, const Case& problem) : comm_(comm), rank_(static_cast<int>(comm.rank())) {
     const cuda::CudaDevice::Current current(comm_.device());
     Cuda().StreamCreate(&stream_, cuda::kCudaStreamNonBlocking);
-    comm_.UseStream(stream_);
     const auto room = [&](const Dims& shape) {
       const int64_t bytes = NumElements(shape) * 4;
       TensorView view = DenseView(FakeCuda::Allocate(rank_, bytes), DType::kF32, shape);
@@ -64,7 +63,7 @@ class RankRedistribution {
     cuda::CudaGraph graph = nullptr;
     cuda::CudaGraphExec exec = nullptr;
     Cuda().StreamBeginCapture(stream_, cuda::kCudaCaptureThreadLocal);
-    executor_->Execute(source_, target_).status().IgnoreError();
+    Enqueue().IgnoreError();
     Cuda().StreamEndCapture(stream_, &graph);
     Cuda().GraphInstantiateWithFlags(&exec, graph, 0);
     Cuda().GraphDestroy(graph);  // what was instantiated keeps it

@@ -53,6 +53,10 @@ absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends,
 // ranks.
 absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near);
 
+// Begins to pack what this rank contributes to an AllReduce that is executed next, if the inputs are dense.
+void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+                            NearExchange& near);
+
 // An exchange of contributions, which every rank combines in the order of the ranks, and one of the results.
 absl::Status AllReduceStep(PackedStep& packed);
 

@@ -24,7 +24,8 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
 }
 
 void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag, NearExchange& near) {
-  if (step.op == Op::kAllReduce || step.op == Op::kSlice || !near.everybody()) return;
+  if (step.op == Op::kSlice || !near.everybody()) return;
+  if (step.op == Op::kAllReduce) return PackContributionsAhead(step, inputs, tag, near);
   StepCopies copies;
   near.PackAhead(tag, SendsOf(step, inputs, copies));
 }

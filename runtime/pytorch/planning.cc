@@ -89,6 +89,7 @@ std::string LastTimingsOf(c10::string_view group) {
                                  {"communicate_seconds", result.moved.communicate_seconds},
                                  {"unpack_seconds", result.moved.unpack_seconds},
                                  {"received_bytes", result.moved.received},
+                                 {"received_extra_bytes", result.moved.received_extra},
                                  {"copied_local_bytes", result.moved.copied_local},
                                  {"written_bytes", result.moved.written}};
   return object.dump();

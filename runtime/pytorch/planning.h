@@ -29,7 +29,8 @@ void TellTopology(std::optional<c10::string_view> name, std::optional<c10::strin
 std::tuple<std::string, std::string> TopologyTold();
 
 // As JSON: see RecentOperations; and {"seconds":..,"pack_seconds":..,"communicate_seconds":..,"unpack_seconds":..,
-// "received_bytes":..,"copied_local_bytes":..,"written_bytes":..} of the last call that succeeded.
+// "received_bytes":..,"received_extra_bytes":..,"copied_local_bytes":..,"written_bytes":..} of the last call that
+// succeeded.
 std::string RecentOperationsOf(c10::string_view group);
 std::string LastTimingsOf(c10::string_view group);
 

@@ -42,7 +42,8 @@ bool NamesRanks(const absl::Status& status);
 
 // What one rank moved, and where its time went. Seconds are wall-clock time on this rank; the three do not overlap.
 struct MoveStats {
-  int64_t received = 0;              // bytes from other ranks, each counted once
+  int64_t received = 0;              // bytes from other ranks, each counted once, as the plan counts them
+  int64_t received_extra = 0;        // bytes besides, read from shared memory instead of waiting for other ranks
   int64_t copied_local = 0;          // bytes copied from the rank's own input to its output
   int64_t written = 0;               // bytes written into outputs, local copies included
   double pack_seconds = 0.0;         // copying into messages; may include local copies
@@ -52,6 +53,7 @@ struct MoveStats {
   // Adds every field.
   MoveStats& operator+=(const MoveStats& other) {
     received += other.received;
+    received_extra += other.received_extra;
     copied_local += other.copied_local;
     written += other.written;
     pack_seconds += other.pack_seconds;

@@ -14,5 +14,9 @@ def recent_operations(group: Group = None) -> list[dict[str, Any]]:
 
 
 def last_timings(group: Group = None) -> dict[str, Any]:
-    """Where the time of this rank's last operation in the group went, in seconds, and how many bytes it received."""
+    """Where the time of this rank's last operation in the group went, in seconds, and how many bytes it received.
+
+    `received_bytes` is what the plan counts. `received_extra_bytes` is what small all-reduces in shared memory read
+    besides, because reading is quicker there than meeting a second time.
+    """
     return json.loads(torch.ops.reshard._last_timings(group_name(group)))

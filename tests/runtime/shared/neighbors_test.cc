@@ -50,7 +50,8 @@ TEST_CASE("what is packed before ranks agree arrives once they do, and is gone i
   // Packed for each, once for all, more than fits, and combined; between meetings of the same ranks.
   const Case cases[] = {{"{X:3}", "[<X>30, 7]", "[30, <X>7]"},         {"{X:3}", "[<X>30, 7]", "[30, 7]"},
                         {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"}, {"{X:3}", "[<X>700, 901]", "[700, 901]"},
-                        {"{X:3}", "[701, 91] sum<X>", "[701, <X>91]"}, {"{X:3}", "[701, 91] sum<X>", "[701, 91]"}};
+                        {"{X:3}", "[701, 91] sum<X>", "[701, <X>91]"}, {"{X:3}", "[701, 91] sum<X>", "[701, 91]"},
+                        {"{X:3}", "[7, 91] sum<X>", "[7, 91]"}};
   std::vector<Plan> plans;
   std::vector<trial::LogicalContent> contents;
   for (const Case& c : cases) {

@@ -1,9 +1,13 @@
 // Ranks as processes that share memory, against threads of one process and memcpy, in one run: they take turns.
 //
-//   bench_near [KiB a tensor,...; default 4,64,1024,16384,65536] [rounds, default 9]
+//   bench_near [KiB a tensor,...; default 4,64,1024,16384,65536] [rounds, default 9] [part of a case's name]
 //
 // "processes" is the median over rounds of the slowest rank's time for one execution of the plan, agreement included;
 // "threads" is the same for LocalWorld. Wanted: processes at most 2 x threads from 1 MiB on.
+//
+// Once with sources that stay as they are, which up to some MiB lie in the caches of all threads that read them, and
+// once with sources that their rank writes anew before each call, as a program does that has just computed them. Ranks
+// stay on one core each, as launchers bind them: otherwise two of them share one in some rounds and not in others.
 #include <sched.h>
 
 #include <algorithm>
@@ -58,6 +62,25 @@ const Case kCases[] = {
     {"P->R", 8, "{X:8}", "[$, 1024] sum<X>", "[$, 1024]"},
 };
 
+// Keeps the calling thread on one of the cores that the process may use.
+void StayOnCore(int64_t rank) {
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    return set;
+  }();
+  int64_t left = rank % std::max(1, CPU_COUNT(&allowed));
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) || left-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    return;
+  }
+}
+
 // One rank's fragments, and how long an execution takes on it.
 class Rank {
  public:
@@ -72,11 +95,12 @@ class Rank {
     target_.assign(static_cast<size_t>(program_->target().bytes), 1);
     return absl::OkStatus();
   }
-  absl::StatusOr<double> Time(Communicator& rank, int64_t calls) {
+  absl::StatusOr<double> Time(Communicator& rank, int64_t calls, bool renewed) {
     std::vector<double> seconds;
     const Buffer& from = program_->source();
     const Buffer& to = program_->target();
     for (int64_t k = 0; k < calls; ++k) {
+      if (renewed) std::fill(source_.begin(), source_.end(), static_cast<char>(k));
       const absl::Status met = rank.Barrier();
       if (!met.ok()) return met;
       const Clock::time_point begin = Clock::now();
@@ -103,7 +127,7 @@ struct Turns {
   double seconds[testing::NearMeeting::kMost] = {};
 };
 
-absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds) {
+absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
   const auto mesh = ParseMesh(c.mesh).value();
   const std::string columns = absl::StrCat(c.from).find("1024") != std::string::npos ? "1024" : "4";
   const int64_t rows = std::max<int64_t>(1, (kib << 10) / 4 / (columns == "4" ? 4 : 1024));
@@ -127,12 +151,13 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds) {
       children.push_back(child);
       continue;
     }
+    StayOnCore(r);
     auto communicator = testing::MeetNear(*meeting, r, c.ranks, absl::Seconds(60));
     Rank rank;
     if (!communicator.ok() || !rank.Prepare(*plan, **communicator).ok()) _exit(1);
     for (int64_t round = 1; round <= rounds + 1; ++round) {
       while (turns->turn.load() < round) usleep(200);
-      const absl::StatusOr<double> seconds = rank.Time(**communicator, calls);
+      const absl::StatusOr<double> seconds = rank.Time(**communicator, calls, renewed);
       if (!seconds.ok()) {
         std::fprintf(stderr, "rank %lld: %s\n", static_cast<long long>(r), seconds.status().ToString().c_str());
         _exit(1);
@@ -158,11 +183,12 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds) {
     std::vector<double> seconds(static_cast<size_t>(c.ranks));
     const absl::Status ran = world.Run([&](Communicator& rank) -> absl::Status {
       const auto at = static_cast<size_t>(rank.rank());
+      StayOnCore(rank.rank());
       const absl::Status prepared = ranks[at].Prepare(*plan, rank);
       if (!prepared.ok()) return prepared;
-      const absl::StatusOr<double> warm = ranks[at].Time(rank, 1);
+      const absl::StatusOr<double> warm = ranks[at].Time(rank, 1, renewed);
       if (!warm.ok()) return warm.status();
-      const absl::StatusOr<double> median = ranks[at].Time(rank, calls);
+      const absl::StatusOr<double> median = ranks[at].Time(rank, calls, renewed);
       if (median.ok()) seconds[at] = *median;
       return median.status();
     });
@@ -177,9 +203,9 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds) {
   std::sort(local.begin(), local.end());
   const double n = near[near.size() / 2] * 1e6;
   const double l = local[local.size() / 2] * 1e6;
-  std::printf("%-20s %2lld %8lld %11.1f (%8.1f..%8.1f) %11.1f (%8.1f..%8.1f) %6.2f\n", c.name,
-              static_cast<long long>(c.ranks), static_cast<long long>(kib), n, near.front() * 1e6, near.back() * 1e6, l,
-              local.front() * 1e6, local.back() * 1e6, l / n);
+  std::printf("%-20s %2lld %8lld %-8s %11.1f (%8.1f..%8.1f) %11.1f (%8.1f..%8.1f) %6.2f\n", c.name,
+              static_cast<long long>(c.ranks), static_cast<long long>(kib), renewed ? "renewed" : "kept", n,
+              near.front() * 1e6, near.back() * 1e6, l, local.front() * 1e6, local.back() * 1e6, l / n);
   std::fflush(stdout);
   return absl::OkStatus();
 }
@@ -191,7 +217,7 @@ int main(int argc, char** argv) {
   const std::string sizes = argc > 1 ? argv[1] : "4,64,1024,16384,65536";
   const int64_t rounds = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 9;
   const std::string only = argc > 3 ? argv[3] : "";
-  std::printf("%-20s %2s %8s %33s %33s %6s\n", "case", "n", "KiB", "processes us (least..most)",
+  std::printf("%-20s %2s %8s %-8s %33s %33s %6s\n", "case", "n", "KiB", "sources", "processes us (least..most)",
               "threads us (least..most)", "ratio");
   for (const reshard::Case& c : reshard::kCases) {
     if (std::string(c.name).find(only) == std::string::npos) continue;
@@ -201,8 +227,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: bench_near [KiB a tensor,...] [rounds] [part of a case's name]\n");
         return 2;
       }
-      const absl::Status ran = reshard::RunCase(c, kib, rounds);
-      if (!ran.ok()) {
+      for (const bool renewed : {false, true}) {
+        const absl::Status ran = reshard::RunCase(c, kib, rounds, renewed);
+        if (ran.ok()) continue;
         std::fprintf(stderr, "%s: %s\n", c.name, ran.ToString().c_str());
         return 1;
       }

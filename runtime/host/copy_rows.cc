@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 namespace reshard::host {
@@ -22,6 +22,29 @@ inline void FetchAhead(const char* row, int64_t bytes) {
   for (int64_t at = 0; at < std::min(bytes, kFetchedAhead); at += kLine) __builtin_prefetch(row + at);
 }
 
+#if defined(__x86_64__)
+// Every x86-64 has vectors of 16 bytes. With those of 32 a line is written in two stores instead of four, which shows
+// where rows are short.
+bool HasAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+
+// Rows of kHalves times 32 bytes.
+template <int kHalves>
+__attribute__((target("avx2"))) void CopyHalfLinesAvx2(const char* from, char* to, int64_t rows, int64_t from_step,
+                                                       int64_t to_step) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int half = 0; half < kHalves; ++half) {
+      const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + half);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to) + half, x);
+    }
+    from += from_step;
+    to += to_step;
+  }
+}
+#endif
+
 // A length known to the compiler becomes one or a few moves, without a call.
 template <size_t kBytes>
 void CopyFixedRows(const char* from, char* to, int64_t rows, int64_t from_step, int64_t to_step) {
@@ -32,7 +55,7 @@ void CopyFixedRows(const char* from, char* to, int64_t rows, int64_t from_step, 
   }
 }
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
 
 // A whole cache line of the destination is written without being read first.
 inline void StreamLine(const char* from, char* to) {
@@ -71,13 +94,30 @@ class LinesAhead {
   }
 
  private:
-  static constexpr int64_t kAhead = 32;  // 16 to 32 measured alike
+  static constexpr int64_t kAhead = 16;  // 16 to 32 measured alike on AMD Zen 3, on an Intel Xeon 16 is 2 % quicker
   const char* row_;
   int64_t rows_;  // from row_ on
   int64_t bytes_;
   int64_t step_;
   int64_t at_ = 0;  // of the next line in its row
 };
+
+// Rows of whole lines, in memory of whole lines.
+__attribute__((target("avx2"))) void StreamWholeLinesAvx2(const char* from, char* to, int64_t rows, int64_t bytes,
+                                                          int64_t from_step, int64_t to_step) {
+  LinesAhead ahead(from, rows, bytes, from_step);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t at = 0; at < bytes; at += kLine) {
+      ahead.Next();
+      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at));
+      const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at) + 1);
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), a);
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at) + 1, b);
+    }
+    from += from_step;
+    to += to_step;
+  }
+}
 
 // What lies before the first and behind the last whole line of a row goes the usual way.
 void StreamEachRow(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step) {
@@ -143,6 +183,9 @@ void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t
   if (rows > 1 && to_step == bytes && !whole_lines && bytes < kLongRow) {
     return StreamJoinedRows(from, to, rows, bytes, from_step);
   }
+  if (HasAvx2() && (reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(bytes | to_step)) % kLine == 0) {
+    return StreamWholeLinesAvx2(from, to, rows, bytes, from_step, to_step);
+  }
   StreamEachRow(from, to, rows, bytes, from_step, to_step);
 }
 
@@ -152,7 +195,7 @@ void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t
 
 void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step,
               CopyMode mode) {
-#if defined(__SSE2__)
+#if defined(__x86_64__)
   if (mode == CopyMode::kStreaming && bytes >= kLine) return StreamRows(from, to, rows, bytes, from_step, to_step);
 #else
   (void)mode;
@@ -168,10 +211,14 @@ void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t f
       return CopyFixedRows<8>(from, to, rows, from_step, to_step);
     case 16:
       return CopyFixedRows<16>(from, to, rows, from_step, to_step);
+#if defined(__x86_64__)
     case 32:
+      if (HasAvx2()) return CopyHalfLinesAvx2<1>(from, to, rows, from_step, to_step);
       return CopyFixedRows<32>(from, to, rows, from_step, to_step);
     case 64:
+      if (HasAvx2()) return CopyHalfLinesAvx2<2>(from, to, rows, from_step, to_step);
       return CopyFixedRows<64>(from, to, rows, from_step, to_step);
+#endif
     default:
       break;
   }
@@ -184,7 +231,7 @@ void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t f
 }
 
 void FinishStreaming() {
-#if defined(__SSE2__)
+#if defined(__x86_64__)
   _mm_sfence();
 #endif
 }

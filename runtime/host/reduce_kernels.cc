@@ -123,10 +123,7 @@ void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributi
       out_step == kSize && std::all_of(in_steps, in_steps + contributions, [](int64_t step) { return step == kSize; });
   if (dense && contributions > 1) {
 #if defined(__x86_64__)
-    constexpr bool kConverts = !std::is_same_v<Stored, typename Type::Value>;
-    if constexpr (kConverts) {
-      if (__builtin_cpu_supports("avx2")) return ReduceDenseAvx2<Op, Type>(in, contributions, out, elements, mode);
-    }
+    if (__builtin_cpu_supports("avx2")) return ReduceDenseAvx2<Op, Type>(in, contributions, out, elements, mode);
 #endif
     return ReduceDense<Op, Type>(in, contributions, out, elements, mode);
   }

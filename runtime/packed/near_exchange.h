@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@ namespace reshard::packed {
 class NearExchange {
  public:
   virtual ~NearExchange() = default;
+  static constexpr int kNothingElse = std::numeric_limits<int>::max();
 
   // Whether this rank and that one share memory; the same on both.
   virtual bool Reaches(int64_t rank) const = 0;
@@ -26,10 +28,11 @@ class NearExchange {
 
   // Moves pieces to and from ranks that it reaches. Both lists are ordered by peer; what one rank sends to another are
   // pieces of the same lengths in the same order as what the other receives from it. `mode` says how what arrives is
-  // written. Calls `meanwhile` once, when nothing else can be done. Counts what arrives as received, and the time.
+  // written. Calls meanwhile(t) when something has been packed: all that is sent of the tensors before the t-th; and
+  // once, when nothing else can be done, with kNothingElse. Counts what arrives as received, and the time.
   // Errors name the rank to blame; after one nothing can be moved any more.
   virtual absl::Status Move(absl::Span<const Piece> sends, absl::Span<const Piece> receives, CopyMode mode,
-                            absl::FunctionRef<void()> meanwhile, MoveStats* stats, Laps* lap) = 0;
+                            absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, Laps* lap) = 0;
 
   // Packs of what the next Move or Combine sends as much as fits without waiting. `tag` is that of this move; before
   // any other one, what was packed is taken back. Until then no other rank may look for it.

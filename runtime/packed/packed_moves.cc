@@ -125,7 +125,7 @@ void OrderByTensor(size_t tensors, std::vector<Job>* jobs) {
   *jobs = std::move(ordered);
 }
 
-void RunJobs(const std::vector<Job>& jobs, CopyMode mode) {
+void RunJobs(absl::Span<const Job> jobs, CopyMode mode) {
   CopyFetchingAhead(
       jobs.size(),
       [&](size_t k) {
@@ -256,28 +256,55 @@ CopyMode ModeFor(const StepProgram& step, int64_t bytes) {
   return CopyModeFor(bytes * ranks, ranks);
 }
 
-// Moves pieces to wherever their peers are, and what this rank keeps, which copy_own copies.
+// What this rank keeps of the tensors of a step. Small tensors are copied as soon as what is sent of them has been
+// packed, while their cache lines are near; everything else when there is nothing else to do.
+class OwnCopies {
+ public:
+  // `jobs` ascend by tensor.
+  OwnCopies(std::vector<Job> jobs, CopyMode mode) : jobs_(std::move(jobs)), mode_(mode) {}
+
+  const std::vector<Job>& jobs() const { return jobs_; }
+  // See NearExchange::Move.
+  void Copy(int packed_before) {
+    constexpr int64_t kSmall = int64_t{16} << 10;
+    size_t end = done_;
+    while (end < jobs_.size() && (packed_before == NearExchange::kNothingElse ||
+                                  (jobs_[end].tensor < packed_before && jobs_[end].copy->bytes() <= kSmall))) {
+      ++end;
+    }
+    RunJobs(absl::MakeConstSpan(jobs_).subspan(done_, end - done_), mode_);
+    done_ = end;
+  }
+
+ private:
+  std::vector<Job> jobs_;
+  CopyMode mode_;
+  size_t done_ = 0;
+};
+
+// Moves pieces to wherever their peers are, and what this rank keeps.
 absl::Status Exchange(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
-                      const std::vector<Job>& own, CopyMode mode, absl::FunctionRef<void()> copy_own) {
+                      OwnCopies& own, CopyMode mode) {
   NearExchange* const near = packed.transport.near();
+  const auto copy_own = [&own](int packed_before) { own.Copy(packed_before); };
   const auto move_near = [&](const std::vector<Piece>& from, const std::vector<Piece>& to,
-                             absl::FunctionRef<void()> meanwhile) {
+                             absl::FunctionRef<void(int)> meanwhile) {
     return near->Move(from, to, mode, meanwhile, &packed.stats, &packed.lap);
   };
   if (near != nullptr && near->everybody()) return move_near(sends, receives, copy_own);
   const bool together = packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max);
   if (near == nullptr) {
-    if (together) return MoveTogether(packed, sends, receives, own);
+    if (together) return MoveTogether(packed, sends, receives, own.jobs());
     return MovePieces(packed, sends, receives, [&] {
-      copy_own();
+      own.Copy(NearExchange::kNothingElse);
       return absl::OkStatus();
     });
   }
   const auto [near_sends, far_sends] = Apart(sends, *near);
   const auto [near_receives, far_receives] = Apart(receives, *near);
   if (together) {
-    RETURN_IF_ERROR(move_near(near_sends, near_receives, [] {}));
-    return MoveTogether(packed, far_sends, far_receives, own);
+    RETURN_IF_ERROR(move_near(near_sends, near_receives, [](int) {}));
+    return MoveTogether(packed, far_sends, far_receives, own.jobs());
   }
   return MovePieces(packed, far_sends, far_receives,
                     [&, &from = near_sends, &to = near_receives] { return move_near(from, to, copy_own); });
@@ -315,7 +342,7 @@ absl::Status ExchangeStep(PackedStep& packed) {
   RETURN_IF_ERROR(contributions.Allocate());
   const std::vector<Piece> sends = SendsOf(step, inputs, copies);
   std::vector<Piece> receives;
-  std::vector<Job> own;
+  std::vector<Job> kept;
   receives.reserve(step.receives.size());
   int64_t own_bytes = 0;
   int64_t placed_bytes = 0;  // in outputs, or among what is contributed to them
@@ -333,7 +360,7 @@ absl::Status ExchangeStep(PackedStep& packed) {
     placed_bytes += transfer.bytes;
     if (own_part) {
       const bool dense = dense_in[t] != 0 && dense_out[t] != 0;
-      own.push_back(
+      kept.push_back(
           {copies.Own(transfer, inputs[t], outputs[t], dense), Data(inputs[t]), Data(outputs[t]), transfer.tensor});
       own_bytes += transfer.bytes;
     } else {
@@ -344,13 +371,13 @@ absl::Status ExchangeStep(PackedStep& packed) {
   packed.stats.copied_local += own_bytes;
   const CopyMode mode =
       packed.transport.near() != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
-  const auto copy_own = [&] { RunJobs(own, mode); };
+  OwnCopies own(std::move(kept), mode);
   if (step.op == Op::kSlice) {  // nothing travels
-    copy_own();
+    own.Copy(NearExchange::kNothingElse);
     packed.lap(&packed.stats.unpack_seconds);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(Exchange(packed, sends, receives, own, mode, copy_own));
+  RETURN_IF_ERROR(Exchange(packed, sends, receives, own, mode));
   packed.stats.written += contributions.Combine();
   packed.lap(&packed.stats.unpack_seconds);
   return absl::OkStatus();
@@ -359,7 +386,9 @@ absl::Status ExchangeStep(PackedStep& packed) {
 absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
   int64_t bytes = 0;
   for (const Piece& piece : receives) bytes += piece.bytes;
-  return Exchange(packed, sends, receives, {}, ModeFor(packed.step, bytes), [] {});
+  const CopyMode mode = ModeFor(packed.step, bytes);
+  OwnCopies nothing({}, mode);
+  return Exchange(packed, sends, receives, nothing, mode);
 }
 
 }  // namespace reshard::packed

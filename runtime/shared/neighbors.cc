@@ -252,7 +252,7 @@ absl::Status Neighbors::Open(Incoming& flow) const {
 
 // Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has.
 absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
-                              absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
+                              absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                               MoveStats* stats, packed::Laps* lap) {
   if (aborted_) return watch_.blame(-1, "");
   RETURN_IF_ERROR(GoOnFromAhead(out, stats));
@@ -266,7 +266,15 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
              return sending(flow) && std::any_of(flow.to.begin(), flow.to.end(), to);
            });
   };
-  bool idle = true;  // meanwhile is still to be called
+  // The first tensor of which something is still to be packed.
+  const auto packing = [&] {
+    int tensor = kNothingElse;
+    for (const Outgoing& flow : out) {
+      if (sending(flow)) tensor = std::min(tensor, flow.pieces[flow.left.next()].tensor);
+    }
+    return tensor;
+  };
+  bool idle = true;  // nothing else could be done so far
   Patience patience(*this);
   while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
     bool filled = false;
@@ -276,13 +284,16 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
       RingFor(flow);
       filled = true;
     }
-    if (filled) (*lap)(&stats->pack_seconds);
+    if (filled) {
+      if (idle) meanwhile(std::min(packing(), kNothingElse - 1));
+      (*lap)(&stats->pack_seconds);
+    }
     ASSIGN_OR_RETURN(const bool took, take());
     if (took) (*lap)(&stats->unpack_seconds);
     if (filled || took) {
       patience.Progress();
     } else if (idle) {
-      meanwhile();
+      meanwhile(kNothingElse);
       idle = false;
       (*lap)(&stats->unpack_seconds);
     } else {
@@ -290,13 +301,14 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
       (*lap)(&stats->communicate_seconds);
     }
   }
-  if (idle) meanwhile();
+  if (idle) meanwhile(kNothingElse);
   (*lap)(&stats->unpack_seconds);
   return absl::OkStatus();
 }
 
 absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives,
-                             CopyMode mode, absl::FunctionRef<void()> meanwhile, MoveStats* stats, packed::Laps* lap) {
+                             CopyMode mode, absl::FunctionRef<void(int)> meanwhile, MoveStats* stats,
+                             packed::Laps* lap) {
   std::vector<Outgoing> out = OutgoingOf(sends);
   std::vector<Incoming> in;
   for (size_t begin = 0; begin < receives.size();) {
@@ -357,7 +369,7 @@ absl::Status Neighbors::Combine(absl::Span<const packed::Piece> sends, absl::Spa
     return true;
   };
   return Drive(
-      out, in, take, [] {}, stats, lap);
+      out, in, take, [](int) {}, stats, lap);
 }
 
 absl::Status Neighbors::Gather(char* records, int64_t bytes) {

@@ -56,7 +56,7 @@ class Neighbors final : public packed::NearExchange {
   bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
   bool everybody() const override { return everybody_; }
   absl::Status Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives, CopyMode mode,
-                    absl::FunctionRef<void()> meanwhile, MoveStats* stats, packed::Laps* lap) override;
+                    absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, packed::Laps* lap) override;
 
   absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
                        absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
@@ -108,7 +108,7 @@ class Neighbors final : public packed::NearExchange {
   absl::Status GoOnFromAhead(std::vector<Outgoing>& out, MoveStats* stats);
   absl::Status Open(Incoming& flow) const;
   absl::Status Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
-                     absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void()> meanwhile,
+                     absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                      MoveStats* stats, packed::Laps* lap);
   absl::Status GatherNotices(char* records, int64_t pitch, int64_t bytes);
 

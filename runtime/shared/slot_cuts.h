@@ -26,6 +26,8 @@ class SlotCuts {
   explicit SlotCuts(std::vector<int64_t> lengths) : lengths_(std::move(lengths)) {}
 
   bool done() const { return next_ == lengths_.size(); }
+  // The first piece of which bytes are left.
+  size_t next() const { return next_; }
   // Replaces `cuts` by those of the next slot, which holds `capacity` bytes, a multiple of 64. Returns how many bytes
   // of it are in use. Post-condition: the cuts of all slots together are all bytes of all pieces, in order, once each.
   int64_t Next(int64_t capacity, std::vector<Cut>* cuts);

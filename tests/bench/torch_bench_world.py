@@ -90,6 +90,9 @@ def _serve(rank, ranks, meeting, requests, replies):
     contenders = {}
     try:
         torch.set_num_threads(1)
+        # As launchers bind ranks: otherwise two of them share a core in some rounds and not in others.
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
         dist.init_process_group("gloo", store=dist.FileStore(meeting, ranks), rank=rank, world_size=ranks)
         import reshard.torch  # noqa: F401  loads the library, which reads the environment
         while True:

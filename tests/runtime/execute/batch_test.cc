@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/packed_world.h"
+#include "tests/runtime/shared/near_world.h"
 
 namespace reshard {
 namespace {
@@ -61,13 +63,21 @@ const std::vector<Case> kModel = {
     {"{dp:4,tp:2}", "[]", "[]", "{}@9"},
 };
 
-void RunModel(bool pulled, int64_t batch_bytes, int repeat) {
-  CAPTURE(pulled, batch_bytes, repeat);
-  constexpr int64_t kRanks = 12;
+// Small tensors of which every rank keeps a part; many of them fill several slots of shared memory.
+const std::vector<Case> kSmall = {
+    {"{X:3}", "[<X>61, 64]", "[61, <X>64]"},
+    {"{X:3}", "[64, <X>61]", "[<X>64, 61]"},
+};
+
+enum class Over { kThreads, kMessages, kSharedMemory };
+
+void RunModel(const std::vector<Case>& model, int64_t ranks, Over over, int64_t batch_bytes, int repeat) {
+  const bool pulled = over == Over::kThreads;
+  CAPTURE(over, batch_bytes, repeat);
   std::vector<Problem> problems;
   std::vector<trial::LogicalContent> contents;
   for (int i = 0; i < repeat; ++i) {
-    for (const Case& c : kModel) {
+    for (const Case& c : model) {
       const DType dtype = i % 2 == 0 ? DType::kF32 : DType::kI16;
       problems.push_back(testing::ProblemOf(c.mesh, c.from, c.to, c.target_mesh, dtype));
     }
@@ -124,9 +134,11 @@ void RunModel(bool pulled, int64_t batch_bytes, int repeat) {
     }
     return absl::OkStatus();
   };
-  std::vector<int64_t> ranks;
-  for (int64_t rank = 0; rank < kRanks; ++rank) ranks.push_back(rank);
-  const auto statuses = pulled ? LocalWorld(ranks).RunEach(body) : testing::RunPacked(ranks, body);
+  std::vector<int64_t> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const auto statuses = over == Over::kThreads    ? LocalWorld(all).RunEach(body)
+                        : over == Over::kMessages ? testing::RunPacked(all, body)
+                                                  : testing::RunNearThreads(all, body);
   for (const absl::Status& status : statuses) {
     INFO(status);
     CHECK(status.ok());
@@ -134,10 +146,11 @@ void RunModel(bool pulled, int64_t batch_bytes, int repeat) {
 }
 
 TEST_CASE("a batch runs as it was planned") {
-  for (const bool pulled : {true, false}) {
-    RunModel(pulled, int64_t{1} << 30, 1);
-    RunModel(pulled, int64_t{1} << 30, 5);
-    RunModel(pulled, 500, 3);
+  for (const Over over : {Over::kThreads, Over::kMessages, Over::kSharedMemory}) {
+    RunModel(kModel, 12, over, int64_t{1} << 30, 1);
+    RunModel(kModel, 12, over, int64_t{1} << 30, 5);
+    RunModel(kModel, 12, over, 500, 3);
+    RunModel(kSmall, 3, over, int64_t{1} << 30, 300);
   }
 }
 

@@ -123,7 +123,7 @@ TEST_CASE("what was packed once for two stays until the slower one has read it")
     packed::Laps lap;
     const auto move = [&](const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives) {
       return comm.neighbors().Move(
-          sends, receives, CopyMode::kCached, [] {}, &stats, &lap);
+          sends, receives, CopyMode::kCached, [](int) {}, &stats, &lap);
     };
     std::vector<char> first(kBytes, comm.rank() == 0 ? 'a' : '.');
     std::vector<char> second(kBytes, comm.rank() == 0 ? 'b' : '.');

@@ -30,8 +30,9 @@ PartRead Within(const PartRead& whole, absl::Span<const int64_t> offset, absl::S
   return part;
 }
 
-// What does not lie in one piece where it is read to comes through a buffer, this much at a time.
-constexpr int64_t kBuffered = int64_t{1} << 20;
+// What does not lie in one piece where it is read to comes through a buffer, this much at a time: it is read, checked
+// and put in place while it is in a core's own cache.
+constexpr int64_t kBuffered = int64_t{256} << 10;
 
 }  // namespace
 

@@ -72,8 +72,34 @@ def in_turns(ways, rounds, after=lambda: None):
     return times[1:]
 
 
+def read_only(path, rank, world, state_dict):
+    """Reads this rank's share of a checkpoint's bytes into the memory of its tensors: what no load can do without."""
+    blocks = [memoryview(t.to_local().numpy().reshape(-1)).cast("B") for t in state_dict.values()]
+    begin = rank * sum(len(block) for block in blocks)  # of this rank's bytes, in all files one after the other
+    files = []
+    for file in sorted(pathlib.Path(path).glob("*.distcp")):
+        files.append((os.open(file, os.O_RDONLY), file.stat().st_size))
+    for block in blocks:
+        start = 0  # of the file
+        for descriptor, size in files:
+            while len(block) > 0 and start <= begin < start + size:
+                count = os.preadv(descriptor, [block[: start + size - begin]], begin - start)
+                block, begin = block[count:], begin + count
+            start += size
+    for descriptor, _ in files:
+        os.close(descriptor)
+
+
+def write_only(path, rank, state_dict):
+    """Writes this rank's bytes into a file: what no save can do without."""
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, str(rank)), "wb", buffering=0) as file:
+        for tensor in state_dict.values():
+            file.write(memoryview(tensor.to_local().numpy().reshape(-1)).cast("B"))
+
+
 def load(rank, world, path, tensors, rounds):
-    """[dcp.load, reshard.load once, own] seconds, each round."""
+    """[dcp.load, reshard.load once, own, reading alone] seconds, each round."""
     import reshard
 
     torch.set_num_threads(1)
@@ -82,17 +108,22 @@ def load(rank, world, path, tensors, rounds):
         lambda: dcp.load(target, checkpoint_id=path),
         lambda: reshard.load(path, target),
         lambda: reshard.load(path, target, read="own"),
+        lambda: read_only(path, rank, world, target),
     ]
     return in_turns(ways, rounds)
 
 
 def job_save(rank, world, path, tensors, rounds):
-    """[dcp.save, reshard.save] seconds, each round, where nothing was before."""
+    """[dcp.save, reshard.save, writing alone] seconds, each round, where nothing was before."""
     import reshard
 
     torch.set_num_threads(1)
     source = state(tensors, init_device_mesh("cpu", (2, 2)), [Shard(0), Shard(1)], True)
-    ways = [lambda: dcp.save(source, checkpoint_id=path), lambda: reshard.save(path, source)]
+    ways = [
+        lambda: dcp.save(source, checkpoint_id=path),
+        lambda: reshard.save(path, source),
+        lambda: write_only(path, rank, source),
+    ]
     return in_turns(ways, rounds, lambda: rank == 0 and shutil.rmtree(path))
 
 
@@ -149,11 +180,11 @@ def main():
         for world in (2, 4):
             times = gloo.values(gloo.run_ranks(world, load, source, tensors, arguments.rounds, timeout=600))[0]
             print(f"\n{f'into {world} ranks, columns':44}{'seconds':>9}{'GiB/s':>9}{'/ torch':>9}")
-            for i, name in enumerate(("torch.distributed.checkpoint.load", "reshard.load, once", "reshard.load, own")):
+            for i, name in enumerate(("torch.distributed.checkpoint.load", "reshard.load, once", "reshard.load, own", "preadv alone")):
                 row(name, [t[i] for t in times], payload, [t[i] / t[0] for t in times])
         times = gloo.values(gloo.run_ranks(4, job_save, target, tensors, arguments.rounds, timeout=600))[0]
         print(f"\n{'from 4 ranks, 2 x 2':44}{'seconds':>9}{'GiB/s':>9}{'/ torch':>9}")
-        for i, name in enumerate(("torch.distributed.checkpoint.save", "reshard.save")):
+        for i, name in enumerate(("torch.distributed.checkpoint.save", "reshard.save", "write alone")):
             row(name, [t[i] for t in times], payload, [t[i] / t[0] for t in times])
     best = [statistics.median([c / t for t, c in zip(seconds[n], seconds["cp -r"])]) for n in seconds if n.startswith("reshard")]
     print("\nTarget: reshard checkpoint >= 0.8 x cp -r: " + ", ".join(f"{b:.2f}" for b in best))

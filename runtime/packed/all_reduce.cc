@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "runtime/host/host_pool.h"
+#include "runtime/host/reduce.h"
+#include "runtime/packed/packed_moves.h"
+#include "runtime/packed/step_copies.h"
+#include "status/macros.h"
+
+namespace reshard::packed {
+namespace {
+
+// The members of a step's group by rank, as indices into it: pieces go by peer, and contributions are combined in the
+// order of the ranks.
+std::vector<int64_t> MembersByRank(const StepProgram& step) {
+  std::vector<int64_t> members(step.group.size());
+  std::iota(members.begin(), members.end(), int64_t{0});
+  std::sort(members.begin(), members.end(), [&](int64_t a, int64_t b) {
+    return step.group[static_cast<size_t>(a)] < step.group[static_cast<size_t>(b)];
+  });
+  return members;
+}
+
+// Whether every member of an AllReduce between ranks that share memory combines everything, instead of its chunk for
+// all: ranks meet once instead of twice, and of more than two each reads more. The same on all members.
+bool EachCombinesAll(const StepProgram& step, absl::Span<const ConstTensorView> inputs) {
+  // Measured with 2, 4 and 8 ranks: above, reading takes longer than meeting once more.
+  constexpr int64_t kMost = int64_t{128} << 10;
+  int64_t bytes = 0;
+  for (const ConstTensorView& input : inputs) bytes += NumElements(input.shape) * SizeOf(input.dtype);
+  return bytes * (static_cast<int64_t>(step.group.size()) - 1) <= kMost;
+}
+
+// The elements of a fragment that a member combines: its chunk, or all of them.
+Interval CombinedBy(const StepProgram& step, int64_t member, int64_t elements, bool all) {
+  return all ? Interval{0, elements} : AllReduceChunk(elements, static_cast<int64_t>(step.group.size()), member);
+}
+
+// What this rank contributes to what the others combine; in[t] is the t-th input, dense.
+std::vector<Piece> ContributionsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                   absl::Span<const char* const> in, bool all, StepCopies& copies) {
+  std::vector<Piece> sends;
+  for (const int64_t m : MembersByRank(step)) {
+    if (m == step.group_index) continue;
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      const int64_t size = SizeOf(inputs[t].dtype);
+      const Interval chunk = CombinedBy(step, m, NumElements(inputs[t].shape), all);
+      const int64_t bytes = chunk.length() * size;
+      if (bytes == 0) continue;
+      sends.push_back({step.group[static_cast<size_t>(m)], const_cast<char*>(in[t]) + chunk.begin * size,
+                       copies.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
+    }
+  }
+  return sends;
+}
+
+class AllReduce {
+ public:
+  explicit AllReduce(PackedStep& packed)
+      : packed_(packed),
+        step_(packed.step),
+        by_rank_(MembersByRank(packed.step)),
+        tensors_(packed.step.tensors.size()),
+        dense_inputs_(packed.step.tensors.size()) {
+    NearExchange* const near = packed.transport.near();
+    if (near != nullptr && near->everybody() && by_rank_.size() > 1) near_ = near;
+    all_ = near_ != nullptr && EachCombinesAll(step_, packed.inputs);
+  }
+
+  absl::Status Run() {
+    RETURN_IF_ERROR(MakeDense());
+    packed_.lap(&packed_.stats.pack_seconds);
+    RETURN_IF_ERROR(near_ != nullptr ? CombineAsTheyCome() : CombineStaged());
+    packed_.lap(&packed_.stats.unpack_seconds);
+    if (!all_) RETURN_IF_ERROR(ShareResults());
+    WriteBack();
+    packed_.lap(&packed_.stats.unpack_seconds);
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Tensor {
+    host::HostBlock packed;  // the input, when it is not dense
+    host::HostBlock result;  // the output, when it is not dense
+    const char* in = nullptr;
+    char* out = nullptr;
+    int64_t element = 0;  // bytes
+    int64_t elements = 0;
+    Interval own;  // the elements that this rank combines
+    int64_t own_bytes() const { return own.length() * element; }
+  };
+  // Where the contribution of member m begins.
+  using From = absl::FunctionRef<const char*(int64_t m)>;
+
+  int64_t members() const { return static_cast<int64_t>(step_.group.size()); }
+  int64_t RankOf(int64_t member) const { return step_.group[static_cast<size_t>(member)]; }
+
+  absl::Status MakeDense() {
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const ConstTensorView& input = packed_.inputs[t];
+      const TensorView& output = packed_.outputs[t];
+      Tensor& tensor = tensors_[t];
+      tensor.element = SizeOf(output.dtype);
+      tensor.elements = NumElements(output.shape);
+      const int64_t bytes = tensor.elements * tensor.element;
+      if (bytes == 0) continue;
+      packed_.stats.written += bytes;
+      tensor.own = CombinedBy(step_, step_.group_index, tensor.elements, all_);
+      tensor.in = Data(input);
+      tensor.out = static_cast<char*>(output.data);
+      if (!IsDense(input)) {
+        tensor.packed = host::HostBlock(bytes);
+        if (!tensor.packed) return NoStaging(bytes);
+        StridedCopy(WholeRegion(input.shape), tensor.element, input.strides, DenseStrides(input.shape))
+            .Run(input.data, tensor.packed.data());
+        tensor.in = tensor.packed.data();
+      }
+      dense_inputs_[t] = tensor.in;
+      if (!IsDense(output)) {
+        tensor.result = host::HostBlock(bytes);
+        if (!tensor.result) return NoStaging(bytes);
+        tensor.out = tensor.result.data();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Elements [begin, end) of what this rank combines of a tensor.
+  void Combine(size_t t, int64_t begin, int64_t end, From from) {
+    const Tensor& tensor = tensors_[t];
+    const int64_t stride = 1;
+    const int64_t length = end - begin;
+    const int64_t own_at = (tensor.own.begin + begin) * tensor.element;
+    std::vector<host::Contribution> list;
+    for (const int64_t m : by_rank_) {
+      list.push_back({m == step_.group_index ? tensor.in + own_at : from(m), {&stride, 1}});
+    }
+    host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, tensor.out + own_at,
+                    {&stride, 1});
+  }
+
+  absl::Status CombineAsTheyCome() {
+    std::vector<int64_t> senders;
+    std::vector<size_t> place(by_rank_.size());  // of each member among them
+    for (const int64_t m : by_rank_) {
+      place[static_cast<size_t>(m)] = senders.size();
+      if (m != step_.group_index) senders.push_back(RankOf(m));
+    }
+    std::vector<size_t> pieces;
+    std::vector<int64_t> lengths;
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      if (tensors_[t].own.length() == 0) continue;
+      pieces.push_back(t);
+      lengths.push_back(tensors_[t].own_bytes());
+    }
+    const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
+      const int64_t element = tensors_[pieces[piece]].element;
+      Combine(pieces[piece], begin / element, end / element,
+              [&](int64_t m) { return from[place[static_cast<size_t>(m)]]; });
+    };
+    MoveStats& stats = packed_.stats;
+    const int64_t before = stats.received;
+    RETURN_IF_ERROR(near_->Combine(ContributionsOf(step_, packed_.inputs, dense_inputs_, all_, copies_), senders,
+                                   lengths, combine, &stats, &packed_.lap));
+    if (all_) {
+      stats.received_extra += stats.received - before - step_.recv_bytes;
+      stats.received = before + step_.recv_bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CombineStaged() {
+    std::vector<host::HostBlock> staged(tensors_.size());
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const int64_t bytes = tensors_[t].own_bytes() * members();
+      if (bytes == 0) continue;
+      staged[t] = host::HostBlock(bytes);
+      if (!staged[t]) return NoStaging(bytes);
+    }
+    std::vector<Piece> receives;
+    for (const int64_t m : by_rank_) {
+      if (m == step_.group_index) continue;
+      for (size_t t = 0; t < tensors_.size(); ++t) {
+        const int64_t bytes = tensors_[t].own_bytes();
+        if (bytes == 0) continue;
+        receives.push_back(
+            {RankOf(m), staged[t].data() + m * bytes, copies_.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
+      }
+    }
+    RETURN_IF_ERROR(
+        ExchangePieces(packed_, ContributionsOf(step_, packed_.inputs, dense_inputs_, all_, copies_), receives));
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const int64_t bytes = tensors_[t].own_bytes();
+      if (bytes == 0) continue;
+      Combine(t, 0, tensors_[t].own.length(), [&](int64_t m) { return staged[t].data() + m * bytes; });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ShareResults() {
+    std::vector<Piece> gives;
+    std::vector<Piece> takes;
+    for (const int64_t m : by_rank_) {
+      if (m == step_.group_index) continue;
+      for (size_t t = 0; t < tensors_.size(); ++t) {
+        const Tensor& tensor = tensors_[t];
+        const auto add = [&](const Interval& chunk, std::vector<Piece>* pieces) {
+          const int64_t bytes = chunk.length() * tensor.element;
+          if (bytes == 0) return;
+          pieces->push_back({RankOf(m), tensor.out + chunk.begin * tensor.element, copies_.Bytes(0, 0, bytes), bytes,
+                             static_cast<int>(t)});
+        };
+        add(tensor.own, &gives);
+        add(AllReduceChunk(tensor.elements, members(), m), &takes);
+      }
+    }
+    return ExchangePieces(packed_, gives, takes);
+  }
+
+  void WriteBack() {
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const Tensor& tensor = tensors_[t];
+      if (!tensor.result) continue;
+      const TensorView& output = packed_.outputs[t];
+      StridedCopy(WholeRegion(output.shape), tensor.element, DenseStrides(output.shape), output.strides)
+          .Run(tensor.result.data(), output.data);
+    }
+  }
+
+  PackedStep& packed_;
+  const StepProgram& step_;
+  const std::vector<int64_t> by_rank_;  // see MembersByRank
+  NearExchange* near_ = nullptr;        // where contributions are combined as they come; else they are staged
+  bool all_ = false;                    // see EachCombinesAll
+  StepCopies copies_;
+  std::vector<Tensor> tensors_;
+  std::vector<const char*> dense_inputs_;
+};
+
+}  // namespace
+
+void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+                            NearExchange& near) {
+  if (!std::all_of(inputs.begin(), inputs.end(), IsDense)) return;
+  std::vector<const char*> in;
+  for (const ConstTensorView& input : inputs) in.push_back(Data(input));
+  StepCopies copies;
+  near.PackAhead(tag, ContributionsOf(step, inputs, in, EachCombinesAll(step, inputs), copies));
+}
+
+absl::Status AllReduceStep(PackedStep& packed) { return AllReduce(packed).Run(); }
+
+}  // namespace reshard::packed

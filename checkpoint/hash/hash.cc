@@ -1,10 +1,6 @@
 #include "checkpoint/hash/hash.h"
 
-#ifdef RESHARD_XXHASH_DISPATCHES
-#include <xxh_x86dispatch.h>  // before it is used: the widest vectors that the processor has
-#else
 #include <xxhash.h>
-#endif
 
 #include "absl/strings/str_cat.h"
 

@@ -30,6 +30,13 @@ from torch.distributed.tensor import DTensor, Shard
 import gloo
 
 ROWS, COLUMNS = 2048, 4096
+LOADS = [
+    "torch.distributed.checkpoint.load",  # compares no checksums
+    "reshard.load, once",
+    "reshard.load, own",
+    "reshard.load, unchecked",
+    "preadv alone",
+]
 PYTHON_WAY = """
 import sys, time, os
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
@@ -99,7 +106,7 @@ def write_only(path, rank, state_dict):
 
 
 def load(rank, world, path, tensors, rounds):
-    """[dcp.load, reshard.load once, own, reading alone] seconds, each round."""
+    """Seconds of each of LOADS, each round."""
     import reshard
 
     torch.set_num_threads(1)
@@ -108,6 +115,7 @@ def load(rank, world, path, tensors, rounds):
         lambda: dcp.load(target, checkpoint_id=path),
         lambda: reshard.load(path, target),
         lambda: reshard.load(path, target, read="own"),
+        lambda: reshard.load(path, target, check=False),
         lambda: read_only(path, rank, world, target),
     ]
     return in_turns(ways, rounds)
@@ -180,7 +188,7 @@ def main():
         for world in (2, 4):
             times = gloo.values(gloo.run_ranks(world, load, source, tensors, arguments.rounds, timeout=600))[0]
             print(f"\n{f'into {world} ranks, columns':44}{'seconds':>9}{'GiB/s':>9}{'/ torch':>9}")
-            for i, name in enumerate(("torch.distributed.checkpoint.load", "reshard.load, once", "reshard.load, own", "preadv alone")):
+            for i, name in enumerate(LOADS):
                 row(name, [t[i] for t in times], payload, [t[i] / t[0] for t in times])
         times = gloo.values(gloo.run_ranks(4, job_save, target, tensors, arguments.rounds, timeout=600))[0]
         print(f"\n{'from 4 ranks, 2 x 2':44}{'seconds':>9}{'GiB/s':>9}{'/ torch':>9}")

@@ -23,14 +23,8 @@ inline void FetchAhead(const char* row, int64_t bytes) {
 }
 
 #if defined(__x86_64__)
-// Every x86-64 has vectors of 16 bytes. With those of 32 a line is written in two stores instead of four, which shows
-// where rows are short.
-bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
-
-// Rows of kHalves times 32 bytes.
+// Rows of kHalves times 32 bytes. Every x86-64 has vectors of 16 bytes; with those of 32 a line is written in two
+// stores instead of four.
 template <int kHalves>
 __attribute__((target("avx2"))) void CopyHalfLinesAvx2(const char* from, char* to, int64_t rows, int64_t from_step,
                                                        int64_t to_step) {
@@ -183,7 +177,8 @@ void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t
   if (rows > 1 && to_step == bytes && !whole_lines && bytes < kLongRow) {
     return StreamJoinedRows(from, to, rows, bytes, from_step);
   }
-  if (HasAvx2() && (reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(bytes | to_step)) % kLine == 0) {
+  if (__builtin_cpu_supports("avx2") &&
+      (reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(bytes | to_step)) % kLine == 0) {
     return StreamWholeLinesAvx2(from, to, rows, bytes, from_step, to_step);
   }
   StreamEachRow(from, to, rows, bytes, from_step, to_step);
@@ -213,10 +208,10 @@ void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t f
       return CopyFixedRows<16>(from, to, rows, from_step, to_step);
 #if defined(__x86_64__)
     case 32:
-      if (HasAvx2()) return CopyHalfLinesAvx2<1>(from, to, rows, from_step, to_step);
+      if (__builtin_cpu_supports("avx2")) return CopyHalfLinesAvx2<1>(from, to, rows, from_step, to_step);
       return CopyFixedRows<32>(from, to, rows, from_step, to_step);
     case 64:
-      if (HasAvx2()) return CopyHalfLinesAvx2<2>(from, to, rows, from_step, to_step);
+      if (__builtin_cpu_supports("avx2")) return CopyHalfLinesAvx2<2>(from, to, rows, from_step, to_step);
       return CopyFixedRows<64>(from, to, rows, from_step, to_step);
 #endif
     default:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "runtime/host/copy_rows.h"
 #include "runtime/host/reduce_formulas.h"
@@ -94,8 +93,8 @@ RESHARD_ALWAYS_INLINE void ReduceDense(const char* const* in, size_t contributio
   }
 }
 
-// Types that are converted on the way are limited by the processor, not by memory, and AVX2 is twice as wide as what
-// every x86-64 has. It comes without fused multiplication, so the bits are the same.
+// AVX2 is twice as wide as what every x86-64 has, which types that are converted on the way need, and writes staged
+// blocks as CopyRows reads them. It comes without fused multiplication, so the bits are the same.
 #if defined(__x86_64__)
 template <typename Op, typename Type>
 __attribute__((target("avx2"))) void ReduceDenseAvx2(const char* const* in, size_t contributions, char* out,

@@ -40,10 +40,11 @@ Interval CombinedBy(const StepProgram& step, int64_t member, int64_t elements, b
 }
 
 // What this rank contributes to what the others combine; in[t] is the t-th input, dense.
-std::vector<Piece> ContributionsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
-                                   absl::Span<const char* const> in, bool all, StepCopies& copies) {
+std::vector<Piece> ContributionsOf(const StepProgram& step, absl::Span<const int64_t> by_rank,
+                                   absl::Span<const ConstTensorView> inputs, absl::Span<const char* const> in, bool all,
+                                   StepCopies& copies) {
   std::vector<Piece> sends;
-  for (const int64_t m : MembersByRank(step)) {
+  for (const int64_t m : by_rank) {
     if (m == step.group_index) continue;
     for (size_t t = 0; t < inputs.size(); ++t) {
       const int64_t size = SizeOf(inputs[t].dtype);
@@ -73,7 +74,8 @@ class AllReduce {
   absl::Status Run() {
     RETURN_IF_ERROR(MakeDense());
     packed_.lap(&packed_.stats.pack_seconds);
-    RETURN_IF_ERROR(near_ != nullptr ? CombineAsTheyCome() : CombineStaged());
+    const std::vector<Piece> sends = ContributionsOf(step_, by_rank_, packed_.inputs, dense_inputs_, all_, copies_);
+    RETURN_IF_ERROR(near_ != nullptr ? CombineAsTheyCome(sends) : CombineStaged(sends));
     packed_.lap(&packed_.stats.unpack_seconds);
     if (!all_) RETURN_IF_ERROR(ShareResults());
     WriteBack();
@@ -142,7 +144,7 @@ class AllReduce {
                     {&stride, 1});
   }
 
-  absl::Status CombineAsTheyCome() {
+  absl::Status CombineAsTheyCome(const std::vector<Piece>& sends) {
     std::vector<int64_t> senders;
     std::vector<size_t> place(by_rank_.size());  // of each member among them
     for (const int64_t m : by_rank_) {
@@ -163,8 +165,7 @@ class AllReduce {
     };
     MoveStats& stats = packed_.stats;
     const int64_t before = stats.received;
-    RETURN_IF_ERROR(near_->Combine(ContributionsOf(step_, packed_.inputs, dense_inputs_, all_, copies_), senders,
-                                   lengths, combine, &stats, &packed_.lap));
+    RETURN_IF_ERROR(near_->Combine(sends, senders, lengths, combine, &stats, &packed_.lap));
     if (all_) {
       stats.received_extra += stats.received - before - step_.recv_bytes;
       stats.received = before + step_.recv_bytes;
@@ -172,7 +173,7 @@ class AllReduce {
     return absl::OkStatus();
   }
 
-  absl::Status CombineStaged() {
+  absl::Status CombineStaged(const std::vector<Piece>& sends) {
     std::vector<host::HostBlock> staged(tensors_.size());
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const int64_t bytes = tensors_[t].own_bytes() * members();
@@ -190,8 +191,7 @@ class AllReduce {
             {RankOf(m), staged[t].data() + m * bytes, copies_.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
       }
     }
-    RETURN_IF_ERROR(
-        ExchangePieces(packed_, ContributionsOf(step_, packed_.inputs, dense_inputs_, all_, copies_), receives));
+    RETURN_IF_ERROR(ExchangePieces(packed_, sends, receives));
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const int64_t bytes = tensors_[t].own_bytes();
       if (bytes == 0) continue;
@@ -248,7 +248,7 @@ void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTenso
   std::vector<const char*> in;
   for (const ConstTensorView& input : inputs) in.push_back(Data(input));
   StepCopies copies;
-  near.PackAhead(tag, ContributionsOf(step, inputs, in, EachCombinesAll(step, inputs), copies));
+  near.PackAhead(tag, ContributionsOf(step, MembersByRank(step), inputs, in, EachCombinesAll(step, inputs), copies));
 }
 
 absl::Status AllReduceStep(PackedStep& packed) { return AllReduce(packed).Run(); }

@@ -10,10 +10,11 @@
 
 namespace reshard::packed {
 
+inline bool IsSmall(const StridedCopy& copy) { return copy.bytes() <= int64_t{16} << 10; }
+
 // Prefetches a side of a copy that begins at `side`, and is read or written.
 inline void FetchSmall(const StridedCopy& copy, const void* side, bool written) {
-  constexpr int64_t kSmall = int64_t{16} << 10;
-  if (copy.bytes() <= kSmall) copy.FetchAhead(side, written);
+  if (IsSmall(copy)) copy.FetchAhead(side, written);
 }
 
 // Calls copy(k) for 0 <= k < count in turn, and fetch(k) a few pieces before that.

@@ -19,6 +19,8 @@ namespace reshard::packed {
 class NearExchange {
  public:
   virtual ~NearExchange() = default;
+
+  // What Move says when nothing else can be done; more than any tensor's number.
   static constexpr int kNothingElse = std::numeric_limits<int>::max();
 
   // Whether this rank and that one share memory; the same on both.

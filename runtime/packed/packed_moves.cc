@@ -266,10 +266,9 @@ class OwnCopies {
   const std::vector<Job>& jobs() const { return jobs_; }
   // See NearExchange::Move.
   void Copy(int packed_before) {
-    constexpr int64_t kSmall = int64_t{16} << 10;
     size_t end = done_;
     while (end < jobs_.size() && (packed_before == NearExchange::kNothingElse ||
-                                  (jobs_[end].tensor < packed_before && jobs_[end].copy->bytes() <= kSmall))) {
+                                  (jobs_[end].tensor < packed_before && IsSmall(*jobs_[end].copy)))) {
       ++end;
     }
     RunJobs(absl::MakeConstSpan(jobs_).subspan(done_, end - done_), mode_);

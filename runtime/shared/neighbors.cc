@@ -266,9 +266,9 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
              return sending(flow) && std::any_of(flow.to.begin(), flow.to.end(), to);
            });
   };
-  // The first tensor of which something is still to be packed.
+  // The first tensor of which something is still to be packed, or one behind all.
   const auto packing = [&] {
-    int tensor = kNothingElse;
+    int tensor = kNothingElse - 1;
     for (const Outgoing& flow : out) {
       if (sending(flow)) tensor = std::min(tensor, flow.pieces[flow.left.next()].tensor);
     }
@@ -285,7 +285,7 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
       filled = true;
     }
     if (filled) {
-      if (idle) meanwhile(std::min(packing(), kNothingElse - 1));
+      if (idle) meanwhile(packing());
       (*lap)(&stats->pack_seconds);
     }
     ASSIGN_OR_RETURN(const bool took, take());

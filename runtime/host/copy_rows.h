@@ -9,12 +9,9 @@
 namespace reshard::host {
 
 // Copies `rows` rows of `bytes` bytes; row i goes from from + i*from_step to to + i*to_step. After a streaming copy
-// other threads see the rows only once FinishStreaming has been called.
+// other threads see the rows only once FinishStreaming (stream_rows.h) has been called.
 void CopyRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step,
               CopyMode mode);
-
-// Orders what this thread has streamed before anything that it writes afterwards.
-void FinishStreaming();
 
 }  // namespace reshard::host
 

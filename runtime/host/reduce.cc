@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/host/copy_rows.h"
 #include "runtime/host/reduce_kernels.h"
+#include "runtime/host/stream_rows.h"
 #include "status/view.h"
 
 namespace reshard::host {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/host/copy_rows.h"
 #include "runtime/host/reduce_formulas.h"
+#include "runtime/host/stream_rows.h"
 
 // For code that is compiled twice: inside a function for AVX2 it is compiled for AVX2.
 #define RESHARD_ALWAYS_INLINE __attribute__((always_inline)) inline
@@ -89,12 +89,12 @@ RESHARD_ALWAYS_INLINE void ReduceDense(const char* const* in, size_t contributio
       FetchAhead(in[contributions - 1] + next, ahead);
       Pass<Op, Type, false, true>(nullptr, in[contributions - 1] + at, values, to, count, contributions);
     }
-    if (stream) CopyRows(staged, out + at, 1, count * kSize, 0, 0, CopyMode::kStreaming);
+    if (stream) StreamNear(staged, out + at, count * kSize);
   }
 }
 
 // AVX2 is twice as wide as what every x86-64 has, which types that are converted on the way need, and writes staged
-// blocks as CopyRows reads them. It comes without fused multiplication, so the bits are the same.
+// blocks as StreamNear reads them. It comes without fused multiplication, so the bits are the same.
 #if defined(__x86_64__)
 template <typename Op, typename Type>
 __attribute__((target("avx2"))) void ReduceDenseAvx2(const char* const* in, size_t contributions, char* out,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/host/copy_rows.h"
+#include "runtime/host/stream_rows.h"
 
 namespace reshard {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "runtime/host/copy_rows.h"
 #include "runtime/host/reduce.h"
+#include "runtime/host/stream_rows.h"
 #include "runtime/local/local_communicator.h"
 
 namespace reshard::local {

@@ -101,6 +101,7 @@ class AllReduce {
   int64_t RankOf(int64_t member) const { return step_.group[static_cast<size_t>(member)]; }
 
   absl::Status MakeDense() {
+    int64_t combined = 0;  // bytes, by this rank
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const ConstTensorView& input = packed_.inputs[t];
       const TensorView& output = packed_.outputs[t];
@@ -121,12 +122,14 @@ class AllReduce {
         tensor.in = tensor.packed.data();
       }
       dense_inputs_[t] = tensor.in;
+      combined += tensor.own_bytes();
       if (!IsDense(output)) {
         tensor.result = host::HostBlock(bytes);
         if (!tensor.result) return NoStaging(bytes);
         tensor.out = tensor.result.data();
       }
     }
+    mode_ = CopyModeFor(combined * members(), members());
     return absl::OkStatus();
   }
 
@@ -141,7 +144,7 @@ class AllReduce {
       list.push_back({m == step_.group_index ? tensor.in + own_at : from(m), {&stride, 1}});
     }
     host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, tensor.out + own_at,
-                    {&stride, 1});
+                    {&stride, 1}, mode_);
   }
 
   absl::Status CombineAsTheyCome(const std::vector<Piece>& sends) {
@@ -235,6 +238,7 @@ class AllReduce {
   const std::vector<int64_t> by_rank_;  // see MembersByRank
   NearExchange* near_ = nullptr;        // where contributions are combined as they come; else they are staged
   bool all_ = false;                    // see EachCombinesAll
+  CopyMode mode_ = CopyMode::kCached;   // of what this rank combines
   StepCopies copies_;
   std::vector<Tensor> tensors_;
   std::vector<const char*> dense_inputs_;

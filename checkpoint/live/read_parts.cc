@@ -56,9 +56,6 @@ void AddParts(source::Source& source, const PartRead& box, int64_t element_bytes
 }
 
 absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts, int threads, Progress* progress) {
-  int64_t bytes = 0;
-  for (const PartRead& part : parts) bytes += NumElements(part.size) * SizeOf(part.into->dtype);
-  const CopyMode mode = CopyModeFor(bytes, threads);
   const auto read_part = [&](const PartRead& part) -> absl::Status {
     const int64_t element = SizeOf(part.into->dtype);
     const StridedCopy place = BoxToFragment(part.size, part.local, element, part.into->strides);
@@ -72,9 +69,9 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
                          {to + place.to_offset(), static_cast<size_t>(NumElements(part.size) * element)});
     }
     source::Pass pass(&source, part.tensor, BoxOf(part));
-    return pass.ReadAll(kBuffered, [&](const source::Box& box, std::string& elements) {
+    return pass.ReadAll(kBuffered, [&](const source::Box& box, std::string& bytes) {
       const PartRead read = Within(part, box.offset, box.size);
-      BoxToFragment(read.size, read.local, element, read.into->strides).Run(elements.data(), to, mode);
+      BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
       return absl::OkStatus();
     });
   };

@@ -21,7 +21,7 @@ int64_t PastLine(const char* address) {
 }
 
 // Asks memory for the lines of the rows in the order in which they are copied, kAhead of them before their turn and
-// across the ends of rows, into the second cache: a core waits for three times as many lines there as in the first.
+// across the ends of rows, into the second cache: a core can wait for more lines there at a time than in the first.
 // Not side by side, several rows or pages at a time, which is quicker where addresses are odd and less than half as
 // quick where they are a power of two apart: streams whose addresses share their low 12 bits are taken for one another
 // (measured on AMD Zen 3; docs/figures.md).
@@ -85,8 +85,8 @@ __attribute__((target("avx2"))) void StreamLineAvx2(const char* from, char* to) 
 // copies a whole line.
 #define RESHARD_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-// What lies before the first and behind the last whole line of a row goes the
-// usual way: these lines are read before they are written, so memory is asked for them some rows ahead.
+// What lies before the first and behind the last whole line of a row goes the usual way: these lines are read before
+// they are written, so memory is asked for them some rows ahead.
 template <typename Stream>
 RESHARD_ALWAYS_INLINE void EachRow(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step,
                                    int64_t to_step, const Stream& stream) {
@@ -116,8 +116,8 @@ RESHARD_ALWAYS_INLINE void EachRow(const char* from, char* to, int64_t rows, int
   }
 }
 
-// Rows that follow each other in the destination and end inside of its lines: a
-// line in which one row ends and the next begins is put together aside, and streamed whole like the others.
+// Rows that follow each other in the destination and end inside of its lines: a line in which one row ends and the next
+// begins is put together aside, and streamed whole like the others.
 template <typename Stream>
 RESHARD_ALWAYS_INLINE void JoinedRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step,
                                       const Stream& stream) {

@@ -19,7 +19,7 @@ Vectors WidestVectors();
 void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step,
                 Vectors vectors = WidestVectors());
 
-// One row, of bytes that are in the nearest cache already: memory is not asked for them.
+// One row of at least a byte, all of it in the nearest cache already: memory is not asked for it.
 void StreamNear(const char* from, char* to, int64_t bytes);
 
 // Orders what this thread has streamed before anything that it writes afterwards.

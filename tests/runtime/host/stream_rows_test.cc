@@ -48,7 +48,7 @@ TEST_CASE("rows are streamed where they belong, and nothing else is written") {
 }
 
 TEST_CASE("what is near is streamed where it belongs") {
-  const int64_t bytes = GENERATE(0, 4, 64, 100, 1024);
+  const int64_t bytes = GENERATE(1, 4, 64, 100, 1024);
   const int64_t shift = GENERATE(0, 16);
   std::mt19937_64 random(20261126);
   const std::vector<char> from = Noise(bytes, random);

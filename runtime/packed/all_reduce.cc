@@ -129,7 +129,7 @@ class AllReduce {
         tensor.out = tensor.result.data();
       }
     }
-    mode_ = CopyModeFor(combined * members(), members());
+    mode_ = ModeAmong(members(), combined);
     return absl::OkStatus();
   }
 

@@ -252,8 +252,7 @@ std::pair<std::vector<Piece>, std::vector<Piece>> Apart(const std::vector<Piece>
 
 // How a step is written in which this rank, like the others, writes so many bytes.
 CopyMode ModeFor(const StepProgram& step, int64_t bytes) {
-  const int64_t ranks = std::max<int64_t>(1, step.peers_max + 1);
-  return CopyModeFor(bytes * ranks, ranks);
+  return ModeAmong(std::max<int64_t>(1, step.peers_max + 1), bytes);
 }
 
 // What this rank keeps of the tensors of a step. Small tensors are copied as soon as what is sent of them has been

@@ -36,6 +36,9 @@ inline char* Data(const ConstTensorView& view) { return static_cast<char*>(const
 // A dense run of bytes as a copy.
 inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
 
+// How a step is written in which each of so many ranks writes so many bytes.
+inline CopyMode ModeAmong(int64_t ranks, int64_t bytes) { return CopyModeFor(bytes * ranks, ranks); }
+
 absl::Status NoStaging(int64_t bytes);
 
 // What this rank sends in a step of one exchange, by peer. `copies` owns what is made for the strides of the inputs.

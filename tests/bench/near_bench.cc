@@ -3,7 +3,8 @@
 //   bench_near [KiB a tensor,...; default 4,64,1024,16384,65536] [rounds, default 9] [part of a case's name]
 //
 // "processes" is the median over rounds of the slowest rank's time for one execution of the plan, agreement included;
-// "threads" is the same for LocalWorld. Wanted: processes at most 2 x threads from 1 MiB on.
+// "threads" is the same for LocalWorld. Wanted: processes at most 2 x threads from 1 MiB on. Both begin each round with
+// a call that is not counted, since the others' round has taken the caches; who waits for its turn sleeps meanwhile.
 //
 // Once with sources that stay as they are, which up to some MiB lie in the caches of all threads that read them, and
 // once with sources that their rank writes anew before each call, as a program does that has just computed them. Ranks
@@ -29,6 +30,7 @@
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/local_world.h"
 #include "reshard/runtime/program.h"
+#include "runtime/host/futex.h"
 #include "tests/bench/median.h"
 #include "tests/runtime/shared/near_world.h"
 
@@ -99,7 +101,7 @@ class Rank {
     std::vector<double> seconds;
     const Buffer& from = program_->source();
     const Buffer& to = program_->target();
-    for (int64_t k = 0; k < calls; ++k) {
+    for (int64_t k = -1; k < calls; ++k) {
       if (renewed) std::fill(source_.begin(), source_.end(), static_cast<char>(k));
       const absl::Status met = rank.Barrier();
       if (!met.ok()) return met;
@@ -108,7 +110,7 @@ class Rank {
           executor_->Execute(DenseView(static_cast<const void*>(source_.data()), from.dtype, from.shape),
                              DenseView(static_cast<void*>(target_.data()), to.dtype, to.shape));
       if (!done.ok()) return done.status();
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      if (k >= 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
     return bench::Median(seconds);
   }
@@ -122,9 +124,19 @@ class Rank {
 
 // Whose turn it is, and what came out; in memory that all processes inherit.
 struct Turns {
-  std::atomic<int64_t> turn{0};
-  std::atomic<int64_t> done{0};
+  std::atomic<uint32_t> turn{0};
+  std::atomic<uint32_t> done{0};
   double seconds[testing::NearMeeting::kMost] = {};
+
+  static void Raise(std::atomic<uint32_t>& count) {
+    count.fetch_add(1);
+    host::FutexWakeAll(count, host::FutexScope::kProcesses);
+  }
+  // Returns when the count has come to `wanted`, or after some milliseconds.
+  static void Await(std::atomic<uint32_t>& count, uint32_t wanted) {
+    const uint32_t now = count.load();
+    if (now < wanted) host::FutexWait(count, now, std::chrono::milliseconds(50), host::FutexScope::kProcesses);
+  }
 };
 
 absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
@@ -139,7 +151,7 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
   if (!to.ok()) return to.status();
   const absl::StatusOr<Plan> plan = MakePlan({*from, *to, DType::kF32});
   if (!plan.ok()) return plan.status();
-  const int64_t calls = std::clamp<int64_t>((int64_t{32} << 10) / kib, 3, 100);
+  const int64_t calls = std::clamp<int64_t>((int64_t{64} << 10) / kib, 3, 100);
 
   void* const memory = mmap(nullptr, sizeof(Turns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const turns = new (memory) Turns;
@@ -156,14 +168,14 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
     Rank rank;
     if (!communicator.ok() || !rank.Prepare(*plan, **communicator).ok()) _exit(1);
     for (int64_t round = 1; round <= rounds + 1; ++round) {
-      while (turns->turn.load() < round) usleep(200);
+      while (turns->turn.load() < round) Turns::Await(turns->turn, static_cast<uint32_t>(round));
       const absl::StatusOr<double> seconds = rank.Time(**communicator, calls, renewed);
       if (!seconds.ok()) {
         std::fprintf(stderr, "rank %lld: %s\n", static_cast<long long>(r), seconds.status().ToString().c_str());
         _exit(1);
       }
       turns->seconds[r] = *seconds;
-      turns->done.fetch_add(1);
+      Turns::Raise(turns->done);
     }
     _exit(0);
   }
@@ -172,9 +184,9 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
   LocalWorld world(c.ranks);
   std::vector<Rank> ranks(static_cast<size_t>(c.ranks));
   for (int64_t round = 1; round <= rounds + 1; ++round) {
-    turns->turn.store(round);
+    Turns::Raise(turns->turn);
     while (turns->done.load() < round * c.ranks) {
-      usleep(200);
+      Turns::Await(turns->done, static_cast<uint32_t>(round * c.ranks));
       for (const pid_t child : children) {
         if (round <= rounds && waitpid(child, nullptr, WNOHANG) != 0) return absl::InternalError("a rank has ended");
       }
@@ -186,8 +198,6 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
       StayOnCore(rank.rank());
       const absl::Status prepared = ranks[at].Prepare(*plan, rank);
       if (!prepared.ok()) return prepared;
-      const absl::StatusOr<double> warm = ranks[at].Time(rank, 1, renewed);
-      if (!warm.ok()) return warm.status();
       const absl::StatusOr<double> median = ranks[at].Time(rank, calls, renewed);
       if (median.ok()) seconds[at] = *median;
       return median.status();

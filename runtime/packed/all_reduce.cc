@@ -75,9 +75,13 @@ class AllReduce {
     RETURN_IF_ERROR(MakeDense());
     packed_.lap(&packed_.stats.pack_seconds);
     const std::vector<Piece> sends = ContributionsOf(step_, by_rank_, packed_.inputs, dense_inputs_, all_, copies_);
-    RETURN_IF_ERROR(near_ != nullptr ? CombineAsTheyCome(sends) : CombineStaged(sends));
-    packed_.lap(&packed_.stats.unpack_seconds);
-    if (!all_) RETURN_IF_ERROR(ShareResults());
+    if (near_ != nullptr) {
+      RETURN_IF_ERROR(all_ ? CombineAll(sends) : CombineChunks(sends));
+    } else {
+      RETURN_IF_ERROR(CombineStaged(sends));
+      packed_.lap(&packed_.stats.unpack_seconds);
+      RETURN_IF_ERROR(ShareResults());
+    }
     WriteBack();
     packed_.lap(&packed_.stats.unpack_seconds);
     return absl::OkStatus();
@@ -93,15 +97,16 @@ class AllReduce {
     int64_t elements = 0;
     Interval own;  // the elements that this rank combines
     int64_t own_bytes() const { return own.length() * element; }
+    const char* own_in() const { return in + own.begin * element; }
+    char* own_out() const { return out + own.begin * element; }
   };
-  // Where the contribution of member m begins.
-  using From = absl::FunctionRef<const char*(int64_t m)>;
 
   int64_t members() const { return static_cast<int64_t>(step_.group.size()); }
   int64_t RankOf(int64_t member) const { return step_.group[static_cast<size_t>(member)]; }
 
   absl::Status MakeDense() {
     int64_t combined = 0;  // bytes, by this rank
+    int64_t written = 0;   // bytes
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const ConstTensorView& input = packed_.inputs[t];
       const TensorView& output = packed_.outputs[t];
@@ -110,7 +115,8 @@ class AllReduce {
       tensor.elements = NumElements(output.shape);
       const int64_t bytes = tensor.elements * tensor.element;
       if (bytes == 0) continue;
-      packed_.stats.written += bytes;
+      written += bytes;
+      combined += CombinedBy(step_, step_.group_index, tensor.elements, all_).length() * tensor.element;
       tensor.own = CombinedBy(step_, step_.group_index, tensor.elements, all_);
       tensor.in = Data(input);
       tensor.out = static_cast<char*>(output.data);
@@ -122,105 +128,129 @@ class AllReduce {
         tensor.in = tensor.packed.data();
       }
       dense_inputs_[t] = tensor.in;
-      combined += tensor.own_bytes();
       if (!IsDense(output)) {
         tensor.result = host::HostBlock(bytes);
         if (!tensor.result) return NoStaging(bytes);
         tensor.out = tensor.result.data();
       }
     }
-    mode_ = ModeAmong(members(), combined);
+    mode_ = ModeAmong(members(), near_ != nullptr ? written : combined);
+    packed_.stats.written += written;
     return absl::OkStatus();
   }
 
-  // Elements [begin, end) of what this rank combines of a tensor.
-  void Combine(size_t t, int64_t begin, int64_t end, From from) {
+  // Elements [begin, end) of what this rank combines of a tensor. from[i] is where those of the i-th other member by
+  // rank are.
+  void Combine(size_t t, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) const {
     const Tensor& tensor = tensors_[t];
     const int64_t stride = 1;
     const int64_t length = end - begin;
-    const int64_t own_at = (tensor.own.begin + begin) * tensor.element;
     std::vector<host::Contribution> list;
     for (const int64_t m : by_rank_) {
-      list.push_back({m == step_.group_index ? tensor.in + own_at : from(m), {&stride, 1}});
+      const bool own = m == step_.group_index;
+      list.push_back({own ? tensor.own_in() + begin * tensor.element : *from.begin(), {&stride, 1}});
+      if (!own) from.remove_prefix(1);
     }
-    host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, tensor.out + own_at,
-                    {&stride, 1}, mode_);
+    host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, to, {&stride, 1}, mode_);
   }
 
-  absl::Status CombineAsTheyCome(const std::vector<Piece>& sends) {
-    std::vector<int64_t> senders;
-    std::vector<size_t> place(by_rank_.size());  // of each member among them
+  std::vector<int64_t> OtherRanks() const {
+    std::vector<int64_t> ranks;
     for (const int64_t m : by_rank_) {
-      place[static_cast<size_t>(m)] = senders.size();
-      if (m != step_.group_index) senders.push_back(RankOf(m));
+      if (m != step_.group_index) ranks.push_back(RankOf(m));
     }
-    std::vector<size_t> pieces;
+    return ranks;
+  }
+
+  // Where what a member combines goes, or comes from, on this rank; `peer` is with whom it is exchanged.
+  void AddResults(int64_t member, int64_t peer, std::vector<Piece>* pieces) {
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const Tensor& tensor = tensors_[t];
+      const Interval chunk = AllReduceChunk(tensor.elements, members(), member);
+      const int64_t bytes = chunk.length() * tensor.element;
+      if (bytes == 0) continue;
+      pieces->push_back(
+          {peer, tensor.out + chunk.begin * tensor.element, copies_.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
+    }
+  }
+
+  std::vector<Piece> ResultsOfOthers() {
+    std::vector<Piece> pieces;
+    for (const int64_t m : by_rank_) {
+      if (m != step_.group_index) AddResults(m, RankOf(m), &pieces);
+    }
+    return pieces;
+  }
+
+  // All of it, by each member.
+  absl::Status CombineAll(const std::vector<Piece>& sends) {
+    std::vector<size_t> tensors;  // of each piece
     std::vector<int64_t> lengths;
     for (size_t t = 0; t < tensors_.size(); ++t) {
-      if (tensors_[t].own.length() == 0) continue;
-      pieces.push_back(t);
+      if (tensors_[t].own_bytes() == 0) continue;
+      tensors.push_back(t);
       lengths.push_back(tensors_[t].own_bytes());
     }
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
-      const int64_t element = tensors_[pieces[piece]].element;
-      Combine(pieces[piece], begin / element, end / element,
-              [&](int64_t m) { return from[place[static_cast<size_t>(m)]]; });
+      const Tensor& tensor = tensors_[tensors[piece]];
+      Combine(tensors[piece], begin / tensor.element, end / tensor.element, from, tensor.out + begin);
     };
     MoveStats& stats = packed_.stats;
     const int64_t before = stats.received;
-    RETURN_IF_ERROR(near_->Combine(sends, senders, lengths, combine, &stats, &packed_.lap));
-    if (all_) {
-      stats.received_extra += stats.received - before - step_.recv_bytes;
-      stats.received = before + step_.recv_bytes;
-    }
+    RETURN_IF_ERROR(near_->Combine(sends, OtherRanks(), lengths, combine, &stats, &packed_.lap));
+    stats.received_extra += stats.received - before - step_.recv_bytes;
+    stats.received = before + step_.recv_bytes;
     return absl::OkStatus();
+  }
+
+  // Its chunk, by each member, which gives away what comes out as it comes.
+  absl::Status CombineChunks(const std::vector<Piece>& sends) {
+    std::vector<Piece> results;
+    AddResults(step_.group_index, packed_.rank, &results);
+    const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) {
+      const auto t = static_cast<size_t>(results[piece].tensor);
+      Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to);
+    };
+    const CopyMode mode = std::exchange(mode_, CopyMode::kCached);
+    return near_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode, &packed_.stats,
+                                &packed_.lap);
   }
 
   absl::Status CombineStaged(const std::vector<Piece>& sends) {
     std::vector<host::HostBlock> staged(tensors_.size());
     for (size_t t = 0; t < tensors_.size(); ++t) {
-      const int64_t bytes = tensors_[t].own_bytes() * members();
+      const int64_t bytes = tensors_[t].own_bytes() * (members() - 1);
       if (bytes == 0) continue;
       staged[t] = host::HostBlock(bytes);
       if (!staged[t]) return NoStaging(bytes);
     }
+    const std::vector<int64_t> others = OtherRanks();
+    const auto staged_at = [&](size_t t, size_t i) {
+      return staged[t].data() + static_cast<int64_t>(i) * tensors_[t].own_bytes();
+    };
     std::vector<Piece> receives;
-    for (const int64_t m : by_rank_) {
-      if (m == step_.group_index) continue;
+    for (size_t i = 0; i < others.size(); ++i) {
       for (size_t t = 0; t < tensors_.size(); ++t) {
         const int64_t bytes = tensors_[t].own_bytes();
         if (bytes == 0) continue;
-        receives.push_back(
-            {RankOf(m), staged[t].data() + m * bytes, copies_.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
+        receives.push_back({others[i], staged_at(t, i), copies_.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
       }
     }
     RETURN_IF_ERROR(ExchangePieces(packed_, sends, receives));
+    std::vector<const char*> from(others.size());
     for (size_t t = 0; t < tensors_.size(); ++t) {
-      const int64_t bytes = tensors_[t].own_bytes();
-      if (bytes == 0) continue;
-      Combine(t, 0, tensors_[t].own.length(), [&](int64_t m) { return staged[t].data() + m * bytes; });
+      const Tensor& tensor = tensors_[t];
+      if (tensor.own_bytes() == 0) continue;
+      for (size_t i = 0; i < others.size(); ++i) from[i] = staged_at(t, i);
+      Combine(t, 0, tensor.own.length(), from, tensor.own_out());
     }
     return absl::OkStatus();
   }
 
   absl::Status ShareResults() {
     std::vector<Piece> gives;
-    std::vector<Piece> takes;
-    for (const int64_t m : by_rank_) {
-      if (m == step_.group_index) continue;
-      for (size_t t = 0; t < tensors_.size(); ++t) {
-        const Tensor& tensor = tensors_[t];
-        const auto add = [&](const Interval& chunk, std::vector<Piece>* pieces) {
-          const int64_t bytes = chunk.length() * tensor.element;
-          if (bytes == 0) return;
-          pieces->push_back({RankOf(m), tensor.out + chunk.begin * tensor.element, copies_.Bytes(0, 0, bytes), bytes,
-                             static_cast<int>(t)});
-        };
-        add(tensor.own, &gives);
-        add(AllReduceChunk(tensor.elements, members(), m), &takes);
-      }
-    }
-    return ExchangePieces(packed_, gives, takes);
+    for (const int64_t rank : OtherRanks()) AddResults(step_.group_index, rank, &gives);
+    return ExchangePieces(packed_, gives, ResultsOfOthers());
   }
 
   void WriteBack() {
@@ -252,7 +282,8 @@ void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTenso
   std::vector<const char*> in;
   for (const ConstTensorView& input : inputs) in.push_back(Data(input));
   StepCopies copies;
-  near.PackAhead(tag, ContributionsOf(step, MembersByRank(step), inputs, in, EachCombinesAll(step, inputs), copies));
+  const bool all = EachCombinesAll(step, inputs);
+  near.PackAhead(tag, ContributionsOf(step, MembersByRank(step), inputs, in, all, copies), /*for_all=*/!all);
 }
 
 absl::Status AllReduceStep(PackedStep& packed) { return AllReduce(packed).Run(); }

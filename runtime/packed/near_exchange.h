@@ -36,9 +36,9 @@ class NearExchange {
   virtual absl::Status Move(absl::Span<const Piece> sends, absl::Span<const Piece> receives, CopyMode mode,
                             absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, Laps* lap) = 0;
 
-  // Packs of what the next Move or Combine sends as much as fits without waiting. `tag` is that of this move; before
-  // any other one, what was packed is taken back. Until then no other rank may look for it.
-  virtual void PackAhead(uint64_t tag, absl::Span<const Piece> sends) = 0;
+  // Packs of what the next Move or Combine, or else CombineForAll, sends as much as fits without waiting. `tag` is that
+  // of this move; before any other one, what was packed is taken back. Until then no other rank may look for it.
+  virtual void PackAhead(uint64_t tag, absl::Span<const Piece> sends, bool for_all) = 0;
 
   // Bytes [begin, end) of the piece-th piece of every sender: from[i] is where those of the i-th sender are.
   using CombineBytes =
@@ -50,6 +50,18 @@ class NearExchange {
   virtual absl::Status Combine(absl::Span<const Piece> sends, absl::Span<const int64_t> senders,
                                absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
                                Laps* lap) = 0;
+
+  // As CombineBytes; what comes out is written to `to`, through the caches.
+  using CombineInto =
+      absl::FunctionRef<void(size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to)>;
+
+  // As Combine among ranks each of which gets what any of them combines: block by block, as soon as it is combined.
+  // Each sends to, and receives from, all others. `results` are the pieces that this rank combines: where they go on
+  // this rank; their peers mean nothing. `takes` are those that come from others, ordered by peer. `mode` says how both
+  // are written.
+  virtual absl::Status CombineForAll(absl::Span<const Piece> sends, absl::Span<const int64_t> senders,
+                                     absl::Span<const Piece> results, CombineInto combine,
+                                     absl::Span<const Piece> takes, CopyMode mode, MoveStats* stats, Laps* lap) = 0;
 };
 
 }  // namespace reshard::packed

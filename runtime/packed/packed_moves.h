@@ -39,6 +39,10 @@ inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 
 // How a step is written in which each of so many ranks writes so many bytes.
 inline CopyMode ModeAmong(int64_t ranks, int64_t bytes) { return CopyModeFor(bytes * ranks, ranks); }
 
+// How a reduction is written of which each of so many ranks combines so many bytes of everybody's. What it reads for
+// each byte takes as much of the caches as the byte itself; a copy reads one.
+inline CopyMode CombineModeAmong(int64_t ranks, int64_t bytes) { return ModeAmong(ranks, bytes * (ranks + 1) / 2); }
+
 absl::Status NoStaging(int64_t bytes);
 
 // What this rank sends in a step of one exchange, by peer. `copies` owns what is made for the strides of the inputs.

@@ -27,7 +27,7 @@ void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs
   if (step.op == Op::kSlice || !near.everybody()) return;
   if (step.op == Op::kAllReduce) return PackContributionsAhead(step, inputs, tag, near);
   StepCopies copies;
-  near.PackAhead(tag, SendsOf(step, inputs, copies));
+  near.PackAhead(tag, SendsOf(step, inputs, copies), /*for_all=*/false);
 }
 
 }  // namespace reshard::packed

@@ -47,7 +47,7 @@ absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near) {
   if (tensors.size() * (senders.size() + 1) != step.receives.size() && !step.receives.empty()) {
     return absl::InternalError("a reduction to which not every member contributes");
   }
-  const CopyMode mode = ModeAmong(static_cast<int64_t>(senders.size()) + 1, written);
+  const CopyMode mode = CombineModeAmong(static_cast<int64_t>(senders.size()) + 1, written);
   std::vector<host::RankValues> values(senders.size() + 1);
   const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
     const Combined& combined = tensors[piece];

@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/packed/fetch_ahead.h"
+#include "runtime/shared/flows.h"
 #include "runtime/shared/patience.h"
-#include "runtime/shared/slot_cuts.h"
 #include "status/macros.h"
 
 namespace reshard::shared {
@@ -20,29 +19,10 @@ namespace {
 // What is smaller is packed through the caches, and nothing is learned from it.
 constexpr int64_t kWorthMeasuring = int64_t{16} << 10;
 
-int64_t Nanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-// The start of the message of which byte `begin` is at `at`. It need not be inside the slot.
-char* StartOf(const char* at, int64_t begin) {
-  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(begin));
-}
-
 // Whether two pieces are the same bytes of the same fragment.
 bool Alike(const packed::Piece& a, const packed::Piece& b) {
   return a.bytes == b.bytes && a.copy->contiguous() && b.copy->contiguous() &&
          a.fragment + a.copy->from_offset() == b.fragment + b.copy->from_offset();
-}
-
-// Calls run(piece, cut) for each cut of the pieces, whose fragments are read or written.
-template <typename Run>
-void RunCuts(absl::Span<const packed::Piece> pieces, const std::vector<Cut>& cuts, bool written, const Run& run) {
-  const auto piece = [&](size_t c) -> const packed::Piece& { return pieces[cuts[c].piece]; };
-  packed::CopyFetchingAhead(
-      cuts.size(), [&](size_t c) { packed::FetchSmall(*piece(c).copy, piece(c).fragment, written); },
-      [&](size_t c) { run(piece(c), cuts[c]); });
 }
 
 bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece> b) {
@@ -50,40 +30,6 @@ bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece>
 }
 
 }  // namespace
-
-// The same pieces for one neighbor or more.
-struct Neighbors::Outgoing {
-  struct Receiver {
-    size_t neighbor = 0;  // index in others_
-    int64_t ring = 0;     // of this rank's segment
-  };
-  std::vector<Receiver> to;
-  absl::Span<const packed::Piece> pieces;
-  SlotCuts left;
-  std::vector<Cut> cuts;  // of the slot in work
-};
-
-// What comes from one neighbor.
-struct Neighbors::Incoming {
-  size_t neighbor = 0;
-  const Segment* segment = nullptr;
-  int64_t ring = 0;
-  absl::Span<const packed::Piece> pieces;  // none where they are combined
-  SlotCuts left;
-  // Of the slot in work: its header, its memory, and what is where in it.
-  SlotHeader* header = nullptr;
-  const char* slot = nullptr;
-  std::vector<Cut> cuts;
-
-  const Ring& state() const { return segment->ring(ring); }
-  bool full() const { return state().filled.load() != state().emptied.load(std::memory_order_relaxed); }
-  void Release(int64_t nanoseconds) const {
-    header->nanoseconds = nanoseconds;
-    Ring& ring_state = segment->ring(ring);
-    ring_state.emptied.store(ring_state.emptied.load(std::memory_order_relaxed) + 1);
-    segment->head().bell.RingIfAsleep();
-  }
-};
 
 Neighbors::Neighbors(Segment own, std::vector<Neighbor> others, bool everybody, absl::Duration timeout, Watch watch)
     : own_(std::move(own)),
@@ -101,7 +47,7 @@ int64_t Neighbors::IndexOf(int64_t rank) const {
 }
 
 // By peer, starting with the first one after this rank, so that ranks do not all begin with the same one.
-std::vector<Neighbors::Outgoing> Neighbors::OutgoingOf(absl::Span<const packed::Piece> pieces) const {
+std::vector<Outgoing> Neighbors::OutgoingOf(absl::Span<const packed::Piece> pieces) const {
   std::vector<absl::Span<const packed::Piece>> peers;
   for (size_t begin = 0; begin < pieces.size();) {
     size_t end = begin;
@@ -120,18 +66,25 @@ std::vector<Neighbors::Outgoing> Neighbors::OutgoingOf(absl::Span<const packed::
       same->to.push_back(receiver);
       continue;
     }
-    std::vector<int64_t> lengths;
-    for (const packed::Piece& piece : of) lengths.push_back(piece.bytes);
-    flows.push_back({{receiver}, of, SlotCuts(std::move(lengths)), {}});
+    flows.push_back({{receiver}, of, SlotCuts(LengthsOf(of)), {}, 0, nullptr});
   }
   return flows;
 }
 
-Neighbors::Incoming Neighbors::IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces,
-                                            std::vector<int64_t> lengths) const {
+// Adds what comes from each neighbor. `pieces` are ordered by peer.
+void Neighbors::AddIncoming(absl::Span<const packed::Piece> pieces, std::vector<Incoming>& in, MoveStats* stats) const {
+  for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+    while (end < pieces.size() && pieces[end].peer == pieces[begin].peer) stats->received += pieces[end++].bytes;
+    const absl::Span<const packed::Piece> of = pieces.subspan(begin, end - begin);
+    in.push_back(IncomingFrom(of[0].peer, of, LengthsOf(of)));
+  }
+}
+
+Incoming Neighbors::IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces,
+                                 std::vector<int64_t> lengths) const {
   const auto k = static_cast<size_t>(IndexOf(rank));
   const Segment& segment = others_[k].segment;
-  return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), nullptr, nullptr, {}};
+  return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), 0, nullptr, nullptr, {}};
 }
 
 // Whether the next slot to each receiver is free, and the one that is packed into is no longer read by anybody.
@@ -149,31 +102,45 @@ bool Neighbors::Free(const Outgoing& flow) {
   });
 }
 
-// Packs into the next slot, which is free.
-void Neighbors::Fill(Outgoing& flow) {
+// Begins with the next slot, which is free.
+Neighbors::Slot Neighbors::Begin(Outgoing& flow) {
   const int64_t ring = flow.to[0].ring;
   const uint64_t number = own_.ring(ring).filled.load(std::memory_order_relaxed);
-  char* const slot = own_.slot(ring, number);
   Filled& filled = FilledAt(ring, number);
-  PackMode& modes = pack_modes_[static_cast<size_t>(ring)];
   if (filled.bytes > 0) {
     const int64_t taken = filled.nanoseconds + filled.receivers * own_.header(ring, number).nanoseconds;
-    modes.Measured(filled.mode, static_cast<double>(taken) / static_cast<double>(filled.bytes));
+    pack_modes_[static_cast<size_t>(ring)].Measured(filled.mode,
+                                                    static_cast<double>(taken) / static_cast<double>(filled.bytes));
   }
-  const int64_t bytes = flow.left.Next(own_.slot_bytes(), &flow.cuts);
-  const bool measured = bytes >= kWorthMeasuring;
-  filled = {
-      {}, measured ? modes.Next() : CopyMode::kCached, measured ? bytes : 0, 0, static_cast<int64_t>(flow.to.size())};
+  filled = {{}, CopyMode::kCached, 0, 0, static_cast<int64_t>(flow.to.size())};
+  return {own_.slot(ring, number), flow.left.Next(own_.slot_bytes(), &flow.cuts), ring, number};
+}
+
+// Packs into the next slot, which is free.
+void Neighbors::Fill(Outgoing& flow) {
+  const Slot slot = Begin(flow);
+  Filled& filled = FilledAt(slot.ring, slot.number);
+  if (slot.bytes >= kWorthMeasuring) {
+    filled.mode = pack_modes_[static_cast<size_t>(slot.ring)].Next();
+    filled.bytes = slot.bytes;
+  }
   const int64_t begin = Nanoseconds();
   RunCuts(flow.pieces, flow.cuts, /*written=*/false, [&](const packed::Piece& piece, const Cut& cut) {
-    piece.copy->RunBytes(piece.fragment, StartOf(slot + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
+    piece.copy->RunBytes(piece.fragment, StartOf(slot.data + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
   });
   filled.nanoseconds = Nanoseconds() - begin;
+  Publish(flow, slot);
+}
+
+// Shows a slot to its receivers.
+void Neighbors::Publish(Outgoing& flow, const Slot& slot) {
+  Filled& filled = FilledAt(slot.ring, slot.number);
+  ++flow.slots;
   for (const Outgoing::Receiver& receiver : flow.to) {
     Ring& to = own_.ring(receiver.ring);
     const uint64_t at = to.filled.load(std::memory_order_relaxed);
-    own_.header(receiver.ring, at) = {tag_, bytes, ring, number, 0};
-    if (receiver.ring != ring) {
+    own_.header(receiver.ring, at) = {tag_, slot.bytes, slot.ring, slot.number, 0};
+    if (receiver.ring != slot.ring) {
       filled.lent.emplace_back(receiver.ring, at);
       FilledAt(receiver.ring, at).bytes = 0;  // nothing to learn from; it may still be lent itself
     }
@@ -191,7 +158,7 @@ void Neighbors::Use(uint64_t tag) {
 }
 
 // Nobody is told of it: who is to take it is first told something else.
-void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) {
+void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends, bool for_all) {
   TakeBack();
   const int64_t begin = Nanoseconds();
   std::vector<Outgoing> out = OutgoingOf(sends);
@@ -202,13 +169,14 @@ void Neighbors::PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) {
     }
   }
   const uint64_t tag_now = std::exchange(tag_, tag);
-  for (int64_t slot = 0; slot < own_.slots(); ++slot) {
+  const int64_t most = for_all ? kContributionsAhead : own_.slots();
+  for (int64_t slot = 0; slot < most; ++slot) {
     for (Outgoing& flow : out) {
       if (!flow.left.done() && Free(flow)) Fill(flow);
     }
   }
   tag_ = tag_now;
-  for (Outgoing& flow : out) ahead_->left.push_back(std::move(flow.left));
+  for (Outgoing& flow : out) ahead_->left.emplace_back(std::move(flow.left), flow.slots);
   ahead_->seconds = static_cast<double>(Nanoseconds() - begin) * 1e-9;
 }
 
@@ -229,7 +197,7 @@ absl::Status Neighbors::GoOnFromAhead(std::vector<Outgoing>& out, MoveStats* sta
   if (ahead_->left.size() != out.size()) {
     return absl::FailedPreconditionError("the step that is executed is not the one that was begun");
   }
-  for (size_t i = 0; i < out.size(); ++i) out[i].left = std::move(ahead_->left[i]);
+  for (size_t i = 0; i < out.size(); ++i) std::tie(out[i].left, out[i].slots) = std::move(ahead_->left[i]);
   stats->pack_seconds += ahead_->seconds;
   ahead_.reset();
   return absl::OkStatus();
@@ -250,21 +218,37 @@ absl::Status Neighbors::Open(Incoming& flow) const {
   return absl::OkStatus();
 }
 
-// Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has.
-absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
+// Whether the k-th neighbor keeps the next slot of a flow from being filled: see Free.
+bool Neighbors::HeldBy(const Outgoing& flow, size_t k) {
+  const int64_t ring = own_.RingTo(others_[k].rank);
+  const Ring& state = own_.ring(ring);
+  const bool receives = std::any_of(flow.to.begin(), flow.to.end(),
+                                    [&](const Outgoing::Receiver& receiver) { return receiver.ring == ring; });
+  if (receives &&
+      state.filled.load(std::memory_order_relaxed) - state.emptied.load() >= static_cast<uint64_t>(own_.slots())) {
+    return true;
+  }
+  const Filled& filled = FilledAt(flow.to[0].ring, own_.ring(flow.to[0].ring).filled.load(std::memory_order_relaxed));
+  return std::any_of(filled.lent.begin(), filled.lent.end(), [&](const std::pair<int64_t, uint64_t>& lent) {
+    return lent.first == ring && state.emptied.load() <= lent.second;
+  });
+}
+
+// Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has;
+// it fills what `given` holds, if anything.
+absl::Status Neighbors::Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
                               absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                               MoveStats* stats, packed::Laps* lap) {
   if (aborted_) return watch_.blame(-1, "");
   RETURN_IF_ERROR(GoOnFromAhead(out, stats));
   const auto sending = [](const Outgoing& flow) { return !flow.left.done(); };
   const auto coming = [](const Incoming& flow) { return !flow.left.done(); };
+  const auto turn = [](const Outgoing& flow) { return flow.results == nullptr || !ResultIsNext(&flow, *flow.results); };
   const auto awaits = [&](size_t k) {
-    const auto to = [k](const Outgoing::Receiver& receiver) { return receiver.neighbor == k; };
+    const auto held = [&](const Outgoing& flow) { return sending(flow) && turn(flow) && HeldBy(flow, k); };
     return std::any_of(in.begin(), in.end(),
                        [&](const Incoming& flow) { return flow.neighbor == k && coming(flow) && !flow.full(); }) ||
-           std::any_of(out.begin(), out.end(), [&](const Outgoing& flow) {
-             return sending(flow) && std::any_of(flow.to.begin(), flow.to.end(), to);
-           });
+           std::any_of(out.begin(), out.end(), held) || (given != nullptr && held(*given));
   };
   // The first tensor of which something is still to be packed, or one behind all.
   const auto packing = [&] {
@@ -279,7 +263,7 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, std::vector<Incoming>&
   while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
     bool filled = false;
     for (Outgoing& flow : out) {
-      if (!sending(flow) || !Free(flow)) continue;
+      if (!sending(flow) || !turn(flow) || !Free(flow)) continue;
       Fill(flow);
       RingFor(flow);
       filled = true;
@@ -311,16 +295,7 @@ absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<c
                              packed::Laps* lap) {
   std::vector<Outgoing> out = OutgoingOf(sends);
   std::vector<Incoming> in;
-  for (size_t begin = 0; begin < receives.size();) {
-    std::vector<int64_t> lengths;
-    size_t end = begin;
-    for (; end < receives.size() && receives[end].peer == receives[begin].peer; ++end) {
-      lengths.push_back(receives[end].bytes);
-      stats->received += receives[end].bytes;
-    }
-    in.push_back(IncomingFrom(receives[begin].peer, receives.subspan(begin, end - begin), std::move(lengths)));
-    begin = end;
-  }
+  AddIncoming(receives, in, stats);
   const auto take = [&]() -> absl::StatusOr<bool> {
     bool took = false;
     for (Incoming& flow : in) {
@@ -335,7 +310,15 @@ absl::Status Neighbors::Move(absl::Span<const packed::Piece> sends, absl::Span<c
     }
     return took;
   };
-  return Drive(out, in, take, meanwhile, stats, lap);
+  return Drive(out, nullptr, in, take, meanwhile, stats, lap);
+}
+
+// Slots are then cut alike by all.
+absl::Status Neighbors::CheckSameSlots(const std::vector<Incoming>& in) const {
+  const bool same = std::all_of(in.begin(), in.end(), [&](const Incoming& flow) {
+    return flow.segment->slot_bytes() == own_.slot_bytes() && flow.segment->slots() == own_.slots();
+  });
+  return same ? absl::OkStatus() : absl::InternalError("ranks of one host whose slots differ");
 }
 
 absl::Status Neighbors::Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
@@ -345,10 +328,8 @@ absl::Status Neighbors::Combine(absl::Span<const packed::Piece> sends, absl::Spa
   std::vector<Incoming> in;
   for (const int64_t sender : senders) {
     in.push_back(IncomingFrom(sender, {}, {lengths.begin(), lengths.end()}));
-    if (in.back().segment->slot_bytes() != in[0].segment->slot_bytes()) {
-      return absl::InternalError("ranks of one host whose slots differ in size");
-    }
   }
+  RETURN_IF_ERROR(CheckSameSlots(in));
   std::vector<const char*> from(in.size());
   // The slots of all senders are cut alike, since their pieces are as long.
   const auto take = [&]() -> absl::StatusOr<bool> {
@@ -365,11 +346,11 @@ absl::Status Neighbors::Combine(absl::Span<const packed::Piece> sends, absl::Spa
       stats->received += (cut.end - cut.begin) * static_cast<int64_t>(in.size());
     }
     const int64_t each = (Nanoseconds() - begin) / static_cast<int64_t>(in.size());
-    for (const Incoming& flow : in) flow.Release(each);
+    for (Incoming& flow : in) flow.Release(each);
     return true;
   };
   return Drive(
-      out, in, take, [](int) {}, stats, lap);
+      out, nullptr, in, take, [](int) {}, stats, lap);
 }
 
 absl::Status Neighbors::Gather(char* records, int64_t bytes) {

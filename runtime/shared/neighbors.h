@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/packed/near_exchange.h"
+#include "runtime/shared/flows.h"
 #include "runtime/shared/introduction.h"
 #include "runtime/shared/pack_mode.h"
 #include "runtime/shared/segment.h"
@@ -61,8 +62,12 @@ class Neighbors final : public packed::NearExchange {
   absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
                        absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
                        packed::Laps* lap) override;
+  absl::Status CombineForAll(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                             absl::Span<const packed::Piece> results, CombineInto combine,
+                             absl::Span<const packed::Piece> takes, CopyMode mode, MoveStats* stats,
+                             packed::Laps* lap) override;
 
-  void PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends) override;
+  void PackAhead(uint64_t tag, absl::Span<const packed::Piece> sends, bool for_all) override;
   // Takes back what was packed ahead, if anything was.
   void TakeBack();
 
@@ -76,8 +81,13 @@ class Neighbors final : public packed::NearExchange {
 
  private:
   friend class Patience;
-  struct Outgoing;
-  struct Incoming;
+  // One of this rank's that is being filled.
+  struct Slot {
+    char* data = nullptr;
+    int64_t bytes = 0;  // in use
+    int64_t ring = 0;
+    uint64_t number = 0;
+  };
   // What a rank remembers of a slot that it has filled.
   struct Filled {
     // Slots of other rings that refer to it, as ring and number: it is free when all of these are emptied.
@@ -91,23 +101,28 @@ class Neighbors final : public packed::NearExchange {
   // What of the next move has been packed.
   struct Ahead {
     uint64_t tag = 0;
-    std::vector<SlotCuts> left;                        // of each flow
+    std::vector<std::pair<SlotCuts, int64_t>> left;    // of each flow: what is left, the slots filled
     std::vector<std::pair<int64_t, uint64_t>> filled;  // of each ring that leads to a receiver, before
     double seconds = 0;                                // that it took
   };
 
   int64_t IndexOf(int64_t rank) const;
   std::vector<Outgoing> OutgoingOf(absl::Span<const packed::Piece> pieces) const;
+  void AddIncoming(absl::Span<const packed::Piece> pieces, std::vector<Incoming>& in, MoveStats* stats) const;
   Incoming IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces, std::vector<int64_t> lengths) const;
   Filled& FilledAt(int64_t ring, uint64_t number) {
     return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
   }
   bool Free(const Outgoing& flow);
+  bool HeldBy(const Outgoing& flow, size_t k);
+  Slot Begin(Outgoing& flow);
+  void Publish(Outgoing& flow, const Slot& slot);
   void Fill(Outgoing& flow);
   void RingFor(const Outgoing& flow) const;
   absl::Status GoOnFromAhead(std::vector<Outgoing>& out, MoveStats* stats);
   absl::Status Open(Incoming& flow) const;
-  absl::Status Drive(std::vector<Outgoing>& out, std::vector<Incoming>& in,
+  absl::Status CheckSameSlots(const std::vector<Incoming>& in) const;
+  absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
                      absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                      MoveStats* stats, packed::Laps* lap);
   absl::Status GatherNotices(char* records, int64_t pitch, int64_t bytes);

@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "runtime/packed/step_copies.h"
 #include "runtime/shared/patience.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
@@ -51,7 +53,7 @@ TEST_CASE("what is packed before ranks agree arrives once they do, and is gone i
   const Case cases[] = {{"{X:3}", "[<X>30, 7]", "[30, <X>7]"},         {"{X:3}", "[<X>30, 7]", "[30, 7]"},
                         {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"}, {"{X:3}", "[<X>700, 901]", "[700, 901]"},
                         {"{X:3}", "[701, 91] sum<X>", "[701, <X>91]"}, {"{X:3}", "[701, 91] sum<X>", "[701, 91]"},
-                        {"{X:3}", "[7, 91] sum<X>", "[7, 91]"}};
+                        {"{X:3}", "[7, 91] sum<X>", "[7, 91]"},        {"{X:3}", "[2801, 391] sum<X>", "[2801, 391]"}};
   std::vector<Plan> plans;
   std::vector<trial::LogicalContent> contents;
   for (const Case& c : cases) {
@@ -86,9 +88,10 @@ TEST_CASE("ranks that share memory reduce every case") {
 
 // Many slots a ring, cut within rows and between them.
 const Case kLarge[] = {
-    {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"}, {"{X:2}", "[<X>700, 901]", "[700, 901]"},
-    {"{X:4}", "[<X>90001, 3]", "[90001, <X>3]"},   {"{X:3}", "[701, 901] sum<X>", "[701, <X>901]"},
-    {"{X:4}", "[701, 901] sum<X>", "[701, 901]"},  {"{X:4}", "[<2,~X>1601, 303]", "[1601, <X>303]"},
+    {"{X:3}", "[<X>1100, 901]", "[1100, <X>901]"},  {"{X:2}", "[<X>700, 901]", "[700, 901]"},
+    {"{X:4}", "[<X>90001, 3]", "[90001, <X>3]"},    {"{X:3}", "[701, 901] sum<X>", "[701, <X>901]"},
+    {"{X:4}", "[701, 901] sum<X>", "[701, 901]"},   {"{X:4}", "[<2,~X>1601, 303]", "[1601, <X>303]"},
+    {"{X:2}", "[3001, 901] sum<X>", "[3001, 901]"}, {"{X:2,Y:2}", "[<X>1402, 901] sum<Y>", "[<X>1402, 901]"},
 };
 
 TEST_CASE("what does not fit the slots goes through them in turns") {
@@ -138,6 +141,136 @@ TEST_CASE("what was packed once for two stays until the slower one has read it")
     if (status.ok() && comm.rank() == 1) status = move({}, {{0, second.data(), &whole, kBytes, 0}});
     return status.ok() && comm.rank() == 1 ? expect(second, 'b') : status;
   }));
+}
+
+// What a rank has in one operation in which all combine for all: any number of pieces of any lengths, chosen by who
+// combines them.
+class ForAll {
+ public:
+  // lengths[m] are those of the pieces that rank m combines. The same on all ranks.
+  ForAll(int64_t rank, std::vector<std::vector<int64_t>> lengths, int64_t salt)
+      : rank_(rank), lengths_(std::move(lengths)), salt_(salt) {
+    for (size_t m = 0; m < lengths_.size(); ++m) {
+      for (size_t k = 0; k < lengths_[m].size(); ++k) {
+        std::vector<char>& own = values_.emplace_back(static_cast<size_t>(lengths_[m][k]));
+        for (size_t i = 0; i < own.size(); ++i) own[i] = Value(rank_, m, k, i);
+        std::vector<char>& out = outs_.emplace_back(own.size(), '.');
+        const auto bytes = static_cast<int64_t>(own.size());
+        const StridedCopy* const whole = copies_.Bytes(0, 0, bytes);
+        const auto peer = static_cast<int64_t>(m);
+        if (peer == rank_) own_.push_back(&own);
+        if (peer != rank_) sends.push_back({peer, own.data(), whole, bytes, 0});
+        (peer == rank_ ? results : takes).push_back({peer, out.data(), whole, bytes, 0});
+      }
+      if (static_cast<int64_t>(m) != rank_) senders.push_back(static_cast<int64_t>(m));
+    }
+  }
+  void Combine(size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) const {
+    for (int64_t i = begin; i < end; ++i) {
+      char value = (*own_[piece])[static_cast<size_t>(i)];
+      for (const char* const of : from) value = static_cast<char>(value + of[i - begin]);
+      to[i - begin] = value;
+    }
+  }
+  absl::Status Check() const {
+    auto out = outs_.begin();
+    for (size_t m = 0; m < lengths_.size(); ++m) {
+      for (size_t k = 0; k < lengths_[m].size(); ++k, ++out) {
+        for (size_t i = 0; i < out->size(); ++i) {
+          char sum = 0;
+          for (size_t r = 0; r < lengths_.size(); ++r) {
+            sum = static_cast<char>(sum + Value(static_cast<int64_t>(r), m, k, i));
+          }
+          if ((*out)[i] != sum) return absl::DataLossError(absl::StrCat("byte ", i, " of piece ", k, " of rank ", m));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<packed::Piece> sends;
+  std::vector<int64_t> senders;
+  std::vector<packed::Piece> results;
+  std::vector<packed::Piece> takes;
+
+ private:
+  char Value(int64_t rank, size_t m, size_t k, size_t i) const {
+    return static_cast<char>(salt_ + rank * 31 + static_cast<int64_t>(m * 7 + k * 3 + i * 5 + i / 257));
+  }
+  const int64_t rank_;
+  const std::vector<std::vector<int64_t>> lengths_;
+  const int64_t salt_;
+  packed::StepCopies copies_;
+  std::deque<std::vector<char>> values_;
+  std::deque<std::vector<char>> outs_;
+  std::vector<const std::vector<char>*> own_;  // of each piece that this rank combines
+};
+
+absl::Status CombineForAll(NearCommunicator& comm, const ForAll& all, CopyMode mode) {
+  MoveStats stats;
+  packed::Laps lap;
+  const auto combine = [&](auto... what) { all.Combine(what...); };
+  return comm.neighbors().CombineForAll(all.sends, all.senders, all.results, combine, all.takes, mode, &stats, &lap);
+}
+
+TEST_CASE("what ranks combine for all comes to all, however uneven their parts") {
+  const uint64_t seed = testing::Seed();
+  INFO("RESHARD_TEST_SEED=" << seed);
+  const int64_t ranks = GENERATE(2, 3, 5);
+  std::vector<int64_t> all;
+  for (int64_t r = 0; r < ranks; ++r) all.push_back(r);
+  CheckAllOk(RunNearThreads(all, [&](NearCommunicator& comm) -> absl::Status {
+    std::mt19937_64 random(seed);  // the same on all
+    for (int64_t round = 0; round < 40; ++round) {
+      std::vector<std::vector<int64_t>> lengths(static_cast<size_t>(ranks));
+      for (std::vector<int64_t>& of : lengths) {
+        // Nothing, many small ones, or some that take several slots.
+        const uint64_t kind = random() % 3;
+        const uint64_t count = kind == 0 ? 0 : kind == 1 ? random() % 300 : random() % 3;
+        for (uint64_t k = 0; k < count; ++k) {
+          of.push_back(1 + static_cast<int64_t>(random() % (kind == 1 ? 700 : 800000)));
+        }
+      }
+      const uint64_t ahead = random() % static_cast<uint64_t>(2 * ranks);  // of one rank, or of none
+      const CopyMode mode = random() % 2 == 0 ? CopyMode::kCached : CopyMode::kStreaming;
+      const ForAll mine(comm.rank(), std::move(lengths), round);
+      const auto tag = static_cast<uint64_t>(round);
+      if (ahead == static_cast<uint64_t>(comm.rank())) comm.neighbors().PackAhead(tag, mine.sends, /*for_all=*/true);
+      comm.neighbors().Use(tag);
+      absl::Status status = CombineForAll(comm, mine, mode);
+      if (status.ok()) status = mine.Check();
+      if (!status.ok()) return absl::InternalError(absl::StrCat("round ", round, ": ", status.ToString()));
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TEST_CASE("one that dies or stays while it combines for all is told by those that wait") {
+  const bool dies = GENERATE(true, false);
+  const std::vector<std::vector<int64_t>> lengths(3, {3000000});
+  const std::vector<absl::Status> statuses = RunNearProcesses(
+      3,
+      [&](NearCommunicator& comm) -> absl::Status {
+        const ForAll mine(comm.rank(), lengths, 0);
+        int blocks = 0;
+        MoveStats stats;
+        packed::Laps lap;
+        const auto combine = [&](auto... what) {
+          if (comm.rank() == 1 && ++blocks == 20) {
+            if (dies) raise(SIGKILL);
+            usleep(2000000);
+          }
+          mine.Combine(what...);
+        };
+        return comm.neighbors().CombineForAll(mine.sends, mine.senders, mine.results, combine, mine.takes,
+                                              CopyMode::kCached, &stats, &lap);
+      },
+      dies ? absl::Seconds(20) : absl::Milliseconds(500));
+  for (const size_t rank : {0, 2}) {
+    INFO(statuses[rank]);
+    CHECK(statuses[rank].code() == (dies ? absl::StatusCode::kUnavailable : absl::StatusCode::kDeadlineExceeded));
+    CHECK(statuses[rank].message().find("rank 1") != absl::string_view::npos);
+  }
 }
 
 TEST_CASE("records of any length are gathered, again and again") {

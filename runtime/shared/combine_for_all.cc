@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "runtime/shared/flows.h"
+#include "runtime/shared/neighbors.h"
+#include "status/macros.h"
+
+namespace reshard::shared {
+namespace {
+
+// Bytes that are combined into a slot before they are copied from it: they are still in the nearest caches.
+constexpr int64_t kBlock = int64_t{32} << 10;
+
+// What travels between this rank and one other.
+struct Exchange {
+  const Outgoing* contributed = nullptr;  // to what it combines, if anything
+  Incoming* contributions = nullptr;      // to what this rank combines, if anything
+  Incoming* results = nullptr;            // of what it combines, if anything
+};
+
+}  // namespace
+
+// The results of this rank are packed once for all, by being combined where they are packed.
+absl::Status Neighbors::CombineForAll(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                                      absl::Span<const packed::Piece> results, CombineInto combine,
+                                      absl::Span<const packed::Piece> takes, CopyMode mode, MoveStats* stats,
+                                      packed::Laps* lap) {
+  std::vector<Outgoing> out = OutgoingOf(sends);
+  Outgoing given{{}, results, SlotCuts(LengthsOf(results)), {}, 0, nullptr};
+  std::vector<Incoming> in;
+  for (const int64_t sender : senders) {
+    given.to.push_back({static_cast<size_t>(IndexOf(sender)), own_.RingTo(sender)});
+    if (!results.empty()) in.push_back(IncomingFrom(sender, {}, LengthsOf(results)));
+  }
+  const size_t contributing = in.size();
+  AddIncoming(takes, in, stats);
+  RETURN_IF_ERROR(CheckSameSlots(in));
+  if (own_.slots() < 2 * kContributionsAhead) return absl::InternalError("rings of too few slots");
+
+  std::vector<Exchange> exchanges(others_.size());
+  for (Outgoing& flow : out) {
+    flow.results = &given;
+    for (const Outgoing::Receiver& receiver : flow.to) exchanges[receiver.neighbor].contributed = &flow;
+  }
+  for (size_t i = 0; i < in.size(); ++i) {
+    Exchange& with = exchanges[in[i].neighbor];
+    (i < contributing ? with.contributions : with.results) = &in[i];
+  }
+  std::vector<const char*> from(contributing);
+
+  const auto take_results = [&]() -> absl::StatusOr<bool> {
+    bool took = false;
+    for (const Exchange& with : exchanges) {
+      Incoming* const flow = with.results;
+      if (flow == nullptr || !ResultIsNext<Incoming>(with.contributions, *flow) || !flow->full()) continue;
+      RETURN_IF_ERROR(Open(*flow));
+      RunCuts(flow->pieces, flow->cuts, /*written=*/true, [&](const packed::Piece& piece, const Cut& cut) {
+        piece.copy->RunBytes(StartOf(flow->slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
+      });
+      flow->Release(0);
+      took = true;
+    }
+    return took;
+  };
+  const auto combinable = [&] {
+    if (given.left.done()) return false;
+    for (const Outgoing::Receiver& receiver : given.to) {
+      const Exchange& with = exchanges[receiver.neighbor];
+      if (!ResultIsNext(with.contributed, given) || !with.contributions->full()) return false;
+      if (with.results != nullptr && ResultIsNext(with.contributions, *with.results)) return false;
+    }
+    return Free(given);
+  };
+  const auto combine_slot = [&]() -> absl::Status {
+    for (size_t i = 0; i < contributing; ++i) RETURN_IF_ERROR(Open(in[i]));
+    const int64_t begin = Nanoseconds();
+    const Slot slot = Begin(given);
+    for (const Cut& cut : given.cuts) {
+      const packed::Piece& piece = results[cut.piece];
+      for (int64_t at = cut.begin; at < cut.end; at += kBlock) {
+        const int64_t end = std::min(at + kBlock, cut.end);
+        char* const to = slot.data + cut.at + (at - cut.begin);
+        for (size_t i = 0; i < contributing; ++i) from[i] = in[i].slot + cut.at + (at - cut.begin);
+        combine(cut.piece, at, end, from, to);
+        piece.copy->RunBytes(StartOf(to, at), piece.fragment, at, end, mode);
+      }
+      stats->received += (cut.end - cut.begin) * static_cast<int64_t>(contributing);
+    }
+    Publish(given, slot);
+    RingFor(given);
+    const int64_t each = (Nanoseconds() - begin) / static_cast<int64_t>(contributing);
+    for (size_t i = 0; i < contributing; ++i) in[i].Release(each);
+    return absl::OkStatus();
+  };
+  const auto take = [&]() -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const bool took, take_results());
+    if (!combinable()) return took;
+    RETURN_IF_ERROR(combine_slot());
+    return true;
+  };
+  return Drive(
+      out, &given, in, take, [](int) {}, stats, lap);
+}
+
+}  // namespace reshard::shared

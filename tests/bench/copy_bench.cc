@@ -6,8 +6,8 @@
 // round), or moved between rows at two distances. Distances are powers of two, 64 bytes less or more, and odd ones:
 // where addresses share their low bits processors behave differently. "1 thread" and "2 threads" are the median time of
 // memcpy divided by that of the copy; first in memory that begins on a cache line, as PyTorch's, then in memory that
-// begins 16 bytes behind one, as malloc's and NumPy's. Wanted: at least 0.9 for runs of 1 KiB and longer, with as many
-// threads as cores.
+// begins 16 bytes behind one, as malloc's and NumPy's, then in huge pages where the system gives them, as in what this
+// library allocates. Wanted: at least 0.9 for runs of 1 KiB and longer, with as many threads as cores.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,11 +16,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "reshard/runtime/strided_copy.h"
+#include "runtime/host/host_pool.h"
 #include "tests/bench/median.h"
 
 namespace reshard {
@@ -29,8 +31,7 @@ namespace {
 using bench::Median;
 
 constexpr int kMostThreads = 2;
-constexpr int64_t kLongRun = 1024;      // bytes
-constexpr int64_t kStarts[] = {0, 16};  // of memory, past a cache line
+constexpr int64_t kLongRun = 1024;  // bytes
 
 struct Case {
   int64_t run;  // bytes
@@ -38,22 +39,41 @@ struct Case {
   int64_t to_step;
 };
 
-// A block of so many bytes that begins on a cache line.
+// Where sources and destinations lie.
+struct Kind {
+  const char* name;
+  int64_t past_line;  // bytes that they begin behind a cache line
+  bool pooled;        // whether they are blocks of the pool, which asks for huge pages
+};
+constexpr Kind kKinds[] = {{"aligned", 0, false}, {"16 past", 16, false}, {"huge", 0, true}};
+
+// A block of so many bytes that begins on a cache line, and 64 more.
 class Block {
  public:
-  explicit Block(int64_t bytes) : data_(static_cast<size_t>(bytes + kLine), 1) {}
+  Block(int64_t bytes, bool pooled) {
+    if (pooled) {
+      pooled_ = host::HostBlock(bytes + kLine);
+      if (!pooled_) throw std::bad_alloc();
+      std::memset(pooled_.data(), 1, static_cast<size_t>(bytes + kLine));
+    } else {
+      own_.assign(static_cast<size_t>(bytes + 2 * kLine), 1);
+    }
+  }
   char* data() {
-    const auto past_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data_.data()) % kLine);
-    return data_.data() + (kLine - past_line);
+    if (pooled_) return pooled_.data();
+    const auto past_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(own_.data()) % kLine);
+    return own_.data() + (kLine - past_line);
   }
 
  private:
-  static constexpr int64_t kLine = 64;
-  std::vector<char> data_;
+  static constexpr int64_t kLine = host::kHostAlignment;
+  std::vector<char> own_;
+  host::HostBlock pooled_;
 };
 
 // One thread's source and destination.
 struct Memory {
+  Memory(int64_t bytes, bool pooled) : from(bytes, pooled), to(bytes, pooled) {}
   Block from;
   Block to;
 };
@@ -126,28 +146,33 @@ void PrintTable(int64_t mebibytes, int64_t repeat) {
   const std::vector<Case> cases = Cases();
   int64_t longest = bytes;
   for (const Case& one : cases) longest = std::max(longest, bytes / one.run * std::max(one.from_step, one.to_step));
-  std::vector<Memory> memory;
-  for (int thread = 0; thread < kMostThreads; ++thread) {
-    memory.push_back({Block(longest + kStarts[1]), Block(longest + kStarts[1])});
+  std::vector<Memory> memory[2];  // not pooled, pooled
+  for (const bool pooled : {false, true}) {
+    for (int thread = 0; thread < kMostThreads; ++thread) memory[pooled].emplace_back(longest, pooled);
   }
   std::printf("%lld MiB a thread, median of %lld\n", static_cast<long long>(mebibytes), static_cast<long long>(repeat));
-  std::printf("%9s %11s %11s %10s %10s %14s %10s\n", "run bytes", "from step", "to step", "1 thread", "2 threads",
-              "1, 16 past", "2");
-  std::vector<double> least(std::size(kStarts) * kMostThreads, 1e9);
+  std::printf("%9s %11s %11s", "", "", "");
+  for (const Kind& kind : kKinds) std::printf(" %21s", kind.name);
+  std::printf("\n%9s %11s %11s", "run bytes", "from step", "to step");
+  for ([[maybe_unused]] const Kind& kind : kKinds) std::printf(" %10s %10s", "1 thread", "2 threads");
+  std::printf("\n");
+  std::vector<double> least(std::size(kKinds) * kMostThreads, 1e9);
   for (const Case& one : cases) {
     std::printf("%9lld %11lld %11lld", static_cast<long long>(one.run), static_cast<long long>(one.from_step),
                 static_cast<long long>(one.to_step));
     size_t column = 0;
-    for (const int64_t start : kStarts) {
+    for (const Kind& kind : kKinds) {
       for (int threads = 1; threads <= kMostThreads; ++threads, ++column) {
-        const double ratio = Ratio(one, bytes, threads, start, repeat, memory);
+        const double ratio = Ratio(one, bytes, threads, kind.past_line, repeat, memory[kind.pooled]);
         if (one.run >= kLongRun) least[column] = std::min(least[column], ratio);
-        std::printf(column == 2 ? " %14.2f" : " %10.2f", ratio);
+        std::printf(" %10.2f", ratio);
       }
     }
     std::printf("\n");
   }
-  std::printf("%33s %10.2f %10.2f %14.2f %10.2f\n", "least from 1 KiB on", least[0], least[1], least[2], least[3]);
+  std::printf("%33s", "least from 1 KiB on");
+  for (const double ratio : least) std::printf(" %10.2f", ratio);
+  std::printf("\n");
 }
 
 }  // namespace

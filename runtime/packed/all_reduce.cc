@@ -116,8 +116,8 @@ class AllReduce {
       const int64_t bytes = tensor.elements * tensor.element;
       if (bytes == 0) continue;
       written += bytes;
-      combined += CombinedBy(step_, step_.group_index, tensor.elements, all_).length() * tensor.element;
       tensor.own = CombinedBy(step_, step_.group_index, tensor.elements, all_);
+      combined += tensor.own_bytes();
       tensor.in = Data(input);
       tensor.out = static_cast<char*>(output.data);
       if (!IsDense(input)) {
@@ -141,7 +141,8 @@ class AllReduce {
 
   // Elements [begin, end) of what this rank combines of a tensor. from[i] is where those of the i-th other member by
   // rank are.
-  void Combine(size_t t, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) const {
+  void Combine(size_t t, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to,
+               CopyMode mode) const {
     const Tensor& tensor = tensors_[t];
     const int64_t stride = 1;
     const int64_t length = end - begin;
@@ -151,7 +152,7 @@ class AllReduce {
       list.push_back({own ? tensor.own_in() + begin * tensor.element : *from.begin(), {&stride, 1}});
       if (!own) from.remove_prefix(1);
     }
-    host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, to, {&stride, 1}, mode_);
+    host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, to, {&stride, 1}, mode);
   }
 
   std::vector<int64_t> OtherRanks() const {
@@ -193,7 +194,7 @@ class AllReduce {
     }
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
       const Tensor& tensor = tensors_[tensors[piece]];
-      Combine(tensors[piece], begin / tensor.element, end / tensor.element, from, tensor.out + begin);
+      Combine(tensors[piece], begin / tensor.element, end / tensor.element, from, tensor.out + begin, mode_);
     };
     MoveStats& stats = packed_.stats;
     const int64_t before = stats.received;
@@ -209,10 +210,9 @@ class AllReduce {
     AddResults(step_.group_index, packed_.rank, &results);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) {
       const auto t = static_cast<size_t>(results[piece].tensor);
-      Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to);
+      Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to, CopyMode::kCached);
     };
-    const CopyMode mode = std::exchange(mode_, CopyMode::kCached);
-    return near_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode, &packed_.stats,
+    return near_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode_, &packed_.stats,
                                 &packed_.lap);
   }
 
@@ -242,7 +242,7 @@ class AllReduce {
       const Tensor& tensor = tensors_[t];
       if (tensor.own_bytes() == 0) continue;
       for (size_t i = 0; i < others.size(); ++i) from[i] = staged_at(t, i);
-      Combine(t, 0, tensor.own.length(), from, tensor.own_out());
+      Combine(t, 0, tensor.own.length(), from, tensor.own_out(), mode_);
     }
     return absl::OkStatus();
   }
@@ -268,7 +268,7 @@ class AllReduce {
   const std::vector<int64_t> by_rank_;  // see MembersByRank
   NearExchange* near_ = nullptr;        // where contributions are combined as they come; else they are staged
   bool all_ = false;                    // see EachCombinesAll
-  CopyMode mode_ = CopyMode::kCached;   // of what this rank combines
+  CopyMode mode_ = CopyMode::kCached;   // of what this rank writes to its outputs
   StepCopies copies_;
   std::vector<Tensor> tensors_;
   std::vector<const char*> dense_inputs_;

@@ -10,6 +10,8 @@
 // once with sources that their rank writes anew before each call, as a program does that has just computed them. Ranks
 // stay on one core each, as launchers bind them: otherwise two of them share one in some rounds and not in others.
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -163,6 +165,7 @@ absl::Status RunCase(const Case& c, int64_t kib, int64_t rounds, bool renewed) {
       children.push_back(child);
       continue;
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would wait for its turn for ever
     StayOnCore(r);
     auto communicator = testing::MeetNear(*meeting, r, c.ranks, absl::Seconds(60));
     Rank rank;

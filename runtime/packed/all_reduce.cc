@@ -134,6 +134,7 @@ class AllReduce {
         tensor.out = tensor.result.data();
       }
     }
+    // What others combine is written here only where they share memory: else the transport writes it.
     mode_ = ModeAmong(members(), near_ != nullptr ? written : combined);
     packed_.stats.written += written;
     return absl::OkStatus();
@@ -155,6 +156,13 @@ class AllReduce {
     host::ReduceBox(step_.tensors[t].reduce, packed_.outputs[t].dtype, {&length, 1}, list, to, {&stride, 1}, mode);
   }
 
+  // The same for bytes of a result.
+  void CombinePiece(const Piece& result, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to,
+                    CopyMode mode) const {
+    const auto t = static_cast<size_t>(result.tensor);
+    Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to, mode);
+  }
+
   std::vector<int64_t> OtherRanks() const {
     std::vector<int64_t> ranks;
     for (const int64_t m : by_rank_) {
@@ -167,7 +175,7 @@ class AllReduce {
   void AddResults(int64_t member, int64_t peer, std::vector<Piece>* pieces) {
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const Tensor& tensor = tensors_[t];
-      const Interval chunk = AllReduceChunk(tensor.elements, members(), member);
+      const Interval chunk = CombinedBy(step_, member, tensor.elements, all_);
       const int64_t bytes = chunk.length() * tensor.element;
       if (bytes == 0) continue;
       pieces->push_back(
@@ -185,16 +193,12 @@ class AllReduce {
 
   // All of it, by each member.
   absl::Status CombineAll(const std::vector<Piece>& sends) {
-    std::vector<size_t> tensors;  // of each piece
+    std::vector<Piece> results;
+    AddResults(step_.group_index, packed_.rank, &results);
     std::vector<int64_t> lengths;
-    for (size_t t = 0; t < tensors_.size(); ++t) {
-      if (tensors_[t].own_bytes() == 0) continue;
-      tensors.push_back(t);
-      lengths.push_back(tensors_[t].own_bytes());
-    }
+    for (const Piece& piece : results) lengths.push_back(piece.bytes);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
-      const Tensor& tensor = tensors_[tensors[piece]];
-      Combine(tensors[piece], begin / tensor.element, end / tensor.element, from, tensor.out + begin, mode_);
+      CombinePiece(results[piece], begin, end, from, results[piece].fragment + begin, mode_);
     };
     MoveStats& stats = packed_.stats;
     const int64_t before = stats.received;
@@ -209,8 +213,7 @@ class AllReduce {
     std::vector<Piece> results;
     AddResults(step_.group_index, packed_.rank, &results);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) {
-      const auto t = static_cast<size_t>(results[piece].tensor);
-      Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to, CopyMode::kCached);
+      CombinePiece(results[piece], begin, end, from, to, CopyMode::kCached);
     };
     return near_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode_, &packed_.stats,
                                 &packed_.lap);

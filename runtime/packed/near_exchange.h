@@ -36,8 +36,9 @@ class NearExchange {
   virtual absl::Status Move(absl::Span<const Piece> sends, absl::Span<const Piece> receives, CopyMode mode,
                             absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, Laps* lap) = 0;
 
-  // Packs of what the next Move or Combine, or else CombineForAll, sends as much as fits without waiting. `tag` is that
-  // of this move; before any other one, what was packed is taken back. Until then no other rank may look for it.
+  // Packs of what the next Move or Combine sends, or with `for_all` the next CombineForAll, as much as fits without
+  // waiting. `tag` is that of this move; before any other one, what was packed is taken back. Until then no other rank
+  // may look for it.
   virtual void PackAhead(uint64_t tag, absl::Span<const Piece> sends, bool for_all) = 0;
 
   // Bytes [begin, end) of the piece-th piece of every sender: from[i] is where those of the i-th sender are.

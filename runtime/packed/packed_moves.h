@@ -64,7 +64,8 @@ absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near);
 void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
                             NearExchange& near);
 
-// An exchange of contributions, which every rank combines in the order of the ranks, and one of the results.
+// An exchange of contributions, which every rank combines in the order of the ranks, and one of the results; among
+// ranks that all share memory both are one.
 absl::Status AllReduceStep(PackedStep& packed);
 
 }  // namespace reshard::packed

@@ -87,19 +87,21 @@ Incoming Neighbors::IncomingFrom(int64_t rank, absl::Span<const packed::Piece> p
   return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), 0, nullptr, nullptr, {}};
 }
 
-// Whether the next slot to each receiver is free, and the one that is packed into is no longer read by anybody.
-bool Neighbors::Free(const Outgoing& flow) {
-  for (const Outgoing::Receiver& receiver : flow.to) {
+// Whether whom this ring leads to, or anybody, keeps the next slot of a flow from being filled: a receiver has not
+// emptied its ring, or somebody still reads what was in the slot that is packed into.
+bool Neighbors::Held(const Outgoing& flow, std::optional<int64_t> by) {
+  const auto full = [&](const Outgoing::Receiver& receiver) {
     const Ring& ring = own_.ring(receiver.ring);
-    if (ring.filled.load(std::memory_order_relaxed) - ring.emptied.load() >= static_cast<uint64_t>(own_.slots())) {
-      return false;
-    }
-  }
+    return by.value_or(receiver.ring) == receiver.ring &&
+           ring.filled.load(std::memory_order_relaxed) - ring.emptied.load() >= static_cast<uint64_t>(own_.slots());
+  };
+  const auto read = [&](const std::pair<int64_t, uint64_t>& lent) {
+    return by.value_or(lent.first) == lent.first && own_.ring(lent.first).emptied.load() <= lent.second;
+  };
+  if (std::any_of(flow.to.begin(), flow.to.end(), full)) return true;
   const int64_t ring = flow.to[0].ring;
   const Filled& filled = FilledAt(ring, own_.ring(ring).filled.load(std::memory_order_relaxed));
-  return std::all_of(filled.lent.begin(), filled.lent.end(), [&](const std::pair<int64_t, uint64_t>& lent) {
-    return own_.ring(lent.first).emptied.load() > lent.second;
-  });
+  return std::any_of(filled.lent.begin(), filled.lent.end(), read);
 }
 
 // Begins with the next slot, which is free.
@@ -218,22 +220,6 @@ absl::Status Neighbors::Open(Incoming& flow) const {
   return absl::OkStatus();
 }
 
-// Whether the k-th neighbor keeps the next slot of a flow from being filled: see Free.
-bool Neighbors::HeldBy(const Outgoing& flow, size_t k) {
-  const int64_t ring = own_.RingTo(others_[k].rank);
-  const Ring& state = own_.ring(ring);
-  const bool receives = std::any_of(flow.to.begin(), flow.to.end(),
-                                    [&](const Outgoing::Receiver& receiver) { return receiver.ring == ring; });
-  if (receives &&
-      state.filled.load(std::memory_order_relaxed) - state.emptied.load() >= static_cast<uint64_t>(own_.slots())) {
-    return true;
-  }
-  const Filled& filled = FilledAt(flow.to[0].ring, own_.ring(flow.to[0].ring).filled.load(std::memory_order_relaxed));
-  return std::any_of(filled.lent.begin(), filled.lent.end(), [&](const std::pair<int64_t, uint64_t>& lent) {
-    return lent.first == ring && state.emptied.load() <= lent.second;
-  });
-}
-
 // Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has;
 // it fills what `given` holds, if anything.
 absl::Status Neighbors::Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
@@ -245,7 +231,8 @@ absl::Status Neighbors::Drive(std::vector<Outgoing>& out, const Outgoing* given,
   const auto coming = [](const Incoming& flow) { return !flow.left.done(); };
   const auto turn = [](const Outgoing& flow) { return flow.results == nullptr || !ResultIsNext(&flow, *flow.results); };
   const auto awaits = [&](size_t k) {
-    const auto held = [&](const Outgoing& flow) { return sending(flow) && turn(flow) && HeldBy(flow, k); };
+    const int64_t ring = own_.RingTo(others_[k].rank);
+    const auto held = [&](const Outgoing& flow) { return sending(flow) && turn(flow) && Held(flow, ring); };
     return std::any_of(in.begin(), in.end(),
                        [&](const Incoming& flow) { return flow.neighbor == k && coming(flow) && !flow.full(); }) ||
            std::any_of(out.begin(), out.end(), held) || (given != nullptr && held(*given));

@@ -113,8 +113,8 @@ class Neighbors final : public packed::NearExchange {
   Filled& FilledAt(int64_t ring, uint64_t number) {
     return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
   }
-  bool Free(const Outgoing& flow);
-  bool HeldBy(const Outgoing& flow, size_t k);
+  bool Held(const Outgoing& flow, std::optional<int64_t> by);
+  bool Free(const Outgoing& flow) { return !Held(flow, std::nullopt); }
   Slot Begin(Outgoing& flow);
   void Publish(Outgoing& flow, const Slot& slot);
   void Fill(Outgoing& flow);

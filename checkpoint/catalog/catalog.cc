@@ -14,7 +14,15 @@ namespace reshard {
 
 CheckpointFormat Catalog::format() const { return traits_ == nullptr ? CheckpointFormat::kDcp : traits_->format; }
 
-std::string Catalog::Attribute::Label() const { return absl::StrCat("attribute ", name); }
+std::string Catalog::Attribute::Label() const {
+  return is_opaque_value() ? absl::StrCat(name, " (", kind, ")") : absl::StrCat("attribute ", name);
+}
+
+std::string_view Catalog::NameInFiles(std::string_view name) const {
+  if (lookup_ == nullptr) return name;
+  const auto found = lookup_->names_in_files.find(name);
+  return found == lookup_->names_in_files.end() ? name : found->second;
+}
 
 const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;

@@ -92,6 +92,8 @@ struct CatalogBuilder::State {
   std::vector<Run> runs;
   bool again = false;  // some name came more than once
   std::vector<Catalog::Attribute> attributes;
+  std::vector<Catalog::RankLocal> rank_local;
+  std::string incomplete;
   bool has_index = false;
   std::vector<std::pair<std::string, std::string>> notes;
   std::shared_ptr<CatalogLookup> lookup = std::make_shared<CatalogLookup>();
@@ -117,11 +119,16 @@ absl::StatusOr<int32_t> CatalogBuilder::AddFile(std::string_view path) {
   return index;
 }
 
-int32_t CatalogBuilder::AddContent(std::string path, std::string bytes) {
+int32_t CatalogBuilder::AddContent(std::string path) {
   const auto index = static_cast<int32_t>(state_->files.size());
-  const auto size = static_cast<int64_t>(bytes.size());
-  state_->files.push_back({std::move(path), size, 0, std::make_shared<const std::string>(std::move(bytes))});
+  state_->files.push_back({std::move(path), 0, 0, std::make_shared<const std::string>()});
   return index;
+}
+
+void CatalogBuilder::SetContent(int32_t index, std::string bytes) {
+  Catalog::File& file = state_->files[static_cast<size_t>(index)];
+  file.bytes = static_cast<int64_t>(bytes.size());
+  file.content = std::make_shared<const std::string>(std::move(bytes));
 }
 
 absl::Status CatalogBuilder::AddTensor(std::string_view name, std::string_view stored_dtype, std::optional<DType> dtype,
@@ -215,7 +222,7 @@ absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::P
   const auto found = state_->lookup->items.find(name);
   if (found != state_->lookup->items.end()) {
     if (found->second < 0 && state_->format->replicas_come_again) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat("the name ", io::Shown(name), " is there twice"));
+    return absl::DataLossError(absl::StrCat("the name ", io::Shown(name), " appears twice"));
   }
   const std::string_view kept = state_->arena->Keep(name);
   state_->lookup->items.emplace(kept, -1 - static_cast<int64_t>(state_->byte_items.size()));
@@ -234,6 +241,37 @@ void CatalogBuilder::AddAttribute(Catalog::Attribute attribute) {
   if (std::any_of(state_->attributes.begin(), state_->attributes.end(), same)) return;
   state_->attributes.push_back(std::move(attribute));
 }
+
+absl::Status CatalogBuilder::MakeRankLocal(std::string_view name, std::string_view rank_name) {
+  CatalogLookup& lookup = *state_->lookup;
+  const auto found = lookup.items.find(name);
+  if (found == lookup.items.end()) return absl::InternalError("a name that was not added");
+  const int64_t number = found->second;
+  const std::string_view kept = state_->arena->Keep(rank_name);
+  if (!lookup.items.emplace(kept, number).second) {
+    return absl::DataLossError(absl::StrCat("the name ", io::Shown(rank_name), " appears twice"));
+  }
+  if (number >= 0) {
+    Catalog::Tensor& tensor = state_->tensors[static_cast<size_t>(number)];
+    tensor.name = tensor.stored_name = kept;
+  } else {
+    state_->byte_items[static_cast<size_t>(-1 - number)].name = kept;
+  }
+  lookup.items.erase(name);
+  lookup.paths.erase(name);
+  SetRankLocal(name, kept);
+  return absl::OkStatus();
+}
+
+void CatalogBuilder::SetRankLocal(std::string_view name, std::string_view rank_name) {
+  state_->lookup->names_in_files.emplace(state_->arena->Keep(rank_name), state_->arena->Keep(name));
+}
+
+void CatalogBuilder::AddRankLocal(Catalog::RankLocal rank_local) {
+  state_->rank_local.push_back(std::move(rank_local));
+}
+
+void CatalogBuilder::SetIncomplete(std::string why) { state_->incomplete = std::move(why); }
 
 void CatalogBuilder::SetHasIndex() { state_->has_index = true; }
 
@@ -348,6 +386,8 @@ Catalog CatalogBuilder::Take() {
   catalog.boxes_ = std::move(state.boxes);
   catalog.names_ = std::move(state.arena);
   catalog.attributes_ = std::move(state.attributes);
+  catalog.rank_local_ = std::move(state.rank_local);
+  catalog.incomplete_ = std::move(state.incomplete);
   catalog.has_index_ = state.has_index;
   catalog.notes_ = std::move(state.notes);
   catalog.lookup_ = std::move(state.lookup);

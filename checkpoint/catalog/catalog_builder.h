@@ -27,8 +27,10 @@ class CatalogBuilder {
   // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build.
   // InvalidArgument: the path leaves the directory.
   absl::StatusOr<int32_t> AddFile(std::string_view path);
-  // The index of bytes that no file of their own has; `path` is that of the file they were made of, and some more.
-  int32_t AddContent(std::string path, std::string bytes);
+  // The index of bytes that no file of their own has, which SetContent gives before Build; `path` is that of the file
+  // they are made of, and some more.
+  int32_t AddContent(std::string path);
+  void SetContent(int32_t index, std::string bytes);
   // Names, dtypes and texts are copied. All chunks of a tensor are added before the next tensor; a name may come again,
   // with the same dtype and shape, and then its chunks join those that it has (DataLoss when they differ, or when the
   // name is that of a byte item). DataLoss: a negative size, more than 64 dimensions, a shape whose bytes overflow.
@@ -47,6 +49,13 @@ class CatalogBuilder {
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
   // Of the same name the first stays.
   void AddAttribute(Catalog::Attribute attribute);
+  // A tensor or byte item that was added as `name` is called `rank_name` from here on, and is one of several that stand
+  // under `name` in the files. DataLoss: something else has that name.
+  absl::Status MakeRankLocal(std::string_view name, std::string_view rank_name);
+  // The same for one that was added as `rank_name`.
+  void SetRankLocal(std::string_view name, std::string_view rank_name);
+  void AddRankLocal(Catalog::RankLocal rank_local);
+  void SetIncomplete(std::string why);
   void SetHasIndex();
   void AddNote(std::string_view key, std::string_view value);
 

@@ -40,6 +40,7 @@ hash::ContentHash HashOfCatalog(const Catalog& catalog) {
   for (const Catalog::Attribute& attribute : catalog.attributes()) {
     digest.Add(std::string_view(attribute.name));
     digest.Add(std::string_view(attribute.pickle));
+    if (attribute.is_opaque_value()) digest.Add(std::string_view(attribute.kind));
   }
   digest.Add(int64_t{catalog.has_index()});
   return digest.Hash();

@@ -14,6 +14,7 @@ namespace reshard::catalog {
 struct CatalogLookup {
   absl::flat_hash_map<std::string_view, int64_t> items;  // the i-th tensor: i; the i-th byte item: -1 - i
   absl::flat_hash_map<std::string_view, std::vector<Catalog::PathStep>> paths;
+  absl::flat_hash_map<std::string_view, std::string_view> names_in_files;  // of what is of one rank alone
 };
 
 }  // namespace reshard::catalog

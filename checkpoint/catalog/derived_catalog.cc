@@ -18,7 +18,8 @@ struct Names {
 
 }  // namespace
 
-Catalog DerivedCatalog::Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, bool keep_attributes) && {
+Catalog DerivedCatalog::Make(std::vector<Kept> tensors, std::vector<Kept> byte_items,
+                             std::vector<Catalog::Attribute> attributes) && {
   auto names = std::make_shared<Names>();
   auto lookup = std::make_shared<CatalogLookup>();
   names->before = before_.names_;
@@ -51,7 +52,7 @@ Catalog DerivedCatalog::Make(std::vector<Kept> tensors, std::vector<Kept> byte_i
     kept_items.push_back(item);
   }
   Catalog made = std::move(before_);
-  if (!keep_attributes) made.attributes_.clear();
+  made.attributes_ = std::move(attributes);
   made.tensors_ = std::move(kept_tensors);
   made.byte_items_ = std::move(kept_items);
   made.names_ = std::move(names);

@@ -32,9 +32,8 @@ class DerivedCatalog {
   explicit DerivedCatalog(Catalog before) : before_(std::move(before)) {}
 
   // Called once. No name comes twice. Paths in nested containers stay with names that stay; others are a path of one
-  // step where the name before had one. The bytes of what is made fit 64 bits. Attributes of the whole checkpoint stay,
-  // or go.
-  Catalog Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, bool keep_attributes) &&;
+  // step where the name before had one. The bytes of what is made fit 64 bits. The attributes are these.
+  Catalog Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, std::vector<Catalog::Attribute> attributes) &&;
 
  private:
   Catalog before_;

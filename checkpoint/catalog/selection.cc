@@ -1,31 +1,110 @@
 #include "reshard/checkpoint/selection.h"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <optional>
+#include <variant>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/derived_catalog.h"
+#include "checkpoint/catalog/training_state.h"
 #include "checkpoint/io/show.h"
 #include "reshard/checkpoint/pattern.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 
 namespace reshard {
 namespace {
 
-constexpr std::string_view kTraining[] = {
-    "optim",         "optimizer", "optimizers", "optimizer_states", "optimizer_state_dict",      "lr_scheduler",
-    "lr_schedulers", "rng_state", "rng_states", "train_state",      "rerun_state_machine_state",
-};
-// Words that models use, too, but not as the first part of a name.
-constexpr std::string_view kTrainingFirst[] = {"scheduler", "schedulers", "rng", "dataloader", "callbacks", "loops"};
+// What a selection says of one catalog.
+class Chooser {
+ public:
+  Chooser(const Catalog& catalog, const Selection& selection) : catalog_(catalog), selection_(selection) {
+    if (selection.weights_only) training_.emplace(catalog);
+  }
 
-bool Takes(const Selection& selection, std::string_view name) {
-  if (!selection.include.empty() && !MatchesAny(selection.include, name)) return false;
-  if (selection.weights_only && IsTrainingState(name)) return false;
-  return !MatchesAny(selection.exclude, name);
+  bool TakesTensor(std::string_view name) const { return Takes(name); }
+  // A byte item, or a value that is not plain data.
+  bool TakesValue(std::string_view name) const {
+    return selection_.byte_items && !selection_.weights_only && Takes(name);
+  }
+
+ private:
+  bool Takes(std::string_view name) const {
+    const std::string_view in_files = catalog_.NameInFiles(name);
+    const auto matches = [&](const std::vector<std::string>& patterns) {
+      return MatchesAny(patterns, name) || (in_files != name && MatchesAny(patterns, in_files));
+    };
+    if (!selection_.include.empty() && !matches(selection_.include)) return false;
+    if (training_ && training_->Has(name)) return false;
+    return !matches(selection_.exclude);
+  }
+
+  const Catalog& catalog_;
+  const Selection& selection_;
+  std::optional<catalog::TrainingState> training_;
+};
+
+// What has to be said of a checkpoint before anything is taken of it.
+absl::Status CheckWhole(const Catalog& catalog, const Selection& selection, const Chooser& chooser) {
+  if (!catalog.incomplete().empty() && !selection.partial) {
+    return absl::DataLossError(absl::StrCat(io::Shown(catalog.root()), " is not complete: ", catalog.incomplete(),
+                                            "; bring the rest, or take what is there (--partial; in Python "
+                                            "partial=True)"));
+  }
+  if (selection.keep_rank_local) return absl::OkStatus();
+  const Catalog::RankLocal* first = nullptr;
+  int64_t count = 0;
+  for (const Catalog::RankLocal& one : catalog.rank_local()) {
+    const auto taken = [&](const std::string& name) {
+      return catalog.FindTensor(name) != nullptr ? chooser.TakesTensor(name) : chooser.TakesValue(name);
+    };
+    if (std::none_of(one.names.begin(), one.names.end(), taken)) continue;
+    if (++count == 1) first = &one;
+  }
+  if (first == nullptr) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(io::Shown(first->name), count > 1 ? absl::StrCat(" and ", count - 1, " others differ") : " differs",
+                   " between the files of ranks, such as ", io::Shown(first->files.first), " and ",
+                   io::Shown(first->files.second), "; keep each rank's as ", io::Shown(first->names[0]),
+                   ", ... (--rank-local keep; in Python rank_local=\"keep\"), or leave it out (--exclude ",
+                   io::Shown(first->name), ")"));
 }
+
+// Adds up what is left out.
+class Remains {
+ public:
+  Remains(const Catalog& catalog, std::vector<LeftOut>* out) : catalog_(catalog), out_(out) {}
+
+  void AddTensor(const Catalog::Tensor& tensor) {
+    if (LeftOut* const left = Of(tensor.name)) {
+      ++left->tensors;
+      left->bytes = CheckedAdd(left->bytes, catalog_.BytesOf(tensor)).value_or(std::numeric_limits<int64_t>::max());
+    }
+  }
+  void AddValue(std::string_view name, int64_t bytes) {
+    if (LeftOut* const left = Of(name)) {
+      ++left->values;
+      left->bytes = CheckedAdd(left->bytes, bytes).value_or(std::numeric_limits<int64_t>::max());
+    }
+  }
+
+ private:
+  LeftOut* Of(std::string_view name) {
+    if (out_ == nullptr) return nullptr;
+    const std::vector<Catalog::PathStep>* const path = catalog_.PathOf(name);
+    const std::string* const step = path != nullptr && path->size() > 1 ? std::get_if<std::string>(&path->front()) : nullptr;
+    const std::string_view container = step != nullptr ? std::string_view(*step) : name.substr(0, name.find('.'));
+    const auto [found, fresh] = index_.try_emplace(std::string(container), out_->size());
+    if (fresh) out_->push_back({std::string(container)});
+    return &(*out_)[found->second];
+  }
+
+  const Catalog& catalog_;
+  std::vector<LeftOut>* const out_;
+  absl::flat_hash_map<std::string, size_t> index_;
+};
 
 // `to` with what its $ stand for; nothing where one stands for no capture.
 std::optional<std::string> Fill(std::string_view to, const std::vector<std::string_view>& captures) {
@@ -70,19 +149,6 @@ bool Selection::takes_all() const {
          renamings.empty() && add_prefix.empty();
 }
 
-bool IsTrainingState(std::string_view name) {
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t end = std::min(name.find_first_of("./", begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    const auto is_one_of = [&](const auto& words) {
-      return std::find(std::begin(words), std::end(words), part) != std::end(words);
-    };
-    if (is_one_of(kTraining) || (begin == 0 && is_one_of(kTrainingFirst))) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 absl::Status CheckRenaming(std::string_view from, std::string_view to) {
   const auto stars = static_cast<size_t>(std::count(from.begin(), from.end(), '*'));
   if (Fill(to, std::vector<std::string_view>(stars))) return absl::OkStatus();
@@ -100,12 +166,16 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseRenaming(std::string_vi
   return std::pair(std::string(from), std::string(to));
 }
 
-absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection) {
+absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std::vector<LeftOut>* left_out) {
+  const Chooser chooser(catalog, selection);
+  RETURN_IF_ERROR(CheckWhole(catalog, selection, chooser));
+  if (left_out != nullptr) left_out->clear();
   if (selection.takes_all()) return catalog;
+  Remains remains(catalog, left_out);
   std::vector<catalog::Kept> tensors, items;
+  std::vector<Catalog::Attribute> attributes;
   absl::flat_hash_map<std::string, std::string_view> old_names;  // by new name
   const auto keep = [&](std::string_view name, size_t index, std::vector<catalog::Kept>* out) -> absl::Status {
-    if (!Takes(selection, name)) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::string renamed, Renamed(selection, name));
     const auto [other, fresh] = old_names.try_emplace(renamed, name);
     if (!fresh) {
@@ -116,17 +186,34 @@ absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection) {
     return absl::OkStatus();
   };
   for (size_t t = 0; t < catalog.tensors().size(); ++t) {
-    RETURN_IF_ERROR(keep(catalog.tensors()[t].name, t, &tensors));
+    const Catalog::Tensor& tensor = catalog.tensors()[t];
+    if (chooser.TakesTensor(tensor.name)) {
+      RETURN_IF_ERROR(keep(tensor.name, t, &tensors));
+    } else {
+      remains.AddTensor(tensor);
+    }
   }
-  for (size_t i = 0; selection.byte_items && !selection.weights_only && i < catalog.byte_items().size(); ++i) {
-    RETURN_IF_ERROR(keep(catalog.byte_items()[i].name, i, &items));
+  for (size_t i = 0; i < catalog.byte_items().size(); ++i) {
+    const Catalog::ByteItem& item = catalog.byte_items()[i];
+    if (chooser.TakesValue(item.name)) {
+      RETURN_IF_ERROR(keep(item.name, i, &items));
+    } else {
+      remains.AddValue(item.name, item.place.length);
+    }
+  }
+  for (const Catalog::Attribute& attribute : catalog.attributes()) {
+    if (attribute.is_opaque_value() ? chooser.TakesValue(attribute.name) : !selection.weights_only) {
+      attributes.push_back(attribute);
+    } else if (attribute.is_opaque_value()) {
+      remains.AddValue(attribute.name, 0);
+    }
   }
   if (tensors.empty() && items.empty() && !(catalog.tensors().empty() && catalog.byte_items().empty())) {
     return absl::InvalidArgumentError(absl::StrCat("nothing is left of the ", catalog.tensors().size(), " tensors and ",
                                                    catalog.byte_items().size(), " byte items of ", catalog.root()));
   }
   return catalog::DerivedCatalog(std::move(catalog))
-      .Make(std::move(tensors), std::move(items), !selection.weights_only);
+      .Make(std::move(tensors), std::move(items), std::move(attributes));
 }
 
 }  // namespace reshard

@@ -130,6 +130,7 @@ absl::Status Conversion::Summarize() {
           absl::StrCat(io::Shown(tensor.name), ": ", part.used, " of ", part.elements, " elements are used"));
     }
   }
+  summary.not_selected = source->not_selected();
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();
   summary.left_out_items = plan->left_out_items();

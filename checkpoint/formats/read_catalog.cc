@@ -36,6 +36,12 @@ absl::StatusOr<Catalog> ReadOneFile(const std::string& path, const CatalogLimits
   return archive ? torch_save::ReadFile(path, limits) : ReadRest(path, limits);
 }
 
+// Weights of a Hugging Face model, or their index.
+bool IsOfHuggingFace(std::string_view name) {
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+         name.ends_with(".bin.index.json") || name == "pytorch_model.bin";
+}
+
 bool HasSafetensors(const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
@@ -45,7 +51,13 @@ bool HasSafetensors(const std::vector<std::string>& names) {
 absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector<std::string>& names,
                                       const CatalogLimits& limits) {
   const std::vector<std::string> metadata = dcp::MetadataFiles(names);
-  if (!metadata.empty()) return dcp::ReadDcpCatalog(path, metadata, limits);
+  if (!metadata.empty()) {
+    const auto model = std::find_if(names.begin(), names.end(), IsOfHuggingFace);
+    if (model == names.end()) return dcp::ReadDcpCatalog(path, metadata, limits);
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " has two checkpoints: a distributed one (", metadata[0], ") and a Hugging Face model (", *model,
+        "); name the file of the one that is meant, ", io::JoinPath(path, metadata[0]), " or ", io::JoinPath(path, *model)));
+  }
   if (HasSafetensors(names)) return ReadRest(path, limits);
   if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {
     return torch_save::ReadBinSet(path, bins, limits);
@@ -60,7 +72,7 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
 
 absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limits) {
   ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path));
-  if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": there is nothing"));
+  if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   if (kind == io::FileKind::kFile) return ReadOneFile(path, limits);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
   if (names.ok()) return ReadDirectory(path, *names, limits);

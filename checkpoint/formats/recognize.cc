@@ -25,14 +25,16 @@ using Names = std::vector<std::string>;
 struct FileKind {
   std::string_view begin;
   std::string_view what;
+  size_t at = 0;  // where these bytes are
 };
 constexpr FileKind kFiles[] = {
     {"GGUF", "a GGUF file, which is not read; convert the safetensors it was made from"},
-    {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes what is"},
+    {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes one that is"},
     {"\x89HDF\r\n", "an HDF5 file, which is not read"},
-    {"\x80\x02\x8a\x0a",
-     "a file of the torch.save of before PyTorch 1.6, which is not read; "
-     "safetensors.torch.save_file writes what is"},
+    {"ustar",
+     "a tar file, as the torch.save of before PyTorch 0.1.10 wrote, which is not read; torch.save(torch.load(FILE), ...) "
+     "writes one that is, if the file can be trusted",
+     257},
 };
 
 // A kind of directory, by a name in it.
@@ -51,6 +53,9 @@ constexpr DirectoryKind kDirectories[] = {
     {"_CHECKPOINT_METADATA", "a checkpoint of Orbax, which is not read"},
     {"pytorch_model-*.bin",
      "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
+    {"consolidated.*.pth",
+     "a Llama model in model-parallel parts (consolidated.NN.pth), which are not joined; convert_llama_weights_to_hf.py of "
+     "transformers joins them"},
     {"*.pt", "a directory with files of torch.save; name one of them"},
     {"*.pth", "a directory with files of torch.save; name one of them"},
     {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
@@ -81,11 +86,11 @@ int64_t NumberOf(std::string_view name) {
 absl::Status RecognizeFile(const std::string& path) {
   const auto file = io::ReadFile::Open(path, /*follow_links=*/true);
   if (!file.ok()) return absl::OkStatus();
-  constexpr int64_t kLongest = 8;
+  constexpr int64_t kLongest = 512;
   std::string begin(static_cast<size_t>(std::min(kLongest, (*file)->bytes())), '\0');
   if (!(*file)->ReadAt(0, absl::MakeSpan(begin)).ok()) return absl::OkStatus();
   for (const FileKind& kind : kFiles) {
-    if (begin.starts_with(kind.begin)) {
+    if (begin.size() >= kind.at && std::string_view(begin).substr(kind.at).starts_with(kind.begin)) {
       return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind.what)));
     }
   }

@@ -77,6 +77,24 @@ class BytesFile : public ReadFile {
   std::shared_ptr<const std::string> content_;
 };
 
+class FilePart : public ReadFile {
+ public:
+  FilePart(const ReadFile& file, int64_t at, int64_t length)
+      : ReadFile(file.path(), length, file.modified()), file_(file), at_(at) {}
+
+  int64_t gap() const override { return file_.gap(); }
+  absl::Status ReadAt(int64_t at, absl::Span<char> out) const override {
+    if (at < 0 || at > bytes() || static_cast<int64_t>(out.size()) > bytes() - at) {
+      return EndsBefore(*this, bytes(), at, out);
+    }
+    return file_.ReadAt(at_ + at, out);
+  }
+
+ private:
+  const ReadFile& file_;
+  const int64_t at_;
+};
+
 }  // namespace
 
 absl::Status SystemError(int error, std::string_view what, std::string_view path) {
@@ -115,6 +133,10 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
 
 std::unique_ptr<ReadFile> ReadFile::OfBytes(std::string path, std::shared_ptr<const std::string> bytes) {
   return std::make_unique<BytesFile>(std::move(path), std::move(bytes));
+}
+
+std::unique_ptr<ReadFile> ReadFile::PartOf(const ReadFile& file, int64_t at, int64_t length) {
+  return std::make_unique<FilePart>(file, at, length);
 }
 
 absl::Status ReadFile::CheckSize(int64_t limit) const {

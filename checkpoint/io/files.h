@@ -34,6 +34,8 @@ class ReadFile {
                                                         std::atomic<int64_t>* count = nullptr);
   // Bytes that are in memory, read as a file is.
   static std::unique_ptr<ReadFile> OfBytes(std::string path, std::shared_ptr<const std::string> bytes);
+  // Bytes [at, at + length) of `file`, which has them and must outlive the part.
+  static std::unique_ptr<ReadFile> PartOf(const ReadFile& file, int64_t at, int64_t length);
   virtual ~ReadFile() = default;
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;

@@ -18,6 +18,8 @@ absl::Status Recipe::Refine(const Selection& more, const std::vector<std::pair<s
   selection.exclude.insert(selection.exclude.end(), more.exclude.begin(), more.exclude.end());
   selection.weights_only = selection.weights_only || more.weights_only;
   selection.byte_items = selection.byte_items && more.byte_items;
+  selection.partial = selection.partial || more.partial;
+  selection.keep_rank_local = selection.keep_rank_local || more.keep_rank_local;
   dtypes.insert(dtypes.begin(), casts.begin(), casts.end());
   return absl::OkStatus();
 }

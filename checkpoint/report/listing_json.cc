@@ -62,8 +62,10 @@ std::string ListingToJson(const Listing& listing, bool with_chunks) {
   out += R"(],"attributes":[)";
   comma = "";
   for (const Catalog::Attribute* attribute : listing.attributes) {
-    out += comma +
-           Dump({{"name", attribute->name}, {"of_files", attribute->of_files}, {"plain", !attribute->pickle.empty()}});
+    OrderedJson one = {
+        {"name", attribute->name}, {"of_files", attribute->of_files}, {"plain", !attribute->pickle.empty()}};
+    if (attribute->is_opaque_value()) one["kind"] = attribute->kind;
+    out += comma + Dump(one);
     comma = ",";
   }
   out += R"(],"side_files":[)";

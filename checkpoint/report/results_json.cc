@@ -28,6 +28,11 @@ std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerm
   }
   json["left_out"] = summary.left_out;
   json["left_out_items"] = summary.left_out_items;
+  json["not_selected"] = nlohmann::ordered_json::array();
+  for (const LeftOut& one : summary.not_selected) {
+    json["not_selected"].push_back(
+        {{"container", one.container}, {"tensors", one.tensors}, {"values", one.values}, {"bytes", one.bytes}});
+  }
   json["dropped_attributes"] = summary.dropped_attributes;
   nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
   for (const SideFile& file : summary.side_files) {

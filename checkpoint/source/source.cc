@@ -16,7 +16,7 @@ namespace reshard::source {
 absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, const SourceOptions& options) {
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(Catalog catalog, ReadCatalog(path, options.limits));
-  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.recipe.selection));
+  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.recipe.selection, &state->not_selected));
   state->checks = options.checks;
   int64_t chunks = 0;
   absl::flat_hash_map<std::pair<int32_t, int64_t>, size_t> record_check;
@@ -49,6 +49,7 @@ Source::~Source() = default;
 
 const Catalog& Source::catalog() const { return state_->applied ? state_->applied->catalog : state_->catalog; }
 const Catalog& Source::stored() const { return state_->catalog; }
+const std::vector<LeftOut>& Source::not_selected() const { return state_->not_selected; }
 const std::vector<views::View>* Source::views() const { return state_->applied ? &state_->applied->views : nullptr; }
 const std::optional<Sidecar>& Source::sidecar() const { return state_->sidecar; }
 void Source::AddViews(hash::Digest* digest) const {

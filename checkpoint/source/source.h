@@ -49,6 +49,8 @@ class Source {
   const Catalog& catalog() const;
   // What is stored, as far as the recipe's selection takes it; the same as catalog() where tensors stay what they are.
   const Catalog& stored() const;
+  // What of the checkpoint the selection leaves out.
+  const std::vector<LeftOut>& not_selected() const;
   // What each tensor of catalog() is, or null where all are what is stored.
   const std::vector<views::View>* views() const;
   const std::optional<Sidecar>& sidecar() const;

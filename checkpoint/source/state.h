@@ -40,6 +40,7 @@ struct Overlap {
 
 struct Source::State {
   Catalog catalog;  // of what is stored
+  std::vector<LeftOut> not_selected;
   std::optional<views::Applied> applied;
   ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;

@@ -300,7 +300,7 @@ class Applying {
     for (size_t i = 0; i < stored_.byte_items().size(); ++i) {
       items.push_back({i, std::string(stored_.byte_items()[i].name), std::nullopt});
     }
-    out.catalog = catalog::DerivedCatalog(stored_).Make(std::move(tensors), std::move(items), true);
+    out.catalog = catalog::DerivedCatalog(stored_).Make(std::move(tensors), std::move(items), stored_.attributes());
     return out;
   }
 

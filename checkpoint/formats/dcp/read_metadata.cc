@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/formats/dcp/pickle_fields.h"
 #include "checkpoint/formats/pickle/machine.h"
+#include "checkpoint/formats/pickle/opaque.h"
 #include "checkpoint/formats/pickle/plain_data.h"
 #include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/io/show.h"
@@ -43,7 +44,8 @@ class MetadataReader {
     FieldNames<3> names = {{"state_dict_metadata", "planner_data", "storage_data"}};
     std::array<Value, 3> found;
     if (!fields_.Read(pickle_.root(), &names, &found) || !IsDict(found[0]) || !IsDict(found[2])) {
-      return Bad("is no Metadata of a distributed checkpoint");
+      return Bad("is not the Metadata of a distributed checkpoint, but ",
+                 io::Shown(pickle::KindOfOpaque(pickle_, pickle_.root())));
     }
     RETURN_IF_ERROR(ReadItems(found[0]));
     RETURN_IF_ERROR(ReadPlaces(found[2]));
@@ -124,17 +126,20 @@ class MetadataReader {
   // The state is (dtype, layout, requires_grad, ...), in old files a dict.
   absl::Status ReadProperties(Value properties, Item* item) {
     Value dtype = 0;
+    Value layout = 0;
     Value requires_grad = 0;
     const std::optional<Value> state =
         properties != 0 && pickle_.kind(properties) == Kind::kObject ? pickle_.State(properties) : std::nullopt;
     if (state && pickle_.kind(*state) == Kind::kTuple && pickle_.Tuple(*state).size() >= 3) {
       dtype = pickle_.Tuple(*state)[0];
+      layout = pickle_.Tuple(*state)[1];
       requires_grad = pickle_.Tuple(*state)[2];
     } else if (properties != 0 && pickle_.kind(properties) == Kind::kObject) {
-      std::array<Value, 2> found;
+      std::array<Value, 3> found;
       fields_.Read(properties, &property_names_, &found);
       dtype = found[0];
       requires_grad = found[1];
+      layout = found[2];
     }
     if (dtype == 0 || pickle_.kind(dtype) != Kind::kName) return Bad("has no dtype of ", ShownText(item->name));
     constexpr size_t kLongest = 64;
@@ -145,8 +150,21 @@ class MetadataReader {
     if (!torch_save::LooksLikeTorchDType(item->stored_dtype)) {
       return Bad("has a dtype of ", ShownText(item->name), " that is none: ", io::Shown(item->stored_dtype));
     }
+    // No dtype of this library then: its elements are not all that there is to it.
+    const std::string_view sparse = SparseLayout(layout);
+    if (!sparse.empty()) absl::StrAppend(&item->stored_dtype, " in the layout ", status::View(sparse));
     item->requires_grad = requires_grad != 0 && pickle_.IsTrue(requires_grad);
     return absl::OkStatus();
+  }
+
+  // "torch.sparse_coo" of _get_layout("torch.sparse_coo"); empty for the strided layout, or where none is said.
+  std::string_view SparseLayout(Value layout) const {
+    if (layout == 0 || pickle_.kind(layout) != Kind::kObject) return {};
+    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(layout));
+    if (given.size() != 1 || pickle_.kind(given[0]) != Kind::kString) return {};
+    const std::string_view name = pickle_.Text(given[0]);
+    constexpr size_t kLongest = 64;
+    return name.starts_with("torch.") && name != "torch.strided" ? name.substr(0, kLongest) : std::string_view();
   }
 
   absl::Status ReadChunks(Value list, Item* item) {
@@ -374,7 +392,7 @@ class MetadataReader {
       if (std::find(std::begin(kWritten), std::end(kWritten), text) != std::end(kWritten)) return true;
       if (pickle_.kind(value) == Kind::kNone) return true;
       if (++count > kMost || !SpendText(name)) return false;
-      Catalog::Attribute attribute = {std::string(text), "", text == "all_local_plans"};
+      Catalog::Attribute attribute = {std::string(text), "", text == "all_local_plans", ""};
       if (!attribute.of_files) {
         attribute.pickle = pickle::PlainData(pickle_, value, most_attribute_bytes_).value_or("");
         if (!fields_.Spend(static_cast<int64_t>(attribute.pickle.size()))) return false;
@@ -398,7 +416,7 @@ class MetadataReader {
   std::vector<int64_t> left_;
   std::vector<int64_t> right_;
   FieldNames<3> tensor_names_ = {{"properties", "size", "chunks"}};
-  FieldNames<2> property_names_ = {{"dtype", "requires_grad"}};
+  FieldNames<3> property_names_ = {{"dtype", "requires_grad", "layout"}};
   FieldNames<2> chunk_names_ = {{"offsets", "sizes"}};
   FieldNames<3> index_names_ = {{"fqn", "offset", "index"}};
   FieldNames<4> info_names_ = {{"relative_path", "offset", "length", "transform_descriptors"}};

@@ -14,13 +14,14 @@ constexpr int64_t kMostOpBytes = 9;
 
 // Input: a view of bytes, or a file.
 template <typename Input>
-absl::StatusOr<Pickle> ReadFrom(const Input& input, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way) {
+absl::StatusOr<Pickle> ReadFrom(const Input& input, const CatalogLimits& limits, PickleMachine::Terms terms) {
   {
-    PickleMachine machine(PickleInput(input), limits, persistent_ids, way);
+    PickleMachine machine(PickleInput(input), limits, terms);
     absl::StatusOr<Pickle> pickle = machine.Run();
     if (!machine.wants_one_by_one()) return pickle;
   }
-  return PickleMachine(PickleInput(input), limits, persistent_ids, Pickle::Way::kOneByOne).Run();
+  terms.way = Pickle::Way::kOneByOne;
+  return PickleMachine(PickleInput(input), limits, terms).Run();
 }
 
 }  // namespace
@@ -135,13 +136,26 @@ bool PickleMachine::Step() {
     case PickleOp::kNewObjEx: {
       const bool keywords = static_cast<PickleOp>(*op_) == PickleOp::kNewObjEx;
       if (!Has(keywords ? 3 : 2)) return false;
-      if (keywords && !Is(Pop(), Kind::kDict)) return Bad("keyword arguments that are no dict");
+      if (keywords && !Is(Pop(), Kind::kDict)) return Bad("keyword arguments that are not a dict");
       const Value arguments = Pop();
-      const Value name = Pop();
-      if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are no tuple");
-      if (!Is(name, Kind::kName)) return Refuse("makes an object of what is no name");
-      return PushObject(name, arguments);
+      return Make(Pop(), arguments);
     }
+    case PickleOp::kObj: {  // Python 2, of classes of its first kind: the class, then its arguments
+      if (!TakeMark(&first)) return false;
+      if (stack_.size() == first) return Bad("an object without a class");
+      if (!PushTuple(first + 1)) return false;
+      const Value arguments = Pop();
+      return Make(Pop(), arguments);
+    }
+    case PickleOp::kInst: {  // the same, with the name of the class behind the opcode
+      Value module = 0;
+      Value name = 0;
+      if (!TakeMark(&first) || !ReadLine(&module) || !ReadLine(&name) || !PushTuple(first)) return false;
+      const Value arguments = Pop();
+      return PushName(module, name) && Make(Pop(), arguments);
+    }
+    case PickleOp::kInt:  // Python 2, of numbers beyond 32 bits
+      return PushDecimal();
     case PickleOp::kBuild:
       return Build();
     case PickleOp::kMemoize:
@@ -157,15 +171,21 @@ bool PickleMachine::Step() {
       if (ReadRecords()) return true;
       return status_.ok() && Operand<4>(&number) && Get(number);
     case PickleOp::kBinPersId: {
-      if (!persistent_ids_) break;
+      if (!terms_.persistent_ids) break;
       if (!Has(1)) return false;
       const Value id = Pop();
       const uint32_t node = Node(Kind::kPersistent, 3, Depth(id) + 1);
       if (node == 0) return false;
       pickle_.heap_[node + 1] = 0;
       pickle_.heap_[node + 2] = id;
-      return Push(node);
+      pickle_.persistent_ids_.push_back(node);
+      // The first form of torch.save writes the class of a module with its source: ("module", class, file, source).
+      const absl::Span<const Value> parts = Is(id, Kind::kTuple) ? pickle_.Tuple(id) : absl::Span<const Value>();
+      const bool is_class = parts.size() == 4 && pickle_.IsText(parts[0], "module") && Is(parts[1], Kind::kName);
+      return Push(is_class ? parts[1] : node);
     }
+    case PickleOp::kByteArray8:
+      return Operand<8>(&number) && PushText(Kind::kBytes, number);
     case PickleOp::kFrame:
       if (!Operand<8>(&number)) return false;
       return number <= static_cast<uint64_t>(Left()) || Bad(absl::StrCat("a frame of ", number, " bytes, cut short"));
@@ -173,8 +193,9 @@ bool PickleMachine::Step() {
       return Bad("a second beginning");
     case PickleOp::kStop:
       if (stack_.size() != 1 || !marks_.empty()) return Bad("the stack does not hold one value at the end");
-      if (Left() != 0) return Bad(absl::StrCat(Left(), " bytes after the end"));
+      if (!terms_.others_may_follow && Left() != 0) return Bad(absl::StrCat(Left(), " bytes after the end"));
       pickle_.root_ = stack_.back();
+      pickle_.bytes_ = Offset(at_);
       return false;
   }
   return Refuse(absl::StrCat("opcode ", NameOfRefused(*op_), " (", *op_, ") has no place in a checkpoint"));
@@ -187,7 +208,7 @@ absl::StatusOr<Pickle> PickleMachine::Run() {
   }
   if (!Have(kMostOpBytes)) return status_;
   if (end_ - at_ < 2 || static_cast<PickleOp>(at_[0]) != PickleOp::kProto) {
-    return absl::DataLossError("pickle, byte 0: this is no pickle of protocol 2 or later");
+    return absl::DataLossError("pickle, byte 0: this is not a pickle of protocol 2 or later");
   }
   if (at_[1] < 2 || at_[1] > 5) {
     return absl::UnimplementedError(absl::StrCat("pickle, byte 1: protocol ", at_[1], "; 2 to 5 are known"));
@@ -208,12 +229,16 @@ absl::StatusOr<Pickle> PickleMachine::Run() {
 }
 
 absl::StatusOr<Pickle> Pickle::Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids, Way way) {
-  return ReadFrom(bytes, limits, persistent_ids, way);
+  return ReadFrom(bytes, limits, {.persistent_ids = persistent_ids, .way = way});
 }
 
 absl::StatusOr<Pickle> Pickle::Read(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids,
                                     Way way) {
-  return ReadFrom(file, limits, persistent_ids, way);
+  return ReadFrom(file, limits, {.persistent_ids = persistent_ids, .way = way});
+}
+
+absl::StatusOr<Pickle> Pickle::ReadFirst(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids) {
+  return ReadFrom(file, limits, {.persistent_ids = persistent_ids, .others_may_follow = true});
 }
 
 }  // namespace reshard::pickle

@@ -1,6 +1,7 @@
-// Reads a pickle as data. The machine knows the opcodes that DCP's pickles are made of (protocols 2 to 5) and builds a
-// graph of plain values; classes and functions stay names, objects stay records of a name, arguments and a state.
-// Nothing is imported or called, and a pickle that asks for it is refused.
+// Reads a pickle as data. The machine knows the opcodes of protocols 2 to 5 and builds a graph of plain values; classes
+// and functions stay names, and what a pickle asks to call or to build stays a record: a name, arguments, items and a
+// state. Nothing is imported and nothing is called, whatever the name, so such a record is opaque: readers list it,
+// and read those that they know (a tensor, a module) as the data that is in it.
 //
 // Values are nodes of one array of 32-bit words and are identified by their position, so that a pickle of millions of
 // objects costs few allocations. Nothing is ever recursive, however deep or cyclic the graph is; code that walks along
@@ -13,7 +14,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -28,12 +31,13 @@ class Pickle {
  public:
   // A value. Only with the pickle that it is of.
   using Value = uint32_t;
+  static constexpr Value kNoValue = 0;  // of no pickle
 
   enum class Kind : uint8_t {
     kNone,
     kBool,
     kInt,
-    kBigInt,  // beyond 64 bits
+    kBigInt,  // beyond 64 bits; its text is the number in two's complement, the lowest byte first
     kFloat,
     kString,
     kBytes,
@@ -42,7 +46,7 @@ class Pickle {
     kSet,
     kDict,
     kName,        // a class or a function
-    kObject,      // a name applied to arguments, perhaps with a state
+    kObject,      // a name applied to arguments, perhaps with items and a state
     kPersistent,  // a persistent id; its value is the argument
   };
 
@@ -51,15 +55,21 @@ class Pickle {
   enum class Way : uint8_t { kRecords, kOneByOne };
 
   // Runs the pickle in `bytes`. `persistent_ids`: BINPERSID is allowed.
-  // InvalidArgument: a call of a name that is not on the list (the name), an opcode that has no place in data.
-  // DataLoss: no pickle, cut short, an operand of the wrong kind (at which byte). ResourceExhausted: beyond a limit.
+  // InvalidArgument: an opcode that has no place in data, a call of what is not a name. DataLoss: not a pickle, cut
+  // short, an operand of the wrong kind (at which byte). ResourceExhausted: beyond a limit.
   static absl::StatusOr<Pickle> Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids = false,
                                      Way way = Way::kRecords);
   // The same for a file, of which only a window is in memory at any time. And the errors of reading it.
   static absl::StatusOr<Pickle> Read(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids = false,
                                      Way way = Way::kRecords);
+  // The first of what follows each other in a file; bytes() says where the next begins.
+  static absl::StatusOr<Pickle> ReadFirst(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids);
 
   Value root() const { return root_; }
+  // The length of the pickle.
+  int64_t bytes() const { return bytes_; }
+  // Everything that BINPERSID made, in the order of the pickle.
+  absl::Span<const Value> persistent_ids() const { return persistent_ids_; }
 
   Kind kind(Value v) const { return IsSmall(v) ? Kind::kInt : static_cast<Kind>(heap_[v] & 15); }
   bool IsTrue(Value v) const { return v == kTrue; }
@@ -75,7 +85,7 @@ class Pickle {
     std::memcpy(&number, &bits, sizeof number);
     return number;
   }
-  // Of a string or bytes.
+  // Of a string, bytes or a big int.
   std::string_view Text(Value v) const { return {texts_.data() + heap_[v + 1], heap_[v + 2]}; }
   bool IsText(Value v, std::string_view text) const { return kind(v) == Kind::kString && Text(v) == text; }
   // The members of a tuple.
@@ -91,6 +101,11 @@ class Pickle {
   bool ForEach(Value v, const F& member) const;
   // Whether it is a dict, or an object whose state is one.
   bool HasItems(Value v) const;
+  // Of an object, what the pickle put into it as into a container: a dict or a list.
+  std::optional<Value> Contents(Value v) const {
+    const auto found = contents_.find(v);
+    return found == contents_.end() ? std::nullopt : std::optional<Value>(found->second);
+  }
   // Calls item(key, value) of what has items in turn, as often as the pickle sets one, until it returns false.
   template <typename F>
   bool ForEachItem(Value v, const F& item) const;
@@ -122,9 +137,8 @@ class Pickle {
 
   // The first word of a node: kind in 4 bits, depth of nesting in 8, count of members (tuples, records) in 20. Then:
   //   int         low word, high word
-  //   big int     nothing
   //   float       low word, high word
-  //   string      place in texts_, length
+  //   string      place in texts_, length; the same for bytes and a big int
   //   tuple       the members
   //   list, dict  first segment, last segment; a segment is: next segment, number of words, the words
   //   name        module, name, Known
@@ -150,7 +164,10 @@ class Pickle {
 
   std::string texts_;
   PickleHeap heap_;
+  absl::flat_hash_map<Value, Value> contents_;  // of the objects that have any
+  std::vector<Value> persistent_ids_;
   Value root_ = 0;
+  int64_t bytes_ = 0;
 };
 
 template <typename F>

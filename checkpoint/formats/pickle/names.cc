@@ -12,6 +12,8 @@ struct Row {
 constexpr std::string_view kCheckpoint = "torch.distributed.checkpoint.metadata";
 // Until PyTorch 2.3 some of the classes lived there.
 constexpr std::string_view kSharded = "torch.distributed._shard.sharded_tensor.metadata";
+// Python 2 called it otherwise.
+constexpr std::string_view kBuiltins[] = {"builtins", "__builtin__"};
 constexpr Row kRows[] = {
     {kCheckpoint, "Metadata", Known::kMetadata},
     {kCheckpoint, "TensorStorageMetadata", Known::kTensorStorageMetadata},
@@ -20,48 +22,47 @@ constexpr Row kRows[] = {
     {kCheckpoint, "TensorProperties", Known::kTensorProperties},
     {kCheckpoint, "MetadataIndex", Known::kMetadataIndex},
     {kCheckpoint, "StorageMeta", Known::kStorageMeta},
-    {kCheckpoint, "_MEM_FORMAT_ENCODING", Known::kMemFormat},
     {kSharded, "TensorProperties", Known::kTensorProperties},
-    {kSharded, "MEM_FORMAT_ENCODING", Known::kMemFormat},
     {"torch.distributed.checkpoint.filesystem", "_StorageInfo", Known::kStorageInfo},
-    {"torch.distributed.checkpoint.planner", "WriteItemType", Known::kWriteItemType},
     {"torch", "Size", Known::kSize},
-    {"torch", "device", Known::kDevice},
-    {"torch.serialization", "_get_layout", Known::kGetLayout},
+    {"torch._utils", "_rebuild_tensor", Known::kRebuildTensor},
     {"torch._utils", "_rebuild_tensor_v2", Known::kRebuildTensorV2},
     {"torch._utils", "_rebuild_tensor_v3", Known::kRebuildTensorV3},
     {"torch._utils", "_rebuild_parameter", Known::kRebuildParameter},
     {"torch._utils", "_rebuild_parameter_with_state", Known::kRebuildParameter},
     {"torch._utils", "_rebuild_wrapper_subclass", Known::kRebuildWrapper},
+    {"torch._utils", "_rebuild_sparse_tensor", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_sparse_csr_tensor", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_nested_tensor", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_qtensor", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_meta_tensor_no_storage", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_device_tensor_from_numpy", Known::kRebuildOther},
+    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", Known::kRebuildOther},
     {"torch._tensor", "_rebuild_from_type_v2", Known::kRebuildFromType},
+    {"torch.jit._pickle", "restore_type_tag", Known::kRestoreTag},
+    {"torch.jit._pickle", "build_intlist", Known::kBuildList},
+    {"torch.jit._pickle", "build_doublelist", Known::kBuildList},
+    {"torch.jit._pickle", "build_boollist", Known::kBuildList},
+    {"torch.jit._pickle", "build_tensorlist", Known::kBuildList},
     {"collections", "OrderedDict", Known::kOrderedDict},
     {"collections", "defaultdict", Known::kDefaultDict},
-    {"__builtin__", "set", Known::kSetOf},
-    {"__builtin__", "frozenset", Known::kSetOf},
-    {"builtins", "set", Known::kSetOf},
-    {"builtins", "frozenset", Known::kSetOf},
+    {"collections", "Counter", Known::kCounter},
+    {"collections", "deque", Known::kDeque},
+    {"argparse", "Namespace", Known::kNamespace},
+    {"types", "SimpleNamespace", Known::kNamespace},
     {"_codecs", "encode", Known::kEncode},
-    {"__builtin__", "bytearray", Known::kOther},
-    {"builtins", "bytearray", Known::kOther},
-    {"__builtin__", "complex", Known::kOther},
-    {"builtins", "complex", Known::kOther},
-    {"datetime", "datetime", Known::kOther},
-    {"datetime", "timedelta", Known::kOther},
-    {"numpy", "dtype", Known::kOther},
-    {"numpy.core.multiarray", "scalar", Known::kOther},
-    {"numpy.core.multiarray", "_reconstruct", Known::kOther},
-    {"numpy._core.multiarray", "scalar", Known::kOther},
-    {"numpy._core.multiarray", "_reconstruct", Known::kOther},
-    {"pathlib", "PosixPath", Known::kPath},
-    {"pathlib", "WindowsPath", Known::kPath},
-    {"pathlib", "PurePosixPath", Known::kPath},
-    {"pathlib", "PureWindowsPath", Known::kPath},
-    {"pathlib._local", "PosixPath", Known::kPath},
-    {"pathlib._local", "WindowsPath", Known::kPath},
-    {"pathlib._local", "PurePosixPath", Known::kPath},
-    {"pathlib._local", "PureWindowsPath", Known::kPath},
-    {"builtins", "getattr", Known::kGetAttr},
-    {"__builtin__", "getattr", Known::kGetAttr},
+    {"numpy", "dtype", Known::kNumpyDType},
+    {"numpy.core.multiarray", "scalar", Known::kNumpyScalar},
+    {"numpy._core.multiarray", "scalar", Known::kNumpyScalar},
+    {"numpy.core.multiarray", "_reconstruct", Known::kNumpyArray},
+    {"numpy._core.multiarray", "_reconstruct", Known::kNumpyArray},
+    {"numpy.core.numeric", "_frombuffer", Known::kNumpyFromBuffer},
+    {"numpy._core.numeric", "_frombuffer", Known::kNumpyFromBuffer},
+};
+constexpr Row kOfBuiltins[] = {
+    {"", "set", Known::kSetOf},
+    {"", "frozenset", Known::kSetOf},
+    {"", "bytearray", Known::kByteArray},
 };
 
 }  // namespace
@@ -70,31 +71,12 @@ Known Classify(std::string_view module, std::string_view name) {
   for (const Row& row : kRows) {
     if (row.name == name && row.module == module) return row.known;
   }
-  return Known::kNo;
-}
-
-bool IsEnum(Known known) { return known == Known::kMemFormat || known == Known::kWriteItemType; }
-
-bool MayReduce(Known known) {
-  if (IsEnum(known)) return true;
-  switch (known) {
-    case Known::kSize:
-    case Known::kGetLayout:
-    case Known::kPath:
-    case Known::kOrderedDict:
-    case Known::kDefaultDict:
-    case Known::kSetOf:
-    case Known::kEncode:
-    case Known::kOther:
-    case Known::kRebuildTensorV2:
-    case Known::kRebuildTensorV3:
-    case Known::kRebuildParameter:
-    case Known::kRebuildFromType:
-    case Known::kDevice:
-      return true;
-    default:
-      return false;  // kGetAttr only with an enum of DCP, which the machine sees to
+  if (module == kBuiltins[0] || module == kBuiltins[1]) {
+    for (const Row& row : kOfBuiltins) {
+      if (row.name == name) return row.known;
+    }
   }
+  return Known::kNo;
 }
 
 }  // namespace reshard::pickle

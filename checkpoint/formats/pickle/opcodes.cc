@@ -4,8 +4,6 @@ namespace reshard::pickle {
 
 const char* NameOfRefused(uint8_t op) {
   switch (op) {
-    case 'I':
-      return "INT";
     case 'L':
       return "LONG";
     case 'F':
@@ -26,18 +24,12 @@ const char* NameOfRefused(uint8_t op) {
       return "LIST";
     case 'd':
       return "DICT";
-    case 'i':
-      return "INST";
-    case 'o':
-      return "OBJ";
     case 0x82:
       return "EXT1";
     case 0x83:
       return "EXT2";
     case 0x84:
       return "EXT4";
-    case 0x96:
-      return "BYTEARRAY8";
     case 0x97:
       return "NEXT_BUFFER";
     case 0x98:

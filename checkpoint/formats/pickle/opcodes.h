@@ -57,6 +57,10 @@ enum class PickleOp : uint8_t {
   kBinPersId = 'Q',
   kProto = 0x80,
   kFrame = 0x95,
+  kByteArray8 = 0x96,
+  kInt = 'I',
+  kInst = 'i',
+  kObj = 'o',
 };
 
 // "INST": Python's name of an opcode that the machine does not run; "unknown" for a byte that is none.

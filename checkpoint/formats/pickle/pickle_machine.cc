@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "checkpoint/formats/pickle/opcodes.h"
-#include "checkpoint/io/show.h"
 
 namespace reshard::pickle {
 
@@ -28,6 +28,16 @@ bool PickleMachine::PushInt(int64_t number) {
   return Push(node);
 }
 
+bool PickleMachine::PushDecimal() {
+  Value line = 0;
+  if (!ReadLine(&line)) return false;
+  const std::string_view text = pickle_.Text(line);
+  if (text == "00" || text == "01") return Push(text == "01" ? Pickle::kTrue : Pickle::kFalse);
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(status::View(text), &number)) return Bad("a number of other characters than digits");
+  return PushInt(number);
+}
+
 bool PickleMachine::PushLong(uint64_t length) {
   if (static_cast<uint64_t>(Left()) < length) return Bad("cut short");
   if (!Have(static_cast<int64_t>(length))) return false;
@@ -35,7 +45,7 @@ bool PickleMachine::PushLong(uint64_t length) {
   at_ += length;
   // Bytes that only repeat the sign do not count: writers may pad numbers.
   while (length > 8 && digits[length - 1] == (digits[length - 2] >> 7 != 0 ? 0xff : 0)) --length;
-  if (length > 8) return Push(Node(Kind::kBigInt, 1));
+  if (length > 8) return Push(TextNode(Kind::kBigInt, digits, length));
   uint64_t number = length > 0 && digits[length - 1] >> 7 != 0 ? ~uint64_t{0} : 0;
   std::memcpy(&number, digits, length);
   return PushInt(static_cast<int64_t>(number));
@@ -89,14 +99,23 @@ bool PickleMachine::PushContainer(Kind kind) {
 bool PickleMachine::Extend(size_t first, bool pairs) {
   if (first == 0 || first - 1 < fence_) return Bad("no container to add to");
   const size_t count = stack_.size() - first;
-  const Value target = stack_[first - 1];
+  Value target = stack_[first - 1];
+  if (pickle_.kind(target) == Kind::kObject) {  // of a class that is a container
+    const uint32_t depth = DepthAround(first) + 1;
+    if (!Deepen(target, depth)) return false;
+    Value& contents = pickle_.contents_[target];
+    if (contents == 0) {
+      if (!PushContainer(pairs ? Kind::kDict : Kind::kList)) return false;
+      contents = Pop();
+    }
+    target = contents;
+  }
   const Kind kind = pickle_.kind(target);
-  const bool fits = kind == Kind::kObject || (pairs ? kind == Kind::kDict : kind == Kind::kList || kind == Kind::kSet);
-  if (!fits) return Bad("items for what is no container of them");
+  const bool fits = pairs ? kind == Kind::kDict : kind == Kind::kList || kind == Kind::kSet;
+  if (!fits) return Bad("items for what does not hold such");
   if (pairs && count % 2 != 0) return Bad("a key without a value");
-  // Items of objects whose classes are containers are dropped, since no reader asks for them. Items of containers are
-  // kept as a list of segments, one per opcode, so that adding to a container never moves what it has.
-  if (count > 0 && kind != Kind::kObject) {
+  // Items are kept as a list of segments, one per opcode, so that adding to a container never moves what it has.
+  if (count > 0) {
     if (!Deepen(target, DepthAround(first))) return false;
     const uint32_t segment = Words(2 + count);
     if (segment == 0) return false;
@@ -169,33 +188,47 @@ bool PickleMachine::ReadRecords() {
 bool PickleMachine::Reduce() {
   if (!Has(2)) return false;
   const Value arguments = Pop();
-  const Value name = Pop();
-  if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are no tuple");
-  if (!Is(name, Kind::kName)) return Refuse("calls what is no name");
+  return Make(Pop(), arguments);
+}
+
+bool PickleMachine::Make(Value callable, Value arguments) {
+  if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are not a tuple");
+  const Value name = Is(callable, Kind::kName) ? callable : NameOf(callable);
+  if (name == 0) return false;
   const absl::Span<const Value> given = pickle_.Tuple(arguments);
-  switch (const Known known = pickle_.known(name)) {
+  switch (pickle_.known(name)) {
     case Known::kSize:
-      if (given.size() != 1 || !Is(given[0], Kind::kTuple)) return Bad("torch.Size of what is no tuple");
+      if (given.size() != 1 || !Is(given[0], Kind::kTuple)) return Bad("torch.Size of what is not a tuple");
       return Push(given[0]);
+    case Known::kCounter:
+      if (given.size() == 1 && Is(given[0], Kind::kDict)) return Push(given[0]);
+      return given.empty() ? PushContainer(Kind::kDict) : PushObject(name, arguments);
     case Known::kOrderedDict:
-      if (!given.empty()) return Bad("an OrderedDict with arguments");
-      return PushContainer(Kind::kDict);
+      // Python 2 gives it a list of pairs, which stays an object.
+      return given.empty() ? PushContainer(Kind::kDict) : PushObject(name, arguments);
     case Known::kDefaultDict:  // of what makes its values, which nobody asks for
       return PushContainer(Kind::kDict);
-    case Known::kGetAttr:
-      // Python 3.11 before .4 writes a member of an enum as getattr(enum, name).
-      if (given.size() == 2 && Is(given[0], Kind::kName) && IsEnum(pickle_.known(given[0])) &&
-          Is(given[1], Kind::kString)) {
-        return PushObject(given[0], arguments);
-      }
-      break;
+    case Known::kDeque:  // (), or an empty container and the most that it holds; its members follow
+      return PushContainer(Kind::kList);
+    case Known::kRestoreTag:
+    case Known::kBuildList:
+      return given.empty() ? Bad("a list of nothing") : Push(given[0]);
     default:
-      if (MayReduce(known)) return PushObject(name, arguments);
+      return PushObject(name, arguments);
   }
-  return Refuse(absl::StrCat("calls ",
-                             io::Shown(absl::StrCat(status::View(pickle_.Module(name).substr(0, 200)), ".",
-                                                    status::View(pickle_.Name(name).substr(0, 200)))),
-                             ", which a checkpoint has no use for"));
+}
+
+PickleMachine::Value PickleMachine::NameOf(Value callable) {
+  if (!Is(callable, Kind::kObject)) {
+    Refuse("calls what cannot be called");
+    return 0;
+  }
+  const Value inner = pickle_.Class(callable);
+  constexpr size_t kLongest = 200;
+  const std::string text = absl::StrCat(status::View(pickle_.Name(inner).substr(0, kLongest)), "(...)");
+  const Value name = TextNode(Kind::kString, reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  if (name == 0 || !PushName(pickle_.heap_[inner + 1], name)) return 0;
+  return Pop();
 }
 
 bool PickleMachine::Build() {
@@ -203,7 +236,7 @@ bool PickleMachine::Build() {
   const Value state = Pop();
   const Value target = stack_.back();
   if (Is(target, Kind::kDict)) return true;  // the attributes of an OrderedDict, which mean nothing here
-  if (!Is(target, Kind::kObject)) return Bad("a state for what is no object");
+  if (!Is(target, Kind::kObject)) return Bad("a state for what is not an object");
   if (pickle_.Shape(target) != 0) return !(wants_one_by_one_ = true);  // a second state, for which a record has no room
   if (!Deepen(target, Depth(state) + 1)) return false;
   pickle_.heap_[target + 3] = state;

@@ -25,15 +25,21 @@ namespace reshard::pickle {
 // value on the stack is a node of the graph, no deeper than the limit; once an error is recorded nothing more is read.
 class PickleMachine {
  public:
-  PickleMachine(PickleInput input, const CatalogLimits& limits, bool persistent_ids, Pickle::Way way)
+  struct Terms {
+    bool persistent_ids = false;     // BINPERSID is allowed
+    bool others_may_follow = false;  // there may be bytes behind the end of the pickle
+    Pickle::Way way = Pickle::Way::kRecords;
+  };
+
+  PickleMachine(PickleInput input, const CatalogLimits& limits, const Terms& terms)
       : limits_(limits),
-        persistent_ids_(persistent_ids),
+        terms_(terms),
         most_depth_(static_cast<uint32_t>(std::clamp<int64_t>(limits.depth, 0, 254))),
         input_(std::move(input)),
         at_(input_.begin()),
         op_(at_),
         end_(input_.end()),
-        records_allowed_(way == Pickle::Way::kRecords),
+        records_allowed_(terms.way == Pickle::Way::kRecords),
         pickle_(input_.bytes()),
         memo_(static_cast<size_t>(input_.bytes()) / 6 + 8) {}
 
@@ -134,6 +140,8 @@ class PickleMachine {
   bool Is(Value v, Kind kind) const { return pickle_.kind(v) == kind; }
 
   bool PushInt(int64_t number);
+  // The number, in decimal digits, of the line at at_; 00 and 01 are bools.
+  bool PushDecimal();
   bool PushLong(uint64_t length);
   bool PushText(Kind kind, uint64_t length);
   Value TextNode(Kind kind, const uint8_t* text, size_t length);
@@ -146,13 +154,18 @@ class PickleMachine {
   // Reads records, from op_ on, for as long as there are any. False if there is none.
   bool ReadRecords();
   bool PushObject(Value name, Value arguments);
+  // Pushes what `callable` makes of the arguments: a container of Python as the plain one, else an object.
+  bool Make(Value callable, Value arguments);
+  // The name by which results of what is not a name itself go: of an object of C, "C(...)". 0, with an error recorded,
+  // for plain data, which cannot be called.
+  Value NameOf(Value callable);
   bool Reduce();
   bool Build();
   bool Put(uint64_t index);
   bool Get(uint64_t index);
 
   const CatalogLimits& limits_;
-  const bool persistent_ids_;
+  const Terms terms_;
   const uint32_t most_depth_;
   PickleInput input_;
   const uint8_t* at_;

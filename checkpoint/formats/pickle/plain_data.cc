@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/formats/pickle/encoded_bytes.h"
+#include "checkpoint/formats/pickle/numpy_data.h"
 #include "checkpoint/formats/pickle/writer.h"
 
 namespace reshard::pickle {
@@ -22,6 +27,8 @@ struct Pending {
 
 class PlainWriter {
  public:
+  static constexpr size_t kMostDigits = 255;  // bytes of an int
+
   PlainWriter(const Pickle& pickle, size_t most_bytes) : pickle_(pickle), most_bytes_(most_bytes) {}
 
   std::optional<std::string> Write(Value root) {
@@ -77,6 +84,9 @@ class PlainWriter {
       case Kind::kObject:
         return WriteCall(v, one.hashable);
       case Kind::kBigInt:
+        if (pickle_.Text(v).size() > kMostDigits) return false;
+        out_.Long(pickle_.Text(v));
+        return true;
       case Kind::kName:
       case Kind::kPersistent:
         break;
@@ -84,39 +94,97 @@ class PlainWriter {
     return false;
   }
 
-  // Sets and bytes as protocol 2 has them: set([...]), encode("...", "latin1").
+  // What stands for plain data, in ways that pickles have for it.
   bool WriteCall(Value v, bool hashable) {
-    if (pickle_.kind(pickle_.Class(v)) != Kind::kName || pickle_.HasItems(v) || pickle_.State(v)) return false;
-    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(v));
+    if (pickle_.Contents(v)) return false;
     const Known known = pickle_.known(pickle_.Class(v));
+    if (known == Known::kNamespace && !hashable && pickle_.HasItems(v)) {
+      out_.BeginDict();
+      return Descend(v, true, false, &PickleWriter::EndDict);
+    }
+    if (IsNumpyArray(pickle_, v) || IsNumpyScalar(pickle_, v)) return WriteNumpy(v, hashable);
+    if (pickle_.HasItems(v) || pickle_.State(v)) return false;
+    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(v));
     if (known == Known::kSetOf && given.size() == 1 && !hashable &&
         (pickle_.kind(given[0]) == Kind::kList || pickle_.kind(given[0]) == Kind::kTuple)) {
       out_.BeginSet();
       return Descend(given[0], true, true, &PickleWriter::EndSet);
     }
-    if (known != Known::kEncode || given.size() != 2 || pickle_.kind(given[0]) != Kind::kString ||
-        !(pickle_.IsText(given[1], "latin1") || pickle_.IsText(given[1], "latin-1"))) {
-      return false;
-    }
-    const std::optional<std::string> bytes = Latin1(pickle_.Text(given[0]));
+    const std::optional<std::string> bytes = BytesOf(pickle_, v, most_bytes_);
     if (bytes) out_.Bytes(*bytes);
     return bytes.has_value();
   }
 
-  // The characters of a text in UTF-8, a byte each; nothing where there are others than those of Latin-1.
-  static std::optional<std::string> Latin1(std::string_view utf8) {
-    std::string out;
-    for (size_t i = 0; i < utf8.size(); ++i) {
-      const auto first = static_cast<uint8_t>(utf8[i]);
-      if (first < 0x80) {
-        out.push_back(utf8[i]);
-      } else if ((first == 0xC2 || first == 0xC3) && i + 1 < utf8.size()) {
-        out.push_back(static_cast<char>((first & 0x03) << 6 | (static_cast<uint8_t>(utf8[++i]) & 0x3F)));
-      } else {
-        return std::nullopt;
-      }
+  bool WriteNumpy(Value v, bool hashable) {
+    const std::optional<NumpyData> data = ReadNumpy(pickle_, v, most_bytes_);
+    if (!data || data->is_fortran || (hashable && !data->shape.empty())) return false;
+    return WriteElements(*data, 0, data->bytes);
+  }
+
+  // The elements of an index into the dimensions before `dim`, as lists.
+  bool WriteElements(const NumpyData& data, size_t dim, std::string_view bytes) {
+    if (dim == data.shape.size()) return WriteElement(data.dtype, bytes);
+    out_.BeginList();
+    const auto size = static_cast<size_t>(data.shape[dim]);
+    if (size > most_bytes_) return false;
+    for (size_t i = 0; i < size; ++i) {
+      const size_t each = bytes.size() / size;
+      if (!WriteElements(data, dim + 1, bytes.substr(i * each, each))) return false;
+      if (static_cast<size_t>(out_.bytes()) > most_bytes_) return false;
     }
-    return out;
+    out_.EndList();
+    return true;
+  }
+
+  template <typename T>
+  static T As(std::string_view bytes) {
+    T number;
+    std::memcpy(&number, bytes.data(), sizeof number);
+    return number;
+  }
+
+  bool WriteElement(DType dtype, std::string_view bytes) {
+    switch (dtype) {
+      case DType::kF32:
+        out_.Float(static_cast<double>(As<float>(bytes)));
+        return true;
+      case DType::kF64:
+        out_.Float(As<double>(bytes));
+        return true;
+      case DType::kI8:
+        out_.Int(As<int8_t>(bytes));
+        return true;
+      case DType::kI16:
+        out_.Int(As<int16_t>(bytes));
+        return true;
+      case DType::kI32:
+        out_.Int(As<int32_t>(bytes));
+        return true;
+      case DType::kI64:
+        out_.Int(As<int64_t>(bytes));
+        return true;
+      case DType::kU8:
+        out_.Int(As<uint8_t>(bytes));
+        return true;
+      case DType::kU16:
+        out_.Int(As<uint16_t>(bytes));
+        return true;
+      case DType::kU32:
+        out_.Int(As<uint32_t>(bytes));
+        return true;
+      case DType::kU64:
+        if (bytes.back() < 0) {  // beyond 63 bits: a byte more says that it is not negative
+          out_.Long(std::string(bytes) + '\0');
+        } else {
+          out_.Int(As<int64_t>(bytes));
+        }
+        return true;
+      case DType::kBool:
+        out_.Bool(bytes[0] != 0);
+        return true;
+      default:
+        return false;
+    }
   }
 
   bool WriteText(Value v) {
@@ -139,7 +207,7 @@ class PlainWriter {
       return pending_.size() <= most_bytes_;
     };
     const bool all =
-        pickle_.kind(v) == Kind::kDict
+        pickle_.HasItems(v)
             ? pickle_.ForEachItem(
                   v, [&](Value key, Value value) { return add(key, hashable_first) && add(value, hashable_second); })
             : pickle_.ForEach(v, [&](Value member) { return add(member, hashable_first); });

@@ -62,6 +62,12 @@ void PickleWriter::Int(int64_t value) {
   }
 }
 
+void PickleWriter::Long(std::string_view bytes) {
+  Op('\x8a');
+  Raw(static_cast<uint8_t>(bytes.size()));
+  out_.append(bytes);
+}
+
 void PickleWriter::Float(double value) {
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);

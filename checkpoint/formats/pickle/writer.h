@@ -26,6 +26,8 @@ class PickleWriter {
   void None();
   void Bool(bool value);
   void Int(int64_t value);
+  // A number of any size in two's complement, the lowest byte first; of fewer than 256 bytes.
+  void Long(std::string_view bytes);
   void Float(double value);
   // The bytes of a Python str in UTF-8, lone surrogates included.
   void Text(std::string_view utf8);

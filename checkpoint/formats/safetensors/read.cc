@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_builder.h"
+#include "checkpoint/catalog/parts.h"
 #include "checkpoint/formats/safetensors/dtypes.h"
 #include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/header.h"
@@ -39,8 +41,13 @@ absl::Status In(std::string_view path, const absl::Status& status) {
   return absl::Status(code, absl::StrCat(status::View(path), ": ", status.message()));
 }
 
-// The entries of DCP_SHARDING_INFO: {"model.w": {"saved_offsets": [0, 8]}}.
-using Offsets = absl::flat_hash_map<std::string, std::vector<int64_t>>;
+// The entries of DCP_SHARDING_INFO: {"model.w": {"saved_offsets": [0, 8], "global_shape": [4, 16]}}; the second is not
+// always there.
+struct ShardingInfo {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> global_shape;
+};
+using Offsets = absl::flat_hash_map<std::string, ShardingInfo>;
 
 absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLimits& limits) {
   Offsets offsets;
@@ -55,13 +62,15 @@ absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLi
           last = nullptr;
           return expect(Kind::kObject, io::Shown(path[0].key) + " is no JSON object");
         }
-        if (path[1].key != "saved_offsets") return absl::OkStatus();
+        if (path[1].key != "saved_offsets" && path[1].key != "global_shape") return absl::OkStatus();
         if (path.size() == 2) {
-          last = &offsets[path[0].key];
-          return expect(Kind::kArray, io::Shown(path[0].key) + ": saved_offsets is no list");
+          ShardingInfo& info = offsets[path[0].key];
+          last = path[1].key == "saved_offsets" ? &info.offsets : &info.global_shape;
+          return expect(Kind::kArray, io::Shown(path[0].key) + ": " + path[1].key + " is not a list");
         }
         last->push_back(value.integer);
-        return expect(Kind::kInteger, io::Shown(path[0].key) + ": an offset is no whole number from 0 to 2^63 - 1");
+        return expect(Kind::kInteger, io::Shown(path[0].key) + ": one of " + path[1].key +
+                                          " is not a whole number from 0 to 2^63 - 1");
       });
   if (!walked.ok()) return In("DCP_SHARDING_INFO", walked);
   return offsets;
@@ -93,11 +102,13 @@ class Reader {
       part.place = {index, read.data_begin + entry.begin, entry.end - entry.begin};
       if (offset != offsets.end()) {
         part.sharded = true;
-        part.offset = std::move(offset->second);
+        part.offset = std::move(offset->second.offsets);
+        part.global_shape = std::move(offset->second.global_shape);
         offsets.erase(offset);
-        if (part.offset.size() != entry.shape.size()) {
+        if (part.offset.size() != entry.shape.size() ||
+            (!part.global_shape.empty() && part.global_shape.size() != entry.shape.size())) {
           return absl::DataLossError(absl::StrCat(file->path(), ": tensor ", io::Shown(entry.name), ": saved_offsets ",
-                                                  io::Shown(part.offset), " are not of the rank of ",
+                                                  io::Shown(part.offset), " or global_shape are not of the rank of ",
                                                   io::Shown(entry.shape)));
         }
       } else {
@@ -136,6 +147,8 @@ class Reader {
     return absl::OkStatus();
   }
 
+  void SetIncomplete(std::string why) { builder_.SetIncomplete(std::move(why)); }
+
   absl::StatusOr<Catalog> Finish() && {
     for (const StoredTensor& tensor : tensors_) {
       RETURN_IF_ERROR(AddTensor(tensor));
@@ -149,7 +162,8 @@ class Reader {
     std::string dtype;
     std::vector<int64_t> shape;
     std::vector<int64_t> offset;
-    bool sharded = false;  // the file says where it begins
+    std::vector<int64_t> global_shape;  // empty: not said
+    bool sharded = false;               // the file says where it begins
     Catalog::Place place;
   };
   struct StoredTensor {
@@ -174,6 +188,15 @@ class Reader {
         shape[d] = std::max(shape[d], *end);
       }
     }
+    // Shards that are missing at an end leave a hole in the shape that is said.
+    for (const Part& part : tensor.parts) {
+      for (size_t d = 0; d < part.global_shape.size(); ++d) {
+        if (part.global_shape[d] != first.global_shape[d]) return bad("its shards say two global shapes");
+        if (shape[d] > part.global_shape[d]) return bad("a shard leaves the global shape");
+      }
+      if (part.global_shape.size() != first.global_shape.size()) return bad("not all of its shards say a global shape");
+    }
+    if (!first.global_shape.empty()) shape = first.global_shape;
     const SafetensorsDType* dtype = FindSafetensorsDType(first.dtype);
     auto known = dtype == nullptr ? std::nullopt : dtype->dtype;
     const int64_t packed = dtype == nullptr ? 1 : dtype->packed();
@@ -208,6 +231,38 @@ std::vector<std::string> WithSuffix(const std::vector<std::string>& names, std::
   std::copy_if(names.begin(), names.end(), std::back_inserter(out),
                [&](const std::string& name) { return name.ends_with(suffix); });
   return out;
+}
+
+// Names of files that programs take for a whole model.
+constexpr std::string_view kWhole[] = {"adapter_model", "consolidated", "diffusion_pytorch_model", "model",
+                                       "pytorch_model"};
+
+// Whether a file of that name is a checkpoint by itself: "model.safetensors", "model.fp16.safetensors".
+bool IsWhole(std::string_view name) {
+  return std::any_of(std::begin(kWhole), std::end(kWhole), [&](std::string_view whole) {
+    return name.starts_with(whole) && name.substr(whole.size()).starts_with('.');
+  });
+}
+
+// One checkpoint is one set of files: a series of numbered parts, or a file that is whole. Files of other names may each
+// have some of the tensors. InvalidArgument: there is more than one set.
+absl::Status CheckOneSet(const std::string& root, absl::Span<const std::string> files) {
+  std::map<std::string, std::string> sets;  // each with one of its files
+  bool is_set = false;
+  for (const std::string& file : files) {
+    const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
+    const std::optional<catalog::PartName> part = catalog::ParsePartName(name);
+    const bool counted = part && part->count > 0;
+    is_set |= counted || IsWhole(name);
+    sets.emplace(counted ? part->series : std::string(name), file);
+  }
+  if (!is_set || sets.size() < 2) return absl::OkStatus();
+  const auto& [first, its_file] = *sets.begin();
+  const auto& [other, other_file] = *std::next(sets.begin());
+  return absl::InvalidArgumentError(absl::StrCat(
+      io::Shown(root), " has two checkpoints: ", io::Shown(first), " and ", io::Shown(other),
+      sets.size() > 2 ? absl::StrCat(" and ", sets.size() - 2, " more") : "", "; name the file of the one that is meant, ",
+      io::Shown(io::JoinPath(root, its_file)), " or ", io::Shown(io::JoinPath(root, other_file))));
 }
 
 absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& index_name,
@@ -250,13 +305,15 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
   }
   if (files.empty()) {
     return absl::NotFoundError(
-        absl::StrCat(io::Shown(root), " is no checkpoint: it has neither .metadata nor files of ",
+        absl::StrCat(io::Shown(root), " is not a checkpoint: it has neither .metadata nor files of ",
                      "safetensors or torch.save, and only the folders right in it were looked at"));
   }
+  RETURN_IF_ERROR(CheckOneSet(root, files));
   Reader reader(root, limits);
   for (const std::string& file : files) {
     RETURN_IF_ERROR(reader.AddFile(file));
   }
+  reader.SetIncomplete(catalog::MissingParts(files));
   return std::move(reader).Finish();
 }
 
@@ -271,8 +328,10 @@ absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const Ca
   if (kind.ok() && *kind == io::FileKind::kDirectory) return ReadDirectory(path, limits);
   const size_t slash = path.rfind('/');
   const std::string root = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
   Reader reader(root, limits);
-  RETURN_IF_ERROR(reader.AddFile(slash == path.npos ? path : path.substr(slash + 1)));
+  RETURN_IF_ERROR(reader.AddFile(name));
+  reader.SetIncomplete(catalog::MissingParts({&name, 1}));
   return std::move(reader).Finish();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "checkpoint/formats/torch_save/storage_id.h"
 #include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/io/show.h"
 #include "reshard/layout/checked.h"
@@ -20,9 +21,10 @@ namespace {
 using Value = pickle::Pickle::Value;
 using Kind = pickle::Pickle::Kind;
 
-// How a tensor is rebuilt: by which of the two functions, with which arguments.
+// How a tensor is rebuilt.
 struct Call {
-  bool v3 = false;
+  size_t needed = 0;            // of the arguments; one more may be flags
+  std::optional<size_t> dtype;  // which of them is the dtype, where it is not that of the storage
   absl::Span<const Value> arguments;
 };
 
@@ -43,24 +45,35 @@ std::optional<Call> FindCall(const pickle::Pickle& pickle, Value value) {
     function = pickle.known(given[0]);
     arguments = given[2];
   }
-  if (function != Known::kRebuildTensorV2 && function != Known::kRebuildTensorV3) return std::nullopt;
-  return Call{function == Known::kRebuildTensorV3, pickle.Tuple(arguments)};
+  const absl::Span<const Value> given = pickle.Tuple(arguments);
+  switch (function) {
+    case Known::kRebuildTensor:
+      return Call{4, std::nullopt, given};
+    case Known::kRebuildTensorV2:
+      return Call{6, std::nullopt, given};
+    case Known::kRebuildTensorV3:
+      return Call{7, 6, given};
+    default:
+      return std::nullopt;
+  }
 }
 
 class RecordReader {
  public:
   explicit RecordReader(const Archive& archive) : archive_(archive), pickle_(archive.description()) {}
 
-  // Arguments of _rebuild_tensor_v2: storage, offset, size, strides, requires_grad, hooks [, flags];
-  // of _rebuild_tensor_v3: storage, offset, size, strides, requires_grad, hooks, dtype [, flags].
+  // Arguments of _rebuild_tensor: storage, offset, size, strides; of _rebuild_tensor_v2 also: requires_grad, hooks
+  // [, flags]; of _rebuild_tensor_v3: requires_grad, hooks, dtype [, flags].
   absl::StatusOr<TensorRecord> Read(Value tensor, const Expected* expected) {
-    const auto [v3, given] = *FindCall(pickle_, tensor);
-    const size_t needed = v3 ? 7 : 6;
+    const auto [needed, dtype, given] = *FindCall(pickle_, tensor);
     if (given.size() < needed || given.size() > needed + 1) {
       return archive_.Bad("a tensor of ", given.size(), " arguments");
     }
-    RETURN_IF_ERROR(FindDType(v3, given));
-    const std::optional<int64_t> offset = pickle_.Int(given[1]);
+    const std::optional<StorageId> id = ReadStorageId(pickle_, given[0]);
+    if (!id) return archive_.Bad("a tensor without a storage");
+    RETURN_IF_ERROR(FindDType(*id, dtype ? std::optional(given[*dtype]) : std::nullopt));
+    std::optional<int64_t> offset = pickle_.Int(given[1]);
+    if (offset) offset = CheckedAdd(*offset, id->first);
     catalog::StoredElements& elements = record_.elements;
     if (!Ints(given[2], &elements.shape) || !Ints(given[3], &elements.strides) || !offset) {
       return archive_.Bad("no offset, shape and strides");
@@ -68,11 +81,11 @@ class RecordReader {
     if (expected != nullptr) {
       RETURN_IF_ERROR(Compare(*expected));
     }
-    record_.requires_grad = pickle_.IsTrue(given[4]);
+    record_.requires_grad = needed > 4 && pickle_.IsTrue(given[4]);
     if (given.size() > needed) {
       RETURN_IF_ERROR(ReadFlags(given[needed]));
     }
-    RETURN_IF_ERROR(FindStorage(given[0]));
+    RETURN_IF_ERROR(FindStorage(*id));
     if (record_.dtype) {
       RETURN_IF_ERROR(Place(*offset));
     }
@@ -92,31 +105,16 @@ class RecordReader {
     return true;
   }
 
-  // The persistent id of a storage: ("storage", its class, key, device, number of elements).
-  absl::Span<const Value> Storage(Value v) const {
-    if (pickle_.kind(v) != Kind::kPersistent || pickle_.kind(pickle_.Arguments(v)) != Kind::kTuple) return {};
-    const absl::Span<const Value> id = pickle_.Tuple(pickle_.Arguments(v));
-    const bool right = id.size() >= 5 && pickle_.IsText(id[0], "storage") && pickle_.kind(id[1]) == Kind::kName &&
-                       pickle_.kind(id[2]) == Kind::kString && pickle_.Int(id[4]).has_value();
-    return right ? id : absl::Span<const Value>();
-  }
-
-  std::string FullName(Value name) const {
-    return absl::StrCat(status::View(pickle_.Module(name)), ".", status::View(pickle_.Name(name)));
-  }
-
-  absl::Status FindDType(bool v3, absl::Span<const Value> given) {
-    const absl::Span<const Value> id = Storage(given[0]);
-    if (id.empty()) return archive_.Bad("a tensor without a storage");
-    untyped_ = pickle_.Name(id[1]) == "UntypedStorage" && pickle_.Module(id[1]) == "torch.storage";
-    if (v3) {
-      if (!untyped_ || pickle_.kind(given[6]) != Kind::kName) return archive_.Bad("a storage without a dtype");
-      record_.stored_dtype = FullName(given[6]);
+  absl::Status FindDType(const StorageId& id, const std::optional<Value>& dtype) {
+    if (dtype) {
+      if (!id.is_untyped || pickle_.kind(*dtype) != Kind::kName) return archive_.Bad("a storage without a dtype");
+      record_.stored_dtype =
+          absl::StrCat(status::View(pickle_.Module(*dtype)), ".", status::View(pickle_.Name(*dtype)));
       record_.dtype = DTypeOfTorch(record_.stored_dtype);
     } else {
-      if (pickle_.Module(id[1]) == "torch") record_.dtype = DTypeOfStorage(pickle_.Name(id[1]));
-      record_.stored_dtype =
-          record_.dtype ? absl::StrCat("torch.", status::View(TorchName(*record_.dtype))) : FullName(id[1]);
+      record_.dtype = id.dtype;
+      record_.stored_dtype = record_.dtype ? absl::StrCat("torch.", status::View(TorchName(*record_.dtype)))
+                                           : absl::StrCat(status::View(id.module), ".", status::View(id.type));
     }
     if (record_.dtype) record_.elements.dtype = *record_.dtype;
     return absl::OkStatus();
@@ -155,23 +153,19 @@ class RecordReader {
     return status;
   }
 
-  absl::Status FindStorage(Value storage) {
-    const absl::Span<const Value> id = Storage(storage);
-    const std::string_view key = pickle_.Text(id[2]);
-    const zip::ZipArchive::Record* const found = archive_.FindStorage(key);
-    if (found == nullptr) return archive_.Bad("no record of the elements, data/", io::Shown(key));
-    const int64_t count = *pickle_.Int(id[4]);
-    if (untyped_ || record_.dtype) {
-      const std::optional<int64_t> bytes = CheckedMul(count, untyped_ ? 1 : SizeOf(*record_.dtype));
+  absl::Status FindStorage(const StorageId& id) {
+    ASSIGN_OR_RETURN(const std::optional<Storage> found, archive_.FindStorage(id.key));
+    if (!found) return archive_.Bad("no record of the elements, data/", io::Shown(id.key));
+    if (id.element_bytes) {
+      const std::optional<int64_t> bytes = CheckedMul(id.elements, *id.element_bytes);
       if (!bytes || *bytes != found->length) {
-        return archive_.Bad("a storage of ", count, untyped_ ? " bytes" : " elements", " in a record of ",
+        return archive_.Bad("a storage of ", id.elements, id.is_untyped ? " bytes" : " elements", " in a record of ",
                             found->length, " bytes");
       }
     }
-    catalog::StoredElements& elements = record_.elements;
-    ASSIGN_OR_RETURN(elements.record_at, archive_.records().PayloadAt(*found));
-    elements.record_length = found->length;
-    if (archive_.records().has_checksums()) elements.record_crc32 = found->crc32;
+    record_.elements.record_at = found->at;
+    record_.elements.record_length = found->length;
+    record_.elements.record_crc32 = found->crc32;
     return absl::OkStatus();
   }
 
@@ -205,12 +199,18 @@ class RecordReader {
   const Archive& archive_;
   const pickle::Pickle& pickle_;
   TensorRecord record_;
-  bool untyped_ = false;
 };
 
 }  // namespace
 
 bool IsTensor(const pickle::Pickle& description, Value value) { return FindCall(description, value).has_value(); }
+
+bool IsAnyTensor(const pickle::Pickle& description, Value value) {
+  return IsTensor(description, value) || description.IsObjectOf(value, pickle::Known::kRebuildParameter) ||
+         description.IsObjectOf(value, pickle::Known::kRebuildFromType) ||
+         description.IsObjectOf(value, pickle::Known::kRebuildWrapper) ||
+         description.IsObjectOf(value, pickle::Known::kRebuildOther);
+}
 
 absl::StatusOr<TensorRecord> ReadTensorRecord(const Archive& archive, Value tensor, const Expected* expected) {
   return RecordReader(archive).Read(tensor, expected);

@@ -22,9 +22,12 @@ struct TensorRecord {
   bool requires_grad = false;
 };
 
-// Whether the value is a plain tensor (_rebuild_tensor_v2 or _v3), or one of PyTorch's own classes with attributes,
+// Whether the value is a plain tensor (_rebuild_tensor, _v2 or _v3), or one of PyTorch's own classes with attributes,
 // such as a buffer, which are left out.
 bool IsTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
+
+// Whether the value is one of these, a parameter, or a tensor of a kind that only PyTorch or its class can read.
+bool IsAnyTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
 // What a tensor must be because something else says so.
 struct Expected {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -34,6 +35,7 @@ constexpr uint16_t kElsewhere16 = 0xffff;
 constexpr uint16_t kExtra64 = 1;
 constexpr uint16_t kEncrypted = 1 << 0 | 1 << 6 | 1 << 13;  // plainly, strongly, the directory
 constexpr uint16_t kSizesFollow = 1 << 3;
+constexpr uint16_t kDeflated = 8;  // a method; 0: not compressed
 
 // Little-endian numbers at a place of a text; whoever calls has checked the length.
 template <typename T>
@@ -154,7 +156,6 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     }
     const auto flags = NumberAt<uint16_t>(rest, 8);
     const auto method = NumberAt<uint16_t>(rest, 10);
-    int64_t stored = NumberAt<uint32_t>(rest, 20);
     const size_t name_length = NumberAt<uint16_t>(rest, 28);
     const size_t extra_length = NumberAt<uint16_t>(rest, 30);
     const size_t comment_length = NumberAt<uint16_t>(rest, 32);
@@ -163,24 +164,26 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     Record record;
     record.name = std::string(rest.substr(kDirectoryEntry, name_length));
     record.crc32 = NumberAt<uint32_t>(rest, 16);
+    record.stored = NumberAt<uint32_t>(rest, 20);
     record.length = NumberAt<uint32_t>(rest, 24);
     record.header_at = NumberAt<uint32_t>(rest, 42);
     std::string_view extra = Find64(rest.substr(kDirectoryEntry + name_length, extra_length));
-    if (!TakeFrom64(&extra, &record.length) || !TakeFrom64(&extra, &stored) || !TakeFrom64(&extra, &record.header_at)) {
+    if (!TakeFrom64(&extra, &record.length) || !TakeFrom64(&extra, &record.stored) || !TakeFrom64(&extra, &record.header_at)) {
       return Bad("the directory is broken");
     }
     if ((flags & kEncrypted) != 0) {
       return absl::UnimplementedError(
           Bad(absl::StrCat("the record ", io::Shown(record.name), " is encrypted")).message());
     }
-    if (method != 0) {
+    record.compressed = method != 0;
+    if (record.compressed && method != kDeflated) {
       return absl::UnimplementedError(
-          Bad(absl::StrCat("the record ", io::Shown(record.name), " is compressed (method ", method, ")")).message());
+          Bad(absl::StrCat("the record ", io::Shown(record.name), " is compressed by method ", method)).message());
     }
     if (NumberAt<uint16_t>(rest, 34) != 0) {
       return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
     }
-    if (stored != record.length) return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
+    if (!record.compressed && record.stored != record.length) return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
     has_checksums_ |= record.crc32 != 0;
     records_.push_back(std::move(record));
     rest.remove_prefix(entry_length);
@@ -208,7 +211,7 @@ absl::Status ZipArchive::CheckOrder(int64_t directory_at) {
     record.end_before = i + 1 < ordered.size() ? ordered[i + 1]->header_at : directory_at;
     const int64_t head = kLocalHeader + static_cast<int64_t>(record.name.size());
     if (record.header_at > directory_at || record.end_before - record.header_at < head ||
-        record.length > record.end_before - record.header_at - head) {
+        record.stored > record.end_before - record.header_at - head) {
       return Bad(absl::StrCat("the record ", io::Shown(record.name), " overlaps what comes after it"));
     }
   }
@@ -233,6 +236,16 @@ const ZipArchive::Record* ZipArchive::Find(std::string_view name) const {
 }
 
 absl::StatusOr<int64_t> ZipArchive::PayloadAt(const Record& record) const {
+  if (record.compressed) {
+    return absl::UnimplementedError(Bad(absl::StrCat("the record ", io::Shown(record.name),
+                                                     " is compressed, and is read only where it is not; torch.save "
+                                                     "writes it so"))
+                                        .message());
+  }
+  return StoredAt(record);
+}
+
+absl::StatusOr<int64_t> ZipArchive::StoredAt(const Record& record) const {
   std::string header(kLocalHeader + record.name.size(), '\0');
   RETURN_IF_ERROR(ReadAt(record.header_at, absl::MakeSpan(header)));
   const auto flags = NumberAt<uint16_t>(header, 6);
@@ -240,14 +253,15 @@ absl::StatusOr<int64_t> ZipArchive::PayloadAt(const Record& record) const {
     return (flags & kSizesFollow) == 0 && here != kElsewhere && here != there;
   };
   if (NumberAt<uint32_t>(header, 0) != kLocalHeaderMark || NumberAt<uint16_t>(header, 26) != record.name.size() ||
-      header.compare(kLocalHeader, record.name.size(), record.name) != 0 || NumberAt<uint16_t>(header, 8) != 0 ||
-      (flags & kEncrypted) != 0 || differs(NumberAt<uint32_t>(header, 18), record.length) ||
+      header.compare(kLocalHeader, record.name.size(), record.name) != 0 ||
+      NumberAt<uint16_t>(header, 8) != (record.compressed ? kDeflated : 0) || (flags & kEncrypted) != 0 ||
+      differs(NumberAt<uint32_t>(header, 18), record.stored) ||
       differs(NumberAt<uint32_t>(header, 22), record.length) ||
       ((flags & kSizesFollow) == 0 && NumberAt<uint32_t>(header, 14) != record.crc32)) {
     return Bad(absl::StrCat("the header of the record ", io::Shown(record.name), " says other than the directory"));
   }
   const int64_t begin = record.header_at + static_cast<int64_t>(header.size()) + NumberAt<uint16_t>(header, 28);
-  if (begin > record.end_before || record.length > record.end_before - begin) {
+  if (begin > record.end_before || record.stored > record.end_before - begin) {
     return Bad(absl::StrCat("the record ", io::Shown(record.name), " overlaps what comes after it"));
   }
   return at_ + begin;
@@ -259,19 +273,40 @@ absl::Status ZipArchive::CheckChecksum(const Record& record, uint32_t crc32) con
       absl::StrCat("the record ", io::Shown(record.name), " is damaged: it does not have the CRC-32 of its archive"));
 }
 
+absl::StatusOr<std::string> ZipArchive::Inflate(const Record& record, std::string_view stored) const {
+  // Deflate makes at most this much of a byte: more is not there, whatever the archive says.
+  constexpr int64_t kMostOfAByte = 1032;
+  const auto bad = [&] {
+    return Bad(absl::StrCat("the record ", io::Shown(record.name), " does not unpack to the ", record.length,
+                            " bytes that the archive says"));
+  };
+  if (record.length / kMostOfAByte > record.stored) return bad();
+  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> unpacker(
+      libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+  if (unpacker == nullptr) return absl::ResourceExhaustedError("no memory to unpack a record");
+  std::string out(static_cast<size_t>(record.length), '\0');
+  const libdeflate_result result =
+      libdeflate_deflate_decompress(unpacker.get(), stored.data(), stored.size(), out.data(), out.size(), nullptr);
+  if (result != LIBDEFLATE_SUCCESS) return bad();
+  return out;
+}
+
 absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_t limit) const {
   if (record.length > limit) {
     return absl::ResourceExhaustedError(Bad(absl::StrCat("the record ", io::Shown(record.name), " has ", record.length,
                                                          " bytes; at most ", limit, " are allowed"))
                                             .message());
   }
-  ASSIGN_OR_RETURN(const int64_t begin, PayloadAt(record));
+  ASSIGN_OR_RETURN(const int64_t begin, StoredAt(record));
   std::string payload;
-  if (record.length <= 2 * kEnd) {  // perhaps at an end, which is in memory
-    payload.resize(static_cast<size_t>(record.length));
+  if (record.stored <= 2 * kEnd) {  // perhaps at an end, which is in memory
+    payload.resize(static_cast<size_t>(record.stored));
     RETURN_IF_ERROR(ReadAt(begin - at_, absl::MakeSpan(payload)));
   } else {
-    ASSIGN_OR_RETURN(payload, file_->ReadText(begin, record.length));
+    ASSIGN_OR_RETURN(payload, file_->ReadText(begin, record.stored));
+  }
+  if (record.compressed) {
+    ASSIGN_OR_RETURN(payload, Inflate(record, payload));
   }
   RETURN_IF_ERROR(CheckChecksum(record, libdeflate_crc32(0, payload.data(), payload.size())));
   return payload;

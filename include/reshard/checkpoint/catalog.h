@@ -93,15 +93,27 @@ class Catalog {
     Place place;            // where its bytes are
   };
 
-  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says.
+  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says. torch.save: a value
+  // of the state dict that is not plain data. The value itself is opaque then: it can be listed, but not carried.
   struct Attribute {
     std::string name;
-    std::string
-        pickle;  // a pickle of its value where that is plain data (numbers, texts, containers of them), or empty
+    // A pickle of its value where that is plain data (numbers, texts, containers of them), or empty.
+    std::string pickle = {};
     bool of_files = false;  // it describes the files of this checkpoint, and means nothing in another
+    // Of an opaque value, what it is: "an object of hparams.Config", "functools.partial".
+    std::string kind = {};
 
-    // "attribute mcore_data": as it is called among tensors and byte items.
+    bool is_opaque_value() const { return !kind.empty(); }
+    // As it is called among tensors and byte items: "attribute mcore_data", "hparams (an object of hparams.Config)".
     std::string Label() const;
+  };
+
+  // A tensor or a value that every rank has stored whole, and not all of them the same. The catalog has each rank's under
+  // a name of its own, "NAME.rank_R".
+  struct RankLocal {
+    std::string name;                  // in the files
+    std::vector<std::string> names;    // here
+    std::pair<std::string, std::string> files;  // two that differ
   };
 
   // One step of the path to a value in nested containers: a key, or an index into a list.
@@ -149,6 +161,13 @@ class Catalog {
   // DCP: in the order of the metadata, each name once, without those whose value is None. Megatron's `mcore_data` is
   // one that is plain data, and the `all_local_plans` that some versions of PyTorch keep is one of the files.
   const std::vector<Attribute>& attributes() const { return attributes_; }
+  // Files of ranks: what differs between them. A selection that takes any of it has to say so (Selection).
+  const std::vector<RankLocal>& rank_local() const { return rank_local_; }
+  // The name in the files of a tensor or value of rank_local(), or the name itself for any other.
+  std::string_view NameInFiles(std::string_view name) const;
+  // Why this is hardly all of a checkpoint: "2 of 9 parts are here: ..."; empty where nothing speaks for it. A selection
+  // has to say so (Selection).
+  const std::string& incomplete() const { return incomplete_; }
   // safetensors, torch.save: whether an index says which file has which tensor. Some readers want one even for a single
   // file.
   bool has_index() const { return has_index_; }
@@ -174,6 +193,8 @@ class Catalog {
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
   std::shared_ptr<const void> names_;  // what the views point into
   std::vector<Attribute> attributes_;
+  std::vector<RankLocal> rank_local_;
+  std::string incomplete_;
   bool has_index_ = false;
   std::vector<std::pair<std::string, std::string>> notes_;
   std::shared_ptr<const catalog::CatalogLookup> lookup_;
@@ -183,7 +204,7 @@ class Catalog {
 // safetensors files, with `pytorch_model*.bin` files, or with `model_world_size_W_rank_R.pt` files of all W ranks, or
 // one file of safetensors or torch.save.
 // NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
-// byte. InvalidArgument: a pickle that asks for code to be run (with its name), or a path that leaves the directory.
+// byte. InvalidArgument: two checkpoints in one directory, or a path that leaves the directory.
 // Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it
 // is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its reason. Whether the
 // chunks cover their tensors is not checked here: see CheckCover.

@@ -23,6 +23,7 @@
 #include "reshard/checkpoint/progress.h"
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/rules.h"
+#include "reshard/checkpoint/selection.h"
 #include "reshard/checkpoint/side_files.h"
 #include "reshard/layout/dtype.h"
 
@@ -92,6 +93,7 @@ struct ConvertSummary {
   // What the target format cannot represent, as "name: reason", and no tensor is among: one that it cannot is an error.
   std::vector<std::string> left_out;
   std::vector<std::string> left_out_items;  // names of the byte items that it cannot
+  std::vector<LeftOut> not_selected;        // what the selection leaves in the source
   // Attributes of the source that describe its files, and that the result has no use for.
   std::vector<std::string> dropped_attributes;
   std::vector<SideFile> side_files;  // copied from beside the source

@@ -6,6 +6,7 @@
 #ifndef RESHARD_CHECKPOINT_SELECTION_H_
 #define RESHARD_CHECKPOINT_SELECTION_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,10 +22,14 @@ namespace reshard {
 struct Selection {
   std::vector<std::string> include = {};  // only what matches one of these; empty: everything
   std::vector<std::string> exclude = {};  // of that, nothing that matches one of these
-  bool byte_items = true;                 // byte items, too
-  // Neither byte items, attributes nor the state of training: names with a part like `optimizer`, `lr_scheduler` or
-  // `rng_state` (IsTrainingState).
+  bool byte_items = true;                 // byte items, and values that are not plain data, too
+  // Neither byte items, attributes nor the state of training: optimizers, scalers, schedulers, random number generators
+  // and counters, which are told by what they are made of (checkpoint/catalog/training_state.h).
   bool weights_only = false;
+  // Takes what is there of a checkpoint of which files are missing.
+  bool partial = false;
+  // Takes what differs between the files of ranks, each rank's under a name of its own: "NAME.rank_0".
+  bool keep_rank_local = false;
 
   // What is left is renamed: first the prefix is taken away where there is one, then the first of the renamings that
   // matches is applied, and then the prefix is put in front.
@@ -37,20 +42,27 @@ struct Selection {
   bool takes_all() const;
 };
 
-// Whether a part of the name, between dots or slashes, is what frameworks call the state of training by: `optimizer`,
-// `optim`, `lr_scheduler`, `rng_state`, `train_state` and the like.
-bool IsTrainingState(std::string_view name);
-
 // InvalidArgument: a $ in `to` that is neither of a `*` of `from` nor doubled.
 absl::Status CheckRenaming(std::string_view from, std::string_view to);
 
 // "OLD=NEW" as a renaming. InvalidArgument: no "=", or a $ in NEW that is neither of a `*` of OLD nor doubled.
 absl::StatusOr<std::pair<std::string, std::string>> ParseRenaming(std::string_view text);
 
+// What a selection leaves out of one container of a checkpoint.
+struct LeftOut {
+  std::string container;  // the first step of the paths of what is in it, or the first part of their names
+  int64_t tensors = 0;
+  int64_t values = 0;  // byte items, and values that are not plain data
+  int64_t bytes = 0;   // of tensors and byte items
+};
+
 // The catalog of what is selected, under its new names, in the order of the old one; its chunks and files are those of
-// the old one. A path in nested containers is kept where the name is.
-// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture.
-absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection);
+// the old one. A path in nested containers is kept where the name is. Where `left_out` is not null it becomes what is
+// not selected, in the order of the checkpoint.
+// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture. DataLoss: the
+// checkpoint is not complete, and `partial` does not allow it; what is selected differs between ranks, and
+// `keep_rank_local` does not allow it (the name, two files, and what to do).
+absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std::vector<LeftOut>* left_out = nullptr);
 
 }  // namespace reshard
 

@@ -74,6 +74,21 @@ std::string BesideText(const ConvertSummary& summary) {
   return text;
 }
 
+// What the selection leaves in the source, a line per container.
+std::string NotSelectedText(const ConvertSummary& summary) {
+  constexpr size_t kShown = 20;
+  std::string text;
+  for (size_t i = 0; i < summary.not_selected.size() && i < kShown; ++i) {
+    const LeftOut& one = summary.not_selected[i];
+    absl::StrAppend(&text, "not selected: ", Printable(one.container), ": ", one.tensors, " tensors and ", one.values,
+                    " values, ", HumanBytes(one.bytes), "\n");
+  }
+  if (summary.not_selected.size() > kShown) {
+    absl::StrAppend(&text, "not selected: ", summary.not_selected.size() - kShown, " more; --json lists them\n");
+  }
+  return text;
+}
+
 // One line for each tensor: what it is called, is made of, and is.
 std::string PlannedText(const std::vector<PlannedTensor>& planned) {
   std::string text;
@@ -94,6 +109,7 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
                           HumanBytes(summary.bytes), summary.pieces);
   absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
+  text += NotSelectedText(summary);
   text += BesideText(summary);
   if (flags.workers > 1) {
     absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", flags.worker_id, flags.workers,

@@ -8,6 +8,8 @@
 #include "tools/reshard/checkpoint/listing_text.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/printable.h"
+#include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
 namespace {
@@ -16,6 +18,31 @@ struct InspectCommand {
   std::string checkpoint, tensor;
   bool json = false, chunks = false;
 };
+
+// Says what of the listing cannot be taken as it stands. Returns an exit code, kOk where all can.
+int SayWhatIsWrong(const Listing& listing) {
+  constexpr size_t kShown = 10;
+  const Catalog& catalog = *listing.catalog;
+  int code = kOk;
+  if (!catalog.incomplete().empty()) {
+    code = Fail(kBadInput, absl::StrCat("this is not all of a checkpoint: ", catalog.incomplete()));
+  }
+  size_t unreadable = 0;
+  for (const Catalog::Tensor* const tensor : listing.tensors) {
+    if (tensor->dtype || ++unreadable > kShown) continue;
+    code = Fail(kBadInput, absl::StrCat("tensor ", Printable(tensor->name), ": elements of type ",
+                                        Printable(tensor->stored_dtype), " cannot be read; exclude it to go on"));
+  }
+  if (unreadable > kShown) {
+    Fail(kBadInput, absl::StrCat(unreadable - kShown, " more tensors of types that cannot be read"));
+  }
+  for (size_t i = 0; i < catalog.rank_local().size() && i < kShown; ++i) {
+    const Catalog::RankLocal& one = catalog.rank_local()[i];
+    Note(absl::StrCat("reshard: ", Printable(one.name), " differs between the files of ranks; it is listed as ",
+                      Printable(one.names[0]), ", ..."));
+  }
+  return code;
+}
 
 int RunInspect(const InspectCommand& state) {
   auto catalog = ReadCatalog(state.checkpoint);
@@ -36,7 +63,8 @@ int RunInspect(const InspectCommand& state) {
   }
   const std::string out = state.json ? ListingToJson(listing, state.chunks) : ListingText(listing, state.chunks);
   if (const int code = Print(out); code != kOk) return code;
-  return known ? kOk : kBadInput;
+  const int code = SayWhatIsWrong(listing);
+  return known ? code : kBadInput;
 }
 
 }  // namespace

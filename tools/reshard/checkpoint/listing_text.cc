@@ -193,9 +193,11 @@ class Tree {
 std::string BesideText(const Listing& listing) {
   std::vector<std::string> attributes, files, left;
   for (const Catalog::Attribute* const attribute : listing.attributes) {
-    attributes.push_back(absl::StrCat(Printable(attribute->name), attribute->of_files         ? " (describes its files)"
-                                                                  : attribute->pickle.empty() ? " (no plain data)"
-                                                                                              : ""));
+    const std::string what = attribute->of_files             ? " (describes its files)"
+                             : attribute->is_opaque_value() ? absl::StrCat(" (", Printable(attribute->kind), ")")
+                             : attribute->pickle.empty()    ? " (not plain data)"
+                                                            : "";
+    attributes.push_back(absl::StrCat(Printable(attribute->name), what));
   }
   for (const SideFile& file : listing.beside.carried) {
     files.push_back(absl::StrCat(Printable(file.path), file.may_run ? " (loading it runs code)" : ""));

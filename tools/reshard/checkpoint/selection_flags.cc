@@ -21,8 +21,13 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
   each("--exclude", selection_.exclude, "nothing that has a name in " + source + " that matches; after --include",
        "PATTERN");
   app.add_flag("--weights-only", selection_.weights_only,
-               "no byte items, and no state of training (optimizer, lr_scheduler, rng_state, train_state, ...)");
-  app.add_flag("--drop-byte-items", drop_byte_items_, "no byte items");
+               "no byte items, and no state of training: optimizers, schedulers, scalers, random number generators, "
+               "counters");
+  app.add_flag("--drop-byte-items", drop_byte_items_, "no byte items, and no other values that are not tensors");
+  app.add_flag("--partial", selection_.partial, "go on though files of " + source + " are missing");
+  app.add_option("--rank-local", rank_local_,
+                 "keep: what differs between the files of ranks is taken from each, as NAME.rank_0, ...")
+      ->type_name("keep");
   app.add_option("--strip-prefix", selection_.strip_prefix, "take this away from the beginning of names")
       ->type_name("PREFIX");
   each("--rename", renamings_,
@@ -85,7 +90,11 @@ int SelectionFlags::Parse() {
     if (!renaming.ok()) return Fail(kUsage, absl::StrCat("--rename: ", renaming.status().message()));
     selection_.renamings.push_back(*std::move(renaming));
   }
+  if (!rank_local_.empty() && rank_local_ != "keep") {
+    return Fail(kUsage, absl::StrCat("--rank-local is keep, not ", Clipped(rank_local_)));
+  }
   selection_.byte_items = !drop_byte_items_;
+  selection_.keep_rank_local = !rank_local_.empty();
   if (const absl::Status refined = recipe.Refine(selection_, casts_); !refined.ok()) {
     return Fail(kUsage, std::string(refined.message()));
   }

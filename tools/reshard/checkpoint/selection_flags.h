@@ -34,7 +34,7 @@ struct SelectionFlags {
   Selection selection_;
   std::vector<std::pair<std::string, DType>> casts_;
   std::vector<std::string> renamings_, dtypes_;
-  std::string recipe_file_;
+  std::string recipe_file_, rank_local_;
   bool drop_byte_items_ = false, invert_ = false;
 };
 

@@ -1,0 +1,46 @@
+#include "checkpoint/formats/pickle/opaque.h"
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "status/view.h"
+
+namespace reshard::pickle {
+namespace {
+
+std::string FullName(const Pickle& pickle, Pickle::Value name) {
+  constexpr size_t kLongest = 100;
+  return absl::StrCat(status::View(pickle.Module(name).substr(0, kLongest)), ".",
+                      status::View(pickle.Name(name).substr(0, kLongest)));
+}
+
+}  // namespace
+
+std::string KindOfOpaque(const Pickle& pickle, Pickle::Value value) {
+  switch (pickle.kind(value)) {
+    case Pickle::Kind::kName:
+      return absl::StrCat("the name ", FullName(pickle, value));
+    case Pickle::Kind::kObject: {
+      const Pickle::Value name = pickle.Class(value);
+      // Classes begin with a capital letter wherever anybody looks at names; the last part is the class's own.
+      const std::string_view own = pickle.Name(name).substr(pickle.Name(name).rfind('.') + 1);
+      const size_t first = own.find_first_not_of('_');
+      const bool is_class = first != std::string_view::npos && absl::ascii_isupper(static_cast<unsigned char>(own[first]));
+      return absl::StrCat(is_class ? "an object of " : "", FullName(pickle, name));
+    }
+    case Pickle::Kind::kTuple:
+      return "a tuple of values that are not all plain data";
+    case Pickle::Kind::kList:
+      return "a list of values that are not all plain data";
+    case Pickle::Kind::kSet:
+      return "a set of values that are not all plain data";
+    case Pickle::Kind::kDict:
+      return "a dict of values that are not all plain data";
+    default:
+      return "a value that is not plain data";
+  }
+}
+
+}  // namespace reshard::pickle

@@ -1,0 +1,18 @@
+// What to call a value that is not plain data.
+#ifndef RESHARD_CHECKPOINT_FORMATS_PICKLE_OPAQUE_H_
+#define RESHARD_CHECKPOINT_FORMATS_PICKLE_OPAQUE_H_
+
+#include <string>
+
+#include "checkpoint/formats/pickle/machine.h"
+
+namespace reshard::pickle {
+
+// "an object of hparams.Config", "functools.partial" for what a function makes, "the name torch.float32" for a class, a
+// function or a dtype; for anything else its kind: "a list with such values in it". At most some hundred bytes, of which
+// any may be in them.
+std::string KindOfOpaque(const Pickle& pickle, Pickle::Value value);
+
+}  // namespace reshard::pickle
+
+#endif  // RESHARD_CHECKPOINT_FORMATS_PICKLE_OPAQUE_H_

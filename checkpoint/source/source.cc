@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
     }
     chunks += tensor.num_chunks;
   }
+  RETURN_IF_ERROR(state->CheckAnnounced());
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
   state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
   state->indices.resize(state->catalog.tensors().size());

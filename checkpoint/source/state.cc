@@ -1,6 +1,8 @@
 #include "checkpoint/source/state.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "checkpoint/formats/zip/reader.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/io/show.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 
 namespace reshard::source {
@@ -93,9 +96,13 @@ absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::St
     const auto found = streams.find(key);
     if (found != streams.end()) return found->second;
   }
-  ASSIGN_OR_RETURN(catalog::StoredElements looked,
-                   torch_save::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size));
-  *stream = std::move(looked);
+  absl::StatusOr<catalog::StoredElements> looked =
+      torch_save::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size);
+  if (!looked.ok()) {
+    return absl::Status(looked.status().code(),
+                        absl::StrCat("tensor ", io::Shown(entry.name), ": ", looked.status().message()));
+  }
+  *stream = *std::move(looked);
   const std::lock_guard<std::mutex> lock(mutex);
   if (streams.size() >= kStreamsKept) streams.clear();
   streams.emplace(key, stream);
@@ -120,6 +127,35 @@ absl::StatusOr<Overlap> Source::State::OverlapOf(int64_t tensor, int64_t number,
   overlap.is_whole = overlap.box == all;
   for (size_t d = 0; d < all.offset.size(); ++d) overlap.within.push_back(overlap.box.offset[d] - all.offset[d]);
   return overlap;
+}
+
+absl::Status Source::State::CheckAnnounced() {
+  constexpr int64_t kAlways = int64_t{1} << 30, kMostTimes = 64;
+  std::optional<int64_t> most = kAlways;
+  for (const Catalog::File& file : catalog.files()) {
+    const std::optional<int64_t> more = CheckedMul(file.bytes, kMostTimes);
+    most = most && more ? CheckedAdd(*most, *more) : std::nullopt;
+  }
+  const int64_t limit = most.value_or(std::numeric_limits<int64_t>::max());
+  for (size_t t = 0; t < catalog.tensors().size(); ++t) {
+    const Catalog::Tensor& tensor = catalog.tensors()[t];
+    if (!tensor.dtype) continue;
+    for (int64_t i = 0; catalog.traits().chunks_are_archives && i < tensor.num_chunks; ++i) {
+      const Catalog::Chunk chunk = catalog.chunk(tensor, i);
+      int64_t bytes = SizeOf(*tensor.dtype);  // the bytes of the tensor fit 64 bits
+      for (const int64_t size : chunk.size) bytes *= size;
+      if (bytes <= chunk.place.length) continue;
+      // A stream may say that elements repeat. It has to say so.
+      ASSIGN_OR_RETURN(const std::shared_ptr<io::ReadFile> file, File(chunk.place.file));
+      RETURN_IF_ERROR(Stream(static_cast<int64_t>(t), i, *file).status());
+    }
+    if (tensor.bytes > limit) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("tensor ", io::Shown(tensor.name), " has ", tensor.bytes,
+                       " bytes, as it repeats elements, in files that are far smaller; leave it out"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool Source::State::IsItsRecord(const Overlap& overlap) {

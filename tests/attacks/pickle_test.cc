@@ -21,11 +21,11 @@ void RefusesBytes(const std::string& bytes, const std::string& part) {
 void Refuses(const std::string& value, const std::string& part) { RefusesBytes(Pickled(value), part); }
 
 TEST_CASE("pickle: beginnings and ends") {
-  RefusesBytes("", "byte 0: this is no pickle");
-  RefusesBytes("\x80", "byte 0: this is no pickle");
+  RefusesBytes("", "byte 0: this is not a pickle");
+  RefusesBytes("\x80", "byte 0: this is not a pickle");
   RefusesBytes("\x80\x02", "byte 2: cut short");
-  RefusesBytes("(dp0\n.", "no pickle of protocol 2");  // protocol 0
-  RefusesBytes("}q\x01.", "no pickle of protocol 2");  // protocol 1
+  RefusesBytes("(dp0\n.", "not a pickle of protocol 2");  // protocol 0
+  RefusesBytes("}q\x01.", "not a pickle of protocol 2");  // protocol 1
   RefusesBytes(Pickled("}", 0), "protocol 0; 2 to 5 are known");
   RefusesBytes(Pickled("}", 1), "protocol 1; 2 to 5 are known");
   RefusesBytes(Pickled("}", 6), "protocol 6; 2 to 5 are known");
@@ -36,25 +36,21 @@ TEST_CASE("pickle: beginnings and ends") {
   Refuses("", "does not hold one value");
   Refuses("}}", "does not hold one value");
   Refuses("}(", "does not hold one value");
-  Refuses("}", "no Metadata");
-  Refuses("N", "no Metadata");
-  Refuses(Str("x"), "no Metadata");
+  Refuses("}", "not the Metadata");
+  Refuses("N", "not the Metadata");
+  Refuses(Str("x"), "not the Metadata");
 }
 
 TEST_CASE("pickle: opcodes that have no place in data") {
-  Refuses("I1\n", "opcode INT (73)");
   Refuses("L1L\n", "opcode LONG (76)");
   Refuses("F1.0\n", "opcode FLOAT (70)");
   Refuses("S'x'\n", "opcode STRING (83)");
   Refuses("Vx\n", "opcode UNICODE (86)");
   Refuses("Px\n", "opcode PERSID (80)");
   Refuses(Str("x") + "Q", "opcode BINPERSID (81)");
-  Refuses("(ios\nsystem\n", "opcode INST (105)");
-  Refuses("(" + Global("os", "system") + "o", "opcode OBJ (111)");
   Refuses("\x82\x01", "opcode EXT1 (130)");
   Refuses(std::string("\x83\x01\x00", 3), "opcode EXT2 (131)");
   Refuses(std::string("\x84\x01\x00\x00\x00", 5), "opcode EXT4 (132)");
-  Refuses("\x96" + Little(1, 8) + "x", "opcode BYTEARRAY8 (150)");
   Refuses("\x97", "opcode NEXT_BUFFER (151)");
   Refuses("N\x98", "opcode READONLY_BUFFER (152)");
   Refuses("(l", "opcode LIST (108)");
@@ -77,6 +73,11 @@ TEST_CASE("pickle: lengths that are not there") {
   Refuses("\x8a\xff\x01", "cut short");
   Refuses("\x95" + Little(~uint64_t{0}, 8), "a frame of 18446744073709551615 bytes, cut short");
   Refuses("\x95" + Little(2, 8), "a frame of 2 bytes, cut short");
+  Refuses("\x96" + Little(~uint64_t{0}, 8), "a text of 18446744073709551615 bytes, cut short");
+  Refuses("I1", "cut short");
+  Refuses("I1x\n", "other characters than digits");
+  Refuses("I" + std::string(1'000'000, '1') + "\n", "other characters than digits");
+  Refuses("(ios", "cut short");
   Refuses("cos", "cut short");
   Refuses("cos\nsystem", "cut short");
   Refuses("r\xff\xff\xff\xff", "the stack is empty");
@@ -84,7 +85,7 @@ TEST_CASE("pickle: lengths that are not there") {
   Refuses("j\xff\xff\xff\xff", "is not remembered");
   Refuses("h\x01", "is not remembered");
   // A number of a megabyte is one that no field can have.
-  Refuses("\x8b" + Little(1 << 20, 4) + std::string(1 << 20, '\x7f'), "no Metadata");
+  Refuses("\x8b" + Little(1 << 20, 4) + std::string(1 << 20, '\x7f'), "not the Metadata");
 }
 
 TEST_CASE("pickle: stacks and marks") {
@@ -93,18 +94,19 @@ TEST_CASE("pickle: stacks and marks") {
     INFO(opcodes);
     Refuses(opcodes, "the stack is empty");
   }
-  for (const char* opcodes : {"t", "u", "e", "1", "\x90", "\x91"}) Refuses(opcodes, "no mark");
+  for (const char* opcodes : {"t", "u", "e", "1", "o", "ia\nb\n", "\x90", "\x91"}) Refuses(opcodes, "no mark");
+  Refuses("(o", "an object without a class");
   Refuses("(e", "no container to add to");
-  Refuses("N(Ne", "no container of them");
-  Refuses("](NNu", "no container of them");
-  Refuses("}(Ne", "no container of them");
+  Refuses("N(Ne", "items for what does not hold such");
+  Refuses("](NNu", "items for what does not hold such");
+  Refuses("}(Ne", "items for what does not hold such");
   Refuses("}(Nu", "a key without a value");
-  Refuses("NNb", "a state for what is no object");
-  Refuses("NNR", "arguments that are no tuple");
-  Refuses("N)R", "calls what is no name");
-  Refuses("N)\x81", "makes an object of what is no name");
-  Refuses(Global("a", "b") + "N\x81", "arguments that are no tuple");
-  Refuses(Global("a", "b") + ")N\x92", "keyword arguments that are no dict");
+  Refuses("NNb", "a state for what is not an object");
+  Refuses("NNR", "arguments that are not a tuple");
+  Refuses("N)R", "calls what cannot be called");
+  Refuses("N)\x81", "calls what cannot be called");
+  Refuses(Global("a", "b") + "N\x81", "arguments that are not a tuple");
+  Refuses(Global("a", "b") + ")N\x92", "keyword arguments that are not a dict");
   Refuses("NN\x93", "a name that is no text");
 }
 
@@ -120,8 +122,8 @@ TEST_CASE("pickle: depth") {
   for (int i = 0; i < 100; ++i) tower = Object(Class("Metadata"), tower);
   Refuses(tower, "nested more than 64 deep");
   // One that is its own state, and its own key.
-  Refuses(Class("Metadata") + std::string(")\x81", 2) + Put(0) + Get(0) + "b", "no Metadata");
-  Refuses("}" + Put(0) + Get(0) + Get(0) + "s", "no Metadata");
+  Refuses(Class("Metadata") + std::string(")\x81", 2) + Put(0) + Get(0) + "b", "not the Metadata");
+  Refuses("}" + Put(0) + Get(0) + Get(0) + "s", "not the Metadata");
 }
 
 // 2^60 leaves out of a few hundred bytes.
@@ -134,7 +136,7 @@ std::string Laughs(const std::string& leaf, bool by_memo) {
 TEST_CASE("pickle: values that are shared without measure") {
   for (const bool by_memo : {false, true}) {
     const std::string laughs = Laughs(Num(1), by_memo);
-    Refuses(laughs, "no Metadata");
+    Refuses(laughs, "not the Metadata");
     Refuses(Metadata({{Str("w"), laughs}}, {}), "no description of");
     Refuses(Metadata({{laughs, Whole({2})}}, {}), "no text");
     Refuses(Metadata({{Str("w"), Tensor(Properties(DType("float32")), {2}, {laughs})}}, {}), "nested more than 64");
@@ -145,7 +147,7 @@ TEST_CASE("pickle: values that are shared without measure") {
   // Each attack is a megabyte or so.
   constexpr int64_t kTimes = 200'000;
   const std::string one = Str("w") + Put(1) + "0" + Whole({2}) + Put(2) + "0";
-  Refuses(one + "}(" + Repeat(Get(1) + Get(2), kTimes) + "u", "no Metadata");
+  Refuses(one + "}(" + Repeat(Get(1) + Get(2), kTimes) + "u", "not the Metadata");
   const auto metadata = [](const std::string& items, const std::string& places, const std::string& paths) {
     return Object(
         Class("Metadata"),
@@ -184,12 +186,12 @@ TEST_CASE("pickle: a few bytes that are remembered without measure") {
   Refuses("N" + Repeat("\x94", 1'000'000) + Repeat("2\x86", 70), "nested more than 64 deep");
   std::string ever_further = "N";
   for (uint64_t i = 0; i < 100'000; ++i) ever_further += "r" + Little(i * 5, 4);
-  Refuses(ever_further, "no Metadata");
+  Refuses(ever_further, "not the Metadata");
 }
 
 TEST_CASE("pickle: names that would command a terminal") {
-  Refuses(Call(Global("\x1b[2J\xc2\x9b", "system"), {}), "calls \"?[2J??.system\"");
-  Refuses(Call(Global(std::string(1'000'000, 'm'), "x"), {}), "calls \"mmm");
+  Refuses(Call(Global("\x1b[2J\xc2\x9b", "system"), {}), "but \"?[2J??.system\"");
+  Refuses(Call(Global(std::string(1'000'000, 'm'), "x"), {}), "but \"mmm");
 }
 
 }  // namespace

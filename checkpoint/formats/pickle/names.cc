@@ -63,6 +63,7 @@ constexpr Row kOfBuiltins[] = {
     {"", "set", Known::kSetOf},
     {"", "frozenset", Known::kSetOf},
     {"", "bytearray", Known::kByteArray},
+    {"", "getattr", Known::kGetAttr},
 };
 
 }  // namespace

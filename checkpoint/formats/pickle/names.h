@@ -29,6 +29,7 @@ enum class Known : uint8_t {
   kNamespace,      // argparse.Namespace, types.SimpleNamespace: an object whose state is all there is to it
   kSetOf,          // builtins.set, frozenset: of a list
   kByteArray,      // builtins.bytearray: of bytes
+  kGetAttr,        // builtins.getattr, by which some versions of Python write members of enums: (class, name)
   kEncode,         // _codecs.encode, by which protocol 2 writes bytes: (text, "latin1")
   kNumpyDType,     // numpy.dtype: (name, align, copy), with a state that has the byte order
   kNumpyScalar,    // numpy's multiarray.scalar: (dtype, bytes)

@@ -9,6 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/formats/pickle/encoded_bytes.h"
+#include "checkpoint/formats/pickle/opaque.h"
 #include "checkpoint/formats/torch_save/tensor_record.h"
 #include "checkpoint/io/show.h"
 #include "status/view.h"
@@ -237,11 +239,14 @@ class Flattener {
       case Kind::kNone:
         return "None";
       case Kind::kName:
-        return FullName(key);
+        return pickle::NameOfOpaque(pickle_, key);
       case Kind::kTuple:
         return absl::StrCat("(", Texts(pickle_.Tuple(key), depth), ")");
       case Kind::kObject:
-        return absl::StrCat(FullName(pickle_.Class(key)), "(", Texts(pickle_.Tuple(pickle_.Arguments(key)), depth), ")");
+        if (const auto bytes = pickle::BytesOf(pickle_, key, kLongest)) return absl::StrCat("b'", *bytes, "'");
+        if (std::string member = pickle::NameOfOpaque(pickle_, key); !member.empty()) return member;
+        return absl::StrCat(pickle::NameOfOpaque(pickle_, pickle_.Class(key)), "(",
+                            Texts(pickle_.Tuple(pickle_.Arguments(key)), depth), ")");
       default:
         return "?";
     }
@@ -255,11 +260,6 @@ class Flattener {
       if (text.size() > kLongest) return text.substr(0, kLongest) + "...";
     }
     return text;
-  }
-
-  std::string FullName(Value name) const {
-    return absl::StrCat(status::View(pickle_.Module(name).substr(0, kLongest)), ".",
-                        status::View(pickle_.Name(name).substr(0, kLongest)));
   }
 
   absl::Status AddLeaf(Value value) {

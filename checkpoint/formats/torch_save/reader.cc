@@ -24,26 +24,6 @@ constexpr size_t kMostContents = size_t{256} << 20;  // bytes of all values of a
 
 std::vector<int64_t> Zeros(const std::vector<int64_t>& shape) { return std::vector<int64_t>(shape.size(), 0); }
 
-// Of a tensor whose elements only PyTorch or its class can read.
-std::string KindOfTensor(const pickle::Pickle& description, pickle::Pickle::Value value) {
-  const pickle::Pickle::Value function = description.Class(value);
-  if (description.known(function) == pickle::Known::kRebuildFromType) {
-    const absl::Span<const pickle::Pickle::Value> given = description.Tuple(description.Arguments(value));
-    if (given.size() > 1 && description.kind(given[1]) == Kind::kName) {
-      constexpr size_t kLongest = 100;
-      return absl::StrCat("a tensor of the class ", status::View(description.Module(given[1]).substr(0, kLongest)), ".",
-                          status::View(description.Name(given[1]).substr(0, kLongest)));
-    }
-    return "a tensor of a class of its own";
-  }
-  const std::string_view name = description.Name(function);
-  if (name.find("sparse") != std::string_view::npos) return "a sparse tensor";
-  if (name.find("qtensor") != std::string_view::npos) return "a quantized tensor";
-  if (name.find("nested") != std::string_view::npos) return "a nested tensor";
-  if (name.find("meta") != std::string_view::npos) return "a tensor on the meta device, without elements";
-  return "a tensor of another kind";
-}
-
 // Whether two files have the same bytes there.
 absl::StatusOr<bool> HaveSameBytes(const io::ReadFile& a, int64_t a_at, const io::ReadFile& b, int64_t b_at,
                                    int64_t length) {

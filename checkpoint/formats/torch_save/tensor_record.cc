@@ -212,6 +212,25 @@ bool IsAnyTensor(const pickle::Pickle& description, Value value) {
          description.IsObjectOf(value, pickle::Known::kRebuildOther);
 }
 
+std::string KindOfTensor(const pickle::Pickle& description, Value value) {
+  const Value function = description.Class(value);
+  if (description.known(function) == pickle::Known::kRebuildFromType) {
+    const absl::Span<const Value> given = description.Tuple(description.Arguments(value));
+    if (given.size() > 1 && description.kind(given[1]) == Kind::kName) {
+      constexpr size_t kLongest = 100;
+      return absl::StrCat("a tensor of the class ", status::View(description.Module(given[1]).substr(0, kLongest)), ".",
+                          status::View(description.Name(given[1]).substr(0, kLongest)));
+    }
+    return "a tensor of a class of its own";
+  }
+  const std::string_view name = description.Name(function);
+  if (name.find("sparse") != std::string_view::npos) return "a sparse tensor";
+  if (name.find("qtensor") != std::string_view::npos) return "a quantized tensor";
+  if (name.find("nested") != std::string_view::npos) return "a nested tensor";
+  if (name.find("meta") != std::string_view::npos) return "a tensor on the meta device, without elements";
+  return "a tensor of another kind";
+}
+
 absl::StatusOr<TensorRecord> ReadTensorRecord(const Archive& archive, Value tensor, const Expected* expected) {
   return RecordReader(archive).Read(tensor, expected);
 }

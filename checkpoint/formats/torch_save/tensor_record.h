@@ -29,6 +29,9 @@ bool IsTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 // Whether the value is one of these, a parameter, or a tensor of a kind that only PyTorch or its class can read.
 bool IsAnyTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
+// Of a tensor that IsAnyTensor but not IsTensor: "a sparse tensor", "a tensor of the class torchao.Float8Tensor".
+std::string KindOfTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
+
 // What a tensor must be because something else says so.
 struct Expected {
   DType dtype = DType::kF32;

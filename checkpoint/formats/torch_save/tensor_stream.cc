@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "checkpoint/formats/pickle/opaque.h"
 #include "checkpoint/formats/torch_save/archive.h"
 #include "checkpoint/formats/torch_save/tensor_record.h"
+#include "checkpoint/io/show.h"
 #include "status/macros.h"
 
 namespace reshard::torch_save {
@@ -14,7 +16,12 @@ absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& fil
   limits.metadata_bytes = int64_t{1} << 20;  // PyTorch writes some hundreds
   ASSIGN_OR_RETURN(const Archive archive, Archive::Open(file, place.at, place.length, limits));
   const pickle::Pickle& description = archive.description();
-  if (!IsTensor(description, description.root())) return archive.CannotRead("it holds no plain tensor");
+  if (!IsTensor(description, description.root())) {
+    return archive.CannotRead("it holds ", io::Shown(IsAnyTensor(description, description.root())
+                                                         ? KindOfTensor(description, description.root())
+                                                         : pickle::KindOfOpaque(description, description.root())),
+                              ", not a plain tensor");
+  }
   const Expected expected = {dtype, shape};
   ASSIGN_OR_RETURN(TensorRecord record, ReadTensorRecord(archive, description.root(), &expected));
   return std::move(record.elements);

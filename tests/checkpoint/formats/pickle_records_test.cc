@@ -35,7 +35,7 @@ struct Seen {
 absl::StatusOr<pickle::Pickle> ReadThroughWindow(const std::string& bytes, const CatalogLimits& limits) {
   const auto file = io::ReadFile::OfBytes("bytes", std::make_shared<const std::string>(bytes));
   for (const pickle::Pickle::Way way : {pickle::Pickle::Way::kRecords, pickle::Pickle::Way::kOneByOne}) {
-    pickle::PickleMachine machine(pickle::PickleInput(*file, 1), limits, /*persistent_ids=*/false, way);
+    pickle::PickleMachine machine(pickle::PickleInput(*file, 1), limits, {.way = way});
     absl::StatusOr<pickle::Pickle> pickle = machine.Run();
     if (!machine.wants_one_by_one()) return pickle;
   }

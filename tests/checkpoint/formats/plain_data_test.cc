@@ -81,12 +81,59 @@ TEST_CASE("Plain floats keep their bits") {
 TEST_CASE("What is shared is written again, and what is not plain is not written") {
   CHECK(PlainOf(Tuple({List({Num(1)}) + Put(0), Get(0)})) == PlainOf(Tuple({List({Num(1)}), List({Num(1)})})));
   CHECK_FALSE(PlainOf(Global("os", "system")));
-  CHECK_FALSE(PlainOf(List({Num(1), Object(Global("argparse", "Namespace"), Dict({}))})));
-  CHECK_FALSE(PlainOf("\x8a\x09" + Repeat("\x01", 9)));
+  CHECK_FALSE(PlainOf(List({Num(1), Object(Global("hparams", "Config"), Dict({}))})));
+  CHECK_FALSE(PlainOf(Call(Global("functools", "partial"), {Global("os", "system")})));
+  CHECK_FALSE(PlainOf(Call(Global("collections", "OrderedDict"), {List({})})));
   // Python could not make these dicts and sets.
   CHECK_FALSE(PlainOf(Dict({{List({}), Num(1)}})));
   CHECK_FALSE(PlainOf(Dict({{Tuple({Num(1), Tuple({Dict({})})}), Num(1)}})));
   CHECK_FALSE(PlainOf("\x8f(" + List({}) + "\x90"));
+}
+
+TEST_CASE("What only wraps plain data becomes what it wraps") {
+  const std::string dict = Dict({{Str("lr"), Num(1)}});
+  CHECK(PlainOf(Object(Global("argparse", "Namespace"), dict)) == PlainOf(dict));
+  CHECK(PlainOf(Call(Global("types", "SimpleNamespace"), {}) + dict + "b") == PlainOf(dict));
+  CHECK(PlainOf(Call(Global("collections", "Counter"), {dict})) == PlainOf(dict));
+  CHECK(PlainOf(Call(Global("collections", "defaultdict"), {Global("os", "system")}) + "(" + Str("lr") + Num(1) + "u") ==
+        PlainOf(dict));
+  const std::string list = List({Num(1), Num(2)});
+  CHECK(PlainOf(Call(Global("collections", "deque"), {Tuple({}), Num(5)}) + "(" + Num(1) + Num(2) + "e") ==
+        PlainOf(list));
+  const std::string bytes = "B" + Little(2, 4) + "ab";
+  CHECK(PlainOf(Call(Global("builtins", "bytearray"), {bytes})) == PlainOf(bytes));
+  CHECK(PlainOf("\x96" + Little(2, 8) + "ab") == PlainOf(bytes));
+  const std::string wide = "\x8a\x09" + Repeat("\x01", 9);
+  CHECK(PlainOf(wide) == std::string("\x80\x02", 2) + wide + ".");
+  CHECK(PlainOf("I00\n") == PlainOf("\x89"));
+  CHECK(PlainOf("I-5000000000\n") == PlainOf(Num(-5'000'000'000)));
+
+  const auto dtype = [](const std::string& name, const std::string& order) {
+    return Call(Global("numpy", "dtype"), {Str(name), "\x89", "\x88"}) + Tuple({Num(3), Str(order), None()}) + "b";
+  };
+  const auto scalar = [&](const std::string& name, const std::string& order, const std::string& content) {
+    return Call(Global("numpy.core.multiarray", "scalar"),
+                {dtype(name, order), "B" + Little(content.size(), 4) + content});
+  };
+  CHECK(PlainOf(scalar("i4", "<", Little(7, 4))) == PlainOf(Num(7)));
+  CHECK(PlainOf(scalar("f8", "<", Little(0x3ff8000000000000, 8))) == PlainOf(Float(0x3ff8000000000000)));
+  CHECK(PlainOf(scalar("u8", "<", Repeat("\xff", 8))) ==
+        std::string("\x80\x02\x8a\x09", 4) + Repeat("\xff", 8) + std::string("\0.", 2));
+  CHECK_FALSE(PlainOf(scalar("i4", ">", Little(7, 4))));
+  CHECK_FALSE(PlainOf(scalar("i4", "<", Little(7, 3))));
+  CHECK_FALSE(PlainOf(scalar("O8", "<", Little(7, 8))));
+  const auto array = [&](const std::string& shape, const std::string& content) {
+    return Call(Global("numpy.core.multiarray", "_reconstruct"), {Global("numpy", "ndarray"), Ints({0}), Str("b")}) +
+           Tuple({Num(1), shape, dtype("i2", "<"), "\x89", "B" + Little(content.size(), 4) + content}) + "b";
+  };
+  CHECK(PlainOf(array(Ints({2, 2}), Little(1, 2) + Little(2, 2) + Little(3, 2) + Little(4, 2))) ==
+        PlainOf(List({List({Num(1), Num(2)}), List({Num(3), Num(4)})})));
+  CHECK(PlainOf(array(Ints({0, 3}), "")) == PlainOf(List({})));
+  CHECK_FALSE(PlainOf(array(Ints({3}), Little(1, 4))));
+  CHECK_FALSE(PlainOf(array(Ints({int64_t{1} << 62, 4}), "")));
+  CHECK_FALSE(PlainOf(array(Ints({-1}), "")));
+  // Empty rows without end.
+  CHECK_FALSE(PlainOf(array(Ints({int64_t{1} << 40, 0}), "")));
 }
 
 TEST_CASE("A few bytes of pickle do not become many") {

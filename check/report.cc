@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "layout/characters.h"
 #include "page/page.h"
 #include "reshard/check/check.h"
 
@@ -60,17 +61,6 @@ void AppendPlan(std::string& out, const std::string& prefix, const PlanVerdict& 
   line(plan.findings.empty()
            ? std::string("agrees")
            : absl::StrCat("disagrees: ", plan.findings.size(), plan.findings.size() == 1 ? " finding" : " findings"));
-}
-
-// Names and texts come from a file that anyone may have written, and must not contain control sequences.
-std::string Printable(std::string text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if ((byte < 0x20 && byte != '\n') || byte == 0x7f || c1) text[i] = '?';
-    if (c1) text[++i] = '?';
-  }
-  return text;
 }
 
 Json RangeJson(const Derived& figure) {
@@ -145,7 +135,8 @@ std::string CheckToText(const CheckReport& report) {
     }
     AppendPlan(out, prefix, report.plans[i]);
   }
-  return Printable(std::move(out));
+  // Names and texts come from a file that anyone may have written, and must not contain control sequences.
+  return layout::VisibleLines(out);
 }
 
 std::string CheckToJson(const CheckReport& report) {

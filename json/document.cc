@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "json/walk.h"
+#include "layout/characters.h"
 #include "status/macros.h"
 
 namespace reshard::json {
@@ -88,10 +89,8 @@ std::string Value::Written() const { return Of(value_).dump(-1, ' ', false, Tree
 
 std::string Value::Shown() const {
   if ((is_array() || is_object()) && size() > 16) return absl::StrCat("a list of ", size());
-  std::string text = Written();
   constexpr size_t kMost = 80;
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
+  return layout::OneLine(Written(), kMost);
 }
 
 absl::StatusOr<Document> Document::Parse(std::string_view text, int64_t depth) {

@@ -1,6 +1,7 @@
 #include "layout/names.h"
 
 #include "absl/strings/str_cat.h"
+#include "layout/characters.h"
 
 namespace reshard::layout {
 
@@ -14,12 +15,7 @@ bool IsName(std::string_view text) {
 
 std::string Printable(std::string_view text) {
   constexpr size_t kLongest = 60;
-  std::string out(text.substr(0, kLongest));
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  if (text.size() > kLongest) out += "...";
-  return out;
+  return OneLine(text, kLongest);
 }
 
 std::string AxisNames(const Mesh& mesh) {

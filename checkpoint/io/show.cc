@@ -4,15 +4,13 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "layout/characters.h"
 
 namespace reshard::io {
 
 std::string Shown(std::string_view text) {
   constexpr size_t kMost = 120;
-  std::string shown = "\"";
-  for (const char c : text.substr(0, kMost)) shown += c < 0x20 || c > 0x7e ? '?' : c;
-  shown += text.size() > kMost ? "...\"" : "\"";
-  return shown;
+  return absl::StrCat("\"", layout::OneLine(text, kMost), "\"");
 }
 
 std::string Shown(absl::Span<const int64_t> numbers) {

@@ -11,8 +11,8 @@
 
 namespace reshard::io {
 
-// "text" in quotes: one line of printable ASCII whatever is in it ('?' stands for the rest), shortened with "..." after
-// 120 bytes.
+// "text" in quotes: one line of visible characters whatever is in it ('?' stands for the rest, layout/characters.h),
+// shortened with "..." after 120 bytes.
 std::string Shown(std::string_view text);
 
 // "[2, 3]"; shortened after 16 numbers.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "layout/characters.h"
 #include "reshard/checkpoint/convert.h"
 #include "tools/reshard/terminal.h"
 
@@ -64,23 +65,15 @@ int Fail(ExitCode code, std::string_view message) {
     return code;
   }
   // The reason stands at the end, often behind a path of any length.
-  constexpr size_t kLongest = 8192, kBegin = 4096, kEnd = 2048;
+  constexpr size_t kLongest = 1900, kBegin = 1200, kEnd = 600;
   constexpr absl::string_view kName = "reshard:";
-  std::string line = absl::StrCat(kName, " ");
-  if (message.size() <= kLongest) {
-    line += message;
-  } else {
-    line += std::string(message.substr(0, kBegin)) + "... (" + std::to_string(message.size()) + " bytes) ..." +
-            std::string(message.substr(message.size() - kEnd));
+  std::string line(message);
+  if (message.size() > kLongest) {
+    line = std::string(message.substr(0, kBegin)) + "... (" + std::to_string(message.size()) + " bytes) ..." +
+           std::string(message.substr(message.size() - kEnd));
   }
-  line += "\n";
   // A message may repeat a name out of a file, which must not command the terminal.
-  for (size_t i = 0; i < line.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(line[i]);
-    const bool c1 = byte == 0xc2 && i + 1 < line.size() && static_cast<unsigned char>(line[i + 1]) < 0xa0;
-    if ((byte < 0x20 && byte != '\n') || byte == 0x7f || c1) line[i] = '?';
-    if (c1) line[++i] = '?';
-  }
+  line = absl::StrCat(kName, " ", layout::VisibleLines(line), "\n");
   if (IsStyled(STDERR_FILENO)) line.replace(0, kName.size(), absl::StrCat("\x1b[1;31m", kName, "\x1b[0m"));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;

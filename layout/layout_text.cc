@@ -35,10 +35,15 @@ class LayoutReader {
   LayoutReader(std::string_view text, const Mesh& mesh, const std::vector<int64_t>* shape, bool any_rank = false)
       : in_(text), mesh_(mesh), shape_(shape), any_rank_(any_rank) {}
 
-  absl::StatusOr<Layout> Read() {
+  // All that the text says without a shape.
+  absl::Status Check() {
     RETURN_IF_ERROR(ReadDims());
     RETURN_IF_ERROR(ReadPending());
-    RETURN_IF_ERROR(in_.ExpectEnd());
+    return in_.ExpectEnd();
+  }
+
+  absl::StatusOr<Layout> Read() {
+    RETURN_IF_ERROR(Check());
     if (shape_ != nullptr) {
       RETURN_IF_ERROR(FitToShape());
     }
@@ -260,6 +265,11 @@ absl::StatusOr<Layout> ParseLayout(std::string_view text, const Mesh& mesh) {
 absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh) {
   ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(mesh));
   return ParseLayout(text, parsed);
+}
+
+absl::Status CheckLayoutRule(std::string_view text, const Mesh& mesh) {
+  const std::vector<int64_t> any_shape;
+  return LayoutReader(text, mesh, &any_shape).Check();
 }
 
 absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape) {

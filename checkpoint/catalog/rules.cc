@@ -90,12 +90,17 @@ absl::StatusOr<LayoutRules> LayoutRules::Parse(std::string_view json) {
   LayoutRules out;
   ASSIGN_OR_RETURN(out.mesh_, MeshOf(*collector.mesh));
   out.rules_ = std::move(collector.rules);
+  for (size_t i = 0; i < out.rules_.size(); ++i) {
+    const absl::Status fits = CheckLayoutRule(out.rules_[i].layout, out.mesh_);
+    if (!fits.ok()) return absl::InvalidArgumentError(absl::StrCat("layouts[", i, "]: ", fits.message()));
+  }
   return out;
 }
 
 absl::StatusOr<LayoutRules> LayoutRules::ForAll(std::string_view mesh, std::string_view layout) {
   LayoutRules out;
   ASSIGN_OR_RETURN(out.mesh_, MeshOf(mesh));
+  RETURN_IF_ERROR(CheckLayoutRule(layout, out.mesh_));
   out.rules_ = {{"*", std::string(layout)}};
   return out;
 }

@@ -25,9 +25,10 @@ class LayoutRules {
     std::string layout;   // a layout rule, see ParseLayoutRule
   };
 
-  // InvalidArgument: not JSON of the form above (the message says what is wrong, and where), or a malformed mesh.
+  // InvalidArgument: not JSON of the form above (the message says what is wrong, and where), a malformed mesh, or a
+  // layout rule that is malformed or names an axis that the mesh does not have (CheckLayoutRule).
   static absl::StatusOr<LayoutRules> Parse(std::string_view json);
-  // The same rule for all tensors. InvalidArgument: a malformed mesh.
+  // The same rule for all tensors. InvalidArgument: a malformed mesh or rule.
   static absl::StatusOr<LayoutRules> ForAll(std::string_view mesh, std::string_view layout);
 
   // Never null; what the layouts are over.

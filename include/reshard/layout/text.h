@@ -38,6 +38,10 @@ absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh)
 // InvalidArgument also if the rule and the shape differ in rank.
 absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape);
 
+// Whether it is one for some shape, as far as the text says: InvalidArgument where it is malformed or names an axis
+// that the mesh does not have.
+absl::Status CheckLayoutRule(std::string_view text, const Mesh& mesh);
+
 // The same for a rule that is meant for tensors of any rank. Where the tensor has fewer dimensions than the rule, those
 // that it has are cut: the rule loses its last dimensions, or its first where it begins with `...`, but none that gives
 // a size. So `[<tp>, ...]` leaves a 0-d tensor whole.

@@ -34,6 +34,11 @@ std::optional<json::Value> Member(const json::Value& config, std::string_view na
   return text ? text->Find(name) : std::nullopt;
 }
 
+bool IsFloat8(DType dtype) {
+  return dtype == DType::kF8E4M3FN || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3FNUZ ||
+         dtype == DType::kF8E5M2FNUZ;
+}
+
 bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) {
     return name == end || (name.ends_with(end) && name[name.size() - end.size() - 1] == '.');
@@ -49,11 +54,14 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   std::vector<std::string> found;
 
   std::map<DType, int64_t> elements;  // that are wide floats
+  int64_t of_8_bits = 0;              // which quantized floats are
   const Catalog::Tensor* embedding = nullptr;
   const Catalog::Tensor* output = nullptr;
   for (const Catalog::Tensor& tensor : result.tensors()) {
     if (tensor.dtype && recipe::IsWideFloat(*tensor.dtype)) {
       elements[*tensor.dtype] += tensor.bytes / SizeOf(*tensor.dtype);
+    } else if (tensor.dtype && IsFloat8(*tensor.dtype)) {
+      of_8_bits += tensor.bytes;
     }
     if (IsOneOf(tensor.name, {"embed_tokens.weight", "wte.weight", "word_embeddings.weight"})) embedding = &tensor;
     if (IsOneOf(tensor.name, {"lm_head.weight"})) output = &tensor;
@@ -65,10 +73,17 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   if (said && !elements.empty()) {
     const auto most = std::max_element(elements.begin(), elements.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (most->first != *said) {
+    // Of a quantized model it is the dtype of the computation, and most wide floats may be scales.
+    if (most->first != *said && most->second > of_8_bits) {
       found.push_back(absl::StrCat(status::View(kName), " says ", status::View(member), " ", *dtype->Text(),
                                    ", most elements are ", status::View(Name(most->first))));
     }
+  }
+  const std::optional<json::Value> quantization = Member(root, "quantization_config");
+  const std::optional<json::Value> method = quantization ? quantization->Find("quant_method") : std::nullopt;
+  if (method && method->Text() == "fp8" && of_8_bits == 0) {
+    found.push_back(
+        absl::StrCat(status::View(kName), " has a quantization_config of fp8, and no tensor is; remove it"));
   }
   const std::optional<json::Value> vocabulary = Member(root, "vocab_size");
   const std::optional<int64_t> words = vocabulary ? vocabulary->Count() : std::nullopt;

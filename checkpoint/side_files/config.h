@@ -14,8 +14,9 @@
 namespace reshard::side_files {
 
 // A Hugging Face `config.json` as text, which is copied as it is: the dtype that it names and most elements do not
-// have; a size of the vocabulary that the embedding does not have; an output layer that it says is tied and that is
-// there all the same, or that is not tied and not there. One sentence each. Nothing where the text is no such thing.
+// have, unless most are quantized; a quantization to FP8 without tensors of such elements; a size of the vocabulary
+// that the embedding does not have; an output layer that it says is tied and that is there all the same, or that is not
+// tied and not there. One sentence each. Nothing where the text is no such thing.
 std::vector<std::string> Contradictions(std::string_view config, const Catalog& result);
 
 // The same of the `config.json` among the files beside a checkpoint in `directory`, if there is one of at most 16 MiB.

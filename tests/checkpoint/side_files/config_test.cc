@@ -51,4 +51,12 @@ TEST_CASE("what a configuration says and tensors are not is told") {
               "config.json says tie_word_embeddings false, and there is no lm_head.weight"});
 }
 
+TEST_CASE("of a quantized model the wide floats are few, and a configuration of one belongs to one") {
+  const char* const config =
+      R"({"torch_dtype": "bfloat16", "tie_word_embeddings": false, "quantization_config": {"quant_method": "fp8"}})";
+  CHECK(side_files::Contradictions(config, ModelOf(DType::kF8E4M3FN, true)).empty());
+  CHECK(side_files::Contradictions(config, ModelOf(DType::kBF16, true)) ==
+        Texts{"config.json has a quantization_config of fp8, and no tensor is; remove it"});
+}
+
 }  // namespace reshard

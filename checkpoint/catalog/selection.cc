@@ -127,8 +127,12 @@ std::optional<std::string> Fill(std::string_view to, const std::vector<std::stri
 }
 
 absl::StatusOr<std::string> Renamed(const Selection& selection, std::string_view name) {
-  if (!selection.strip_prefix.empty() && name.starts_with(selection.strip_prefix)) {
+  if (name.starts_with(selection.strip_prefix)) {
     name.remove_prefix(selection.strip_prefix.size());
+  } else if (selection.needs_prefix) {
+    return absl::InvalidArgumentError(absl::StrCat(io::Shown(name), " does not begin with ",
+                                                   io::Shown(selection.strip_prefix),
+                                                   ", which is to be taken from all names"));
   }
   std::string renamed(name);
   for (const auto& [from, to] : selection.renamings) {

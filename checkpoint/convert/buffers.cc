@@ -42,7 +42,8 @@ int64_t CatalogBytes(const Catalog& catalog) {
 }
 
 int64_t NodeBytes(const views::Node& node) {
-  auto bytes = static_cast<int64_t>(sizeof(node) + 8 * (node.shape.size() + node.ends.size() + node.dims.size()));
+  auto bytes = static_cast<int64_t>(sizeof(node) +
+                                    8 * (node.shape.size() + node.ends.size() + node.dims.size() + node.blocks.size()));
   for (const views::Node& input : node.inputs) bytes += NodeBytes(input);
   return bytes;
 }
@@ -53,6 +54,15 @@ int64_t ViewBytes(const std::vector<views::View>& views) {
     bytes += static_cast<int64_t>(sizeof(view) + view.text.size()) + (view.node ? NodeBytes(*view.node) : 0);
   }
   return bytes;
+}
+
+// The most that reading one of them takes.
+int64_t ReadBuffers(const std::vector<views::View>& views) {
+  int64_t most = 0;
+  for (const views::View& view : views) {
+    if (view.node) most = std::max(most, views::ReadBuffers(*view.node));
+  }
+  return most;
 }
 
 }  // namespace
@@ -80,7 +90,7 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
   const int64_t fixed = 2 * CatalogBytes(source.catalog()) + of_views + of_servers + plan.MemoryBytes() +
                         kBytesPerPiece * static_cast<int64_t>(plan.pieces().size());
   static_assert(kSmallestStripe >= views::kLeastRead);
-  const int64_t stripes = kStripesPerThread + (has_views ? views::kReadBuffers : 0);
+  const int64_t stripes = kStripesPerThread + (has_views ? ReadBuffers(*source.views()) : 0);
   const auto of_thread = [&](int64_t stripe) { return stripes * stripe + kReadingPerThread; };
   Buffers buffers;
   const int64_t least = fixed + of_thread(kSmallestStripe);

@@ -18,6 +18,7 @@
 #include "checkpoint/side_files/config.h"
 #include "checkpoint/side_files/find.h"
 #include "checkpoint/source/sidecar.h"
+#include "checkpoint/views/scales.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 
@@ -129,6 +130,12 @@ absl::Status Conversion::Summarize() {
       summary.partly_used.push_back(
           absl::StrCat(io::Shown(tensor.name), ": ", part.used, " of ", part.elements, " elements are used"));
     }
+    const views::Unscaled unscaled = views::FindUnscaled(*source->views(), catalog(), source->stored(), options.recipe);
+    const auto name_of = [&](int64_t tensor) {
+      return std::string(source->stored().tensors()[static_cast<size_t>(tensor)].name);
+    };
+    for (const int64_t tensor : unscaled.cast) summary.cast_unscaled.push_back(name_of(tensor));
+    for (const int64_t tensor : unscaled.kept) summary.left_quantized.push_back(name_of(tensor));
   }
   summary.not_selected = source->not_selected();
   summary.memory_bytes = buffers.total;

@@ -59,6 +59,10 @@ absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& c
     if (leaf.kind == views::Node::Kind::kConstant) {
       return absl::UnimplementedError("padding: a constant is nowhere to be moved from");
     }
+    if (leaf.kind == views::Node::Kind::kDequantize) {
+      return absl::UnimplementedError(
+          "dequantize: elements are moved as they are, not multiplied; reshard.load and reshard convert can");
+    }
     if (++count > kMostBoxes) {
       return absl::ResourceExhaustedError(absl::StrCat("it is made of more than ", kMostBoxes, " boxes"));
     }

@@ -9,18 +9,17 @@
 namespace reshard::recipe {
 namespace {
 
-constexpr size_t kMostPlaceholders = 8, kMostTexts = 2, kLongestName = 4096;
+constexpr size_t kMostPlaceholders = 8, kMostTexts = 2, kLongestName = 4096, kLongestPlaceholder = 64;
 
-bool IsIdentifier(std::string_view text) {
-  if (text.empty() || absl::ascii_isdigit(static_cast<unsigned char>(text[0]))) return false;
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+size_t LengthOfDigits(std::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[length]))) ++length;
+  return length;
 }
 
 // How many bytes at the beginning are a number as it is written: "0", or digits that do not begin with one.
 size_t LengthOfNumber(std::string_view text) {
-  size_t length = 0;
-  while (length < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[length]))) ++length;
+  const size_t length = LengthOfDigits(text);
   return length > 1 && text[0] == '0' ? 0 : length;
 }
 
@@ -51,7 +50,7 @@ absl::StatusOr<NamePattern> NamePattern::Parse(std::string_view text) {
     std::string_view inner = text.substr(i + 1, end - i - 1);
     const bool is_text = inner.ends_with('*');
     if (is_text) inner.remove_suffix(1);
-    if (!IsIdentifier(inner)) return bad("a placeholder that is no identifier");
+    if (!IsPlaceholderName(inner)) return bad("a placeholder that is no identifier");
     if (!literal.empty()) pattern.parts_.push_back({std::move(literal), false, false});
     literal.clear();
     if (pattern.Has(inner)) {
@@ -98,20 +97,20 @@ std::string NamePattern::Prefix(const Values& known) const {
   return prefix;
 }
 
-bool NamePattern::MatchFrom(size_t part, std::string_view rest, Values* values) const {
+bool NamePattern::MatchFrom(size_t part, std::string_view rest, Zeros zeros, Values* values) const {
   if (part == parts_.size()) return rest.empty();
   const Part& here = parts_[part];
   const auto known = here.is_placeholder ? values->find(here.text) : values->end();
   if (!here.is_placeholder || known != values->end()) {
     const std::string_view text = here.is_placeholder ? std::string_view(known->second) : here.text;
-    return rest.starts_with(text) && MatchFrom(part + 1, rest.substr(text.size()), values);
+    return rest.starts_with(text) && MatchFrom(part + 1, rest.substr(text.size()), zeros, values);
   }
   if (!here.is_text) {
-    const size_t length = LengthOfNumber(rest);
+    const size_t length = zeros == Zeros::kNone ? LengthOfNumber(rest) : LengthOfDigits(rest);
     if (length == 0) return false;
     // Digits behind a number can only be those of another placeholder: numbers take all there are.
     values->emplace(here.text, rest.substr(0, length));
-    if (MatchFrom(part + 1, rest.substr(length), values)) return true;
+    if (MatchFrom(part + 1, rest.substr(length), zeros, values)) return true;
     values->erase(here.text);
     return false;
   }
@@ -119,7 +118,7 @@ bool NamePattern::MatchFrom(size_t part, std::string_view rest, Values* values) 
   const auto [place, fresh] = values->emplace(here.text, "");
   for (size_t length = 0; length <= rest.size(); ++length) {
     place->second = std::string(rest.substr(0, length));
-    if (MatchFrom(part + 1, rest.substr(length), values)) return true;
+    if (MatchFrom(part + 1, rest.substr(length), zeros, values)) return true;
   }
   values->erase(place);
   return false;
@@ -127,8 +126,20 @@ bool NamePattern::MatchFrom(size_t part, std::string_view rest, Values* values) 
 
 std::optional<Values> NamePattern::Match(std::string_view name, const Values& known) const {
   Values values = known;
-  if (!MatchFrom(0, name, &values)) return std::nullopt;
+  if (!MatchFrom(0, name, Zeros::kNone, &values)) return std::nullopt;
   return values;
+}
+
+bool NamePattern::MatchesButForZeros(std::string_view name, const Values& known) const {
+  Values values = known;
+  return MatchFrom(0, name, Zeros::kInFront, &values) && !Match(name, known);
+}
+
+bool IsPlaceholderName(std::string_view text) {
+  if (text.empty() || text.size() > kLongestPlaceholder) return false;
+  if (absl::ascii_isdigit(static_cast<unsigned char>(text[0]))) return false;
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
 bool ComesBefore(std::string_view a, std::string_view b) {

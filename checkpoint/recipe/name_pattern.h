@@ -34,6 +34,8 @@ class NamePattern {
   // `known`, and values of the other placeholders with which it is that name. A number has no zeros in front. The
   // first text is as short as can be, then the second one. Names over 4096 bytes match only without a text.
   std::optional<Values> Match(std::string_view name, const Values& known) const;
+  // Whether it would match if numbers could have zeros in front: "layers.00.w" and layers.{l}.w.
+  bool MatchesButForZeros(std::string_view name, const Values& known) const;
 
  private:
   struct Part {
@@ -41,11 +43,15 @@ class NamePattern {
     bool is_placeholder = false;
     bool is_text = false;
   };
-  bool MatchFrom(size_t part, std::string_view rest, Values* values) const;
+  enum class Zeros { kNone, kInFront };  // that a number has
+  bool MatchFrom(size_t part, std::string_view rest, Zeros zeros, Values* values) const;
 
   std::vector<Part> parts_;
   std::vector<std::string> placeholders_;
 };
+
+// [A-Za-z_][A-Za-z0-9_]*, of at most 64 bytes.
+bool IsPlaceholderName(std::string_view text);
 
 // Numbers by size, texts in the order of their bytes, texts behind numbers.
 bool ComesBefore(std::string_view a, std::string_view b);

@@ -1,10 +1,12 @@
 #include "checkpoint/recipe/operations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "layout/characters.h"
 #include "status/view.h"
 
 namespace reshard {
@@ -38,6 +40,9 @@ constexpr MemberUse kSlice[] = {kDim, {Member::kBegin, "begin", false}, {Member:
 constexpr MemberUse kPad[] = {kDim, {Member::kTo, "to", true}, {Member::kValue, "value", false}, kFrom};
 constexpr MemberUse kCast[] = {{Member::kDType, "dtype", true}, kFrom};
 
+constexpr MemberUse kDequantize[] = {
+    {Member::kScales, "scales", true}, {Member::kBlock, "block", false}, {Member::kDType, "dtype", false}};
+
 constexpr Operation kOperations[] = {
     {Op::kConcatenate, "concatenate", true, kConcatenate},
     {Op::kSplit, "split", false, kSplit},
@@ -55,6 +60,7 @@ constexpr Operation kOperations[] = {
     {Op::kSlice, "slice", false, kSlice},
     {Op::kPad, "pad", false, kPad},
     {Op::kCast, "cast", false, kCast},
+    {Op::kDequantize, "dequantize", false, kDequantize},
 };
 
 // Nothing where the member has its default.
@@ -68,6 +74,7 @@ std::string Text(const Expression& e, const MemberUse& use) {
       return absl::StrCat(name, "=", e.dim);
     case Member::kDims:
     case Member::kShape:
+    case Member::kBlock:
       return absl::StrCat(name, "=", list(e.numbers));
     case Member::kSizes:
       return e.sizes.empty() ? "" : absl::StrCat(e.in_ratio ? "ratio" : name, "=", list(e.sizes));
@@ -83,13 +90,15 @@ std::string Text(const Expression& e, const MemberUse& use) {
     case Member::kTo:
       return e.end ? absl::StrCat(name, "=", *e.end) : "";
     case Member::kValue:
-      return e.value == 0 ? "" : absl::StrCat(name, "=", e.value);
+      return e.value == 0 && !std::signbit(e.value) ? "" : absl::StrCat(name, "=", e.value);
     case Member::kDType:
       return absl::StrCat(name, "=", status::View(Name(e.dtype)));
     case Member::kFrom:
       if (e.op == Op::kCast) return e.from ? absl::StrCat(name, "=", status::View(Name(*e.from))) : "";
-      if (e.op == Op::kPad) return e.begin == 0 ? "" : absl::StrCat(name, "=", e.begin);
+      if (e.op == Op::kPad) return e.sizes.empty() ? "" : absl::StrCat(name, "=", e.sizes[0]);
       return e.sizes.empty() ? "" : absl::StrCat(name, "=", list(e.sizes));
+    case Member::kScales:
+      return absl::StrCat(name, "=", e.inputs.size() > 1 ? ToString(e.inputs[1]) : "");
     case Member::kOver:
       return e.over.empty() ? "" : absl::StrCat(name, "={", e.over, "}");
   }
@@ -104,7 +113,9 @@ void Append(const Expression& e, std::string* out) {
   }
   const Operation& operation = Of(e.op);
   absl::StrAppend(out, status::View(operation.name), "(");
-  for (size_t i = 0; i < e.inputs.size(); ++i) {
+  // Of an operation on one input, further ones are members.
+  const size_t inputs = operation.many ? e.inputs.size() : std::min<size_t>(e.inputs.size(), 1);
+  for (size_t i = 0; i < inputs; ++i) {
     if (i > 0) *out += ", ";
     if (e.inputs.size() > kMostInputs && i == kMostInputs - 2) {
       absl::StrAppend(out, "... ", e.inputs.size() - kMostInputs + 1, " more ..., ");
@@ -126,6 +137,16 @@ absl::Span<const Operation> Operations() { return kOperations; }
 const Operation& Of(Op op) {
   return *std::find_if(std::begin(kOperations), std::end(kOperations),
                        [&](const Operation& operation) { return operation.op == op; });
+}
+
+std::optional<int64_t> FixedParts(const Expression& expression) {
+  if (expression.op == Op::kUnstack) return std::nullopt;
+  return expression.op == Op::kChunk ? expression.count : static_cast<int64_t>(expression.sizes.size());
+}
+
+std::string Brief(const Expression& expression) {
+  constexpr size_t kMost = 300;
+  return layout::OneLine(ToString(expression), kMost);
 }
 
 }  // namespace recipe

@@ -2,6 +2,9 @@
 #ifndef RESHARD_CHECKPOINT_RECIPE_OPERATIONS_H_
 #define RESHARD_CHECKPOINT_RECIPE_OPERATIONS_H_
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/types/span.h"
@@ -10,7 +13,23 @@
 namespace reshard::recipe {
 
 // The members of Expression that an operation has. What kFrom is depends on the operation.
-enum class Member { kDim, kDims, kShape, kSizes, kCount, kPart, kBegin, kEnd, kTo, kValue, kDType, kFrom, kOver };
+enum class Member {
+  kDim,
+  kDims,
+  kShape,
+  kSizes,
+  kCount,
+  kPart,
+  kBegin,
+  kEnd,
+  kTo,
+  kValue,
+  kDType,
+  kFrom,
+  kOver,
+  kScales,
+  kBlock
+};
 
 struct MemberUse {
   Member member = Member::kDim;
@@ -28,6 +47,12 @@ struct Operation {
 // All but kTensor.
 absl::Span<const Operation> Operations();
 const Operation& Of(Expression::Op op);  // requires another one than kTensor
+
+// How many parts an operation that takes one of several cuts its input into. Nothing for kUnstack: its input says it.
+std::optional<int64_t> FixedParts(const Expression& expression);
+
+// ToString for a message: one line of printable text, of at most 300 bytes or so.
+std::string Brief(const Expression& expression);
 
 }  // namespace reshard::recipe
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/recipe/name_pattern.h"
 #include "checkpoint/recipe/operations.h"
 #include "checkpoint/recipe/rule.h"
 #include "json/document.h"
@@ -87,13 +88,16 @@ absl::StatusOr<DType> DTypeOf(const std::string& where, const std::string& name)
   return *dtype;
 }
 
+absl::StatusOr<Expression> ReadExpression(const std::string& where, const Value& value);
+
 absl::Status ReadFrom(const std::string& where, const Value& value, Expression* e) {
   if (e->op == Expression::Op::kCast) {
     ASSIGN_OR_RETURN(const std::string name, Text(where, value));
     ASSIGN_OR_RETURN(e->from, DTypeOf(where, name));
   } else if (e->op == Expression::Op::kPad) {
-    ASSIGN_OR_RETURN(e->begin, Integer(where, value));
-    if (e->begin < 1) return Bad(where, "no size: " + value.Shown());
+    ASSIGN_OR_RETURN(const int64_t length, Integer(where, value));
+    if (length < 0) return Bad(where, "not a size: " + value.Shown());
+    e->sizes = {length};
   } else {
     ASSIGN_OR_RETURN(e->sizes, Integers(where, value));
   }
@@ -156,8 +160,20 @@ absl::Status ReadMember(const std::string& where, Member member, const Value& va
     }
     case Member::kFrom:
       return ReadFrom(where, value, e);
+    case Member::kScales: {
+      ASSIGN_OR_RETURN(Expression scales, ReadExpression(where, value));
+      e->inputs.push_back(std::move(scales));
+      return absl::OkStatus();
+    }
+    case Member::kBlock: {
+      ASSIGN_OR_RETURN(e->numbers, Integers(where, value));
+      return absl::OkStatus();
+    }
     case Member::kOver: {
       ASSIGN_OR_RETURN(e->over, Text(where, value));
+      if (!recipe::IsPlaceholderName(e->over)) {
+        return Bad(where, absl::StrCat(io::Shown(e->over), " is not the name of a placeholder, without braces"));
+      }
       return absl::OkStatus();
     }
   }
@@ -184,6 +200,11 @@ absl::StatusOr<Expression> ReadExpression(const std::string& where, const Value&
                                    absl::StrJoin(recipe::Operations(), ", ", name), "): ", value.Shown()));
   }
   e.op = operation->op;
+  if (e.op == Expression::Op::kDequantize) {
+    // As DeepSeek's checkpoints have them.
+    e.numbers = {128, 128};
+    e.dtype = DType::kBF16;
+  }
   const std::string here = absl::StrCat(where, ".", status::View(operation->name));
   const Value inputs = *value.Find(operation->name);
   if (operation->many && inputs.is_array()) {

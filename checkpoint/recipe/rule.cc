@@ -31,19 +31,24 @@ class Reader {
       if (to_.IsText(e.part.placeholder)) {
         return absl::InvalidArgumentError(absl::StrCat("the part {", e.part.placeholder, "} may be any text"));
       }
-      parts_.emplace(e.part.placeholder, &e);
+      parts_[e.part.placeholder].push_back({&e, over_, depth_});
     }
     if (!e.over.empty()) {
       if (e.inputs.size() != 1) return absl::InvalidArgumentError("what goes over a placeholder has one input");
-      if (to_.Has(e.over) || std::find(over_.begin(), over_.end(), e.over) != over_.end()) {
+      if (to_.Has(e.over) || IsOver(e.over)) {
         return absl::InvalidArgumentError(
             absl::StrCat("{", e.over, "} has a value already where something goes over it"));
       }
-      over_.push_back(e.over);
+      over_.push_back(&e);
     }
-    for (const Expression& input : e.inputs) {
-      RETURN_IF_ERROR(Read(input));
+    ++depth_;
+    if (e.op == Op::kDequantize) {
+      // Scales first: where there are some, there is something to make, and other tensors of such names are not its.
+      for (auto input = e.inputs.rbegin(); input != e.inputs.rend(); ++input) RETURN_IF_ERROR(Read(*input));
+    } else {
+      for (const Expression& input : e.inputs) RETURN_IF_ERROR(Read(input));
     }
+    --depth_;
     if (e.over.empty()) return absl::OkStatus();
     over_.pop_back();
     const std::string* const name = FirstNameWith(e.inputs[0], e.over);
@@ -66,9 +71,10 @@ class Reader {
   bool InNames(const std::string& placeholder) const {
     return std::any_of(names_.begin(), names_.end(), [&](const NamePattern& name) { return name.Has(placeholder); });
   }
-  const Expression* PartOf(const std::string& placeholder) const {
+  // The operations of which it is the part.
+  std::vector<Rule::Use> UsesOf(const std::string& placeholder) const {
     const auto found = parts_.find(placeholder);
-    return found == parts_.end() ? nullptr : found->second;
+    return found == parts_.end() ? std::vector<Rule::Use>() : found->second;
   }
 
  private:
@@ -79,7 +85,7 @@ class Reader {
       if (kind->second != name.IsText(placeholder)) {
         return absl::InvalidArgumentError(absl::StrCat("{", placeholder, "} is a number here, any text there"));
       }
-      if (to_.Has(placeholder) || std::find(over_.begin(), over_.end(), placeholder) != over_.end()) continue;
+      if (to_.Has(placeholder) || IsOver(placeholder)) continue;
       return absl::InvalidArgumentError(absl::StrCat(io::Shown(text), " has {", placeholder,
                                                      "}, which the new name has not, and over which nothing goes"));
     }
@@ -87,11 +93,16 @@ class Reader {
     return absl::OkStatus();
   }
 
+  bool IsOver(std::string_view placeholder) const {
+    return std::any_of(over_.begin(), over_.end(), [&](const Expression* e) { return e->over == placeholder; });
+  }
+
   const NamePattern& to_;
   std::vector<NamePattern> names_;
-  std::vector<std::string> over_;  // of what is around
+  std::vector<const Expression*> over_;  // of what is around
+  size_t depth_ = 0;
   std::map<std::string, bool> is_text_;
-  std::map<std::string, const Expression*> parts_;
+  std::map<std::string, std::vector<Rule::Use>> parts_;
 };
 
 }  // namespace
@@ -117,12 +128,18 @@ absl::StatusOr<Rule> Rule::Of(const TensorRule& rule) {
   for (const std::string& placeholder : out.to.placeholders()) {
     if (reader.InNames(placeholder)) {
       in_key.push_back(placeholder);
-    } else if (const Expression* const operation = reader.PartOf(placeholder)) {
-      out.counted.push_back({placeholder, operation});
+    } else if (std::vector<Use> uses = reader.UsesOf(placeholder); !uses.empty()) {
+      out.counted.push_back({placeholder, std::move(uses)});
     } else {
       return absl::InvalidArgumentError(absl::StrCat("nothing says what {", placeholder, "} is"));
     }
   }
+  const auto depth = [](const Counted& counted) {
+    const auto deeper = [](const Use& a, const Use& b) { return a.depth < b.depth; };
+    return std::max_element(counted.uses.begin(), counted.uses.end(), deeper)->depth;
+  };
+  std::stable_sort(out.counted.begin(), out.counted.end(),
+                   [&](const Counted& a, const Counted& b) { return depth(a) > depth(b); });
   ASSIGN_OR_RETURN(out.key, reader.Key(in_key));
   return out;
 }

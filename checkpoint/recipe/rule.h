@@ -13,14 +13,23 @@
 namespace reshard::recipe {
 
 struct Rule {
-  // A placeholder of the target that is no part of a name, but says which part of something is taken.
+  // An operation that takes the part that a placeholder counts. Pointers are into the rule that was read.
+  struct Use {
+    const Expression* operation;
+    // The operations with an `over` that it is an input of, at any depth, the outermost one first.
+    std::vector<const Expression*> around;
+    size_t depth = 0;  // how many operations it is an input of
+  };
+  // A placeholder of the target that is not in a name, but says which part of something is taken. All of its operations
+  // must have the same number of parts.
   struct Counted {
     std::string placeholder;
-    const Expression* operation;  // in the rule that was read
+    std::vector<Use> uses;  // at least one
   };
   NamePattern to;
   // A name in the expression with all placeholders of `to` but those that are counted.
   NamePattern key;
+  // In an order in which each can be counted: an operation within another one is counted before that one.
   std::vector<Counted> counted;
 
   // InvalidArgument: a name that is no NamePattern; a placeholder that nothing gives a value to, or that is a number

@@ -40,6 +40,8 @@ std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerm
   }
   json["left_beside"] = summary.left_beside;
   json["partly_used"] = summary.partly_used;
+  json["cast_unscaled"] = summary.cast_unscaled;
+  json["left_quantized"] = summary.left_quantized;
   json["contradictions"] = summary.contradictions;
   if (dry_run) {
     nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();

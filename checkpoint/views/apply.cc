@@ -14,9 +14,13 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/recipe/cast.h"
 #include "checkpoint/recipe/name_pattern.h"
+#include "checkpoint/recipe/operations.h"
 #include "checkpoint/recipe/rule.h"
 #include "checkpoint/views/lower.h"
+#include "checkpoint/views/scaled.h"
+#include "checkpoint/views/scales.h"
 #include "checkpoint/views/strided_box.h"
+#include "layout/characters.h"
 #include "reshard/checkpoint/pattern.h"
 #include "reshard/layout/checked.h"
 #include "reshard/runtime/tensor_view.h"
@@ -91,12 +95,33 @@ class Applying {
     }
     if (all.empty() && !rule.optional) {
       const std::string name = names.key.Fill(AsWritten(names.key));
-      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name)));
+      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name), ZerosHint(names.key, {})));
     }
     for (const Values& values : all) {
       RETURN_IF_ERROR(MakeCounted(rule, names, 0, values));
     }
     return absl::OkStatus();
+  }
+
+  static std::string ZerosHint(std::string_view name) {
+    return absl::StrCat("; ", io::Shown(name), " does not match: a number has no zeros in front; {p*} is any text");
+  }
+  // To be said where there is no tensor of that name: that there is one whose number has zeros in front.
+  std::string ZerosHint(const NamePattern& pattern, const Values& known) const {
+    const std::string prefix = pattern.Prefix(known);
+    for (auto name = std::lower_bound(names_.begin(), names_.end(), prefix);
+         name != names_.end() && name->starts_with(prefix); ++name) {
+      if (pattern.MatchesButForZeros(*name, known)) return ZerosHint(*name);
+    }
+    return "";
+  }
+  static bool MatchesButForZeros(const Expression& e, std::string_view name) {
+    if (e.op == Expression::Op::kTensor) {
+      const absl::StatusOr<NamePattern> pattern = NamePattern::Parse(e.name);
+      return pattern.ok() && pattern->MatchesButForZeros(name, {});
+    }
+    return std::any_of(e.inputs.begin(), e.inputs.end(),
+                       [&](const Expression& input) { return MatchesButForZeros(input, name); });
   }
 
   // Placeholders as they are written.
@@ -112,21 +137,48 @@ class Applying {
   absl::Status MakeCounted(const TensorRule& rule, const recipe::Rule& names, size_t first, Values values) {
     if (first == names.counted.size()) return MakeOne(rule, names, values);
     const recipe::Rule::Counted& counted = names.counted[first];
-    values[counted.placeholder] = absl::StrCat(0);
-    // What is within the operation may have parts that are counted later: theirs do not change how many there are.
+    // Two placeholders may each be counted within an operation of the other: the first part stands for them all.
     Values any = values;
     for (const recipe::Rule::Counted& other : names.counted) any.try_emplace(other.placeholder, "0");
-    ASSIGN_OR_RETURN(const Expression operation, Ground(*counted.operation, any));
-    ASSIGN_OR_RETURN(const int64_t parts, NumParts(operation, stored_));
-    constexpr int64_t kMostParts = int64_t{1} << 16;
-    if (parts > kMostParts) {
-      return absl::InvalidArgumentError(absl::StrCat(parts, " parts are more than ", kMostParts));
+    std::optional<int64_t> parts;
+    for (const recipe::Rule::Use& use : counted.uses) {
+      RETURN_IF_ERROR(CountParts(counted.placeholder, use, 0, any, &parts));
     }
-    for (int64_t part = 0; part < parts; ++part) {
+    constexpr int64_t kMostParts = int64_t{1} << 16;
+    if (*parts > kMostParts) {
+      return absl::InvalidArgumentError(absl::StrCat(*parts, " parts are more than ", kMostParts));
+    }
+    for (int64_t part = 0; part < *parts; ++part) {
       values[counted.placeholder] = absl::StrCat(part);
       RETURN_IF_ERROR(MakeCounted(rule, names, first + 1, values));
     }
     return absl::OkStatus();
+  }
+
+  // The number of parts of an operation, for all values of the placeholders from the first-th one on over which the
+  // operations around it go. InvalidArgument: it is not always the same, or not `parts` where that has a value.
+  absl::Status CountParts(const std::string& placeholder, const recipe::Rule::Use& use, size_t first,
+                          const Values& values, std::optional<int64_t>* parts) {
+    const bool depends_on_inputs = !recipe::FixedParts(*use.operation);
+    if (depends_on_inputs && first < use.around.size()) {
+      const Expression& around = *use.around[first];
+      ASSIGN_OR_RETURN(const int64_t count, CountOver(around, values));
+      Values more = values;
+      for (int64_t i = 0; i < count; ++i) {
+        more[around.over] = absl::StrCat(i);
+        RETURN_IF_ERROR(CountParts(placeholder, use, first + 1, more, parts));
+      }
+      return absl::OkStatus();
+    }
+    Expression operation = *use.operation;
+    if (depends_on_inputs) {
+      ASSIGN_OR_RETURN(operation, Ground(operation, values));
+    }
+    ASSIGN_OR_RETURN(const int64_t count, NumParts(operation, stored_));
+    if (!parts->has_value()) *parts = count;
+    if (**parts == count) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("{", placeholder, "} counts ", **parts, " parts of one tensor, and ",
+                                                   count, " of another one, in ", recipe::Brief(*use.operation)));
   }
 
   absl::Status MakeOne(const TensorRule& rule, const recipe::Rule& names, const Values& values) {
@@ -165,7 +217,7 @@ class Applying {
       out.part = {};
       // A number of a name may be one of any length.
       if (!absl::SimpleAtoi(text, &out.part.number)) {
-        return absl::InvalidArgumentError(absl::StrCat("there is no part ", text));
+        return absl::InvalidArgumentError(absl::StrCat("there is no part ", io::Shown(text)));
       }
     }
     out.inputs.clear();
@@ -207,6 +259,7 @@ class Applying {
   // How many values the placeholder has over which an operation goes: 0, 1, 2, ...
   absl::StatusOr<int64_t> CountOver(const Expression& e, const Values& values) const {
     ASSIGN_OR_RETURN(const NamePattern name, NamePattern::Parse(*recipe::FirstNameWith(e.inputs[0], e.over)));
+    constexpr size_t kMostDigits = 40;  // of a name, in which a number may be one of any length
     std::vector<std::string> numbers;
     for (const Values& match : MatchesOf(name, values)) numbers.push_back(match.at(e.over));
     std::sort(numbers.begin(), numbers.end(), recipe::ComesBefore);
@@ -216,11 +269,13 @@ class Applying {
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] == absl::StrCat(i)) continue;
       shown[e.over] = absl::StrCat(i);
-      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)),
-                                                     ", but one for ", e.over, " = ", numbers.back()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)), ", but one for ", e.over, " = ",
+                       layout::OneLine(numbers.back(), kMostDigits), ZerosHint(name, values)));
     }
     if (!numbers.empty()) return static_cast<int64_t>(numbers.size());
-    return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown))));
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)), ZerosHint(name, values)));
   }
 
   absl::Status KeepOthers() {
@@ -238,14 +293,31 @@ class Applying {
       targets_.push_back({std::string(tensor.name), {static_cast<int64_t>(t), std::nullopt, ""}});
     }
     if (unused == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        unused == 1 ? "a tensor is" : absl::StrCat(unused, " tensors are"), " used by no rule, such as ",
-        io::Shown(first), "; say in \"keep\" or \"drop\" of the recipe what becomes of ", unused == 1 ? "it" : "them"));
+    const bool zeros = std::any_of(recipe_.tensors.begin(), recipe_.tensors.end(),
+                                   [&](const TensorRule& rule) { return MatchesButForZeros(rule.from, first); });
+    return absl::InvalidArgumentError(absl::StrCat(unused == 1 ? "a tensor is" : absl::StrCat(unused, " tensors are"),
+                                                   " used by no rule, such as ", io::Shown(first),
+                                                   "; say in \"keep\" or \"drop\" of the recipe what becomes of ",
+                                                   unused == 1 ? "it" : "them", zeros ? ZerosHint(first) : ""));
+  }
+
+  // Whether it is made of nothing but scales of quantized tensors, which lose what they are for with their precision.
+  bool IsOfScales(const View& view) const {
+    const auto is_scale = [&](int64_t tensor) {
+      return NamesScales(stored_, stored_.tensors()[static_cast<size_t>(tensor)].name);
+    };
+    if (!view.node) return is_scale(view.stored);
+    bool all = true;
+    VisitTensors(*view.node, [&](int64_t tensor) { all &= is_scale(tensor); });
+    return all;
   }
 
   absl::Status CastTarget(Target* target) const {
-    const auto rule = std::find_if(recipe_.dtypes.begin(), recipe_.dtypes.end(),
-                                   [&](const auto& each) { return MatchesPattern(each.first, target->name); });
+    const bool of_scales = !recipe_.dtypes.empty() && IsOfScales(target->view);
+    const auto rule = std::find_if(recipe_.dtypes.begin(), recipe_.dtypes.end(), [&](const auto& each) {
+      const bool means_it = !of_scales || NamesOne(each.first) || each.first.find("scale") != std::string::npos;
+      return means_it && MatchesPattern(each.first, target->name);
+    });
     if (rule == recipe_.dtypes.end()) return absl::OkStatus();
     const Catalog::Tensor& stored = stored_.tensors()[static_cast<size_t>(target->view.stored)];
     View& view = target->view;
@@ -316,12 +388,48 @@ class Applying {
 
 absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored) { return Applying(recipe, stored).Run(); }
 
-std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Catalog& stored) {
+namespace {
+
+// Counts the elements of tensors in boxes of views.
+class Counting {
+ public:
   struct Uses {
     bool any = false;
     int64_t taken = 0;
   };
-  std::vector<Uses> uses(stored.tensors().size());
+  explicit Counting(std::vector<Uses>* uses) : uses_(*uses) {}
+
+  // Cancelled: there are very many boxes.
+  absl::Status Add(const Node& view, const StridedBox& box) {
+    return VisitLeaves(view, box, [this](const Node& leaf, const StridedBox& part, const Casts&) -> absl::Status {
+      constexpr int64_t kMostBoxes = 100000;
+      if (++boxes_ > kMostBoxes) return absl::CancelledError("");
+      if (leaf.kind == Node::Kind::kDequantize) return AddInputs(leaf, part);
+      if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
+      // A tensor may be used any number of times.
+      int64_t& taken = uses_[static_cast<size_t>(leaf.tensor)].taken;
+      taken = CheckedAdd(taken, part.Elements()).value_or(std::numeric_limits<int64_t>::max());
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  absl::Status AddInputs(const Node& dequantized, const StridedBox& box) {
+    RETURN_IF_ERROR(Add(dequantized.inputs[0], box));
+    std::vector<int64_t> size(box.at.size());
+    for (size_t d = 0; d < size.size(); ++d) size[d] = box.Last(d) - box.at[d] + 1;
+    const ScaleBox scales = ScalesOf(dequantized, box.at, size);
+    return Add(dequantized.inputs[1], StridedBox::Of(scales.offset, scales.size));
+  }
+
+  std::vector<Uses>& uses_;
+  int64_t boxes_ = 0;
+};
+
+}  // namespace
+
+std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Catalog& stored) {
+  std::vector<Counting::Uses> uses(stored.tensors().size());
   for (const View& view : views) {
     if (!view.node) {
       uses[static_cast<size_t>(view.stored)].taken = std::numeric_limits<int64_t>::max();
@@ -330,18 +438,8 @@ std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Cat
     VisitTensors(*view.node, [&](int64_t tensor) { uses[static_cast<size_t>(tensor)].any = true; });
     const std::vector<int64_t>& shape = view.node->shape;
     if (NumElements(shape) == 0) continue;
-    constexpr int64_t kMostBoxes = 100000;
-    int64_t boxes = 0;
-    const auto count = [&](const Node& leaf, const StridedBox& box, const Casts&) -> absl::Status {
-      if (++boxes > kMostBoxes) return absl::CancelledError("");
-      if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
-      // A tensor may be used any number of times.
-      int64_t& taken = uses[static_cast<size_t>(leaf.tensor)].taken;
-      taken = CheckedAdd(taken, box.Elements()).value_or(std::numeric_limits<int64_t>::max());
-      return absl::OkStatus();
-    };
     const StridedBox whole = StridedBox::Of(std::vector<int64_t>(shape.size(), 0), shape);
-    if (!VisitLeaves(*view.node, whole, count).ok()) return {};
+    if (!Counting(&uses).Add(*view.node, whole).ok()) return {};
   }
   std::vector<PartlyUsed> found;
   for (size_t t = 0; t < uses.size(); ++t) {

@@ -1,6 +1,7 @@
 #include "checkpoint/views/lower.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/recipe/cast.h"
+#include "checkpoint/recipe/operations.h"
+#include "checkpoint/views/scaled.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -223,12 +226,13 @@ class Lowering {
     if (inputs.empty()) return Bad("an operation on nothing");
     absl::StatusOr<Node> node = Operation(expression, std::move(inputs));
     if (node.ok()) return node;
-    return Bad(absl::StrCat(ToString(expression), ": ", node.status().message()));
+    return Bad(absl::StrCat(recipe::Brief(expression), ": ", node.status().message()));
   }
 
   absl::StatusOr<int64_t> NumParts(const Expression& expression) const {
-    if (expression.op == Op::kChunk) return expression.count;
-    if (expression.op != Op::kUnstack) return static_cast<int64_t>(expression.sizes.size());
+    if (const std::optional<int64_t> fixed = recipe::FixedParts(expression)) {
+      return *fixed >= 1 ? absl::StatusOr<int64_t>(*fixed) : Bad(absl::StrCat("there are no ", *fixed, " chunks"));
+    }
     ASSIGN_OR_RETURN(const Node input, Of(expression.inputs[0]));
     ASSIGN_OR_RETURN(const size_t dim, DimOf(expression.dim, input.shape.size()));
     return input.shape[dim];
@@ -239,7 +243,7 @@ class Lowering {
     const Catalog::Tensor* const found = catalog_.FindTensor(name);
     if (found == nullptr) return Bad(absl::StrCat("there is no tensor ", io::Shown(name)));
     if (!found->dtype) {
-      return Bad(absl::StrCat("tensor ", io::Shown(name), " has elements of type ", status::View(found->stored_dtype),
+      return Bad(absl::StrCat("tensor ", io::Shown(name), " has elements of type ", io::Shown(found->stored_dtype),
                               ", of which nothing can be made"));
     }
     return TensorNode(catalog_, found - catalog_.tensors().data());
@@ -276,7 +280,8 @@ class Lowering {
         ASSIGN_OR_RETURN(const size_t dim, DimOf(e.dim, rank + 1));
         for (Node& each : inputs) {
           Shape shape = each.shape;
-          if (shape.size() == rank) shape.insert(shape.begin() + static_cast<ptrdiff_t>(dim), 1);
+          if (shape.size() != rank) return Bad("inputs of different rank");
+          shape.insert(shape.begin() + static_cast<ptrdiff_t>(dim), 1);
           ASSIGN_OR_RETURN(each, Reshape(std::move(each), std::move(shape)));
         }
         return Concatenate(std::move(inputs), dim);
@@ -369,9 +374,7 @@ class Lowering {
       case Op::kPad: {
         ASSIGN_OR_RETURN(const size_t dim, DimOf(e.dim, rank));
         const int64_t to = e.end.value_or(-1);
-        if (e.begin > 0) {
-          RETURN_IF_ERROR(CheckFrom({e.begin}, {input.shape[dim]}));
-        }
+        RETURN_IF_ERROR(CheckFrom(e.sizes, {input.shape[dim]}));
         if (to < input.shape[dim]) {
           return Bad(absl::StrCat("dimension ", dim, " of ", io::Shown(input.shape), " is longer than ", to));
         }
@@ -384,6 +387,10 @@ class Lowering {
         }
         return CastTo(std::move(input), e.dtype);
       }
+      case Op::kDequantize: {
+        if (inputs.size() != 2) return Bad("values and scales are needed");
+        return Dequantize(std::move(inputs[0]), std::move(inputs[1]), e.numbers, e.dtype);
+      }
     }
     return absl::InternalError("an operation that is none");
   }
@@ -395,7 +402,7 @@ class Lowering {
     constant.shape = input.shape;
     constant.shape[dim] = to - input.shape[dim];
     constant.element.assign(static_cast<size_t>(SizeOf(input.dtype)), '\0');
-    if (value != 0) {
+    if (value != 0 || std::signbit(value)) {
       const auto whole = static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
       if (recipe::CheckCast(DType::kF64, input.dtype).ok()) {
         recipe::Cast(DType::kF64, input.dtype, &value, 1, constant.element.data());

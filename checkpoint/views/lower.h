@@ -22,7 +22,8 @@ Node TensorNode(const Catalog& catalog, int64_t tensor);
 // The same elements as another type. InvalidArgument: a cast that cannot be; too many bytes.
 absl::StatusOr<Node> CastTo(Node input, DType dtype);
 
-// The number of parts of which an operation takes one, in which nothing else is a placeholder.
+// The number of parts of which an operation takes one. Where its input says it (recipe::FixedParts), the expression is
+// as Lower requires, but for that part. InvalidArgument: there can be none; otherwise as Lower.
 absl::StatusOr<int64_t> NumParts(const Expression& expression, const Catalog& catalog);
 
 }  // namespace reshard::views

@@ -13,6 +13,7 @@ void AddTo(const Node& node, hash::Digest* digest) {
   digest->Add(std::string_view(node.element));
   digest->Add(node.shape);
   digest->Add(node.ends);
+  digest->Add(node.blocks);
   for (const size_t dim : node.dims) digest->Add(static_cast<int64_t>(dim));
   for (const Node& input : node.inputs) AddTo(input, digest);
 }

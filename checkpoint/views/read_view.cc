@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/recipe/cast.h"
+#include "checkpoint/views/scaled.h"
 #include "checkpoint/views/strided_box.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
@@ -59,19 +60,27 @@ class Reading {
     for (size_t d = 0; d < size.size(); ++d) size[d] = box.Last(d) - box.at[d] + 1;
     const int64_t wanted = box.Elements();
     const int64_t elements = NumElements(size);
-    if (casts.empty() && wanted == elements && IsDense(box)) {
+    const bool is_tensor = leaf.kind == Node::Kind::kTensor;
+    if (is_tensor && casts.empty() && wanted == elements && IsDense(box)) {
       return read_(leaf.tensor, box.at, size, Bytes(box.to, wanted, last));
     }
-    const int64_t longer = std::max(SizeOf(leaf.dtype), SizeOf(last));
+    int64_t longer = std::max(SizeOf(leaf.dtype), SizeOf(last));
+    for (const Node& input : leaf.inputs) longer = std::max(longer, SizeOf(input.dtype));
     const bool wastes = elements / kMostWaste > wanted && elements * longer > kLeastRead;
     // One element is never too long.
     if ((elements * longer > most_ || wastes) && !box.loops.empty()) return Halves(leaf, std::move(box), casts);
-    hull_.resize(static_cast<size_t>(elements * SizeOf(leaf.dtype)));
-    RETURN_IF_ERROR(read_(leaf.tensor, box.at, size, absl::MakeSpan(hull_)));
-    const char* from = hull_.data();
-    if (!casts.empty()) {
-      cast_.resize(static_cast<size_t>(elements * SizeOf(last)));
-      CastAll(leaf.dtype, casts, hull_.data(), elements, cast_.data());
+    const char* from = nullptr;
+    if (is_tensor) {
+      hull_.resize(static_cast<size_t>(elements * SizeOf(leaf.dtype)));
+      RETURN_IF_ERROR(read_(leaf.tensor, box.at, size, absl::MakeSpan(hull_)));
+      from = hull_.data();
+      if (!casts.empty()) {
+        cast_.resize(static_cast<size_t>(elements * SizeOf(last)));
+        CastAll(leaf.dtype, casts, hull_.data(), elements, cast_.data());
+        from = cast_.data();
+      }
+    } else {
+      RETURN_IF_ERROR(Dequantized(leaf, box.at, size, casts));
       from = cast_.data();
     }
     std::vector<int64_t> strides(size.size(), 1);
@@ -83,6 +92,27 @@ class Reading {
   }
 
  private:
+  // Leaves a box of a kDequantize node, after the casts, in cast_.
+  absl::Status Dequantized(const Node& node, const std::vector<int64_t>& at, const std::vector<int64_t>& size,
+                           const Casts& casts) {
+    const Node &values = node.inputs[0], &scales = node.inputs[1];
+    const int64_t elements = NumElements(size);
+    hull_.resize(static_cast<size_t>(elements * SizeOf(values.dtype)));
+    RETURN_IF_ERROR(ReadView(values, at, size, read_, absl::MakeSpan(hull_)));
+    const ScaleBox box = ScalesOf(node, at, size);
+    scales_.resize(static_cast<size_t>(NumElements(box.size) * SizeOf(scales.dtype)));
+    RETURN_IF_ERROR(ReadView(scales, box.offset, box.size, read_, absl::MakeSpan(scales_)));
+    Casts all{node.dtype};
+    all.insert(all.end(), casts.begin(), casts.end());
+    const int64_t element = SizeOf(all.back());
+    cast_.resize(static_cast<size_t>(elements * element));
+    VisitScaled(node, at, size, hull_.data(), scales_.data(), [&](absl::Span<const float> run, int64_t first) {
+      CastAll(DType::kF32, all, reinterpret_cast<const char*>(run.data()), static_cast<int64_t>(run.size()),
+              cast_.data() + first * element);
+    });
+    return absl::OkStatus();
+  }
+
   absl::Span<char> Bytes(int64_t element, int64_t count, DType dtype) const {
     return out_.subspan(static_cast<size_t>(element * SizeOf(dtype)), static_cast<size_t>(count * SizeOf(dtype)));
   }
@@ -135,10 +165,17 @@ class Reading {
   const TensorReader read_;
   const absl::Span<char> out_;
   const int64_t most_;
-  std::string hull_, cast_;
+  std::string hull_, cast_, scales_;
 };
 
 }  // namespace
+
+int64_t ReadBuffers(const Node& view) {
+  constexpr int64_t kOfOne = 2;
+  int64_t most = kOfOne;
+  for (const Node& input : view.inputs) most = std::max(most, ReadBuffers(input));
+  return view.kind == Node::Kind::kDequantize ? most + kOfOne + 1 : most;
+}
 
 absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                       TensorReader read, absl::Span<char> out) {

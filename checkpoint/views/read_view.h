@@ -17,10 +17,11 @@ using TensorReader = absl::FunctionRef<absl::Status(int64_t tensor, absl::Span<c
 
 // What is read at once is at most so many bytes, or as many as what it is read for.
 inline constexpr int64_t kLeastRead = int64_t{64} << 10;
-// As many buffers of that length ReadView has: what is read, and the same cast.
-inline constexpr int64_t kReadBuffers = 2;
+// As many buffers of that length ReadView has: what is read, and the same cast; and where something is dequantized its
+// scales, and what reading its inputs takes.
+int64_t ReadBuffers(const Node& view);
 
-// The same of a view: `out` has exactly the bytes of the box. Beside it this takes the memory of kReadBuffers, and what
+// The same of a view: `out` has exactly the bytes of the box. Beside it this takes the memory of ReadBuffers, and what
 // `read` takes. What lies between the elements that are wanted is read with them where that costs less
 // than to leave it out. Errors are those of `read`.
 absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,

@@ -184,6 +184,7 @@ absl::Status Visit(const Node& node, StridedBox box, const Casts& casts, LeafVis
   switch (node.kind) {
     case Node::Kind::kTensor:
     case Node::Kind::kConstant:
+    case Node::Kind::kDequantize:
       return visit(node, box, casts);
     case Node::Kind::kConcatenate:
       return VisitParts(std::move(box), node.dim, node.ends, [&](size_t part, StridedBox within) {

@@ -37,11 +37,11 @@ struct StridedBox {
   int64_t Last(size_t dim) const;
 };
 
-// What elements of a kTensor or kConstant node become on their way out: one cast after the other.
+// What elements of a leaf, a kTensor, kConstant or kDequantize node, become on their way out: one cast after the other.
 using Casts = std::vector<DType>;
 using LeafVisitor = absl::FunctionRef<absl::Status(const Node& leaf, const StridedBox& box, const Casts& casts)>;
 
-// Calls `visit` for the tensors and constants in the box of a view, until one returns an error. Each element of the
+// Calls `visit` for the leaves in the box of a view, until one returns an error. Each element of the
 // buffer comes once. The boxes are as few as the shapes allow: one for each input of a concatenation that is met, and
 // where a reshape cuts rows, those at both ends of a run on their own.
 absl::Status VisitLeaves(const Node& view, const StridedBox& box, LeafVisitor visit);

@@ -141,8 +141,8 @@ def leaves_out(folder, gadget, marker, what):
     write(folder, "state.pt", stream(beside_weights(gadget)))
     run(["inspect", folder / "state.pt"], marker, what)
     # Of a key a name is made, which is text; what is below it may be plain.
-    is_key = "as a key" in what
-    for flags, codes in (([], (0, 1, 4) if is_key else (1, 4)), (["--exclude", "x*"], (0, 4)), (["--weights-only"], (0, 4))):
+    is_key, is_module = "as a key" in what, "a module" in what
+    for flags, codes in (([], (0, 1, 4) if is_key else (0,) if is_module else (1, 4)), (["--exclude", "x*"], (0, 4)), (["--weights-only"], (0, 4))):
         out = folder / "kept"
         done = run(["convert", folder / "state.pt", out, "--mesh", "{x:1}", "--layout", "[...]", "--no-side-files", *flags],
                    marker, what)

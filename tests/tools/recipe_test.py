@@ -101,6 +101,51 @@ def main():
         reshard("convert", source, at("sharded"), "--recipe", sharded, "--resume")
         reshard("convert", source, at("sharded"), *rows, "--recipe", fuse, "--resume", code=5)
 
+        # Whole tensors are not cut, whoever says so, and what is said of it makes sense wherever it is.
+        for to in ["hf", "safetensors"]:
+            error = reshard.fails("convert", source, at("whole"), "--to", to, "--recipe", sharded, code=2)
+            assert '"layouts" in the recipe says how tensors are cut' in error, error
+        for layout, said in [("garbage", "layouts[0]: "), ("[<y>, ...]", 'unknown axis "y"')]:
+            bad = recipe("bad.json", mesh="{x:2}", layouts=[["none", layout], ["*", "[<x>, ...]"]])
+            for to in [["--to", "hf"], []]:
+                assert said in reshard.fails("convert", source, at("whole"), *to, "--recipe", bad, code=4)
+        with open(at("rules.json"), "w", encoding="utf-8") as file:
+            json.dump({"mesh": "{x:2}", "layouts": [["none", "[<y>, ...]"], ["*", "[<x>, ...]"]]}, file)
+        assert 'unknown axis "y"' in reshard.fails("convert", source, at("whole"), "--rules", at("rules.json"), code=4)
+
+        # A part of each of what goes over a placeholder, and back: every rule by itself.
+        parts = recipe("parts.json", tensors=[
+            {"to": "x.{e}", "from": {"stack": {"chunk": "l.{l}.q", "chunks": 2, "part": "{e}"}, "over": "l"}},
+            {"to": "k.{e}", "from": {"split": {"concatenate": "l.{l}.k", "over": "l", "ratio": [1, 1]}, "dim": 1, "sizes": [1, 1], "part": "{e}"}}],
+            keep=["step"])
+        reshard("convert", source, at("parts"), "--to", "hf", "--recipe", parts, "--verify")
+        with open(at("parts/model.safetensors"), "rb") as file:
+            content = file.read()
+        for of_one in [floats(0, 1, 10, 11), floats(2, 3, 12, 13), floats(4, 14), floats(5, 15)]:
+            assert of_one in content, content
+        reshard("convert", at("parts"), at("unparted"), "--to", "hf", "--recipe", parts, "--invert")
+        assert reshard.json("verify", source, at("unparted"), "--json")["equal"]
+
+        # A name that never had the prefix does not get one.
+        stripped = recipe("stripped.json", strip_prefix="l.0.")
+        assert "nothing says which names had it" in reshard.fails(
+            "convert", source, at("bad"), "--to", "hf", "--recipe", stripped, "--invert", code=4)
+        added = recipe("added.json", add_prefix="m.")
+        reshard("convert", source, at("added"), "--to", "hf", "--recipe", added)
+        reshard("convert", at("added"), at("removed"), "--to", "hf", "--recipe", added, "--invert")
+        assert reshard.json("verify", source, at("removed"), "--json")["equal"]
+        assert '"l.0.q" does not begin with "m."' in reshard.fails(
+            "convert", source, at("bad"), "--to", "hf", "--recipe", added, "--invert", code=4)
+
+        # Names are shown as they are, as far as a terminal may have them.
+        safetensors(at("names.safetensors"), {"Gr\u00f6\u00dfe.w": ("F32", [1], floats(1)), "\u202e\x1b[31m": ("F32", [1], floats(2))})
+        unused = recipe("unused.json", tensors=[{"to": "x", "from": "Gr\u00f6\u00dfe.w"}])
+        error = reshard.fails("convert", at("names.safetensors"), at("bad"), "--to", "hf", "--recipe", unused, code=4)
+        assert '"??[31m"' in error, error
+        none = recipe("none_such.json", tensors=[{"to": "x", "from": "\u00fc" * 5000}], keep=["*"])
+        error = reshard.fails("convert", at("names.safetensors"), at("bad"), "--to", "hf", "--recipe", none, code=4)
+        assert "\u00fc" * 60 + "..." in error and len(error) < 2000, error
+
         # What is wrong is said, and nothing is written.
         for members, said in [
                 (dict(tensors=[{"to": "x", "from": {"concatenate": ["l.0.q", "step"]}}], keep=["*"]), "differ in more than dimension"),

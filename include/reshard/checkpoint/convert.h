@@ -99,6 +99,9 @@ struct ConvertSummary {
   std::vector<SideFile> side_files;  // copied from beside the source
   // Tensors of which a recipe takes only a part, as "name: 6 of 8 elements are used".
   std::vector<std::string> partly_used;
+  // Names of quantized tensors with scales beside them whose values are not scaled in the result: they are cast as they
+  // are; or stay as they are, because a dtype that is asked for is about wider floats.
+  std::vector<std::string> cast_unscaled, left_quantized;
   // Where the model's configuration, which is among them, says of tensors what they are not: one sentence each.
   std::vector<std::string> contradictions;
   std::vector<std::string> left_beside;  // paths of what else lies there

@@ -1,5 +1,5 @@
-// How one tensor is made out of others. Every element of the result is one element of one tensor, cast perhaps, or a
-// constant: nothing is added or multiplied, so what an expression says can be read box by box.
+// How one tensor is made out of others. Every element of the result is one element of one tensor, cast perhaps, or
+// multiplied by the scale that is stored for it, or a constant. So what an expression says can be read box by box.
 //
 //   {"concatenate": ["q", {"slice": "kv", "end": 128}], "dim": 0}
 #ifndef RESHARD_CHECKPOINT_EXPRESSION_H_
@@ -39,10 +39,14 @@ struct Expression {
     kPermuteForRope,  // the first dimension as [`count` ("heads"), half, 2], of which the last two change places: from
                       // pairs of a rotation side by side to halves
     kSlice,           // [`begin`, `end`) of `dim`; both count from the end where they are negative
-    kPad,             // `value` behind the input along `dim`, up to `end` ("to") in all; `begin` ("from"), if any, is
-                      // how long the input is
+    kPad,             // `value` behind the input along `dim`, up to `end` ("to") in all; `sizes` ("from"), if any, has
+                      // one element: how long the input is
     kCast,            // to `dtype`, from `from`: as PyTorch's Tensor.to, rounded to nearest even where that means
                       // anything
+    kDequantize,      // two inputs, quantized values and their scales ("scales"): each value times the scale of its
+                      // block, in f32, then cast to `dtype`. `numbers` ("block") are the sizes of a block in the last
+                      // dimensions, -1 for all of one; in those before, each index has scales of its own. Blocks at the
+                      // end of a dimension may be shorter. Dimensions of one block may be left out of the scales.
   };
   // What takes one of several parts: a number, or the value that a placeholder of the rule's target has.
   struct Part {

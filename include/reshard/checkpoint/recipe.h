@@ -27,8 +27,8 @@ namespace reshard {
 
 // Names in `to` and `from` may have placeholders: {i} is a decimal number, {p*} any text, and each stands for the same
 // wherever it comes in a rule. A rule makes one tensor for all values of the placeholders of `to` for which there is
-// the tensor in `from` that has all of these (a placeholder that is a part of something counts its parts). {{ and }}
-// are braces.
+// the tensor in `from` that has all of these (a placeholder that is a part of something counts its parts; what is
+// dequantized is there for all values for which there are scales). {{ and }} are braces.
 struct TensorRule {
   std::string to;
   Expression from;

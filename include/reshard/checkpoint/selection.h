@@ -34,6 +34,7 @@ struct Selection {
   // What is left is renamed: first the prefix is taken away where there is one, then the first of the renamings that
   // matches is applied, and then the prefix is put in front.
   std::string strip_prefix = {};
+  bool needs_prefix = false;  // it is an error that a name does not begin with strip_prefix
   // From a pattern to a name in which $1 to $9 are what its `*` stand for, and $$ is a dollar.
   std::vector<std::pair<std::string, std::string>> renamings = {};
   std::string add_prefix = {};
@@ -59,8 +60,8 @@ struct LeftOut {
 // The catalog of what is selected, under its new names, in the order of the old one; its chunks and files are those of
 // the old one. A path in nested containers is kept where the name is. Where `left_out` is not null it becomes what is
 // not selected, in the order of the checkpoint.
-// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture. DataLoss: the
-// checkpoint is not complete, and `partial` does not allow it; what is selected differs between ranks, and
+// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture; a name without
+// the prefix that it needs. DataLoss: the checkpoint is not complete, and `partial` does not allow it; what is selected differs between ranks, and
 // `keep_rank_local` does not allow it (the name, two files, and what to do).
 absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std::vector<LeftOut>* left_out = nullptr);
 

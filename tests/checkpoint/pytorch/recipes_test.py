@@ -108,7 +108,7 @@ def unary(choice, e, value, invertible):
         return (e, value) if invertible else ({"reshape": e, "shape": [1, 1]}, Value(data.reshape(1, 1, -1), value.dtype))
     dim = choice.randrange(rank)
     length = shape[dim]
-    at = dim if choice.random() < 0.5 or invertible else dim - rank
+    at = dim if choice.random() < 0.5 else dim - rank
     if kind == "transpose":
         other = choice.randrange(rank)
         return {"transpose": e, "dims": [at, other]}, Value(data.transpose(dim, other), value.dtype)
@@ -124,7 +124,7 @@ def unary(choice, e, value, invertible):
         return {"reshape": e, "shape": sizes[:-1] + [-1], "from": shape}, Value(data.reshape(*sizes, -1), value.dtype)
     if kind == "flatten":
         last = choice.randrange(dim, rank)
-        return ({"flatten": e, "dims": [dim, last], "from": shape[dim : last + 1]},
+        return ({"flatten": e, "dims": [at, choice.choice([last, last - rank])], "from": shape[dim : last + 1]},
                 Value(data.flatten(dim, last), value.dtype))
     if kind == "unflatten":
         sizes = [divisor(choice, length), -1]
@@ -137,7 +137,7 @@ def unary(choice, e, value, invertible):
         return {"permute_for_rope": e, "heads": heads}, Value(made, value.dtype)
     if kind == "pad":
         more = choice.randint(1, 3)
-        number = choice.choice([0, 1]) if value.dtype in INTEGERS + FLOATS else 0
+        number = choice.choice([0, 1, -0.0]) if value.dtype in INTEGERS + FLOATS else 0
         filling = raw(torch.full([*shape[:dim], more, *shape[dim + 1 :]], number, dtype=torch.float32).to(DTYPES[value.dtype])) \
             if value.dtype != "f8e8m0" else torch.zeros([*shape[:dim], more, *shape[dim + 1 :], 1], dtype=torch.uint8)
         return ({"pad": e, "dim": at, "to": length + more, "value": number, "from": length},

@@ -84,7 +84,11 @@ TEST_CASE("each operation is written and shown with its own members") {
   CHECK(shown(R"({"permute_for_rope": "a", "heads": 8})") == "permute_for_rope(a, heads=8)");
   CHECK(shown(R"({"slice": "a", "begin": 1, "end": -1})") == "slice(a, dim=0, begin=1, end=-1)");
   CHECK(shown(R"({"pad": "a", "to": 8, "value": 1.5})") == "pad(a, dim=0, to=8, value=1.5)");
+  CHECK(shown(R"({"pad": "a", "to": 8, "value": -0.0, "from": 0})") == "pad(a, dim=0, to=8, value=-0, from=0)");
   CHECK(shown(R"({"cast": "a", "dtype": "bf16", "from": "f32"})") == "cast(a, dtype=bf16, from=f32)");
+  CHECK(shown(R"({"dequantize": "a", "scales": "s"})") == "dequantize(a, scales=s, block=[128,128], dtype=bf16)");
+  CHECK(shown(R"({"dequantize": "a", "scales": {"slice": "s", "end": 1}, "block": [1, -1], "dtype": "f32"})") ==
+        "dequantize(a, scales=slice(s, dim=0, end=1), block=[1,-1], dtype=f32)");
 }
 
 TEST_CASE("a recipe that is none is refused, with the place") {
@@ -110,6 +114,12 @@ TEST_CASE("a recipe that is none is refused, with the place") {
   Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "no whole number");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "x{e}"})")), "neither a number nor a placeholder");
   Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is no dtype");
+  Has(Refused(Rule("a", R"({"pad": "b", "to": 2, "from": -1})")), "not a size: -1");
+  Has(Refused(Rule("a", R"({"dequantize": "b"})")), "dequantize needs \"scales\"");
+  Has(Refused(Rule("a", R"({"stack": "b.{e}", "over": "{e}"})")), "is not the name of a placeholder, without braces");
+  Has(Refused(With(R"("mesh": "{x:2}", "layouts": [["*", "[...]"], ["a", "[<y>, ...]"]])")),
+      "layouts[1]: unknown axis \"y\"");
+  Has(Refused(With(R"("mesh": "{x:2}", "layouts": [["*", "garbage"]])")), "layouts[0]: ");
 }
 
 TEST_CASE("placeholders that have no value, or two, are refused") {
@@ -138,6 +148,9 @@ TEST_CASE("names match placeholders, numbers as they are written, texts as short
   CHECK(match("a.{i}.w", "a.10.w") == Values{{"i", "10"}});
   CHECK(match("a.{i}.w", "a.0.w") == Values{{"i", "0"}});
   CHECK_FALSE(match("a.{i}.w", "a.01.w"));
+  CHECK(recipe::NamePattern::Parse("a.{i}.w")->MatchesButForZeros("a.01.w", {}));
+  CHECK_FALSE(recipe::NamePattern::Parse("a.{i}.w")->MatchesButForZeros("a.1.w", {}));
+  CHECK_FALSE(recipe::NamePattern::Parse("a.{i}.w")->MatchesButForZeros("a.x.w", {}));
   CHECK_FALSE(match("a.{i}.w", "a..w"));
   CHECK_FALSE(match("a.{i}.w", "a.1.v"));
   CHECK(match("{p*}.{i}.w", "a.1.2.w") == Values{{"p", "a.1"}, {"i", "2"}});
@@ -176,6 +189,30 @@ TEST_CASE("a recipe that loses nothing can be turned around") {
   CHECK(inverse("t", R"({"flatten": "a", "dims": [1, 2], "from": [3, 4]})") ==
         "a = unflatten(t, dim=1, sizes=[3,4]); ");
   CHECK(inverse("t", R"({"reshape": "a", "shape": [4], "from": [2, 2]})") == "a = reshape(t, shape=[2,2]); ");
+  // Any number of inputs, where something says how long each is.
+  CHECK(inverse("t", R"({"concatenate": "a.{e}", "over": "e", "ratio": [2, 1]})") ==
+        "a.{e} = split(t, dim=0, ratio=[2,1], part={e}); ");
+  CHECK(inverse("t.{l}", R"({"interleave": "a.{l}.{e}", "over": "e", "dim": 1, "blocks": 2, "sizes": [3, 1]})") ==
+        "a.{l}.{e} = deinterleave(t.{l}, dim=1, blocks=2, sizes=[3,1], part={e}); ");
+  // All parts of something, made by one rule.
+  CHECK(inverse("t.{e}", R"({"split": "a", "dim": -1, "sizes": [2, 1], "part": "{e}"})") ==
+        "a = concatenate(t.{e}, dim=-1, sizes=[2,1], over={e}); ");
+  CHECK(inverse("t.{e}", R"({"chunk": "a", "chunks": 3, "part": "{e}"})") ==
+        "a = concatenate(t.{e}, dim=0, ratio=[1,1,1], over={e}); ");
+  CHECK(inverse("t.{l}.{e}", R"({"unstack": "a.{l}", "part": "{e}"})") ==
+        "a.{l} = stack(t.{l}.{e}, dim=0, over={e}); ");
+  CHECK(inverse("t.{e}", R"({"deinterleave": "a", "blocks": 4, "ratio": [2, 1], "part": "{e}"})") ==
+        "a = interleave(t.{e}, dim=0, blocks=4, ratio=[2,1], over={e}); ");
+  CHECK(inverse("t.{e}", R"({"stack": {"chunk": "a.{l}", "chunks": 2, "part": "{e}"}, "over": "l"})") ==
+        "a.{l} = concatenate(unstack(t.{e}, dim=0, part={l}), dim=0, ratio=[1,1], over={e}); ");
+  CHECK(inverse("t", R"({"chunk": "a", "chunks": 1, "part": 0})") == "a = t; ");
+  // Dimensions that count from the end.
+  CHECK(inverse("t", R"({"flatten": "a", "dims": [-3, -2], "from": [3, 4]})") ==
+        "a = unflatten(t, dim=-2, sizes=[3,4]); ");
+  CHECK(inverse("t", R"({"flatten": "a", "dims": [-2, 2], "from": [3, 4]})") ==
+        "a = unflatten(t, dim=1, sizes=[3,4]); ");
+  CHECK(inverse("t", R"({"unflatten": "a", "dim": -2, "sizes": [3, 4]})") == "a = flatten(t, dims=[-3,-2]); ");
+  CHECK(inverse("t", R"({"pad": "a", "to": 8, "from": 0})") == "a = slice(t, dim=0, end=0); ");
   CHECK(inverse("t", R"({"permute_for_rope": "a", "heads": 2})") ==
         "a = flatten(transpose(unflatten(t, dim=0, sizes=[2,2,-1]), dims=[1,2]), dims=[0,2]); ");
 }
@@ -195,6 +232,11 @@ TEST_CASE("what loses something, or does not say enough, is not turned around") 
   Has(refused(Rule("t", R"({"flatten": "a", "dims": [0, 1]})")), "what sizes");
   Has(refused(Rule("t", R"({"reshape": "a", "shape": [4]})")), "what shape");
   Has(refused(Rule("t", R"({"chunk": "a", "chunks": 2, "part": 0})")), "the other parts");
+  Has(refused(Rule("t", R"({"concatenate": "a.{e}", "over": "e"})")), "how long the parts are");
+  Has(refused(Rule("t.{e}", R"({"concatenate": ["b.{e}", {"unstack": "a", "part": "{e}"}], "sizes": [1, 1]})")),
+      "{e} is in a name it is made from, too");
+  Has(refused(Rule("t", R"({"dequantize": "a", "scales": "s"})")), "it forgets the quantized values and their scales");
+  Has(refused(With(R"("strip_prefix": "model.")")), "\"strip_prefix\" takes \"model.\" from the names that have it");
   Has(refused(With(R"("drop": ["x"])")), "it drops \"x\"");
   Has(refused(With(R"("dtype": [["*", "bf16"]])")), "it casts \"*\"");
   Has(refused(With(R"("exclude": ["x"])")), "only a part");

@@ -7,6 +7,7 @@
 
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/safetensors/format.h"
+#include "checkpoint/views/scales.h"
 #include "tests/catch.h"
 
 namespace reshard {
@@ -96,6 +97,128 @@ TEST_CASE("a placeholder that is a part counts the parts") {
                 "drop": ["*"])",
              catalog)
             .size() == 4);
+}
+
+TEST_CASE("a part of what goes over a placeholder is that part of each") {
+  const Catalog catalog = CatalogOf({{"a.0", {3, 4}}, {"a.1", {3, 4}}});
+  const auto shown = [&](const std::string& from) {
+    return Made(R"("tensors": [{"to": "x.{e}", "from": )" + from + "}]", catalog);
+  };
+  CHECK(shown(R"({"stack": {"chunk": "a.{l}", "chunks": 3, "part": "{e}"}, "over": "l"})") ==
+        std::vector<std::string>{"x.0 [2,1,4] f32 = stack(chunk(a.{l}, dim=0, chunks=3, part=0), dim=0, over={l})",
+                                 "x.1 [2,1,4] f32 = stack(chunk(a.{l}, dim=0, chunks=3, part=1), dim=0, over={l})",
+                                 "x.2 [2,1,4] f32 = stack(chunk(a.{l}, dim=0, chunks=3, part=2), dim=0, over={l})"});
+  CHECK(shown(R"({"concatenate": {"split": "a.{l}", "dim": 1, "sizes": [1, 3], "part": "{e}"}, "over": "l"})") ==
+        std::vector<std::string>{
+            "x.0 [6,1] f32 = concatenate(split(a.{l}, dim=1, sizes=[1,3], part=0), dim=0, over={l})",
+            "x.1 [6,3] f32 = concatenate(split(a.{l}, dim=1, sizes=[1,3], part=1), dim=0, over={l})"});
+  // The number of parts is that of the tensors over which it goes.
+  CHECK(shown(R"({"stack": {"unstack": "a.{l}", "dim": 1, "part": "{e}"}, "over": "l"})").size() == 4);
+  const char* const unstacked = R"("tensors": [{"to": "x.{e}", "from":
+      {"stack": {"slice": {"unstack": "a.{l}", "part": "{e}"}, "end": 1}, "over": "l"}}])";
+  Has(Refused(unstacked, CatalogOf({{"a.0", {3, 4}}, {"a.1", {2, 4}}})), "{e} counts 3 parts of one tensor, and 2 of");
+  Has(Refused(unstacked, CatalogOf({{"a.0", {2, 4}}, {"a.1", {3, 4}}})), "{e} counts 2 parts of one tensor, and 3 of");
+  Has(Refused(unstacked, CatalogOf({{"a.1", {3, 4}}})), "there is no tensor \"a.0\"");
+}
+
+TEST_CASE("all operations of a part have as many parts, and the inner ones are counted first") {
+  const Catalog catalog = CatalogOf({{"a", {5, 2}}, {"b", {4, 2}}});
+  Has(Refused(R"("tensors": [{"to": "x.{e}", "from":
+               {"concatenate": [{"unstack": "b", "part": "{e}"}, {"unstack": "a", "part": "{e}"}]}}])",
+              catalog),
+      "{e} counts 4 parts of one tensor, and 5 of another one");
+  // The second part of `a` has three rows.
+  CHECK(Made(R"("tensors": [{"to": "x.{j}.{i}", "from":
+                {"unstack": {"split": "a", "sizes": [2, 3], "part": "{i}"}, "part": "{j}"}}], "keep": ["b"])",
+             catalog)
+            .size() == 6);
+  Has(Refused(R"("tensors": [{"to": "x.{e}", "from": {"chunk": "a", "chunks": 0, "part": "{e}"}}], "keep": ["*"])",
+              catalog),
+      "there are no 0 chunks");
+  Has(Refused(R"("tensors": [{"to": "x", "from": {"stack": ["b", {"unflatten": "a", "sizes": [1, 5]}]}}])", catalog),
+      "inputs of different rank");
+}
+
+TEST_CASE("a number with zeros in front does not match, and that is said") {
+  const Catalog catalog = CatalogOf({{"layers.00.w", {2}}, {"layers.01.w", {2}}});
+  const std::string why = "; \"layers.00.w\" does not match: a number has no zeros in front";
+  Has(Refused(R"("tensors": [{"to": "x.{l}", "from": "layers.{l}.w"}])", catalog),
+      "there is no tensor \"layers.{l}.w\"" + why);
+  Has(Refused(R"("tensors": [{"to": "x", "from": {"stack": "layers.{l}.w", "over": "l"}}])", catalog),
+      "there is no tensor \"layers.{l}.w\"" + why);
+  Has(Refused(R"("tensors": [{"to": "x.{l}", "from": "layers.{l}.w", "optional": true}])", catalog), why);
+}
+
+TEST_CASE("scales stay as they are unless a pattern means them, and what is not scaled is known") {
+  catalog::CatalogBuilder builder(safetensors::kFormat, "");
+  const auto add = [&](const char* name, DType dtype, const Shape& shape) {
+    REQUIRE(builder.AddTensor(name, "x", dtype, shape, false).ok());
+  };
+  for (const char* name : {"a.weight", "b.weight"}) {
+    add(name, DType::kF8E4M3FN, {130, 4});
+    add((std::string(name) + "_scale_inv").c_str(), DType::kF32, {2, 1});
+  }
+  add("a.input_scale", DType::kF32, {});
+  add("c_scale", DType::kF32, {2});
+  const Catalog catalog = std::move(builder).BuildUnstored();
+  CHECK(Made(R"("dtype": [["*", "bf16"]])", catalog) ==
+        std::vector<std::string>{"a.weight [130,4] f8e4m3fn", "a.weight_scale_inv [2,1] f32",
+                                 "b.weight [130,4] f8e4m3fn", "b.weight_scale_inv [2,1] f32", "a.input_scale [] f32",
+                                 "c_scale [2] bf16 = cast(c_scale, dtype=bf16)"});
+  CHECK(Made(R"("dtype": [["a.weight_scale_inv", "f64"], ["*scale_inv", "f16"]])", catalog)[1] ==
+        "a.weight_scale_inv [2,1] f64 = cast(a.weight_scale_inv, dtype=f64)");
+  const auto unscaled = [&](const std::string& members) {
+    const Recipe recipe = *Recipe::Parse(R"({"schema": "reshard.recipe/1", )" + members + "}");
+    const views::Applied applied = *views::Apply(recipe, catalog);
+    return views::FindUnscaled(applied.views, applied.catalog, catalog, recipe);
+  };
+  const views::Unscaled all = unscaled(R"("dtype": [["*", "bf16"]])");
+  CHECK(all.kept == std::vector<int64_t>{0, 2});
+  CHECK(all.cast.empty());
+  const views::Unscaled some = unscaled(R"("tensors": [
+      {"to": "a.weight", "from": {"cast": "a.weight", "dtype": "f32"}},
+      {"to": "b.weight", "from": {"dequantize": "b.weight", "scales": "b.weight_scale_inv"}}], "keep": ["*"],
+      "dtype": [["*", "f16"]])");
+  CHECK(some.kept.empty());
+  CHECK(some.cast == std::vector<int64_t>{0});
+}
+
+TEST_CASE("what there are scales for is dequantized") {
+  catalog::CatalogBuilder builder(safetensors::kFormat, "");
+  REQUIRE(builder.AddTensor("a.weight", "x", DType::kF8E4M3FN, Shape{130, 4}, false).ok());
+  REQUIRE(builder.AddTensor("a.weight_scale_inv", "x", DType::kF32, Shape{2, 1}, false).ok());
+  REQUIRE(builder.AddTensor("norm.weight", "x", DType::kF32, Shape{4}, false).ok());
+  const Catalog catalog = std::move(builder).BuildUnstored();
+  const std::string rule = R"("tensors": [{"to": "{p*}.weight",
+      "from": {"dequantize": "{p*}.weight", "scales": "{p*}.weight_scale_inv"}}], "keep": ["*"])";
+  CHECK(Made(rule, catalog) ==
+        std::vector<std::string>{
+            "a.weight [130,4] bf16 = dequantize(a.weight, scales=a.weight_scale_inv, block=[128,128], dtype=bf16)",
+            "norm.weight [4] f32"});
+  const absl::StatusOr<views::Applied> applied = Applied(rule, catalog);
+  REQUIRE(applied.ok());
+  CHECK(views::FindPartlyUsed(applied->views, catalog).empty());
+}
+
+TEST_CASE("messages about names of any length and kind are short, and of visible characters") {
+  const std::string longest(5000, 'x'), arabic = "\xd9\x85\xd8\xb1", bidi = "\xe2\x80\xae";
+  const Catalog catalog = CatalogOf({{"Gr\xc3\xb6\xc3\x9f"
+                                      "e.w",
+                                      {2}},
+                                     {arabic + bidi, {2}},
+                                     {longest, {2}}});
+  Has(Refused(R"("tensors": [{"to": "x", "from": "y"}])", catalog), "there is no tensor \"y\"");
+  Has(Refused(R"("tensors": [{"to": "x", "from": {"slice": "Gr\u00f6\u00dfe.w", "end": 9}}])", catalog),
+      "slice(Gr\xc3\xb6\xc3\x9f"
+      "e.w, dim=0, end=9): ");
+  const std::string other =
+      Refused(R"("tensors": [{"to": "x", "from": "Gr\u00f6\u00dfe.w"}], "keep": ["x*"])", catalog);
+  Has(other, "such as \"" + arabic + "?\"");
+  for (const std::string& rule : {R"({"slice": ")" + longest + R"(", "end": 9})",
+                                  R"({"stack": ["Gr\u00f6\u00dfe.w", ")" + longest + R"("], "dim": 7})",
+                                  R"({"stack": ")" + longest + R"({i}", "over": "i"})"}) {
+    CHECK(Refused(R"("tensors": [{"to": "x", "from": )" + rule + "}]", catalog).size() < 2000);
+  }
 }
 
 TEST_CASE("what nobody asked for is not lost, and what is asked for twice not made") {

@@ -189,6 +189,15 @@ Plain Evaluate(const Expression& e, const std::map<std::string, Plain>& tensors)
         return index[dim] < a.shape[dim] ? a.at(index) : static_cast<int64_t>(e.value);
       });
     }
+    case Op::kDequantize:
+      return Plain::Of(a.shape, [&](const Shape& index) {
+        Shape block = index;
+        for (size_t i = 0; i < e.numbers.size(); ++i) {
+          const size_t d = rank - e.numbers.size() + i;
+          block[d] = e.numbers[i] < 0 ? 0 : index[d] / e.numbers[i];
+        }
+        return a.at(index) * in[1].at(block);
+      });
   }
   return a;
 }

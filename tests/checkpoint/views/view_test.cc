@@ -112,6 +112,24 @@ TEST_CASE("a random view has what its expression means, box by box") {
   }
 }
 
+TEST_CASE("padding is of the value that is asked for, its sign included") {
+  Tensors tensors(DType::kF32);
+  tensors.Add("a", {1});
+  Expression a, e;
+  a.name = "a";
+  e.op = Op::kPad;
+  e.inputs = {a};
+  e.end = 2;
+  e.value = -0.0;
+  e.sizes = {1};
+  const absl::StatusOr<views::Node> view = views::Lower(e, tensors.MakeCatalog());
+  REQUIRE(view.status().ToString() == "OK");
+  CHECK(view->inputs[1].element == std::string("\0\0\0\x80", 4));
+  e.sizes = {0};
+  CHECK(views::Lower(e, tensors.MakeCatalog()).status().message().find("the input has [1] there") !=
+        std::string_view::npos);
+}
+
 TEST_CASE("a view is read in as few boxes as its shapes allow") {
   Tensors tensors(DType::kU8);
   tensors.Add("a", {64, 32});
@@ -259,6 +277,12 @@ TEST_CASE("what does not fit is refused, with the shapes") {
   e.dtype = DType::kBF16;
   e.from = DType::kF16;
   CHECK(has(refused(e), "the input is f32"));
+  e = {};
+  e.op = Op::kDequantize;
+  e.inputs = {a, b};
+  e.numbers = {128, 128};
+  e.dtype = DType::kBF16;
+  CHECK(has(refused(e), "the values are f32, and only 8-bit ones have scales"));
   e = {};
   e.op = Op::kPermuteForRope;
   e.inputs = {a};

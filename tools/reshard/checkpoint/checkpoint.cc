@@ -66,6 +66,10 @@ std::string BesideText(const ConvertSummary& summary) {
   list("left beside the source: ", summary.left_beside.size(),
        [&](size_t i) { return Printable(summary.left_beside[i]); });
   list("only partly used: ", summary.partly_used.size(), [&](size_t i) { return Printable(summary.partly_used[i]); });
+  list("cast without the scales beside them (\"dequantize\" in a recipe multiplies by them): ",
+       summary.cast_unscaled.size(), [&](size_t i) { return Printable(summary.cast_unscaled[i]); });
+  list("still quantized, since --dtype is about wider floats (\"dequantize\" in a recipe makes floats of them): ",
+       summary.left_quantized.size(), [&](size_t i) { return Printable(summary.left_quantized[i]); });
   for (const std::string& contradiction : summary.contradictions) {
     absl::StrAppend(&text, "as it is copied, ", Printable(contradiction), "\n");
   }
@@ -171,12 +175,15 @@ int RunCheckpoint(CheckpointFlags& flags) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
   if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
-  if (!NeedsLayoutRules(options.format) && (!flags.rules.empty() || !flags.mesh.empty())) {
-    return Fail(kUsage, absl::StrCat(flags.rules.empty() ? "--mesh and --layout say" : "--rules says",
+  const bool in_recipe = flags.what.recipe.layouts.has_value();
+  if (!NeedsLayoutRules(options.format) && (!flags.rules.empty() || !flags.mesh.empty() || in_recipe)) {
+    return Fail(kUsage, absl::StrCat(!flags.rules.empty()  ? "--rules says"
+                                     : !flags.mesh.empty() ? "--mesh and --layout say"
+                                                           : "\"layouts\" in the recipe says",
                                      " how tensors are cut, and ", std::string(Name(options.format)),
                                      " files have them whole; leave that out, or write --to dcp"));
   }
-  if (flags.rules.empty() && flags.mesh.empty() && !flags.what.recipe.layouts && NeedsLayoutRules(options.format)) {
+  if (flags.rules.empty() && flags.mesh.empty() && !in_recipe && NeedsLayoutRules(options.format)) {
     return Fail(kUsage,
                 "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe");
   }

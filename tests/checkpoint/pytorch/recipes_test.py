@@ -239,9 +239,45 @@ def compare(path, wanted, seed):
     return wrong
 
 
+def check_placeholders(command):
+    """What goes over placeholders and the parts that they count, each rule there and back."""
+    a = {f"a.{l}": torch.arange(24.0).reshape(4, 6) + 100 * l for l in range(3)}
+    whole = {"w": torch.arange(48.0).reshape(8, 6)}
+    uneven = {"u.0": torch.arange(12.0).reshape(6, 2), "u.1": torch.arange(4.0).reshape(2, 2) + 50}
+    q = [value for _, value in sorted(a.items())]
+    halves = lambda e: torch.stack([value.chunk(2)[e] for value in q])  # noqa: E731
+    cases = [
+        (a, "x", {"concatenate": "a.{l}", "over": "l", "ratio": [1, 1, 1]}, {"x": torch.cat(q)}),
+        (a, "x", {"concatenate": "a.{l}", "over": "l", "dim": -1, "sizes": [6, 6, 6]}, {"x": torch.cat(q, -1)}),
+        (uneven, "x", {"interleave": "u.{l}", "over": "l", "blocks": 2, "sizes": [3, 1]},
+         {"x": torch.cat([uneven["u.0"][:3], uneven["u.1"][:1], uneven["u.0"][3:], uneven["u.1"][1:]])}),
+        (whole, "x.{e}", {"split": "w", "sizes": [1, 5, 2], "part": "{e}"},
+         {f"x.{e}": part for e, part in enumerate(whole["w"].split([1, 5, 2]))}),
+        (whole, "x.{e}", {"chunk": "w", "dim": 1, "chunks": 3, "part": "{e}"},
+         {f"x.{e}": part for e, part in enumerate(whole["w"].chunk(3, 1))}),
+        (whole, "x.{e}", {"unstack": "w", "dim": -1, "part": "{e}"}, {f"x.{e}": whole["w"][:, e] for e in range(6)}),
+        (whole, "x.{e}", {"deinterleave": "w", "blocks": 2, "ratio": [3, 1], "part": "{e}"},
+         {"x.0": torch.cat([whole["w"][:3], whole["w"][4:7]]), "x.1": whole["w"][[3, 7]]}),
+        (a, "x.{e}", {"stack": {"chunk": "a.{l}", "chunks": 2, "part": "{e}"}, "over": "l"}, {f"x.{e}": halves(e) for e in (0, 1)}),
+        (a, "x.{e}.{f}", {"stack": {"unstack": {"split": "a.{l}", "sizes": [1, 3], "part": "{e}"}, "dim": 1, "part": "{f}"}, "over": "l"},
+         {f"x.{e}.{f}": torch.stack([value.split([1, 3])[e][:, f] for value in q]) for e in (0, 1) for f in range(6)}),
+    ]
+    for tensors, to, e, wanted in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            source, recipe, made, back = (os.path.join(folder, name) for name in ("a.safetensors", "r.json", "made", "back"))
+            save_file(tensors, source)
+            with open(recipe, "w") as file:
+                json.dump({"schema": "reshard.recipe/1", "tensors": [{"to": to, "from": e}]}, file)
+            run(command, "convert", source, made, "--to", "hf", "--recipe", recipe)
+            assert not compare(made, {name: value.contiguous() for name, value in wanted.items()}, e)
+            run(command, "convert", made, back, "--to", "hf", "--recipe", recipe, "--invert")
+            assert not compare(back, tensors, e)
+
+
 def main():
     command, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
     seed = int(os.environ.get("RESHARD_TEST_SEED", "20261123"))
+    check_placeholders(command)
     targets = wrong = inverted = 0
     for number in range(rounds):
         choice = random.Random(seed * 1000 + number)

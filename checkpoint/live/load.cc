@@ -19,6 +19,7 @@
 #include "checkpoint/live/progress.h"
 #include "checkpoint/live/read_layout.h"
 #include "checkpoint/live/read_parts.h"
+#include "checkpoint/live/shared_targets.h"
 #include "checkpoint/source/source.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/layout/text.h"
@@ -95,6 +96,7 @@ class Loading {
         if (ahead.valid()) ahead.wait();
         return moved;
       }
+      if (status.ok()) status = status::NoThrow("loading", [&] { return Settle(g); });
     }
     if (status.ok()) status = progress.End();
     static const std::vector<Signature::Field>* const kEnd = new std::vector<Signature::Field>{{"operation", "loaded"}};
@@ -137,6 +139,9 @@ class Loading {
         return absl::Status(prepared.code(), absl::StrCat("tensor ", io::Shown(entry.name), ": ", prepared.message()));
       }
     }
+    std::vector<TensorView> targets;
+    for (const Wanted& wanted : wanted_) targets.push_back(wanted.into);
+    shared_ = live::SharedTargets(std::move(targets));
     for (const LoadItem& item : items) {
       items_.push_back(catalog.FindByteItem(item.name) - catalog.byte_items().data());
       fields_.push_back({"byte item", item.name});
@@ -211,6 +216,7 @@ class Loading {
     fields_.push_back({absl::StrCat("tensor ", wanted_.size()),
                        absl::StrCat(entry.name, " ", ToString(entry.layout.mesh()), " ", ToString(entry.layout))});
     wanted_.push_back(std::move(wanted));
+    names_.push_back(entry.name);
     return absl::OkStatus();
   }
 
@@ -248,28 +254,38 @@ class Loading {
     return absl::OkStatus();
   }
 
-  // The views that this rank reads a group into: its targets, or fragments to be redistributed.
-  std::vector<TensorView> ReadViews(size_t g) {
+  // Where a group goes: `loaded_`, the targets or memory in which they are staged, and `views_`, what this rank reads
+  // into: the same, or fragments to be redistributed.
+  void MakeViews(size_t g) {
     Fragments& memory = fragments_[g % 2];
+    std::vector<TensorView>& views = views_[g % 2];
+    std::vector<TensorView>& loaded = loaded_[g % 2];
+    views.clear();
+    loaded.clear();
     int64_t bytes = 0;
-    std::vector<int64_t> offsets;
-    std::vector<TensorView> views;
+    const auto take = [&](int64_t more) {
+      constexpr int64_t kAlignment = 64;
+      return std::exchange(bytes, bytes + (more + kAlignment - 1) / kAlignment * kAlignment);
+    };
+    std::vector<int64_t> fragments_at, staged_at;
     for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
       const Wanted& wanted = wanted_[i];
-      views.push_back(wanted.into);
-      offsets.push_back(bytes);
-      if (!wanted.moves) continue;
+      staged_at.push_back(shared_.staged(i) ? take(shared_.StagedBytes(i)) : 0);
       const std::optional<int64_t> position = wanted.read.mesh().Position(communicator_.rank());
       const std::vector<int64_t> shape = position ? wanted.read.LocalShape(*position) : std::vector<int64_t>{0};
-      views.back() = DenseView(static_cast<void*>(nullptr), wanted.dtype, shape);
-      constexpr int64_t kAlignment = 64;
-      bytes += (NumElements(shape) * SizeOf(wanted.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+      views.push_back(DenseView(static_cast<void*>(nullptr), wanted.dtype, shape));
+      fragments_at.push_back(wanted.moves ? take(NumElements(shape) * SizeOf(wanted.dtype)) : 0);
     }
     memory.Reserve(bytes);
     for (size_t k = 0; k < views.size(); ++k) {
-      if (wanted_[groups_[g].first + k].moves && NumElements(views[k].shape) > 0) views[k].data = memory.at(offsets[k]);
+      const size_t i = groups_[g].first + k;
+      loaded.push_back(shared_.staged(i) ? shared_.StagedIn(i, memory.at(staged_at[k])) : wanted_[i].into);
+      if (!wanted_[i].moves) {
+        views[k] = loaded[k];
+      } else if (NumElements(views[k].shape) > 0) {
+        views[k].data = memory.at(fragments_at[k]);
+      }
     }
-    return views;
   }
 
   std::future<absl::Status> StartReading(size_t g) {
@@ -279,7 +295,7 @@ class Loading {
   }
 
   absl::Status ReadGroup(size_t g) {
-    views_[g % 2] = ReadViews(g);
+    MakeViews(g);
     const int64_t stripe = std::clamp<int64_t>(options_.group_bytes, 1, kLargestStripe);
     std::vector<live::PartRead> parts;
     for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
@@ -304,8 +320,9 @@ class Loading {
       const Wanted& wanted = wanted_[i];
       if (!wanted.moves) continue;
       problems.push_back({wanted.read, wanted.layout, wanted.dtype});
-      if (own.ok()) sources.push_back(views_[g % 2][i - groups_[g].first]);
-      targets.push_back(wanted.into);
+      if (!own.ok()) continue;  // it may not have views
+      sources.push_back(views_[g % 2][i - groups_[g].first]);
+      targets.push_back(loaded_[g % 2][i - groups_[g].first]);
     }
     if (problems.empty()) return absl::OkStatus();
     if (!own.ok()) return redistributor_.Run(own, {}, {}).status();
@@ -313,6 +330,19 @@ class Loading {
         redistributor_.Run(redistributor_.PrepareBatch(problems), sources, targets);
     if (moved.ok()) summary_.received_bytes += moved->moved.received;
     return moved.status();
+  }
+
+  // What was loaded of a group agrees with what was loaded before into the same memory, and is there, too.
+  absl::Status Settle(size_t g) {
+    for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
+      const std::optional<size_t> other = shared_.Settle(i, loaded_[g % 2][i - groups_[g].first]);
+      if (!other) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensors ", io::Shown(names_[*other]), " and ", io::Shown(names_[i]),
+          " share memory here, and the checkpoint has different values for them; load only one of them, or "
+          "give each memory of its own"));
+    }
+    return absl::OkStatus();
   }
 
   Communicator& communicator_;
@@ -323,13 +353,16 @@ class Loading {
   int64_t bytes_read_before_ = 0;  // of the source, by others
   std::vector<Signature::Field> fields_;
   std::vector<Wanted> wanted_;
-  std::vector<int64_t> items_;  // in the catalog
+  std::vector<std::string_view> names_;  // of wanted_; the caller's
+  live::SharedTargets shared_;           // their targets
+  std::vector<int64_t> items_;           // in the catalog
   std::vector<Group> groups_;
   int64_t to_read_ = 0;  // bytes of the tensors, by this rank
   live::Progress* progress_ = nullptr;
   // Of the group that is read and of the one that is redistributed meanwhile.
   Fragments fragments_[2];
   std::vector<TensorView> views_[2];
+  std::vector<TensorView> loaded_[2];
   LoadSummary summary_;
 };
 

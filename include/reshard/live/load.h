@@ -27,7 +27,8 @@ namespace reshard {
 struct LoadEntry {
   std::string name;  // the flat key in the checkpoint
   Layout layout;     // of the tensor in the job; the mesh's device ids are ranks
-  // This rank's fragment, strided or not; no elements on a rank that is not in the mesh.
+  // This rank's fragment, strided or not; no elements on a rank that is not in the mesh. It may share memory with those
+  // of other entries, as tied weights and transposes do: the checkpoint must then have the same bits for both.
   TensorView into;
 };
 
@@ -78,7 +79,8 @@ struct LoadSummary {
 // each element of each tensor was read by exactly one rank of its mesh.
 // All ranks return an error of any one of them, as Communicator describes. NotFound: there is no checkpoint.
 // InvalidArgument: names that the checkpoint has not (how many, and the nearest ones that it has), a dtype or shape
-// that is not the checkpoint's (nothing is converted), or a layout that is partial or does not fit the view.
+// that is not the checkpoint's (nothing is converted), a layout that is partial or does not fit the view, or entries
+// that share memory and have different values in the checkpoint, which is only seen once they have been read.
 // FailedPrecondition: ranks see different checkpoints or pass different entries. DataLoss: the checkpoint is damaged.
 // Otherwise as ReadCatalog and Communicator. Nothing is written before all entries have been checked on all ranks;
 // after an error during reading the contents of the tensors are unspecified.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -55,21 +56,23 @@ absl::Status CheckView(absl::string_view side, int64_t index, const ConstTensorV
 struct Extent {
   std::pair<const char*, const char*> bytes;
   bool target = false;
+  int64_t index = 0;  // of the tensor
 };
 
-// True if a target shares bytes with any other view. Sources may share bytes with each other: they are only read. One
-// sweep by address is enough, since it remembers the farthest end of each kind so far.
-bool TargetsOverlap(std::vector<Extent>& extents) {
+// A target that shares bytes with another view, and that view; nullopt if there is none. Sources may share bytes with
+// each other: they are only read. One sweep by address is enough, since it remembers the farthest end of each kind so
+// far.
+std::optional<std::pair<Extent, Extent>> TargetThatOverlaps(std::vector<Extent>& extents) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.bytes < b.bytes; });
-  const char* end_of_sources = nullptr;
-  const char* end_of_targets = nullptr;
+  Extent farthest_source, farthest_target;
   for (const Extent& extent : extents) {
-    const auto [first, last] = extent.bytes;
-    if (first < end_of_targets || (extent.target && first < end_of_sources)) return true;
-    const char*& end = extent.target ? end_of_targets : end_of_sources;
-    end = std::max(end, last);
+    const char* const first = extent.bytes.first;
+    if (first < farthest_target.bytes.second) return std::pair(farthest_target, extent);
+    if (extent.target && first < farthest_source.bytes.second) return std::pair(extent, farthest_source);
+    Extent& farthest = extent.target ? farthest_target : farthest_source;
+    if (farthest.bytes.second < extent.bytes.second) farthest = extent;
   }
-  return false;
+  return std::nullopt;
 }
 
 // The part of a view that the buffer, a chunk's part of it, stands for. It has elements.
@@ -126,7 +129,7 @@ absl::StatusOr<Executor> Executor::Create(std::shared_ptr<const Program> program
 }
 
 absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
-                             bool targets_are_fresh) const {
+                             bool targets_are_fresh, int64_t first) const {
   const auto tensors = static_cast<size_t>(program_->tensors);
   if (sources.size() != tensors || targets.size() != tensors) {
     return absl::InvalidArgumentError(absl::StrCat("the program is for ", tensors, " tensors, got ", sources.size(),
@@ -135,7 +138,7 @@ absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Sp
   std::vector<Extent> extents;
   if (!targets_are_fresh) extents.reserve(2 * tensors);
   for (size_t t = 0; t < tensors; ++t) {
-    const int64_t index = tensors == 1 ? -1 : static_cast<int64_t>(t);
+    const int64_t index = tensors == 1 && first == 0 ? -1 : first + static_cast<int64_t>(t);
     const Buffer& source_buffer = program_->source(static_cast<int64_t>(t));
     const Buffer& target_buffer = program_->target(static_cast<int64_t>(t));
     absl::Status status = CheckView("source", index, sources[t], source_buffer, communicator_->memory());
@@ -146,14 +149,15 @@ absl::Status Executor::Check(absl::Span<const ConstTensorView> sources, absl::Sp
     if (target_buffer.bytes > 0 && MayOverlapItself(targets[t])) {
       return absl::InvalidArgumentError("the target's strides let elements overlap");
     }
-    if (source_buffer.bytes > 0) extents.push_back({ByteSpan(sources[t]), false});
-    if (target_buffer.bytes > 0) extents.push_back({ByteSpan(targets[t]), true});
+    if (source_buffer.bytes > 0) extents.push_back({ByteSpan(sources[t]), false, first + static_cast<int64_t>(t)});
+    if (target_buffer.bytes > 0) extents.push_back({ByteSpan(targets[t]), true, first + static_cast<int64_t>(t)});
   }
-  if (TargetsOverlap(extents)) {
-    return absl::InvalidArgumentError(tensors == 1 ? "source and target share memory"
-                                                   : "a target shares memory with another source or target");
-  }
-  return absl::OkStatus();
+  const auto overlap = TargetThatOverlaps(extents);
+  if (!overlap) return absl::OkStatus();
+  if (tensors == 1 && first == 0) return absl::InvalidArgumentError("source and target share memory");
+  const auto& [target, other] = *overlap;
+  return absl::InvalidArgumentError(absl::StrCat("the target of tensor ", target.index, " shares memory with the ",
+                                                 other.target ? "target" : "source", " of tensor ", other.index));
 }
 
 absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, const TensorView& target) {

@@ -150,7 +150,7 @@ absl::Status Redistributor::Check(const PreparedProblem& prepared, absl::Span<co
       const auto first = static_cast<size_t>(bucket.first);
       const auto count = static_cast<size_t>(bucket.executor->program().tensors);
       RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
-                                             views == ViewsAre::kFreshTargets));
+                                             views == ViewsAre::kFreshTargets, bucket.first));
     }
     return absl::OkStatus();
   });

@@ -56,9 +56,9 @@ class Executor {
 
   // The two halves of ExecuteBatch, for callers that agree on several executors at once.
   // Check is local: it returns what ExecuteBatch would return for these views. `targets_are_fresh` says that the
-  // targets are new memory, so that overlaps need not be looked for.
+  // targets are new memory, so that overlaps need not be looked for. Errors number the tensors from `first` on.
   absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
-                     bool targets_are_fresh = false) const;
+                     bool targets_are_fresh = false, int64_t first = 0) const;
   // Agrees on `problem` before ExecuteChecked is called with these sources, which Check has accepted. Collective: a
   // rank whose views were not accepted calls Agree of the communicator with the error. Returns what that does.
   absl::Status AgreeBefore(absl::Span<const ConstTensorView> sources, const Signature& problem);

@@ -14,6 +14,7 @@
 #include "checkpoint/pytorch/stored_checkpoint.h"
 #include "json/document.h"
 #include "reshard/checkpoint/error.h"
+#include "reshard/checkpoint/pattern.h"
 #include "reshard/live/load.h"
 #include "reshard/live/save.h"
 #include "reshard/runtime/local_world.h"
@@ -162,6 +163,15 @@ std::string MissingNamesOp(const Texts& missing, const Texts& there, c10::string
   return live::MissingNames(missing.vec(), there.vec(), std::string(where));
 }
 
+// The indices of the names that the pattern matches.
+std::vector<int64_t> MatchingOp(c10::string_view pattern, const Texts& names) {
+  std::vector<int64_t> matching;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (MatchesPattern(std::string(pattern), names.get(i))) matching.push_back(static_cast<int64_t>(i));
+  }
+  return matching;
+}
+
 }  // namespace
 
 std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint::Load(
@@ -199,6 +209,7 @@ std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint:
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
   library.def("_missing_names(str[] missing, str[] there, str where) -> str", MissingNamesOp);
+  library.def("_matching(str pattern, str[] names) -> int[]", MatchingOp);
   library.def(
       "_save(Tensor[] tensors, str path, str[] names, str[] meshes, str[] layouts, int[] requires_grad, "
       "Tensor[] items, str[] item_names, int[] item_ranks, int[] item_lengths, str paths, str group, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torch.distributed.checkpoint import DefaultLoadPlanner
@@ -30,20 +31,31 @@ class LoadPlanner(DefaultLoadPlanner):
         strict: all of the state dict must be in the checkpoint; False leaves what is not there as it is.
         cast: floating-point tensors of another dtype are converted; without it they are an error.
         read: "once", or "own": every rank reads what it needs.
+        rank_local: patterns of names of which each rank has its own, as reshard.save and reshard.load take them.
         group: the process group that takes part, which is the one that `dcp.load` is called with; None means the
             default group. The load is collective over it, also with `no_dist`.
     """
 
     report: dict[str, Any]  # after a load: what reshard.load returns
 
-    def __init__(self, *, strict: bool = True, cast: bool = False, read: str = "once", group: Group = None) -> None:
-        super().__init__(flatten_sharded_tensors=False, allow_partial_load=not strict)
+    def __init__(
+        self,
+        *,
+        strict: bool = True,
+        cast: bool = False,
+        read: str = "once",
+        group: Group = None,
+        rank_local: Iterable[str] = (),
+    ) -> None:
+        # Names are made by Loading, which finds values again under keys of any type.
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False, allow_partial_load=not strict)
         if read not in ("once", "own"):
             raise ValueError(f'read is "once" or "own", not {read!r}')
         self._strict = strict
         self._cast = cast
         self._read = read
         self._group = group
+        self._rank_local = rank_local
         self.report = {}
 
     def set_up_planner(
@@ -62,5 +74,5 @@ class LoadPlanner(DefaultLoadPlanner):
     def load_with(self, reader: StorageReader) -> None:
         """Loads what `set_up_planner` was given. Collective; raises what reshard.load raises."""
         span = span_or_alone(self._group)
-        loading = Loading(reader.opened, reader.recipe, self._read, self._strict, self._cast, span, reader.progress)
-        self.report = loading.into(self.original_state_dict)
+        how = (self._read, self._strict, self._cast, span, reader.progress, self._rank_local)
+        self.report = Loading(reader.opened, reader.recipe, *how).into(self.original_state_dict)

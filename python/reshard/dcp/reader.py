@@ -22,6 +22,7 @@ from torch.futures import Future
 
 from ..torch.entries import rank_in, span_or_alone
 from ..torch.progress import Meter, Progress, told_of
+from ..torch.state.values import unpickled
 from ..torch.stored import Recipe, Stored, StoredTensor
 from .pieces import PIECE_BYTES, pieces_of
 from .planner import LoadPlanner
@@ -171,13 +172,7 @@ class StorageReader(checkpoint.StorageReader):
             raise KeyError(f"{name} is no value in {os.fspath(self.path)}")
         bytes_ = self._stored.read_item(name)
         if self._weights_only:
-            try:
-                torch.load(io.BytesIO(bytes_), weights_only=True)
-            except Exception as error:
-                raise ValueError(
-                    f"{name} is no plain value, and loading it may run what the checkpoint says. Allow its types by "
-                    f"torch.serialization.add_safe_globals, or anything by StorageReader(weights_only=False): {error}"
-                ) from error
+            unpickled(name, bytes_, "or anything by StorageReader(weights_only=False)")
         return bytes_
 
     def _read_pieces(self, name: str, stored: StoredTensor, offset: list[int], target: torch.Tensor, meter: Meter) -> None:

@@ -11,7 +11,7 @@ import torch
 from ..checkpoints import Progress, stored_fingerprints
 from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in
 from .groups import Group, span_of_group
-from .private_pytorch import flatten_state_dict
+from .state.nested import flat
 
 Sums = dict[str, tuple[int, int]]  # low and high by name, in the order of names; of either 64 bits count
 
@@ -82,5 +82,5 @@ def _flat(tensors: torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor])
     if isinstance(tensors, torch.nn.Module):
         tensors = tensors.state_dict(keep_vars=True)  # detached, they would lose their shard orders
     if isinstance(tensors, Mapping):
-        return flatten_state_dict(dict(tensors))[0]
+        return flat(tensors)
     return {str(index): tensor for index, tensor in enumerate(tensors)}

@@ -1,18 +1,21 @@
 """Checkpoints into the tensors of a running job, whatever layout, mesh and format they were saved in."""
 
-import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint.stateful import Stateful
 
+from ..errors import InputError
 from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span
-from .private_pytorch import flatten_state_dict, set_element
 from .progress import Progress, Told, told, told_of
+from .state import rank_local as of_ranks
+from .state import tied
+from .state.nested import Leaf, check_replaceable, leaves_of
+from .state.values import unpickled
 from .stored import Recipe, Stored, facts_of, recipe_text
 
 STAGED_BYTES = 256 << 20  # of tensors on devices that are in host memory at a time, or one tensor's fragment
@@ -31,6 +34,7 @@ def load(
     ignore_sidecar: bool = False,
     recipe: Recipe = None,
     progress: Progress = None,
+    rank_local: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Loads a checkpoint into the tensors of a state dict, whatever layout, mesh and format it was saved in.
 
@@ -46,8 +50,10 @@ def load(
 
     Args:
         path: a directory, or a safetensors file, that every rank sees.
-        state_dict: nested as in torch.distributed.checkpoint. Tensors are written in place, other values are replaced.
-            A model, an optimizer or another `Stateful` object in it is asked for its state, and given what was loaded.
+        state_dict: nested as in torch.distributed.checkpoint, under keys of any type that has a text. Tensors are
+            written in place, other values are replaced, under the keys that they have here. Tensors may share memory,
+            as tied weights do: of those of one form, one must be in the checkpoint, and what is there of tensors that
+            overlap must be the same. A model, an optimizer or another `Stateful` object in it is asked for its state, and given what was loaded.
         read: "once": every byte is read by one rank and redistributed; "own": every rank reads what it needs.
         strict: all of the state dict must be in the checkpoint, which may have more. False leaves what is not there as
             it is.
@@ -60,6 +66,8 @@ def load(
         progress: called with (bytes done, bytes in total) of this rank's tensors, on this thread: before anything is
             read, a few times a second, and when all is there. What it raises, such as KeyboardInterrupt, ends the load
             on all ranks, and is raised here. True prints a line every 5 seconds on stderr, on rank 0. Ranks may differ.
+        rank_local: patterns of names of plain tensors and values of which each rank has its own, as `save` takes them:
+            rank 2 loads NAME.rank_2 into its NAME.
 
     Returns:
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds; and what differed, over all ranks:
@@ -68,8 +76,10 @@ def load(
 
     Raises:
         ValueError: a recipe that is none, or does not fit; names that are not in the checkpoint (all of them, with the
-            nearest ones that are), another shape or dtype, a placement that no layout can express, or ranks that pass
-            different things under one name.
+            nearest ones that are), or only for other ranks; another shape or dtype, a placement that no layout can
+            express, ranks that pass different things under one name, tensors that share memory and differ in the
+            checkpoint, or a value of a class, which is not loaded because that may run what the checkpoint says. Leave it
+            out of the state dict, or allow it by torch.serialization.add_safe_globals.
         FileNotFoundError, OSError: there is no checkpoint; it cannot be read.
         RuntimeError: the checkpoint is damaged; another rank failed, is gone or disagrees.
     """
@@ -79,7 +89,7 @@ def load(
 
     if read not in ("once", "own"):
         raise ValueError(f'read is "once" or "own", not {read!r}')
-    return Loading(opened, recipe, read, strict, cast, span_or_alone(group), progress).into(state_dict)
+    return Loading(opened, recipe, read, strict, cast, span_or_alone(group), progress, rank_local).into(state_dict)
 
 
 class Loading:
@@ -94,6 +104,7 @@ class Loading:
         cast: bool,
         span: Span,
         progress: Progress,
+        rank_local: Iterable[str] = (),
     ):
         self._opened = opened
         self._recipe = recipe
@@ -102,26 +113,39 @@ class Loading:
         self._cast = cast
         self._span = span
         self._tell = told_of(progress, rank_in(span))
+        self._rank_local = rank_local
 
     def into(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """See `load`."""
-        states = states_of(state_dict)
-        flat, paths = flatten_state_dict(states)
+        states: dict[str, Any] = {}
+        leaves: dict[str, Leaf] = {}
         own: dict[str, Entry] = {}
+        described: list[Any] = []
         stored, error = None, None
         try:
-            own = entries_of(flat, self._span)
+            states = states_of(state_dict)
+            leaves = leaves_of(states)
+            mine = of_ranks.RankLocal(self._rank_local, leaves, rank_in(self._span))
+            leaves = mine.renamed(leaves)
+            own = entries_of({name: leaf.value for name, leaf in leaves.items()}, self._span)
+            items = [name for name in leaves if name not in own]
+            for name in items:
+                check_replaceable(name, leaves[name])
+            described = [[entry.described for entry in own.values()], items, *_memory_of(own), mine.described]
             stored = self._opened(self._recipe)
+            if self._strict:
+                mine.check_stored(leaves, set(stored.names()), len(self._span.ranks))
         except Exception as failure:  # the others wait for what this rank says
             error = failure
-        items = [name for name in flat if name not in own]
-        # How many bytes of a tensor are staged, so that all ranks stage the same ones together.
-        staged = [0 if entry.local.device.type == "cpu" else entry.local.nbytes for entry in own.values()]
-        described = [[entry.described for entry in own.values()], items, staged]
         answers = gathered_or_raised(described, error, self._span)
+        names = [[entry[0] for entry in answer[0]] for answer in answers]
+        locals_ = [answer[5] for answer in answers]
+        of_ranks.check(locals_, [of_rank + answer[1] for of_rank, answer in zip(names, answers)])
         entries = agreed([answer[0] for answer in answers])
         asked = sorted(set().union(*(answer[1] for answer in answers)))
-        report = self._differences(stored, entries, asked)
+        specs = {name: spec[:3] for name, *spec in entries}
+        stand_ins = tied.stand_ins([(of_rank, answer[3]) for of_rank, answer in zip(names, answers)], specs, set(stored.names()))
+        report = self._differences(stored, entries, asked, stand_ins)
         if report["converted"]:
             stored, error = None, None
             try:
@@ -129,18 +153,18 @@ class Loading:
             except Exception as failure:
                 error = failure
             gathered_or_raised(None, error, self._span)
-        if not self._strict:
-            missing = set(report["missing"])
-            entries = [entry for entry in entries if entry[0] not in missing]
-            asked = [name for name in asked if name not in missing]
+        left_out = set(stand_ins).union(report["missing"])
+        entries = [entry for entry in entries if entry[0] not in left_out]
+        asked = [name for name in asked if name not in left_out]
         most: dict[str, int] = {}
-        for answer in answers:
-            for entry, bytes_ in zip(answer[0], answer[2]):
-                most[entry[0]] = max(most.get(entry[0], 0), bytes_)
-        contents, facts = self._move(stored, own, entries, asked, most)
-        for name, bytes_ in contents.items():
-            if name in paths:
-                set_element(states, paths[name], torch.load(io.BytesIO(bytes_), weights_only=True))
+        for of_rank, answer in zip(names, answers):
+            for name, bytes_ in zip(of_rank, answer[2]):
+                most[name] = max(most.get(name, 0), bytes_)
+        clusters = [[of_rank[i] for i in cluster] for of_rank, answer in zip(names, answers) for cluster in answer[4]]
+        batches = _batches(entries, tied.together([entry[0] for entry in entries], clusters), most)
+        contents, facts = self._move(stored, own, batches, asked)
+        facts["tensors"] += len(stand_ins)
+        self._put(leaves, contents, asked)
         for key, value in state_dict.items():
             if isinstance(value, Stateful):
                 value.load_state_dict(states[key])
@@ -148,7 +172,23 @@ class Loading:
                 state_dict[key] = states[key]
         return {**facts, **report}
 
-    def _differences(self, stored: Stored, entries: list[tuple], items: list[str]) -> dict[str, Any]:
+    def _put(self, leaves: dict[str, Leaf], contents: dict[str, bytes], asked: list[str]) -> None:
+        """Replaces the values of the state dict, on all ranks or on none."""
+        values, error = {}, None
+        try:
+            for name, content in contents.items():
+                if name in leaves:
+                    values[name] = unpickled(name, content, "or leave it out of the state dict")
+        except Exception as failure:  # the others wait for what this rank says
+            error = failure
+        if asked:
+            gathered_or_raised(None, error, self._span)
+        for name, value in values.items():
+            leaves[name].put(value)
+
+    def _differences(
+        self, stored: Stored, entries: list[tuple], items: list[str], stand_ins: dict[str, str]
+    ) -> dict[str, Any]:
         """missing, unexpected and converted, the same on all ranks; empty where they would be errors."""
         names = {entry[0] for entry in entries}.union(items)
         there = set(stored.names())
@@ -158,23 +198,22 @@ class Loading:
             if self._cast and before in _CASTS and dtype_of(dtype) in _CASTS and before != dtype_of(dtype):
                 converted[name] = [str(before), dtype]
         return {
-            "missing": [] if self._strict else sorted(names - there),
+            "missing": [] if self._strict else sorted(names - there - stand_ins.keys()),
             "unexpected": sorted(there - names),
             "converted": converted,
         }
 
     def _move(
-        self, stored: Stored, own: dict[str, Entry], entries: list[tuple], items: list[str], staged: dict[str, int]
+        self, stored: Stored, own: dict[str, Entry], batches: list[list[tuple]], items: list[str]
     ) -> tuple[dict[str, bytes], dict[str, Any]]:
         totals: dict[str, Any] = {}
         contents: dict[str, bytes] = {}
-        total = sum(own[entry[0]].local.nbytes for entry in entries if entry[0] in own)
-        batches = _batches(entries, staged) or [[]]
+        total = sum(own[entry[0]].local.nbytes for batch in batches for entry in batch if entry[0] in own)
         for index, batch in enumerate(batches):
             locals_ = [
                 own[name].local if name in own else torch.empty([0], dtype=dtype_of(dtype)) for name, _, _, dtype, _ in batch
             ]
-            host = [local if local.device.type == "cpu" else torch.empty_like(local, device="cpu") for local in locals_]
+            host = tied.staged(locals_, _is_staged)
             names = items if index + 1 == len(batches) else []
             arguments = (
                 host,
@@ -201,16 +240,38 @@ def _of_all(tell: Told | None, before: int, total: int) -> Told | None:
     return tell and (lambda done, _: tell(before + done, total))
 
 
-def _batches(entries: list[tuple], staged: dict[str, int]) -> list[list[tuple]]:
-    """Runs of entries of which not more than STAGED_BYTES are staged, or one: the same on all ranks."""
-    batches: list[list[tuple]] = []
+def _is_staged(local: torch.Tensor) -> bool:
+    return local.device.type != "cpu"
+
+
+def _memory_of(own: dict[str, Entry]) -> tuple[list[int], list[int], list[list[int]]]:
+    """What the other ranks must know of these tensors' memory: how many bytes of each are staged, so that all ranks
+    stage the same ones together; which are the same memory; which of those that are staged overlap.
+    """
+    locals_ = [entry.local for entry in own.values()]
+    for name, entry in own.items():
+        if entry.local.is_meta:
+            raise InputError(f"{name} is on the meta device and has no memory; give it some, as Module.to_empty does")
+    staged = [index for index, local in enumerate(locals_) if _is_staged(local)]
+    clusters = tied.clusters_of([locals_[index] for index in staged])
+    bytes_ = [local.nbytes if _is_staged(local) else 0 for local in locals_]
+    return bytes_, tied.forms_of(locals_), [[staged[k] for k in cluster] for cluster in clusters]
+
+
+def _batches(entries: list[tuple], lists: list[list[str]], staged: dict[str, int]) -> list[list[tuple]]:
+    """Runs of entries, at least one, of which not more than STAGED_BYTES are staged, or those of one list of names: the
+    same on all ranks.
+    """
+    by_name = {entry[0]: entry for entry in entries}
+    batches: list[list[tuple]] = [[]]
     bytes_ = 0
-    for entry in entries:
-        bytes_ += staged[entry[0]]
-        if not batches or (bytes_ > STAGED_BYTES and staged[entry[0]] > 0):
+    for names in lists:
+        more = sum(staged[name] for name in names)
+        bytes_ += more
+        if batches[-1] and more > 0 and bytes_ > STAGED_BYTES:
             batches.append([])
-            bytes_ = staged[entry[0]]
-        batches[-1].append(entry)
+            bytes_ = more
+        batches[-1].extend(by_name[name] for name in names)
     return batches
 
 

@@ -69,14 +69,12 @@ __all__ = [
     "connect_group",
     "default_store",
     "disable_dynamo",
-    "flatten_state_dict",
     "forget_group",
     "local_of",
     "named_group",
     "pytree",
     "resolve_group",
     "schema_of",
-    "set_element",
     "spec_of",
     "storage_info",
     "storage_prefix",
@@ -103,20 +101,6 @@ def local_of(dtensor: DTensor) -> torch.Tensor:
 def schema_of(operator: Any) -> Any:
     """An operator's arguments and results, and which of them it writes."""
     return operator._schema
-
-
-def flatten_state_dict(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """As torch.distributed.checkpoint names what is nested: values by name, and the way to each."""
-    from torch.distributed.checkpoint._nested_dict import flatten_state_dict
-
-    return flatten_state_dict(state)
-
-
-def set_element(state: dict[str, Any], way: Any, value: Any) -> None:
-    """Puts a value where `way`, of flatten_state_dict, leads."""
-    from torch.distributed.checkpoint._traverse import set_element
-
-    set_element(state, way, value)
 
 
 def storage_info(path: str, offset: int, length: int) -> Any:

@@ -1,20 +1,22 @@
 """The tensors of a running job as a checkpoint, at once or behind what the job does next."""
 
-import io
 import json
 import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
 from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span, side_group
-from .private_pytorch import flatten_state_dict
 from .progress import Progress, Told, told, told_of
+from .state import rank_local as of_ranks
+from .state import replicas
+from .state.nested import leaves_of
+from .state.values import pickled
 from .stored import bytes_tensor, facts_of
 
 
@@ -25,6 +27,8 @@ def save(
     overwrite: bool = False,
     group: Group = None,
     progress: Progress = None,
+    check_replicas: str = "small",
+    rank_local: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Saves a state dict as a distributed checkpoint, which torch.distributed.checkpoint.load reads too.
 
@@ -37,29 +41,39 @@ def save(
 
     Args:
         path: the directory to create, on a filesystem that every rank sees.
-        state_dict: nested as in torch.distributed.checkpoint. A plain tensor is taken from the first rank that has it;
-            values that are not tensors are pickled with torch.save, by the first rank that has them. A model, an
-            optimizer or another `Stateful` object is asked for its state.
+        state_dict: nested as in torch.distributed.checkpoint, under keys of any type that has a text. A plain tensor is
+            the same on all ranks that pass it, and one of them writes it; so are values that are not tensors, which
+            are pickled with torch.save. Tied weights are written under each of their names. A model, an optimizer
+            or another `Stateful` object is asked for its state.
         overwrite: atomically replace what is at the path, once the new checkpoint is complete.
         group: the process group that takes part; None means the default group.
         progress: called with (bytes done, bytes in total) that this rank writes, on this thread: before anything is
             written, a few times a second, and when all is, just before the checkpoint appears. What it raises, such as
             KeyboardInterrupt, ends the save on all ranks, and is raised here. True prints a line every 5 seconds on
             stderr, on rank 0. Ranks may differ.
+        check_replicas: of which things that several ranks pass the contents are compared before anything is written, by
+            128-bit fingerprints. "small": plain tensors and pickled values of up to 1 MiB; "all": of any size, such as
+            the weights of a model in DistributedDataParallel, and replicas of DTensors; "none": nothing, and
+            what one of the ranks has is written. The same on all ranks.
+        rank_local: patterns of names (`*` is any text, `?` one character) of plain tensors and values of which each rank
+            has its own, such as ["rng*"]. Rank 2 writes its NAME as NAME.rank_2, and `load` with the same patterns gives
+            it back.
 
     Returns:
         What this rank did: tensors, written_bytes, seconds.
 
     Raises:
-        ValueError: a placement that no layout can express, a partial tensor, or ranks that pass different things under
-            one name.
+        ValueError: a placement that no layout can express, a partial tensor, ranks that pass different things under one
+            name, or two things that would have one name; a pattern that matches nothing. Raised on every rank, unless
+            it is this rank's own.
         FileExistsError, OSError: there is something at the path; the disk is full or cannot be written.
         RuntimeError: another rank failed, is gone or disagrees.
         What was at the path is still there after any of them.
     """
     span = span_or_alone(group)
     tell = told_of(progress, rank_in(span))
-    return _write(path, _Staged.of(state_dict, span, copies=False), span, overwrite, tell)
+    how = _How(check_replicas, rank_local, copies=False)
+    return _write(path, _Staged.of(state_dict, span, how), span, overwrite, tell)
 
 
 class PendingSave:
@@ -115,6 +129,8 @@ def save_async(
     overwrite: bool = False,
     group: Group = None,
     progress: Progress = None,
+    check_replicas: str = "small",
+    rank_local: Iterable[str] = (),
 ) -> PendingSave:
     """`save`, of the state as it is now, while the job goes on.
 
@@ -134,7 +150,7 @@ def save_async(
     """
     span = span_or_alone(group)
     tell = told_of(progress, rank_in(span))
-    staged = _Staged.of(state_dict, span, copies=True)
+    staged = _Staged.of(state_dict, span, _How(check_replicas, rank_local, copies=True))
     side = side_group(span) if span != ALONE else span
     before = _pending.get(side.name, lambda: None)()
 
@@ -152,6 +168,14 @@ def save_async(
 _pending: dict[str, Callable[[], PendingSave | None]] = {}
 
 
+class _How(NamedTuple):
+    """How a state is staged: `check_replicas` and `rank_local` of `save`, and whether host memory is copied."""
+
+    check_replicas: str
+    rank_local: Iterable[str]
+    copies: bool
+
+
 class _Staged(NamedTuple):
     """What a rank saves."""
 
@@ -162,25 +186,39 @@ class _Staged(NamedTuple):
     paths: dict[str, tuple]
 
     @classmethod
-    def of(cls, state_dict: Mapping[str, Any], span: Span, copies: bool) -> "_Staged":
+    def of(cls, state_dict: Mapping[str, Any], span: Span, how: _How) -> "_Staged":
+        if how.check_replicas not in replicas.MODES:
+            raise ValueError(f'check_replicas is "small", "all" or "none", not {how.check_replicas!r}')
         own: dict[str, Entry] = {}
         items: dict[str, bytes] = {}
-        paths: dict[str, tuple] = {}
+        values: dict[str, Any] = {}
+        described: list[Any] = []
         error = None
         try:
-            flat, paths = flatten_state_dict(states_of(dict(state_dict)))
-            own = entries_of(flat, span)
-            items = {name: _pickled(value) for name, value in flat.items() if name not in own}
-            own = {name: entry._replace(local=_on_host(entry.local, copies)) for name, entry in own.items()}
+            leaves = leaves_of(states_of(dict(state_dict)))
+            mine = of_ranks.RankLocal(how.rank_local, leaves, rank_in(span))
+            leaves = mine.renamed(leaves)
+            values = {name: leaf.value for name, leaf in leaves.items()}
+            own = entries_of(values, span)
+            items = {name: pickled(value) for name, value in values.items() if name not in own}
+            own = {name: entry._replace(local=_on_host(entry.local, how.copies)) for name, entry in own.items()}
+            described = [
+                [entry.described for entry in own.values()],
+                {name: len(content) for name, content in items.items()},
+                {name: leaf.path for name, leaf in leaves.items()},
+                mine.described,
+                how.check_replicas,
+                replicas.sums_of(how.check_replicas, own, values, items),
+            ]
         except Exception as failure:  # the others wait for what this rank says
             error = failure
-        lengths = {name: len(bytes_) for name, bytes_ in items.items()}
-        described = [[entry.described for entry in own.values()], lengths, paths]
         answers = gathered_or_raised(described, error, span)
+        of_ranks.check([answer[3] for answer in answers], [list(answer[2]) for answer in answers])
         entries = agreed([answer[0] for answer in answers])
+        replicas.check([answer[4] for answer in answers], [answer[5] for answer in answers], values, items, span)
         item_facts: dict[str, tuple[int, int]] = {}
         all_paths: dict[str, tuple] = {}
-        for holder, (_, rank_lengths, rank_paths) in enumerate(answers):
+        for holder, (_, rank_lengths, rank_paths, *_) in enumerate(answers):
             for name, length in rank_lengths.items():
                 item_facts.setdefault(name, (holder, length))
             for name, rank_path in rank_paths.items():
@@ -219,9 +257,3 @@ def _on_host(local: torch.Tensor, copies: bool) -> torch.Tensor:
     resolved = local.resolve_conj().resolve_neg()
     host = resolved.cpu()
     return host.clone() if copies and host.data_ptr() == local.data_ptr() else host
-
-
-def _pickled(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()

@@ -9,8 +9,9 @@ from torch.distributed.tensor import DTensor
 from ..groups import Span
 from ..layouts import spec_texts
 from ..mesh_texts import merged
-from ..private_pytorch import flatten_state_dict, local_of, spec_of
+from ..private_pytorch import local_of, spec_of
 from ..problems import Tensors, named
+from ..state.nested import flat as flattened
 
 
 class Spec(NamedTuple):
@@ -45,7 +46,7 @@ def flat(state: Tensors | None) -> dict[str, torch.Tensor]:
     if state is None:
         return {}
     if isinstance(state, Mapping):
-        state = flatten_state_dict(dict(state))[0]
+        state = flattened(state)
     return named(state)
 
 

@@ -273,7 +273,8 @@ absl::Status Source::State::FindSidecar(const CatalogLimits& limits) {
     if (matched.ok()) hashed = *std::move(matched);
   }
   if (!absl::IsDataLoss(status)) return status;
-  return absl::DataLossError(absl::StrCat(status.message(), "; to read on without it: --ignore-sidecar"));
+  return absl::DataLossError(
+      absl::StrCat(status.message(), "; to read on without it: --ignore-sidecar, in Python ignore_sidecar=True"));
 }
 
 }  // namespace reshard::source

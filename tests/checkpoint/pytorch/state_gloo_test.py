@@ -512,7 +512,12 @@ class StateTest(ChecksTest):
                 reshard.save(path, {"w": full})
             with self.assertRaisesRegex(ValueError, '"v" is not in'):
                 reshard.load(path, {"v": full})
-            ChecksTest.checks += 3
+            dcp.save({"w": full + 1}, checkpoint_id=path, no_dist=True)
+            with self.assertRaisesRegex(RuntimeError, "stale.*ignore_sidecar=True"):
+                reshard.load(path, {"w": state["w"]})
+            reshard.load(path, {"w": state["w"]}, ignore_sidecar=True)
+            self.assertTrue(torch.equal(state["w"], full + 1))
+            ChecksTest.checks += 5
 
 
 if __name__ == "__main__":

@@ -111,6 +111,13 @@ def check_refusals(c):
     c.one_rank_errs("shape", 1, good, bound(torch.ones(3), y), "rank 1", "shape")
     c.one_rank_errs("text", 3, good, bound(x, y, source="[<Q>8]"), "rank 3", "Q")
     c.one_rank_errs("overlap", 0, good, bound(x, x), "rank 0", "share")
+    out = torch.zeros(5)
+    three = lambda outs: lambda: reshard.bind([x] * 3, outs, MESH, [layouts[0]] * 3, [layouts[1]] * 3)
+    apart = [torch.zeros(4) for _ in range(3)]
+    c.one_rank_errs("overlap of two", 1, three(apart), three([out[:4], apart[1], out[1:]]), "rank 1",
+                    "the target of tensor 0 shares memory with the target of tensor 2")
+    c.one_rank_errs("overlap with a source", 1, three(apart), three([apart[0], x, apart[2]]), "rank 1",
+                    "the target of tensor 1 shares memory with the source of tensor")
     c.one_rank_errs("gradient", 2, good, bound(x, y.clone().requires_grad_()), "rank 2", "gradient")
     c.one_rank_errs("number", 2, good, lambda: reshard.bind([x], [y, y], MESH, ["[<X>8]"], ["[<Y>8]"]), "destinations")
     if c.rank == 0:

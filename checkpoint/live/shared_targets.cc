@@ -118,11 +118,11 @@ std::optional<size_t> SharedTargets::Settle(size_t i, const ConstTensorView& loa
   Set& set = list_[static_cast<size_t>(sets_[i])];
   const char* different = nullptr;
   if (staged(i)) {
-    const auto [first, end] = ByteSpan(targets_[i]);
+    const auto span = ByteSpan(targets_[i]);
     // Most often it is the same memory as that of another one, or a part of it.
     const bool is_within = std::any_of(set.settled.begin(), set.settled.end(), [&](size_t other) {
       const auto [other_first, other_end] = ByteSpan(targets_[other]);
-      return other_first <= first && end <= other_end && !HasGaps(targets_[other]);
+      return other_first <= span.first && span.second <= other_end && !HasGaps(targets_[other]);
     });
     different = is_within ? FirstDifference(i, loaded) : FirstDifferenceOrWrite(i, loaded, set);
   }

@@ -42,15 +42,14 @@ std::optional<std::string> DTensorDim::Split(int axis, int64_t parts, int64_t sp
                       digit.column = column;
                       pre *= digit.size;
                     });
-  if (!done) return "this split does not fit the blocks that the strided splits before it leave";
+  if (!done) return "does not fit the blocks that the strided splits before it leave";
   if (several_blocks) {
     int64_t rest = size_;
     for (const Digit& digit : digits_) {
       if (rest % digit.size != 0) {
         return absl::StrCat(
-            "a split behind a strided one is read only where everything divides evenly; this "
-            "dimension has ",
-            size_, " elements");
+            "comes after a strided split, which is exact only where everything divides evenly, and not ", size_,
+            " elements");
       }
       rest /= digit.size;
     }
@@ -82,26 +81,22 @@ void DTensorDim::MoveTo(layout::LayoutDraft::Dim* dim) {
   digits_.clear();
 }
 
-absl::Status DTensorPlacements(const Layout& layout, int d, std::vector<std::string>* placements) {
-  ASSIGN_OR_RETURN(std::vector<Factor> plain, PlainFactors(layout, d, "DTensor"));
-  const std::vector<Factor>& factors = plain;
-  const auto whole = [&](const Factor& f) {
-    return f.has_axis() && f.axis.size == layout.mesh().axis(f.axis.axis).size;
-  };
+namespace {
 
-  // Whole axes only: the shard order says it.
-  if (std::all_of(factors.begin(), factors.end(), whole)) {
-    for (size_t k = 0; k < factors.size(); ++k) {
-      std::string& placement = (*placements)[static_cast<size_t>(factors[k].axis.axis)];
-      placement = absl::StrCat("S(", d, ")");
-      if (factors.size() > 1) absl::StrAppend(&placement, "[", k, "]");
-    }
-    return absl::OkStatus();
+// The factors of one dimension, all of which are whole axes, by shard order.
+void PlaceByOrder(const std::vector<Factor>& factors, int d, std::vector<std::string>* placements) {
+  for (size_t k = 0; k < factors.size(); ++k) {
+    std::string& placement = (*placements)[static_cast<size_t>(factors[k].axis.axis)];
+    placement = absl::StrCat("S(", d, ")");
+    if (factors.size() > 1) absl::StrAppend(&placement, "[", k, "]");
   }
+}
 
-  // Otherwise the mesh axes split left to right. What an axis finds in front of its place and not yet split off is its
-  // split factor; all parts of the axis must be next to each other in what is left then.
-  for (int axis = 0; axis < layout.mesh().num_axes(); ++axis) {
+// The mesh axes split left to right. What an axis finds in front of its place and not yet split off is its split
+// factor; all parts of the axis must be next to each other in what is left then.
+absl::Status PlaceByFactors(const Mesh& mesh, const std::vector<Factor>& factors, int d,
+                            std::vector<std::string>* placements) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     int64_t split_factor = 1;
     int64_t taken = 1;
     bool between = false;
@@ -117,11 +112,36 @@ absl::Status DTensorPlacements(const Layout& layout, int d, std::vector<std::str
       }
     }
     if (taken == 1) continue;
-    if (taken != layout.mesh().axis(axis).size) return CannotSay("DTensor", "a part of an axis");
+    if (taken != mesh.axis(axis).size) return CannotSay("DTensor", "a part of an axis");
     (*placements)[static_cast<size_t>(axis)] =
         split_factor == 1 ? absl::StrCat("S(", d, ")") : absl::StrCat("_S(", d, ", ", split_factor, ")");
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> DTensorPlacements(const Layout& layout) {
+  const Mesh& mesh = layout.mesh();
+  std::vector<std::string> placements(static_cast<size_t>(mesh.num_axes()), "R");
+  std::vector<std::vector<Factor>> dims;
+  bool whole_axes = true;
+  for (int d = 0; d < layout.rank(); ++d) {
+    ASSIGN_OR_RETURN(std::vector<Factor> factors, PlainFactors(layout, d, "DTensor"));
+    whole_axes = whole_axes && std::all_of(factors.begin(), factors.end(), [&](const Factor& f) {
+                   return f.has_axis() && f.axis.size == mesh.axis(f.axis.axis).size;
+                 });
+    dims.push_back(std::move(factors));
+  }
+  for (int d = 0; d < layout.rank(); ++d) {
+    const std::vector<Factor>& factors = dims[static_cast<size_t>(d)];
+    if (whole_axes) {
+      PlaceByOrder(factors, d, &placements);
+    } else {
+      RETURN_IF_ERROR(PlaceByFactors(mesh, factors, d, &placements));
+    }
+  }
+  return placements;
 }
 
 }  // namespace reshard::notation

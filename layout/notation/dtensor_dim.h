@@ -1,4 +1,4 @@
-// One tensor dimension as DTensor's placements split it, and back.
+// One tensor dimension as DTensor's placements split it one by one, and back.
 #ifndef RESHARD_LAYOUT_NOTATION_DTENSOR_DIM_H_
 #define RESHARD_LAYOUT_NOTATION_DTENSOR_DIM_H_
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "layout/draft.h"
 #include "reshard/layout/layout.h"
 
@@ -24,8 +24,8 @@ class DTensorDim {
  public:
   explicit DTensorDim(int64_t size) : size_(size) {}
 
-  // Splits what a device holds into `split_factor` blocks, and each of them along the mesh axis of size `parts`.
-  // Gives the reason when the outcome is no list of factors.
+  // Splits what a device holds into `split_factor` blocks, and each of them along the mesh axis of size `parts`. Where
+  // the outcome is not a list of factors, says what the split does instead: "does not fit ...".
   std::optional<std::string> Split(int axis, int64_t parts, int64_t split_factor, size_t column);
 
   // Adds the digits as factors.
@@ -49,9 +49,11 @@ class DTensorDim {
   std::vector<Digit> digits_;
 };
 
-// Writes the placements of the mesh axes that shard dimension d into their places. Unimplemented when placements cannot
-// say it; an uneven dimension may still turn out to be refused when the text is imported.
-absl::Status DTensorPlacements(const Layout& layout, int d, std::vector<std::string>* placements);
+// The placements of the mesh axes, "R" for those that shard nothing. Shard orders where every dimension is cut along
+// whole axes only, which need no strided shards; strided shards and no orders otherwise, since a DTensor has one or the
+// other. Unimplemented when placements cannot say it; an uneven dimension may still turn out to be refused when the
+// text is imported.
+absl::StatusOr<std::vector<std::string>> DTensorPlacements(const Layout& layout);
 
 }  // namespace reshard::notation
 

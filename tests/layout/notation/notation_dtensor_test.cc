@@ -70,22 +70,47 @@ TEST_CASE("DTensor: strided shards") {
   CHECK(Import("_StridedShard(0, split_factor=2)R", "{X:2,Y:2}", {8}) == "[4<2,X>8]");
   // FSDP over TP: the tensor was split along tp first.
   CHECK(Import("(_StridedShard(dim=0, sf=4), Shard(dim=0))", "{dp:2,tp:4}", {16}) == "[2<tp,dp>16]");
-  CHECK(Import("(_StridedShard(dim=0, sf=4), Shard(dim=0))", "{dp:2,tp:4}", {20}) ==
-        "unsupported: a split behind a strided one is read only where everything divides evenly; this dimension has "
-        "20 elements at column 30");
-  // Three axes, split right to left.
-  CHECK(Import("_S(0, 4)_S(0, 2)S(0)", "{a:2,b:2,c:2}", {16}) == "[2<c,b,a>16]");
+  CHECK(Import("(_StridedShard(dim=0, sf=4), Shard(dim=0))", "{dp:2,tp:4}", {20}) == "[3<tp,dp>20]");
+  CHECK(Import("(_StridedShard(dim=0, sf=2), Shard(dim=0))", "{dp:2,tp:2}", {10, 4}) == "[3<tp,dp>10, 4]");
+  CHECK(Import("(Replicate, _StridedShard(0, 2), Shard(0))", "{r:2,dp:2,tp:2}", {10}) == "[3<tp,dp>10]");
+  // Three axes: split right to left, and dp after two axes of tensor parallelism, which are split left to right.
+  CHECK(Import("_S(0, 4)_S(0, 2)S(0)", "{a:2,b:2,c:2}", {17}) == "[3<c,b,a>17]");
+  CHECK(Import("_S(0, 6)S(0)S(0)", "{dp:2,a:3,b:2}", {17}) == "[2<a,b,dp>17]");
+  // From PyTorch's own description of the rule.
+  CHECK(Import("_S(0, 2)_S(0, 2)S(0)", "{a:4,b:3,c:2}", {25}) == "[2<c,a,b>25]");
   // A plain split before a strided one leaves one interval: exact for every size.
   CHECK(Import("S(0)_S(0, 2)", "{a:2,b:2}", {7}) == "[2<a,2,b>7]");
   // The later split takes a part of the blocks, or all of them and more.
   CHECK(Import("_S(0, 4)S(0)", "{a:2,b:2}", {16}) == "[4<b,2,a>16]");
   CHECK(Import("_S(0, 2)S(0)", "{a:2,b:4}", {16}) == "[2<b:(1)2,a,b:(2)2>16]");
-  CHECK(Import("_S(0, 6)S(0)", "{a:2,b:4}", {48}) ==
-        "unsupported: this split does not fit the blocks that the strided splits before it leave at column 9");
   // An axis of one coordinate splits nothing.
-  CHECK(Import("_S(0, 2)S(0)", "{a:1,b:2}", {5}) == "[3<a,b>5]");
-  CHECK(Import("_S(0, 2)[1]S(0)[0]", "{a:2,b:2}", {8}) ==
-        "unsupported: a shard order and _StridedShard on the same dimension at column 1");
+  CHECK(Import("_S(0, 2)S(0)", "{a:1,b:2}", {5}) == "[3<b,a>5]");
+  CHECK(Import("_S(0, 3)S(0)", "{a:1,b:2}", {5}) == "[3<a,b>5]");
+}
+
+TEST_CASE("DTensor: strided shards with a shard order are split one by one") {
+  CHECK(Import("_S(0, 2)[0]S(0)[1]", "{a:2,b:2}", {8}) == "[2<b,a>8]");
+  CHECK(Import("_S(0, 2)[1]S(0)[0]", "{a:2,b:2}", {7}) == "[2<b,2,a>7]");
+  CHECK(Import("_S(0, 2)[0]S(0)[1]", "{a:3,b:2}", {7}) ==
+        "unsupported: Shard(dim=0) over mesh axis b comes after a strided split, which is exact only where everything "
+        "divides evenly, and not 7 elements; the shard order says that splits are applied one by one. Redistribute the "
+        "tensor to Shard placements first at column 12");
+}
+
+TEST_CASE("DTensor: strided shards that have no layout") {
+  CHECK(Import("_S(0, 6)S(0)", "{a:2,b:4}", {48}) ==
+        "unsupported: Shard(dim=0) over mesh axis b does not fit the blocks that the strided splits before it leave; "
+        "the split factors say no order of the mesh axes, for which each would be the product of the sizes of later "
+        "ones. Redistribute the tensor to Shard placements first at column 9");
+  const std::string uneven =
+      "unsupported: Shard(dim=0) over mesh axis b comes after a strided split, which is exact only where everything "
+      "divides evenly, and not 15 elements; the split factors say no order of the mesh axes, for which each would be "
+      "the product of the sizes of later ones. Redistribute the tensor to Shard placements first at column 9";
+  CHECK(Import("_S(0, 4)S(0)", "{a:2,b:2}", {15}) == uneven);
+  // The factors of all dimensions say an order, or none does.
+  CHECK(Import("_S(0, 2)S(0)S(1)", "{a:2,b:2,c:2}", {15, 8}) == "[4<b,a>15, 4<c>8]");
+  CHECK(Import("_S(0, 2)S(0)_S(1, 2)", "{a:2,b:2,c:2}", {15, 8}) == uneven);
+  CHECK(Import("_S(0, 2)S(0)_S(1, 2)", "{a:2,b:2,c:2}", {16, 8}) == "[4<b,a>16, 4<2,c>8]");
 }
 
 TEST_CASE("DTensor: bad placements") {
@@ -126,9 +151,14 @@ TEST_CASE("DTensor: exports") {
   CHECK(Export("[<X=[1,2,2,3]>8]", mesh) == "unsupported: DTensor cannot say explicit sizes");
   CHECK(Export("[<X:(1)2,X:(2)2>5]", mesh) ==
         "unsupported: dtensor cannot say it exactly: S(0)RR would cut the uneven sizes otherwise");
-  CHECK(Export("[<Y,2,X>33]", mesh) ==
-        "unsupported: dtensor cannot say it exactly: a split behind a strided one is read only where everything "
-        "divides evenly; this dimension has 33 elements");
+  CHECK(Export("[<Y,2,X>33]", mesh).starts_with("unsupported: dtensor cannot say it exactly: Shard(dim=0) over"));
+}
+
+TEST_CASE("DTensor: exports are what a DTensor can have, shard orders or strided shards") {
+  const char* mesh = "{X:4,Y:4,Z:16}";
+  CHECK(Export("[<Y,X>33, <Z>5]", mesh) == "S(0)[1]S(0)[0]S(1)");
+  CHECK(Export("[<Y,X>32, <2,Z>64]", mesh) == "_S(0, 4)S(0)_S(1, 2)");
+  CHECK(Export("[<Y,X>33, <2,Z>64]", mesh).starts_with("unsupported: dtensor cannot say it exactly"));
 }
 
 // What PyTorch does, on lists of indices: every placement splits what the device holds so far.
@@ -138,13 +168,33 @@ std::vector<int64_t> Chunk(const std::vector<int64_t>& held, int64_t parts, int6
   return {held.begin() + std::min(n, index * chunk), held.begin() + std::min(n, (index + 1) * chunk)};
 }
 
+// The order of mesh axes that split factors say, as PyTorch finds it, from the last axis to the first; empty: none.
+std::vector<int> OrderOf(const std::vector<int64_t>& factors, const std::vector<int64_t>& sizes) {
+  std::vector<int> order;
+  for (size_t axis = factors.size(); axis-- > 0;) {
+    int64_t before = 1;
+    size_t at = 0;
+    while (before != factors[axis] && at < order.size()) before *= sizes[static_cast<size_t>(order[at++])];
+    if (before != factors[axis]) return {};
+    order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), static_cast<int>(axis));
+  }
+  return order;
+}
+
 TEST_CASE("DTensor: imports hold what PyTorch's splits give") {
   const auto check = [](bool strided, bool even) {
     const auto mesh = MeshOf("{A:2,B:3,C:4}");
-    const int64_t sizes[] = {2, 3, 4};
+    const std::vector<int64_t> sizes = {2, 3, 4};
     std::vector<int> order = {0, 1, 2};
+    // Every factor of 1 to 6, or the sizes of later axes.
+    const bool from_sizes = Draw(0, 1) == 1;
+    const std::vector<std::vector<int64_t>> products = {{1, 3, 4, 12}, {1, 4}, {1}};
     std::vector<int64_t> factors;
-    for (int i = 0; i < 3; ++i) factors.push_back(strided ? Draw(1, 6) : 1);
+    for (size_t i = 0; i < 3; ++i) {
+      const std::vector<int64_t>& of_axis = products[i];
+      const auto last = static_cast<int64_t>(of_axis.size()) - 1;
+      factors.push_back(!strided ? 1 : from_sizes ? of_axis[static_cast<size_t>(Draw(0, last))] : Draw(1, 6));
+    }
     if (!strided) {
       for (size_t i = 3; i > 1; --i)
         std::swap(order[i - 1], order[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
@@ -161,7 +211,13 @@ TEST_CASE("DTensor: imports hold what PyTorch's splits give") {
     }
     RC_LOG() << text << " of " << n << std::endl;
     const absl::StatusOr<Layout> layout = ImportLayout(Notation::kDTensor, text, mesh, {n});
-    if (!strided) RC_ASSERT(layout.ok());
+    std::vector<int64_t> blocks = factors;  // that an axis finds, and splits each
+    const std::vector<int> said = OrderOf(factors, sizes);
+    if (strided && !said.empty()) {
+      order = said;
+      blocks.assign(3, 1);
+    }
+    if (!strided || !said.empty()) RC_ASSERT(layout.ok());
     if (!layout.ok()) {
       RC_ASSERT(layout.status().code() == absl::StatusCode::kUnimplemented);
       return false;
@@ -172,8 +228,8 @@ TEST_CASE("DTensor: imports hold what PyTorch's splits give") {
       for (const int axis : order) {
         const auto at = static_cast<size_t>(axis);
         std::vector<int64_t> next;
-        for (int64_t block = 0; block < factors[at]; ++block) {
-          const auto part = Chunk(Chunk(held, factors[at], block), sizes[at], mesh.Coordinate(p, axis));
+        for (int64_t block = 0; block < blocks[at]; ++block) {
+          const auto part = Chunk(Chunk(held, blocks[at], block), sizes[at], mesh.Coordinate(p, axis));
           next.insert(next.end(), part.begin(), part.end());
         }
         held = std::move(next);

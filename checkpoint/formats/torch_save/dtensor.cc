@@ -10,7 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "checkpoint/io/show.h"
-#include "reshard/layout/checked.h"
+#include "layout/cut.h"
+#include "layout/notation/dtensor_placements.h"
+#include "reshard/layout/layout.h"
+#include "reshard/layout/mesh.h"
+#include "reshard/layout/text.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -24,16 +28,12 @@ using Kind = pickle::Pickle::Kind;
 // many tensors must not be long.
 constexpr size_t kMost = 64;
 
-// How a mesh dimension cuts the tensor.
-struct Cut {
-  size_t mesh_dim = 0;
-  size_t dim = 0;            // of the tensor
-  int64_t split_factor = 0;  // _StridedShard: how many parts it is cut into before; 0: a plain Shard
-};
+using notation::DTensorPlacement;
 
 class DTensorReader {
  public:
-  explicit DTensorReader(const Archive& archive) : archive_(archive), pickle_(archive.description()) {}
+  DTensorReader(const Archive& archive, std::string_view name)
+      : archive_(archive), pickle_(archive.description()), name_(io::Shown(name)) {}
 
   // Arguments of _rebuild_from_type_v2: function, class, its arguments, state; those of the function, which is
   // _rebuild_wrapper_subclass: class, dtype, size, strides, offset, layout, device, requires_grad.
@@ -44,32 +44,30 @@ class DTensorReader {
     const std::optional<Value> local = StateField(given[3], "_local_tensor");
     LocalPart part;
     if (inner.size() < 3 || !Ints(inner[2], &part.shape) || !spec || !local) {
-      return archive_.Bad("a DTensor without size, spec and local tensor");
+      return Bad("a DTensor without size, spec and local tensor");
     }
     part.local = *local;
     const std::optional<Value> mesh = Field(*spec, "mesh");
-    if (!mesh) return archive_.Bad("a DTensor without a mesh");
+    if (!mesh) return Bad("a DTensor without a mesh");
     RETURN_IF_ERROR(ReadMesh(*mesh));
     part.in_mesh = in_mesh_;
     if (!in_mesh_) return part;
     RETURN_IF_ERROR(ReadPlacements(*spec, part.shape.size()));
-    ASSIGN_OR_RETURN(const std::vector<Cut> cuts, InOrder(*spec, part.shape.size()));
-    part.offset.assign(part.shape.size(), 0);
-    part.size = part.shape;
-    for (const Cut& cut : cuts) {
-      const int64_t parts = mesh_shape_[cut.mesh_dim];
-      const int64_t size = part.size[cut.dim];
-      if (size < 0) return archive_.Bad("a DTensor of the size ", io::Shown(part.shape));
-      const int64_t each = size / parts + (size % parts != 0 ? 1 : 0);
-      const int64_t index = coordinates_[cut.mesh_dim];
-      const int64_t begin = each == 0 || index >= size / each + 1 ? size : std::min(index * each, size);
-      part.offset[cut.dim] += begin;
-      part.size[cut.dim] = std::min(each, size - begin);
-    }
+    RETURN_IF_ERROR(ReadShardOrder(*spec));
+    RETURN_IF_ERROR(PlacePart(&part));
     return part;
   }
 
  private:
+  template <typename... Text>
+  absl::Status Bad(const Text&... text) const {
+    return archive_.Bad("tensor ", name_, ": ", text...);
+  }
+  template <typename... Text>
+  absl::Status CannotRead(const Text&... text) const {
+    return archive_.CannotRead("tensor ", name_, ": ", text...);
+  }
+
   // An attribute of an object, or an item of a dict.
   std::optional<Value> Field(Value object, std::string_view name) const {
     std::optional<Value> found;
@@ -112,8 +110,7 @@ class DTensorReader {
       has_shape = given.size() > 2 && Ints(given[2], &mesh_shape_);
     }
     const std::optional<Value> place = Field(mesh, "_coordinate_on_dim");
-    if (!has_shape || !place)
-      return archive_.CannotRead("a device mesh that does not say its shape and the rank's place");
+    if (!has_shape || !place) return CannotRead("a device mesh that does not say its shape and the rank's place");
     in_mesh_ = pickle_.kind(*place) != Kind::kNone;
     if (!in_mesh_) return absl::OkStatus();
     bool fits = Ints(*place, &coordinates_) && coordinates_.size() == mesh_shape_.size();
@@ -121,14 +118,15 @@ class DTensorReader {
       fits = mesh_shape_[d] > 0 && coordinates_[d] >= 0 && coordinates_[d] < mesh_shape_[d];
     }
     if (fits) return absl::OkStatus();
-    return archive_.Bad("a rank at ", io::Shown(coordinates_), " of a mesh of ", io::Shown(mesh_shape_));
+    return Bad("a rank at ", io::Shown(coordinates_), " of a mesh of ", io::Shown(mesh_shape_));
   }
 
   absl::Status ReadPlacements(Value spec, size_t rank) {
     const std::optional<Value> placements = Field(spec, "placements");
     const bool is_list =
         placements && (pickle_.kind(*placements) == Kind::kTuple || pickle_.kind(*placements) == Kind::kList);
-    if (!is_list) return archive_.Bad("a DTensor without placements");
+    if (!is_list) return Bad("a DTensor without placements");
+    placements_.resize(mesh_shape_.size());
     size_t count = 0;
     absl::Status status;
     pickle_.ForEach(*placements, [&](Value placement) {
@@ -136,93 +134,102 @@ class DTensorReader {
       return ++count <= mesh_shape_.size() && status.ok();
     });
     if (status.ok() && count != mesh_shape_.size()) {
-      return archive_.Bad("placements that are not one for each dimension of a mesh of ", io::Shown(mesh_shape_));
+      return Bad("placements that are not one for each dimension of a mesh of ", io::Shown(mesh_shape_));
     }
     return status;
   }
 
   absl::Status ReadPlacement(Value placement, size_t mesh_dim, size_t rank) {
     if (pickle_.kind(placement) != Kind::kObject || pickle_.kind(pickle_.Class(placement)) != Kind::kName) {
-      return archive_.Bad("a placement that is no object");
+      return Bad("a placement that is not an object");
     }
     const std::string_view name = pickle_.Name(pickle_.Class(placement));
     if (name == "Replicate") return absl::OkStatus();
     const bool strided = name == "_StridedShard";
     if (name != "Shard" && !strided) {
-      return archive_.CannotRead("a DTensor with the placement ", io::Shown(name.substr(0, 100)));
+      return CannotRead("a DTensor with the placement ", io::Shown(name.substr(0, 100)));
     }
     const std::optional<Value> dim = Field(placement, "dim");
     const std::optional<int64_t> number = dim ? pickle_.Int(*dim) : std::nullopt;
     if (!number || *number < 0 || *number >= static_cast<int64_t>(rank)) {
-      return archive_.Bad("a placement along a dimension that the tensor does not have");
+      return Bad("a placement along a dimension that the tensor does not have");
     }
-    Cut cut = {mesh_dim, static_cast<size_t>(*number), 0};
+    DTensorPlacement& read = placements_[mesh_dim];
+    read.kind = DTensorPlacement::Kind::kShard;
+    read.dim = static_cast<size_t>(*number);
     if (strided) {
       const std::optional<Value> factor = Field(placement, "split_factor");
-      cut.split_factor = factor ? pickle_.Int(*factor).value_or(0) : 0;
-      if (cut.split_factor < 1) return archive_.Bad("a _StridedShard without a split factor");
+      read.split_factor = factor ? pickle_.Int(*factor).value_or(0) : 0;
+      if (*read.split_factor < 1) return Bad("a _StridedShard without a split factor");
     }
-    cuts_.push_back(cut);
     return absl::OkStatus();
   }
 
-  // The cuts in the order in which they are made.
-  absl::StatusOr<std::vector<Cut>> InOrder(Value spec, size_t rank) const {
-    const bool strided = std::any_of(cuts_.begin(), cuts_.end(), [](const Cut& cut) { return cut.split_factor != 0; });
-    if (!strided) return ByShardOrder(spec);
-    std::vector<Cut> all;
-    for (size_t dim = 0; dim < rank; ++dim) {
-      std::vector<Cut> ordered;
-      for (size_t i = cuts_.size(); i-- > 0;) {
-        if (cuts_[i].dim != dim) continue;
-        // A plain cut comes before those of later mesh dimensions; a strided one behind as many as its factor says.
-        std::optional<int64_t> before = 1;
-        size_t at = 0;
-        while (before && *before < cuts_[i].split_factor && at < ordered.size()) {
-          before = CheckedMul(*before, mesh_shape_[ordered[at++].mesh_dim]);
-        }
-        if (cuts_[i].split_factor > 1 && before != cuts_[i].split_factor) {
-          return archive_.CannotRead("a _StridedShard of factor ", cuts_[i].split_factor,
-                                     ", which no other placement of the tensor explains");
-        }
-        ordered.insert(ordered.begin() + static_cast<std::ptrdiff_t>(at), cuts_[i]);
-      }
-      all.insert(all.end(), ordered.begin(), ordered.end());
-    }
-    return all;
-  }
-
   // The spec of later versions may list, for some dimensions of the tensor, its mesh dimensions in order:
-  // (ShardOrderEntry(dim, (mesh dims)), ...).
-  absl::StatusOr<std::vector<Cut>> ByShardOrder(Value spec) const {
+  // (ShardOrderEntry(dim, (mesh dims)), ...). Strided shards have such an order only where the spec says that their
+  // factors say none.
+  absl::Status ReadShardOrder(Value spec) {
+    const bool strided = std::any_of(placements_.begin(), placements_.end(), [](const DTensorPlacement& placement) {
+      return placement.split_factor.has_value();
+    });
+    if (strided) {
+      const std::optional<Value> factors_say = Field(spec, "use_strided_shard_as_shard_order");
+      if (!factors_say || pickle_.kind(*factors_say) == Kind::kNone || pickle_.IsTrue(*factors_say)) {
+        return absl::OkStatus();
+      }
+    }
     const std::optional<Value> order = Field(spec, "shard_order");
-    if (!order || pickle_.kind(*order) != Kind::kTuple || pickle_.Tuple(*order).size() > kMost) return cuts_;
-    std::vector<size_t> when(mesh_shape_.size());
-    for (size_t i = 0; i < when.size(); ++i) when[i] = i;
+    if (!order || pickle_.kind(*order) != Kind::kTuple || pickle_.Tuple(*order).size() > kMost) return absl::OkStatus();
     for (const Value entry : pickle_.Tuple(*order)) {
       if (pickle_.kind(entry) != Kind::kObject) continue;
       const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(entry));
       std::vector<int64_t> dims;
-      if (given.size() != 2 || !Ints(given[1], &dims)) return archive_.CannotRead("a shard order of another form");
+      if (given.size() != 2 || !Ints(given[1], &dims)) return CannotRead("a shard order of another form");
       for (size_t i = 0; i < dims.size(); ++i) {
-        if (dims[i] < 0 || dims[i] >= static_cast<int64_t>(when.size())) {
-          return archive_.Bad("a shard order with a dimension that the mesh does not have");
+        if (dims[i] < 0 || dims[i] >= static_cast<int64_t>(placements_.size())) {
+          return Bad("a shard order with a dimension that the mesh does not have");
         }
-        when[static_cast<size_t>(dims[i])] = i;
+        placements_[static_cast<size_t>(dims[i])].order = static_cast<int64_t>(i);
       }
     }
-    std::vector<Cut> cuts = cuts_;
-    std::stable_sort(cuts.begin(), cuts.end(),
-                     [&](const Cut& a, const Cut& b) { return when[a.mesh_dim] < when[b.mesh_dim]; });
-    return cuts;
+    return absl::OkStatus();
+  }
+
+  // The box that the placements give the rank.
+  absl::Status PlacePart(LocalPart* part) const {
+    std::vector<Mesh::Axis> axes;
+    for (size_t i = 0; i < mesh_shape_.size(); ++i) axes.push_back({absl::StrCat("d", i), mesh_shape_[i]});
+    const absl::StatusOr<Mesh> mesh = Mesh::Create(std::move(axes));
+    if (!mesh.ok()) return CannotRead("a mesh of ", io::Shown(mesh_shape_), ": ", mesh.status().message());
+    const absl::StatusOr<Layout> layout = notation::LayoutOfPlacements(placements_, *mesh, part->shape);
+    if (!layout.ok()) {
+      const absl::string_view why = layout.status().message();
+      return absl::IsUnimplemented(layout.status()) ? CannotRead(why)
+                                                    : Bad("a DTensor of the size ", io::Shown(part->shape), ": ", why);
+    }
+    int64_t position = 0;
+    for (size_t i = 0; i < coordinates_.size(); ++i) position += coordinates_[i] * mesh->stride(static_cast<int>(i));
+    for (int d = 0; d < layout->rank(); ++d) {
+      const std::vector<const Factor*> factors = layout::EffectiveFactors(layout->dim(d));
+      if (std::any_of(factors.begin(), factors.end(), [](const Factor* factor) { return !factor->has_axis(); })) {
+        return CannotRead("its placements, ", ToString(*layout), ", give a rank several blocks of dimension ", d,
+                          "; one is read of each file. Redistribute it to Shard placements before it is saved");
+      }
+      const std::vector<Interval> held = layout->Intervals(position, d);
+      const Interval part_of_dim = held.empty() ? Interval{0, 0} : held[0];
+      part->offset.push_back(part_of_dim.begin);
+      part->size.push_back(part_of_dim.length());
+    }
+    return absl::OkStatus();
   }
 
   const Archive& archive_;
   const pickle::Pickle& pickle_;
+  const std::string name_;  // of the tensor
   std::vector<int64_t> mesh_shape_;
   std::vector<int64_t> coordinates_;
   bool in_mesh_ = false;
-  std::vector<Cut> cuts_;
+  std::vector<DTensorPlacement> placements_;  // one per mesh dimension
 };
 
 }  // namespace
@@ -235,8 +242,8 @@ bool IsDTensor(const pickle::Pickle& description, Value value) {
          description.Name(given[1]) == "DTensor" && description.kind(given[2]) == Kind::kTuple;
 }
 
-absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, Value dtensor) {
-  return DTensorReader(archive).Read(dtensor);
+absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, std::string_view name, Value dtensor) {
+  return DTensorReader(archive, name).Read(dtensor);
 }
 
 }  // namespace reshard::torch_save

@@ -3,6 +3,7 @@
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_DTENSOR_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,12 +23,11 @@ struct LocalPart {
 
 bool IsDTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
-// Of a value for which IsDTensor. A dimension of n elements over k ranks is cut as torch.chunk does, ceil(n / k)
-// elements each for as long as there are any; over several mesh dimensions one after the other, in the order of the
-// mesh, or in that which _StridedShard or the shard order of the spec asks for.
-// DataLoss: no mesh, placements or coordinates, or others than they can be. Unimplemented: partial sums, and placements
-// that this library does not know (which).
-absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, pickle::Pickle::Value dtensor);
+// Of a value for which IsDTensor, the tensor of that name. What placements mean is said in
+// layout/notation/dtensor_placements.h.
+// Errors name the tensor. DataLoss: no mesh, placements or coordinates, or others than they can be. Unimplemented:
+// partial sums, placements that this library does not know, and those that give a rank several blocks of a dimension.
+absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, std::string_view name, pickle::Pickle::Value dtensor);
 
 }  // namespace reshard::torch_save
 

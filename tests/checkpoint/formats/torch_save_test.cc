@@ -175,19 +175,24 @@ TEST_CASE("DTensors that no mesh explains") {
   Has(said({Shard(0), Shard(0)}), "placements that are not one for each dimension");
   Has(said({Shard(2)}), "does not have");
   Has(said({Shard(-1)}), "does not have");
-  Has(said({Num(3)}), "a placement that is no object");
+  Has(said({Num(3)}), "tensor \"w\": a placement that is not an object");
   Has(said({Placement({"_StridedShard", {{"dim", Num(0)}}})}), "without a split factor");
   Has(said({Shard(0)}, {.place = Ints({2})}), "a rank at [2] of a mesh of [2]");
   Has(said({Shard(0)}, {.shape = Ints({0})}), "of a mesh of [0]");
   Has(said({Shard(0)}, {.place = Ints({0, 0})}), "a rank at [0, 0]");
   Has(not_read({Placement({"Partial", {{"reduce_op", Str("sum")}}})}), "Partial");
-  Has(not_read({Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(3)}}})}), "no other placement");
+  Has(not_read({Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(3)}}})}),
+      "tensor \"w\": its placements, [2<3,d0>4, 4], give a rank several blocks of dimension 0");
+  // Strided shards behind which something is split that they do not explain.
+  const std::string strided = Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(3)}}});
+  Has(not_read({strided, Shard(0)}, {.shape = Ints({2, 2}), .place = Ints({0, 0})}),
+      "tensor \"w\": Shard(dim=0) over mesh axis d1 does not fit the blocks");
   Has(not_read({Shard(0)}, {.shape = Tuple({Ints({2})})}), "does not say its shape");
   const int64_t huge = int64_t{1} << 40;
   Has(not_read({Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(int64_t{1} << 62)}}}), Shard(0),
                 Shard(0)},
                {.shape = Ints({2, huge, huge}), .place = Ints({0, 0, 0})}),
-      "no other placement");
+      "a mesh of [2, 1099511627776, 1099511627776]: the mesh has more than 4194304 devices");
   Has(SaidOf(File(Dict({{Str("w"), DTensor(local, {4, 4}, {Shard(0)}, {})}}), {Floats("0", 8)})),
       "name the directory with the files of all ranks");
 }

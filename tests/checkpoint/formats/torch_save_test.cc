@@ -54,13 +54,16 @@ struct MeshForm {
   std::string place = Ints({0});
 };
 std::string DTensor(const std::string& local, const std::vector<int64_t>& shape,
-                    const std::vector<std::string>& placements, const MeshForm& mesh) {
+                    const std::vector<std::string>& placements, const MeshForm& mesh,
+                    const std::vector<std::pair<std::string, std::string>>& more_of_spec = {}) {
   const std::string layout =
       Object(Global("torch.distributed._mesh_layout", "_MeshLayout"), Dict({{Str("shape"), mesh.shape}}));
   const std::string device_mesh = Object(Global("torch.distributed.device_mesh", "DeviceMesh"),
                                          Dict({{Str("_layout"), layout}, {Str("_coordinate_on_dim"), mesh.place}}));
-  const std::string spec = Object(Global("torch.distributed.tensor._dtensor_spec", "DTensorSpec"),
-                                  Dict({{Str("mesh"), device_mesh}, {Str("placements"), Tuple(placements)}}));
+  std::vector<std::pair<std::string, std::string>> attributes = {{Str("mesh"), device_mesh},
+                                                                 {Str("placements"), Tuple(placements)}};
+  attributes.insert(attributes.end(), more_of_spec.begin(), more_of_spec.end());
+  const std::string spec = Object(Global("torch.distributed.tensor._dtensor_spec", "DTensorSpec"), Dict(attributes));
   const std::string type = Global("torch.distributed.tensor", "DTensor");
   return Call(Global("torch._tensor", "_rebuild_from_type_v2"),
               {Global("torch._utils", "_rebuild_wrapper_subclass"), type,
@@ -195,6 +198,45 @@ TEST_CASE("DTensors that no mesh explains") {
       "a mesh of [2, 1099511627776, 1099511627776]: the mesh has more than 4194304 devices");
   Has(SaidOf(File(Dict({{Str("w"), DTensor(local, {4, 4}, {Shard(0)}, {})}}), {Floats("0", 8)})),
       "name the directory with the files of all ranks");
+}
+
+TEST_CASE("FSDP2 over tensor parallelism, of rows that do not divide") {
+  const std::vector<std::string> placements = {
+      Placement({"_StridedShard", {{"dim", Num(0)}, {"split_factor", Num(2)}}}), Shard(0)};
+  const auto part = [&](int64_t rank, int64_t rows, const std::vector<std::pair<std::string, std::string>>& more) {
+    const MeshForm mesh = {.shape = Ints({2, 2}), .place = Ints({rank / 2, rank % 2})};
+    const std::string dtensor = DTensor(Tensor("0", 4 * rows, {rows, 4}, {4, 1}), {10, 4}, placements, mesh, more);
+    return File(Dict({{Str("w"), dtensor}}), {Floats("0", static_cast<size_t>(4 * rows))});
+  };
+  const auto files = [&](const std::vector<std::pair<std::string, std::string>>& more) {
+    const TempDirectory directory;
+    PutContent(directory.path(), {{"model_world_size_4_rank_0.pt", part(0, 3, more)},
+                                  {"model_world_size_4_rank_1.pt", part(1, 3, more)},
+                                  {"model_world_size_4_rank_2.pt", part(2, 2, more)},
+                                  {"model_world_size_4_rank_3.pt", part(3, 2, more)}});
+    return ReadCatalog(directory.path());
+  };
+  // As PyTorch 2.11 writes them, and as others do.
+  const std::string order = Tuple(
+      {Global("torch.distributed.tensor._dtensor_spec", "ShardOrderEntry") + Tuple({Num(0), Ints({1, 0})}) + "\x81"});
+  for (const auto& more : std::vector<std::vector<std::pair<std::string, std::string>>>{
+           {},
+           {{Str("shard_order"), None()}, {Str("use_strided_shard_as_shard_order"), "\x88"}},
+           {{Str("shard_order"), order}}}) {
+    const absl::StatusOr<Catalog> catalog = files(more);
+    INFO(catalog.status().ToString());
+    REQUIRE(catalog.ok());
+    const Catalog::Tensor& tensor = catalog->tensors()[0];
+    CHECK(catalog->CheckCover(tensor).ok());
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < tensor.num_chunks; ++i) rows.push_back(catalog->chunk(tensor, i).offset[0]);
+    CHECK(rows == std::vector<int64_t>{0, 5, 3, 8});
+  }
+  // Strided shards that are not an order are split one by one, as their shard order says.
+  const absl::Status status =
+      files({{Str("shard_order"), order}, {Str("use_strided_shard_as_shard_order"), "\x89"}}).status();
+  CHECK(absl::IsUnimplemented(status));
+  Has(std::string(status.message()), "its placements, [3<d1,2,d0>10, 4], give a rank several blocks of dimension 0");
 }
 
 TEST_CASE("the files of all ranks, or none of them") {

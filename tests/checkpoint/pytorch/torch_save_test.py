@@ -243,6 +243,7 @@ class TorchSaveTest(unittest.TestCase):
             "grid": ((2, 2), [Shard(0), Shard(1)], (6, 4)),
             "twice": ((2, 2), [Shard(0), Shard(0)], (9, 2)),
             "strided": ((2, 2), [_StridedShard(0, split_factor=2), Shard(0)], (8, 2)),
+            "strided uneven": ((2, 2), [_StridedShard(0, split_factor=2), Shard(0)], (10, 2)),
             "strided columns": ((2, 2), [_StridedShard(1, split_factor=2), Shard(1)], (2, 8)),
             "scalar": ((2, 2), [Replicate(), Replicate()], ()),
         }

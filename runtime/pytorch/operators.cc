@@ -232,7 +232,8 @@ TORCH_LIBRARY(reshard, library) {
       "redistribute(Tensor local, str mesh, str source, str target, str group, str? target_mesh=None) -> Tensor",
       RedistributeOp);
   library.def("all_to_all_single(Tensor x, str group, str type, bool with_zigzag_splitting) -> Tensor", AllToAllSingle);
-  library.def("all_to_all_4d(Tensor x, int scatter_dim, int gather_dim, str group) -> Tensor", AllToAll4d);
+  library.def("all_to_all_4d(Tensor x, int scatter_dim, int gather_dim, str group, int? gather_size=None) -> Tensor",
+              AllToAll4d);
   library.def("all_gather(Tensor x, int dim, str group) -> Tensor", AllGather);
   library.def("all_gather_with_unpad(Tensor x, int original_seq_len, int dim, str group) -> Tensor",
               AllGatherWithUnpad);

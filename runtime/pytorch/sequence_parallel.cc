@@ -3,13 +3,16 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "layout/cut.h"
 #include "runtime/pytorch/move.h"
 #include "status/macros.h"
 
@@ -55,15 +58,15 @@ absl::StatusOr<int64_t> Wrapped(int64_t dim, size_t rank_of_tensor) {
 
 std::string ShapeText(const std::vector<int64_t>& sizes) { return LayoutText(sizes); }
 
-// A shard of dimension `dim` on each rank -> a shard of dimension `to_dim`: what sequence parallelism does around
-// attention and convolutions. Both directions have one text each, so that one is the other's gradient.
-absl::StatusOr<pytorch::Move> SwapShards(std::vector<int64_t> sizes, int64_t dim, absl::string_view factors,
-                                         int64_t to_dim, absl::string_view to_factors, const Place& place) {
-  sizes[static_cast<size_t>(dim)] *= place.ranks;
+// A shard of dimension `dim` on each rank -> a shard of dimension `to_dim`, of a tensor of these sizes: what sequence
+// parallelism does around attention and convolutions. Both directions have one text each, so that one is the other's
+// gradient.
+pytorch::Move SwapShards(const std::vector<int64_t>& sizes, int64_t dim, absl::string_view factors, int64_t to_dim,
+                         absl::string_view to_factors, const Place& place) {
   return pytorch::MoveOf(MeshOf(place), LayoutText(sizes, dim, factors), LayoutText(sizes, to_dim, to_factors), "");
 }
 
-absl::StatusOr<pytorch::Move> AllToAllSingleMove(const std::vector<int64_t>& sizes, c10::string_view type, bool zigzag,
+absl::StatusOr<pytorch::Move> AllToAllSingleMove(std::vector<int64_t> sizes, c10::string_view type, bool zigzag,
                                                  const Place& place) {
   const bool to_full = type == "split_to_full";
   if (!to_full && type != "full_to_split") {
@@ -83,12 +86,13 @@ absl::StatusOr<pytorch::Move> AllToAllSingleMove(const std::vector<int64_t>& siz
     return absl::InvalidArgumentError(
         absl::StrCat("the ", sizes[1], " channels are not divisible by the ", place.ranks, " ranks"));
   }
+  sizes[to_full ? 2 : 1] *= place.ranks;
   const absl::string_view sequence = zigzag ? "<2,~r>" : "<r>";
   return to_full ? SwapShards(sizes, 2, sequence, 1, "<r>", place) : SwapShards(sizes, 1, "<r>", 2, sequence, place);
 }
 
-absl::StatusOr<pytorch::Move> AllToAll4dMove(const std::vector<int64_t>& sizes, int64_t scatter_dim, int64_t gather_dim,
-                                             const Place& place) {
+absl::StatusOr<pytorch::Move> AllToAll4dMove(std::vector<int64_t> sizes, int64_t scatter_dim, int64_t gather_dim,
+                                             std::optional<int64_t> gather_size, const Place& place) {
   if (sizes.size() != 4) {
     return absl::InvalidArgumentError(
         absl::StrCat("input must be 4D tensor, got ", sizes.size(), " and shape ", ShapeText(sizes)));
@@ -97,10 +101,18 @@ absl::StatusOr<pytorch::Move> AllToAll4dMove(const std::vector<int64_t>& sizes, 
     return absl::FailedPreconditionError(absl::StrCat("Invalid scatter_dim=", scatter_dim, ", gather_dim=", gather_dim,
                                                       ". Only (2,1) and (1,2) are supported."));
   }
-  if (sizes[static_cast<size_t>(scatter_dim)] % place.ranks != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("dimension ", scatter_dim, " of size ",
-                                                      sizes[static_cast<size_t>(scatter_dim)],
-                                                      " is not divisible by the ", place.ranks, " ranks"));
+  int64_t& gathered = sizes[static_cast<size_t>(gather_dim)];
+  if (gather_size) {
+    const int64_t chunk =
+        *gather_size < 0 ? -1 : layout::CeilChunk({0, *gather_size}, place.ranks, place.rank).length();
+    if (chunk != gathered) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gather_size ", *gather_size, " over ", place.ranks, " ranks: rank ", place.rank, " has ",
+                       gathered, " elements of dimension ", gather_dim, ", and not ", std::max<int64_t>(chunk, 0)));
+    }
+    gathered = *gather_size;
+  } else {
+    gathered *= place.ranks;
   }
   return SwapShards(sizes, gather_dim, "<r>", scatter_dim, "<r>", place);
 }
@@ -140,9 +152,10 @@ at::Tensor AllToAllSingle(const at::Tensor& x, c10::string_view group, c10::stri
   return RunOrRefuse(x, AllToAllSingleMove(SizesOf(x), type, with_zigzag_splitting, PlaceIn(name)), name);
 }
 
-at::Tensor AllToAll4d(const at::Tensor& x, int64_t scatter_dim, int64_t gather_dim, c10::string_view group) {
+at::Tensor AllToAll4d(const at::Tensor& x, int64_t scatter_dim, int64_t gather_dim, c10::string_view group,
+                      std::optional<int64_t> gather_size) {
   const std::string name(group);
-  return RunOrRefuse(x, AllToAll4dMove(SizesOf(x), scatter_dim, gather_dim, PlaceIn(name)), name);
+  return RunOrRefuse(x, AllToAll4dMove(SizesOf(x), scatter_dim, gather_dim, gather_size, PlaceIn(name)), name);
 }
 
 at::Tensor AllGather(const at::Tensor& x, int64_t dim, c10::string_view group) {

@@ -121,7 +121,7 @@ absl::Status Reader::Add(const Archive& archive, const Leaf& leaf) {
     return AddTensor(archive, leaf, value, requires_grad, nullptr);
   }
   if (IsDTensor(description, value)) {
-    ASSIGN_OR_RETURN(const LocalPart part, ReadDTensor(archive, value));
+    ASSIGN_OR_RETURN(const LocalPart part, ReadDTensor(archive, leaf.name, value));
     if (!ranks_) {
       return archive.Bad("tensor ", io::Shown(leaf.name),
                          " is a DTensor, of which one file has a part; name the directory with the files of all ranks");

@@ -170,6 +170,7 @@ class StorageWriter(checkpoint.StorageWriter):
         for item in items:
             data = planner.resolve_data(item)
             if isinstance(data, torch.Tensor):
+                _check_size(item, data)
                 size, is_known = data.nbytes, _add_tensor(file, data.detach(), count)
             else:
                 content = data.getbuffer()
@@ -193,6 +194,19 @@ class _Count:
         self.bytes += bytes_
         if self.is_to_stop:
             raise InterruptedError("it was asked to stop")
+
+
+def _check_size(item: WriteItem, tensor: torch.Tensor) -> None:
+    """Raises:
+    ValueError: the planner has planned a chunk of another size, which would be written as a wrong tensor.
+    """
+    planned = item.tensor_data.chunk.sizes if item.tensor_data is not None else tensor.size()
+    if planned != tensor.size() and max(math.prod(planned), tensor.numel()) > 0:
+        raise ValueError(
+            f"{item.index.fqn}: the planner has planned a chunk of {list(planned)} on this rank, whose tensor is "
+            f"{list(tensor.size())}. The planner of PyTorch 2.11 does so for some strided shards that are uneven, as of "
+            "FSDP2 over tensor parallelism: save them with reshard.save, which torch.distributed.checkpoint can load"
+        )
 
 
 def _add_tensor(file: Any, tensor: torch.Tensor, count: _Count) -> bool:

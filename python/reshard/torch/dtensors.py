@@ -130,7 +130,7 @@ def redistribute_all(
             results[index] = _from_local(_to_local(dtensor), target)
             continue
         batch = batches.setdefault((span.name, spec_of(dtensor).mesh.device_type), [])
-        batch.append((index, *_problem(spec_of(dtensor), target, span)))
+        batch.append((index, *_problem(spec_of(dtensor), target, span, f"tensor {index}")))
     for (group_name, _), batch in batches.items():
         indices, sources, source_layouts, target_meshes, target_layouts = (list(column) for column in zip(*batch))
         outs = torch.ops.reshard.redistribute_batch(
@@ -184,8 +184,8 @@ def _span(source: DTensorSpec, target: DTensorSpec, group: Group) -> Span | None
     return span_of_meshes(source.mesh, target.mesh) if group is None else span_of_group(group)
 
 
-def _problem(source: DTensorSpec, target: DTensorSpec, span: Span) -> tuple[str, str, str, str]:
-    return *spec_texts(source, span), *spec_texts(target, span)
+def _problem(source: DTensorSpec, target: DTensorSpec, span: Span, name: str = "") -> tuple[str, str, str, str]:
+    return *spec_texts(source, span, name), *spec_texts(target, span, name)
 
 
 def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:

@@ -50,6 +50,7 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
 
     Raises:
         ValueError: a kind of tensor that has no layout.
+        NotImplementedError: a placement that no layout can express.
     """
     entries = {}
     for name, value in flat.items():
@@ -57,7 +58,7 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
             continue
         dtype = str(value.dtype)
         if isinstance(value, DTensor):
-            mesh, layout = spec_texts(spec_of(value), span)
+            mesh, layout = spec_texts(spec_of(value), span, name)
             entries[name] = Entry(name, mesh, layout, dtype, value.requires_grad, local_of(value).detach())
             continue
         if hasattr(value, "local_shards"):

@@ -73,24 +73,36 @@ def layout_text(
 
     Raises:
         NotImplementedError: a placement that no layout can express: partial values of other kinds than reductions, and
-            nested strided shards that do not divide evenly (PyTorch interprets them in two ways).
+            nested strided shards that do not divide evenly and whose split factors say no order of the mesh dimensions.
     """
     text = _placements_text(placements, shard_order)
     return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))
 
 
-def spec_texts(spec: DTensorSpec, span: Span) -> tuple[str, str]:
-    """The texts of a DTensor's mesh and layout."""
-    layout = layout_text(spec.mesh, spec.placements, spec.shard_order, spec.tensor_meta.shape, span)
+def spec_texts(spec: DTensorSpec, span: Span, name: str = "") -> tuple[str, str]:
+    """The texts of a DTensor's mesh and layout.
+
+    Args:
+        name: of the tensor, where it has one, for errors.
+
+    Raises:
+        NotImplementedError: a placement that no layout can express.
+    """
+    shape = spec.tensor_meta.shape
+    try:
+        layout = layout_text(spec.mesh, spec.placements, spec.shard_order, shape, span)
+    except NotImplementedError as error:
+        which = name or "a DTensor"
+        raise NotImplementedError(f"{which} of shape {list(shape)} over {axes_text(spec.mesh)}: {error}") from error
     return mesh_text(spec.mesh, span), layout
 
 
 def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder | None) -> str:
-    # A dimension with a strided shard has no order of its own: the split factors imply it.
-    strided = {p.dim for p in placements if isinstance(p, StridedShard)}
+    # Strided shards come without an order, because their split factors say one. A spec in which they do not
+    # (use_strided_shard_as_shard_order is False) has an order, in which they are then split one by one.
     position = {}
     for entry in shard_order or ():
-        if entry.tensor_dim not in strided and len(entry.mesh_dims) > 1:
+        if len(entry.mesh_dims) > 1:
             position.update({mesh_dim: index for index, mesh_dim in enumerate(entry.mesh_dims)})
     texts = []
     for mesh_dim, placement in enumerate(placements):
@@ -103,7 +115,9 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
         elif type(placement) is Partial:  # its subclasses interpret their values differently
             text = f"P({placement.reduce_op})"
         else:
-            raise NotImplementedError(f"mesh dimension {mesh_dim}: {placement!r} is no layout")
+            raise NotImplementedError(
+                f"{placement!r} of mesh dimension {mesh_dim} is not a layout; redistribute it to Replicate first"
+            )
         texts.append(f"{text}[{position[mesh_dim]}]" if mesh_dim in position else text)
     return "".join(texts)
 
@@ -131,9 +145,7 @@ def placements_of_text(
             placements.append(Replicate() if replicated else Partial(op))
     entries = [ShardOrderEntry(dim, tuple(at for _, at in sorted(splits))) for dim, splits in sorted(order.items())]
     if any(isinstance(placement, StridedShard) for placement in placements):
-        if any(list(entry.mesh_dims) != sorted(entry.mesh_dims) for entry in entries):
-            raise NotImplementedError(f"{layout} on {axes_text(mesh)}: a DTensor has strided shards or a shard order")
-        return tuple(placements), None
+        return tuple(placements), None  # the library writes no shard order beside strided shards
     return tuple(placements), tuple(entries)
 
 

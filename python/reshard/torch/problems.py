@@ -73,7 +73,8 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
                 f"{name}: the source is {source[name].dtype} {list(before.tensor_meta.shape)}, "
                 f"the target {target[name].dtype} {list(after.tensor_meta.shape)}"
             )
-        problems.append(Problem(name, source[name], target[name], *_texts(before, span), *_texts(after, span)))
+        texts = *_texts(before, span, name), *_texts(after, span, name)
+        problems.append(Problem(name, source[name], target[name], *texts))
     return problems
 
 
@@ -105,7 +106,7 @@ def plan_texts(
     return *_texts(spec_of(dtensor), None), *_texts(spec, None), dtensor.dtype
 
 
-def _texts(spec: DTensorSpec, span: Span | None) -> tuple[str, str]:
+def _texts(spec: DTensorSpec, span: Span | None, name: str = "") -> tuple[str, str]:
     if span is None:
         span = Span("", tuple(range(1 + max(mesh_ranks(spec.mesh)))))
-    return spec_texts(spec, span)
+    return spec_texts(spec, span, name)

@@ -44,15 +44,31 @@ def all_to_all_single(
     return torch.ops.reshard.all_to_all_single(x, group_name(group), type, with_zigzag_splitting)
 
 
-def all_to_all_4d(x: torch.Tensor, scatter_dim: int = 2, gather_dim: int = 1, group: Group = None) -> torch.Tensor:
+def all_to_all_4d(
+    x: torch.Tensor,
+    scatter_dim: int = 2,
+    gather_dim: int = 1,
+    group: Group = None,
+    *,
+    gather_size: int | None = None,
+) -> torch.Tensor:
     """Splits scatter_dim over the group and gathers gather_dim: Ulysses' exchange around attention.
 
     (2, 1): [B, s, P*h, e] -> [B, P*s, h, e], whole sequences of some heads; (1, 2) is its inverse and its gradient.
+    Where P does not divide the n elements of scatter_dim, rank r gets the r-th chunk of ceil(n / P): 7 heads over 4
+    ranks are 2, 2, 2 and 1. The way back is then told how many there are:
+
+        q = reshard.all_to_all_4d(q, 2, 1)                                # heads [B, s, 7, e] -> [B, P*s, 2 or 1, e]
+        out = reshard.all_to_all_4d(attention(q), 1, 2, gather_size=7)    # and back
+
+    Args:
+        gather_size: the size of gather_dim over all ranks, of which each passes its chunk; None: all ranks pass as much.
 
     Raises:
-        RuntimeError: not 4 dimensions, the same dimension twice, or P does not divide scatter_dim.
+        ValueError: not 4 dimensions; a tensor that is not this rank's chunk of gather_size.
+        RuntimeError: the same dimension twice; ranks that pass different sizes without gather_size.
     """
-    return torch.ops.reshard.all_to_all_4d(x, scatter_dim, gather_dim, group_name(group))
+    return torch.ops.reshard.all_to_all_4d(x, scatter_dim, gather_dim, group_name(group), gather_size)
 
 
 def all_gather(x: torch.Tensor, dim: int = -1, group: Group = None) -> torch.Tensor:

@@ -176,9 +176,55 @@ def check_all_to_all_4d_errors(c):
             f"Invalid scatter_dim={pair[0]}, gather_dim={pair[1]}",
             kind=RuntimeError,
         )
-    heads, length = torch.zeros(1, 2, 2 * c.world + 1, 2), torch.zeros(1, 2 * c.world + 1, 2, 2)
-    c.raises("heads % P", lambda: OPS.all_to_all_4d(heads, 2, 1, c.group), kind=RuntimeError)
-    c.raises("S % P", lambda: OPS.all_to_all_4d(length, 1, 2, c.group), kind=RuntimeError)
+    for size in (-1, 2 * c.world + 1, 2**62):
+        c.raises(
+            f"gather_size {size}",
+            lambda size=size: OPS.all_to_all_4d(x[:, :4], 2, 1, c.group, size),
+            f"gather_size {size} over {c.world} ranks",
+            kind=ValueError,
+        )
+    if c.world > 2:  # the last rank has fewer, and the others think that it has as many
+        heads = torch.zeros(1, c.world, 1 if c.rank == c.world - 1 else 2, 2)
+        c.raises("uneven heads without gather_size", lambda: OPS.all_to_all_4d(heads, 1, 2, c.group), kind=RuntimeError)
+
+
+def chunk_of(x, dim, r, count):
+    """The r-th of `count` chunks of ceil(n / count) elements."""
+    each = -(-x.shape[dim] // count)
+    index = [slice(None)] * x.dim()
+    index[dim] = slice(r * each, (r + 1) * each)
+    return x[tuple(index)]
+
+
+def check_all_to_all_4d_uneven(c):
+    p, r = c.world, c.rank
+    for scatter_dim, n, dtype in itertools.product((2, 1), (1, 5, 7, 2 * p - 1), (torch.float64, torch.bfloat16)):
+        gather_dim = 3 - scatter_dim
+        shape = [2, 3, n, 5] if scatter_dim == 2 else [2, n, 3, 5]
+        inputs = [each.requires_grad_() for each in on_all(c, shape, dtype)]
+        what = f"all_to_all_4d ({scatter_dim}, {gather_dim}) {shape} {dtype}"
+        x = inputs[r]
+        got = c.run(what, lambda: OPS.all_to_all_4d(x, scatter_dim, gather_dim, c.group))
+        c.equal(what, got, torch.cat([chunk_of(each, scatter_dim, r, p) for each in inputs], gather_dim))
+        back = c.run(f"{what} and back", lambda: OPS.all_to_all_4d(got, gather_dim, scatter_dim, c.group, n))
+        c.equal(f"{what} and back", back, x)
+        if got is None or back is None:
+            continue
+        # Gradients: of what rank q returns, its weights, of which each rank gets those of its own 3 elements.
+        weights = [numbers(list(chunk_of(x, scatter_dim, q, p).shape), 7 * q, dtype) for q in range(p)]
+        weights = [each.repeat_interleave(p, gather_dim) for each in weights]
+        wanted = torch.cat([each.narrow(gather_dim, 3 * r, 3) for each in weights], scatter_dim)
+        (gradient,) = c.run(f"{what}, gradient", lambda: torch.autograd.grad(got, x, weights[r], retain_graph=True)) or (0,)
+        c.equal(f"{what}, gradient", gradient, wanted)
+        y = got.detach().requires_grad_()
+        again = c.run(f"{what} and back", lambda: OPS.all_to_all_4d(y, gather_dim, scatter_dim, c.group, n))
+        upstream = [numbers(shape, 3 * q, dtype) for q in range(p)]
+        (gradient,) = c.run(f"{what} and back, gradient", lambda: torch.autograd.grad(again, y, upstream[r])) or (0,)
+        c.equal(
+            f"{what} and back, gradient",
+            gradient,
+            torch.cat([chunk_of(each, scatter_dim, r, p) for each in upstream], gather_dim),
+        )
 
 
 def check_all_gather(c):
@@ -424,6 +470,7 @@ CHECKS = [
     check_all_to_all_single_errors,
     check_all_to_all_4d,
     check_all_to_all_4d_errors,
+    check_all_to_all_4d_uneven,
     check_all_gather,
     check_all_gather_with_unpad,
     check_shard,

@@ -62,7 +62,7 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
     for name, tensor in tensors.items():
         mesh: str | None = None
         if isinstance(tensor, DTensor):
-            mesh, layout = spec_texts(spec_of(tensor), span)
+            mesh, layout = spec_texts(spec_of(tensor), span, name)
             local, shape = local_of(tensor).detach(), list(spec_of(tensor).tensor_meta.shape)
         else:
             layout = "[" + ", ".join(map(str, tensor.shape)) + "]"

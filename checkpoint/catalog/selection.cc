@@ -126,31 +126,64 @@ std::optional<std::string> Fill(std::string_view to, const std::vector<std::stri
   return name;
 }
 
-absl::StatusOr<std::string> Renamed(const Selection& selection, std::string_view name) {
-  if (name.starts_with(selection.strip_prefix)) {
-    name.remove_prefix(selection.strip_prefix.size());
-  } else if (selection.needs_prefix) {
-    return absl::InvalidArgumentError(absl::StrCat(io::Shown(name), " does not begin with ",
-                                                   io::Shown(selection.strip_prefix),
-                                                   ", which is to be taken from all names"));
-  }
-  std::string renamed(name);
+// The text of the first of the renamings that matches, if one does.
+absl::StatusOr<std::optional<std::string>> RenamedFrom(const Selection& selection, std::string_view name) {
   for (const auto& [from, to] : selection.renamings) {
     const auto captures = Captures(from, name);
     if (!captures) continue;
     std::optional<std::string> filled = Fill(to, *captures);
     if (!filled) return CheckRenaming(from, to);
-    renamed = *std::move(filled);
-    break;
+    return filled;
   }
-  return absl::StrCat(selection.add_prefix, renamed);
+  return std::nullopt;
+}
+
+absl::StatusOr<std::string> Renamed(const Selection& selection, std::string_view name) {
+  const std::string_view prefix = selection.strip_prefix;
+  const bool is_stored = !prefix.empty() && name.starts_with(prefix);
+  if (is_stored) name.remove_prefix(prefix.size());
+  std::string bare = WithoutWrappers(name, selection.wrappers);
+  if (!is_stored && !prefix.empty() && bare.starts_with(prefix)) {
+    bare.erase(0, prefix.size());
+  } else if (!is_stored && selection.needs_prefix) {
+    return absl::InvalidArgumentError(absl::StrCat(io::Shown(name), " does not begin with ", io::Shown(prefix),
+                                                   ", which is to be taken from all names"));
+  }
+  ASSIGN_OR_RETURN(std::optional<std::string> renamed, RenamedFrom(selection, bare));
+  if (!renamed && bare != name) {
+    ASSIGN_OR_RETURN(renamed, RenamedFrom(selection, name));
+    // What a star stands for may have wrappers in it.
+    if (renamed) renamed = WithoutKnownParts(*renamed);
+  }
+  return absl::StrCat(selection.add_prefix, renamed ? *renamed : bare);
+}
+
+// What is said where a selection takes nothing of a checkpoint that has something.
+absl::Status NothingLeft(const Catalog& catalog, const Selection& selection) {
+  const size_t tensors = catalog.tensors().size(), items = catalog.byte_items().size();
+  const std::string_view first = tensors > 0 ? catalog.tensors()[0].name : catalog.byte_items()[0].name;
+  const char* const why = !selection.include.empty() || !selection.exclude.empty() ? "the selection takes none of them"
+                          : selection.weights_only                                ? "none of them is a weight"
+                                                                                  : "none of them is taken";
+  return absl::InvalidArgumentError(absl::StrCat(
+      io::Shown(catalog.root()), " has ", tensors == 0 ? "no tensors" : absl::StrCat(tensors, " tensors"), " and ", items,
+      " byte items, such as ", io::Shown(first), "; ", why, ", and nothing would be left"));
 }
 
 }  // namespace
 
 bool Selection::takes_all() const {
-  return include.empty() && exclude.empty() && byte_items && !weights_only && strip_prefix.empty() &&
-         renamings.empty() && add_prefix.empty();
+  return include.empty() && exclude.empty() && byte_items && !weights_only && wrappers.empty() &&
+         strip_prefix.empty() && renamings.empty() && add_prefix.empty();
+}
+
+Selection Selection::under_stored_names() const {
+  Selection same = *this;
+  same.wrappers.clear();
+  same.strip_prefix.clear();
+  same.renamings.clear();
+  same.add_prefix.clear();
+  return same;
 }
 
 absl::Status CheckRenaming(std::string_view from, std::string_view to) {
@@ -183,8 +216,9 @@ absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std:
     ASSIGN_OR_RETURN(std::string renamed, Renamed(selection, name));
     const auto [other, fresh] = old_names.try_emplace(renamed, name);
     if (!fresh) {
-      return absl::InvalidArgumentError(absl::StrCat(io::Shown(other->second), " and ", io::Shown(name),
-                                                     " would both be called ", io::Shown(renamed)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          io::Shown(other->second), " and ", io::Shown(name), " would both be called ", io::Shown(renamed),
+          selection.wrappers.empty() ? "" : "; --keep-names leaves names as they are, --exclude leaves one out"));
     }
     out->push_back({index, std::move(renamed)});
     return absl::OkStatus();
@@ -213,8 +247,7 @@ absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std:
     }
   }
   if (tensors.empty() && items.empty() && !(catalog.tensors().empty() && catalog.byte_items().empty())) {
-    return absl::InvalidArgumentError(absl::StrCat("nothing is left of the ", catalog.tensors().size(), " tensors and ",
-                                                   catalog.byte_items().size(), " byte items of ", catalog.root()));
+    return NothingLeft(catalog, selection);
   }
   return catalog::DerivedCatalog(std::move(catalog))
       .Make(std::move(tensors), std::move(items), std::move(attributes));

@@ -1,5 +1,6 @@
 #include "checkpoint/convert/conversion.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/side_files/config.h"
 #include "checkpoint/side_files/find.h"
+#include "checkpoint/side_files/loader.h"
 #include "checkpoint/source/sidecar.h"
 #include "checkpoint/views/scales.h"
 #include "reshard/layout/checked.h"
@@ -65,19 +67,25 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
                                                              const ConvertOptions& options) {
   auto made = std::make_unique<Conversion>(destination, rules, options);
   ASSIGN_OR_RETURN(std::unique_ptr<source::Source> opened,
-                   source::Source::Open(
-                       source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe}));
+                   source::Source::Open(source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll,
+                                                 options.recipe, options.unwrap}));
   made->source = std::move(opened);
+  if (options.record_made) made->made = {options.recipe.selection.weights_only, made->source->wrappers()};
   RETURN_IF_ERROR(CheckAnnounced(made->catalog(), options));
-  ASSIGN_OR_RETURN(std::unique_ptr<output::OutputFormat> format,
-                   output::MakeOutputFormat(options.format, {rules, options.file_bytes, options.always_index}));
+  ASSIGN_OR_RETURN(SideFiles beside, side_files::Find(source, made->catalog(), options.side_files));
+  made->summary.side_files = std::move(beside.carried);
+  made->summary.left_beside = std::move(beside.left);
+  absl::StatusOr<side_files::Loader> loader =
+      side_files::LoaderOf(made->source->stored(), made->summary.side_files, made->catalog());
+  if (!loader.ok()) return io::FromSystem(loader.status());
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<output::OutputFormat> format,
+      output::MakeOutputFormat(options.format, {rules, {options.file_bytes, options.always_index, loader->stem,
+                                                        loader->one_file}}));
   ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
   made->buffers = buffers;
-  ASSIGN_OR_RETURN(SideFiles beside, side_files::Find(source, made->catalog(), options.side_files));
-  made->summary.side_files = std::move(beside.carried);
-  made->summary.left_beside = std::move(beside.left);
   absl::StatusOr<std::vector<std::string>> contradictions =
       side_files::FindContradictions(made->catalog().root(), made->summary.side_files, made->catalog());
   if (!contradictions.ok()) return io::FromSystem(contradictions.status());
@@ -138,6 +146,17 @@ absl::Status Conversion::Summarize() {
     for (const int64_t tensor : unscaled.kept) summary.left_quantized.push_back(name_of(tensor));
   }
   summary.not_selected = source->not_selected();
+  summary.taken_off = source->wrappers();
+  if (options.unwrap) {
+    constexpr size_t kFirst = 3;
+    for (size_t t = 0; !side_files::HasConfig(summary.side_files) && t < std::min(kFirst, catalog().tensors().size()); ++t) {
+      summary.first_names.emplace_back(catalog().tensors()[t].name);
+    }
+    std::optional<std::string> warning = side_files::NamesOfMegatron(catalog());
+    if (warning && options.recipe.tensors.empty()) {
+      summary.warnings.push_back(*std::move(warning));
+    }
+  }
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();
   summary.left_out_items = plan->left_out_items();

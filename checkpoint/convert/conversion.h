@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/convert/buffers.h"
 #include "checkpoint/output/output_plan.h"
+#include "checkpoint/source/sidecar.h"
 #include "checkpoint/source/source.h"
 #include "reshard/checkpoint/convert.h"
 #include "reshard/checkpoint/rules.h"
@@ -53,6 +54,7 @@ struct Conversion {
   Share share;
   std::string name;   // of the job: the same where the same is written to the same places
   std::string id;     // the same only for as long as the source is the same too
+  std::optional<source::Sidecar::Made> made;
   std::string terms;  // what all workers must agree on
   ConvertSummary summary;
 

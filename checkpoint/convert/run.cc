@@ -201,7 +201,8 @@ absl::Status Run::Finish() {
   absl::Status written = side_files::Copy(conversion_.catalog().root(), conversion_.summary.side_files, stage_.data());
   if (absl::IsFailedPrecondition(written)) return written;
   if (!written.ok()) return io::FromSystem(std::move(written));
-  written = output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_);
+  written = output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_,
+                                 conversion_.made);
   if (!written.ok()) return io::FromSystem(std::move(written));
   if (!options_.verify) return absl::OkStatus();
   return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Beat(); });

@@ -8,6 +8,7 @@
 #include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
 #include "checkpoint/formats/recognize.h"
+#include "checkpoint/formats/resolve_path.h"
 #include "checkpoint/formats/safetensors/format.h"
 #include "checkpoint/formats/safetensors/read.h"
 #include "checkpoint/formats/torch_save/format.h"
@@ -70,7 +71,7 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
   return ReadRest(path, limits);
 }
 
-absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limits) {
+absl::StatusOr<Catalog> ReadItself(const std::string& path, const CatalogLimits& limits) {
   ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path));
   if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   if (kind == io::FileKind::kFile) return ReadOneFile(path, limits);
@@ -78,6 +79,28 @@ absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limit
   if (names.ok()) return ReadDirectory(path, *names, limits);
   if (kind == io::FileKind::kDirectory) return names.status();
   return ReadOneFile(path, limits);  // a link to a file
+}
+
+absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limits) {
+  using As = formats::Meant::As;
+  ASSIGN_OR_RETURN(const formats::Meant meant, formats::FindMeant(path));
+  switch (meant.as) {
+    case As::kItself:
+      return ReadItself(path, limits);
+    case As::kDirectory:
+      return ReadItself(meant.directory, limits);
+    case As::kDcp: {
+      ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListDirectory(meant.directory));
+      return dcp::ReadDcpCatalog(meant.directory, dcp::MetadataFiles(names), limits);
+    }
+    case As::kIndex:
+      return safetensors::ReadSafetensorsIndex(meant.directory, meant.files[0], limits);
+    case As::kFiles:
+      return safetensors::ReadSafetensorsFiles(meant.directory, meant.files, limits);
+    case As::kBinIndex:
+      return torch_save::ReadBinSet(meant.directory, meant.files[0], limits);
+  }
+  return absl::InternalError("an unknown meaning of a path");
 }
 
 constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat, &torch_save::kFormat};
@@ -96,6 +119,17 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
     if (traits->name == name) return traits->format;
   }
   return std::nullopt;
+}
+
+std::string DirectoryMeantBy(const std::string& path) {
+  std::string admitted = path;
+  if (https::IsUrl(path)) {
+    absl::StatusOr<std::string> url = https::Admit(path);
+    if (!url.ok()) return "";
+    admitted = *std::move(url);
+  }
+  absl::StatusOr<formats::Meant> meant = formats::FindMeant(admitted);
+  return meant.ok() ? std::move(meant->directory) : "";
 }
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {

@@ -53,11 +53,18 @@ constexpr DirectoryKind kDirectories[] = {
     {"_CHECKPOINT_METADATA", "a checkpoint of Orbax, which is not read"},
     {"pytorch_model-*.bin",
      "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
+    {"mp_rank_*",
+     "a checkpoint of Megatron's legacy format (--ckpt-format torch), a file for each model-parallel rank, which is not "
+     "read; Megatron started with --ckpt-convert-format torch_dist --ckpt-convert-save DIR writes one that is"},
     {"consolidated.*.pth",
-     "a Llama model in model-parallel parts (consolidated.NN.pth), which are not joined; convert_llama_weights_to_hf.py of "
-     "transformers joins them"},
-    {"*.pt", "a directory with files of torch.save; name one of them"},
-    {"*.pth", "a directory with files of torch.save; name one of them"},
+     "a model of Meta's in parts, one for each model-parallel rank, which are not joined; transformers' "
+     "convert_llama_weights_to_hf.py writes safetensors"},
+    {"*.pt",
+     "a directory with files of torch.save that nothing says to belong together; if one of them is a whole model, name "
+     "that file"},
+    {"*.pth",
+     "a directory with files of torch.save that nothing says to belong together; if one of them is a whole model, name "
+     "that file"},
     {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
 };
 
@@ -118,6 +125,14 @@ absl::Status Offer(const std::string& path, Names inside) {
       count > kShown ? ", ..." : "", numbered ? absl::StrCat("; the latest is ", first) : "; name one of them"));
 }
 
+// Of `inside`, names of directories with a model each, in a pipeline of diffusers.
+absl::Status OfferModels(const std::string& path, const Names& inside) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      io::Shown(path), " is a pipeline of diffusers, whose models are converted one by one: ",
+      absl::StrJoin(inside, ", "), "; write ", io::Shown(io::JoinPath(path, inside[0])), " to DESTINATION/", inside[0],
+      ", the others alike, and copy model_index.json and the folders without tensors"));
+}
+
 absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
   if (IsCheckpoint(names)) return absl::OkStatus();  // ours, and what was said of it counts
   if (Has(names, ".metadata.tmp") || Has(names, "*.distcp")) {
@@ -128,6 +143,7 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
   if (const DirectoryKind* const kind = KindOf(names)) {
     return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind->what)));
   }
+  const bool is_pipeline = std::find(names.begin(), names.end(), "model_index.json") != names.end();
   Names checkpoints;
   absl::Status inner;
   constexpr size_t kMostLooked = 1000;
@@ -141,10 +157,29 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
           absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ", status::View(kind->what)));
     }
   }
-  return checkpoints.empty() ? inner : Offer(path, std::move(checkpoints));
+  if (checkpoints.empty()) return inner;
+  return is_pipeline ? OfferModels(path, checkpoints) : Offer(path, std::move(checkpoints));
 }
 
+// The directories of other ranks beside that of the file.
+constexpr std::string_view kRankOfMegatron = "mp_rank_*";
+
 }  // namespace
+
+bool IsFileOfMegatron(std::string_view path) {
+  return MatchesPattern("*mp_rank_*/model_optim_rng.pt", path) || MatchesPattern("*mp_rank_*/model_rng.pt", path);
+}
+
+absl::Status CheckAlone(const std::string& path) {
+  const std::string directory = path.substr(0, path.rfind('/'));
+  const size_t slash = directory.rfind('/');
+  const std::string above = slash == directory.npos ? "." : slash == 0 ? "/" : directory.substr(0, slash);
+  const absl::StatusOr<Names> names = io::ListDirectory(above);
+  const auto is_rank = [](const std::string& name) { return MatchesPattern(kRankOfMegatron, name); };
+  if (!names.ok() || std::count_if(names->begin(), names->end(), is_rank) < 2) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(io::Shown(path), " is a part of ", io::Shown(above), ", which is ", status::View(KindOf(*names)->what)));
+}
 
 absl::Status Recognize(const std::string& path) {
   const absl::StatusOr<Names> names = io::ListDirectory(path);

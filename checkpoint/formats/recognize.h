@@ -3,6 +3,7 @@
 #define RESHARD_CHECKPOINT_FORMATS_RECOGNIZE_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -11,9 +12,15 @@ namespace reshard::formats {
 // What there is at a path at which no format has found a checkpoint, and what to do about it. Judged by names, in the
 // directory and in those below it, and by the first bytes of a file; nothing is read beyond those.
 // Unimplemented: a checkpoint of a kind that is not read (torch.save, DeepSpeed, Orbax, GGUF, ...). DataLoss: a save
-// that did not finish. InvalidArgument: a directory of checkpoints, with the one that was saved last. OK: nothing that
+// that did not finish. InvalidArgument: a directory of checkpoints, with the one that was saved last; a pipeline of
+// diffusers, with its models. OK: nothing that
 // is known, or nothing that could be looked at.
 absl::Status Recognize(const std::string& path);
+
+// Whether the path is that of the file of a rank in Megatron's legacy format: `.../mp_rank_00/model_optim_rng.pt`.
+bool IsFileOfMegatron(std::string_view path);
+// For such a path. Unimplemented: there are files of other ranks beside it, of which each has a part of the model.
+absl::Status CheckAlone(const std::string& path);
 
 }  // namespace reshard::formats
 

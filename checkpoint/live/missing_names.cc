@@ -8,8 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/nearest.h"
 #include "checkpoint/io/show.h"
-#include "reshard/planner/option_text.h"
 
 namespace reshard::live {
 namespace {
@@ -61,7 +61,7 @@ std::string MissingNames(const std::vector<std::string>& missing, const std::vec
   for (size_t i = 0; i < std::min(missing.size(), kShown); ++i) {
     if (missing.size() > 1) absl::StrAppend(&text, i == 0 ? "" : ", ", io::Shown(missing[i]));
     if (prefix || i >= kWithNearest) continue;
-    const std::optional<std::string> near = Nearest(missing[i], there);
+    const std::optional<std::string> near = catalog::NearestName(missing[i], there);
     if (near) absl::StrAppend(&text, " (did you mean ", io::Shown(*near), "?)");
   }
   if (missing.size() > kShown) absl::StrAppend(&text, ", and ", missing.size() - kShown, " more");

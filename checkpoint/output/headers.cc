@@ -6,7 +6,6 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/whole_file.h"
 #include "checkpoint/output/output_format.h"
-#include "checkpoint/source/sidecar.h"
 #include "status/macros.h"
 
 namespace reshard::output {
@@ -14,9 +13,11 @@ namespace {
 
 source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, const std::string& id,
                             absl::Span<const std::pair<std::string, std::string>> headers,
-                            absl::Span<const hash::ContentHash> hashes) {
+                            absl::Span<const hash::ContentHash> hashes,
+                            const std::optional<source::Sidecar::Made>& made) {
   source::Sidecar sidecar;
   sidecar.job = id;
+  sidecar.made = made;
   for (const auto& [name, bytes] : headers) sidecar.headers.emplace_back(name, hash::ContentHash::Of(bytes));
   for (const OutputPlan::File& file : plan.files()) {
     if (!file.head.empty()) sidecar.headers.emplace_back(file.name, hash::ContentHash::Of(file.head));
@@ -39,9 +40,10 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
 }  // namespace
 
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
-                          const std::string& directory, absl::Span<const hash::ContentHash> hashes) {
+                          const std::string& directory, absl::Span<const hash::ContentHash> hashes,
+                          const std::optional<source::Sidecar::Made>& made) {
   ASSIGN_OR_RETURN(auto headers, plan.format().Headers(plan, id));
-  headers.emplace_back(source::kSidecarName, MakeSidecar(contents, plan, id, headers, hashes).ToJson());
+  headers.emplace_back(source::kSidecarName, MakeSidecar(contents, plan, id, headers, hashes, made).ToJson());
   for (const auto& [name, bytes] : headers) {
     // An interrupted run may have left one.
     RETURN_IF_ERROR(io::WriteWholeFile(io::JoinPath(directory, name), bytes));

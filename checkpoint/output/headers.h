@@ -2,20 +2,24 @@
 #ifndef RESHARD_CHECKPOINT_OUTPUT_HEADERS_H_
 #define RESHARD_CHECKPOINT_OUTPUT_HEADERS_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/output/output_plan.h"
+#include "checkpoint/source/sidecar.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::output {
 
 // Writes the metadata and the sidecar into `directory`, durably. `contents` is what was planned, `hashes` are those of
-// the plan's pieces, `id` is what made it. Errors of the system.
+// the plan's pieces, `id` is what made it, `made` how (Sidecar::made). Errors
+// of the system.
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
-                          const std::string& directory, absl::Span<const hash::ContentHash> hashes);
+                          const std::string& directory, absl::Span<const hash::ContentHash> hashes,
+                          const std::optional<source::Sidecar::Made>& made = std::nullopt);
 
 }  // namespace reshard::output
 

@@ -38,11 +38,18 @@ class OutputFormat {
   virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const;
 };
 
+// How safetensors files are written.
+struct SafetensorsTerms {
+  int64_t file_bytes = 0;     // most bytes of tensors in one file, unless a single tensor has more
+  bool always_index = false;  // an index even of a single file
+  std::string stem = "model";  // what files and index are called: "model.safetensors", ...
+  bool one_file = false;       // one file, however many bytes it has, and no index: its loader knows no other form
+};
+
 // What a user may say about a result.
 struct OutputTerms {
   const std::optional<LayoutRules>& rules;
-  int64_t file_bytes = 0;     // safetensors: most bytes of tensors in one file, unless a single tensor has more
-  bool always_index = false;  // safetensors: an index even of a single file
+  SafetensorsTerms safetensors;
 };
 
 // Whether a format cannot be written without layout rules.

@@ -17,7 +17,7 @@ struct WritableFormat {
 constexpr WritableFormat kWritableFormats[] = {
     {CheckpointFormat::kDcp, true, [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules)); }},
     {CheckpointFormat::kSafetensors, false,
-     [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.file_bytes, terms.always_index); }},
+     [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.safetensors); }},
 };
 
 const WritableFormat* Find(CheckpointFormat format) {

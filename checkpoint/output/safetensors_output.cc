@@ -1,6 +1,7 @@
 #include "checkpoint/output/safetensors_output.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,7 @@ namespace {
 
 class SafetensorsOutput final : public OutputFormat {
  public:
-  SafetensorsOutput(int64_t file_bytes, bool always_index) : file_bytes_(file_bytes), always_index_(always_index) {}
+  explicit SafetensorsOutput(SafetensorsTerms terms) : terms_(std::move(terms)) {}
 
   absl::Status Plan(OutputPlan* plan) override {
     for (const Catalog::ByteItem& item : plan->source().byte_items()) {
@@ -33,7 +34,8 @@ class SafetensorsOutput final : public OutputFormat {
     const auto is_format = [](const auto& note) { return note.first == "format"; };
     if (std::none_of(notes.begin(), notes.end(), is_format)) notes.emplace_back("format", "pt");
 
-    std::vector<std::pair<size_t, size_t>> runs = safetensors::SplitIntoFiles(kept.bytes, file_bytes_);
+    std::vector<std::pair<size_t, size_t>> runs = safetensors::SplitIntoFiles(
+        kept.bytes, terms_.one_file ? std::numeric_limits<int64_t>::max() : terms_.file_bytes);
     if (runs.empty()) runs.emplace_back(0, 0);
     const auto count = static_cast<int64_t>(runs.size());
     for (size_t f = 0; f < runs.size(); ++f) {
@@ -41,8 +43,7 @@ class SafetensorsOutput final : public OutputFormat {
       ASSIGN_OR_RETURN(
           safetensors::SafetensorsLayout laid,
           safetensors::LayOutSafetensors(absl::MakeConstSpan(kept.entries).subspan(first, end - first), notes));
-      const std::string name = count == 1 ? std::string("model.safetensors")
-                                          : safetensors::SafetensorsFileName(static_cast<int64_t>(f), count);
+      const std::string name = safetensors::SafetensorsFileName(terms_.stem, static_cast<int64_t>(f), count);
       const int32_t file = plan->AddFile({name, laid.bytes, std::move(laid.head)});
       for (size_t k = first; k < end; ++k) {
         index_.emplace_back(kept.entries[k].name, name);
@@ -53,9 +54,10 @@ class SafetensorsOutput final : public OutputFormat {
   }
 
   absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string&) const override {
-    if (plan.files().size() == 1 && !always_index_ && !plan.source().has_index()) return std::vector<NamedBytes>();
+    const bool is_wanted = terms_.always_index || plan.source().has_index();
+    if (terms_.one_file || (plan.files().size() == 1 && !is_wanted)) return std::vector<NamedBytes>();
     ASSIGN_OR_RETURN(std::string index, safetensors::SafetensorsIndex(index_, plan.bytes()));
-    return std::vector<NamedBytes>{{std::string(safetensors::kSafetensorsIndexName), std::move(index)}};
+    return std::vector<NamedBytes>{{safetensors::SafetensorsIndexName(terms_.stem), std::move(index)}};
   }
 
  private:
@@ -120,15 +122,14 @@ class SafetensorsOutput final : public OutputFormat {
     }
   }
 
-  const int64_t file_bytes_;
-  const bool always_index_;
+  const SafetensorsTerms terms_;
   std::vector<std::pair<std::string, std::string>> index_;  // tensor and file
 };
 
 }  // namespace
 
-std::unique_ptr<OutputFormat> MakeSafetensorsOutput(int64_t file_bytes, bool always_index) {
-  return std::make_unique<SafetensorsOutput>(file_bytes, always_index);
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(SafetensorsTerms terms) {
+  return std::make_unique<SafetensorsOutput>(std::move(terms));
 }
 
 }  // namespace reshard::output

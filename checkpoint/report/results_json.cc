@@ -6,6 +6,19 @@
 
 namespace reshard {
 
+namespace {
+
+nlohmann::ordered_json ListOf(const std::vector<Wrapper>& wrappers) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Wrapper& wrapper : wrappers) {
+    const bool is_part = wrapper.place == Wrapper::Place::kPart;
+    list.push_back({{"text", wrapper.text}, {"place", is_part ? "part" : "prefix"}, {"names", wrapper.names}});
+  }
+  return list;
+}
+
+}  // namespace
+
 std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerms& terms) {
   const bool dry_run = terms.dry_run;
   nlohmann::ordered_json json = {
@@ -43,6 +56,8 @@ std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerm
   json["cast_unscaled"] = summary.cast_unscaled;
   json["left_quantized"] = summary.left_quantized;
   json["contradictions"] = summary.contradictions;
+  json["taken_off"] = ListOf(summary.taken_off);
+  json["warnings"] = summary.warnings;
   if (dry_run) {
     nlohmann::ordered_json& planned = json["planned"] = nlohmann::ordered_json::array();
     for (const PlannedTensor& tensor : summary.planned) {
@@ -61,6 +76,7 @@ std::string ComparisonToJson(const VerifyReport& report) {
   nlohmann::ordered_json json = {{"schema", "reshard.verify/1"},    {"equal", report.differences.empty()},
                                  {"tensors", report.tensors},       {"byte_items", report.byte_items},
                                  {"side_files", report.side_files}, {"bytes", report.bytes}};
+  json["as_made"] = {{"weights_only", report.as_made_weights_only}, {"taken_off", ListOf(report.taken_off)}};
   nlohmann::ordered_json& list = json["differences"] = nlohmann::ordered_json::array();
   for (const VerifyReport::Difference& difference : report.differences) {
     list.push_back({{"name", difference.name}, {"what", difference.what}});

@@ -27,16 +27,17 @@ std::optional<DType> WideFloatNamed(const std::string& name) {
   return dtype && recipe::IsWideFloat(*dtype) ? dtype : std::nullopt;
 }
 
+// What quantized weights are stored as, beside scales that are wide.
+bool IsNarrowFloat(DType dtype) {
+  return dtype == DType::kF8E4M3FN || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3FNUZ ||
+         dtype == DType::kF8E5M2FNUZ || dtype == DType::kF4E2M1x2;
+}
+
 // The member of the configuration, or of that of the text part of one for several kinds of input.
 std::optional<json::Value> Member(const json::Value& config, std::string_view name) {
   if (std::optional<json::Value> own = config.Find(name)) return own;
   const std::optional<json::Value> text = config.Find("text_config");
   return text ? text->Find(name) : std::nullopt;
-}
-
-bool IsFloat8(DType dtype) {
-  return dtype == DType::kF8E4M3FN || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3FNUZ ||
-         dtype == DType::kF8E5M2FNUZ;
 }
 
 bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> ends) {
@@ -53,15 +54,12 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   const json::Value root = document->root();
   std::vector<std::string> found;
 
-  std::map<DType, int64_t> elements;  // that are wide floats
-  int64_t of_8_bits = 0;              // which quantized floats are
+  std::map<DType, int64_t> elements;  // that are floats
   const Catalog::Tensor* embedding = nullptr;
   const Catalog::Tensor* output = nullptr;
   for (const Catalog::Tensor& tensor : result.tensors()) {
-    if (tensor.dtype && recipe::IsWideFloat(*tensor.dtype)) {
+    if (tensor.dtype && (recipe::IsWideFloat(*tensor.dtype) || IsNarrowFloat(*tensor.dtype))) {
       elements[*tensor.dtype] += tensor.bytes / SizeOf(*tensor.dtype);
-    } else if (tensor.dtype && IsFloat8(*tensor.dtype)) {
-      of_8_bits += tensor.bytes;
     }
     if (IsOneOf(tensor.name, {"embed_tokens.weight", "wte.weight", "word_embeddings.weight"})) embedding = &tensor;
     if (IsOneOf(tensor.name, {"lm_head.weight"})) output = &tensor;
@@ -70,18 +68,21 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   const std::string_view member = dtype ? "dtype" : "torch_dtype";
   if (!dtype) dtype = Member(root, "torch_dtype");
   const std::optional<DType> said = dtype && dtype->Text() ? WideFloatNamed(*dtype->Text()) : std::nullopt;
+  const std::optional<json::Value> quantization = Member(root, "quantization_config");
   if (said && !elements.empty()) {
     const auto most = std::max_element(elements.begin(), elements.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    // Of a quantized model it is the dtype of the computation, and most wide floats may be scales.
-    if (most->first != *said && most->second > of_8_bits) {
+    // The dtype is then that of what is computed, and the quantization says what is stored.
+    const bool quantized = IsNarrowFloat(most->first) && quantization;
+    if (most->first != *said && !quantized) {
       found.push_back(absl::StrCat(status::View(kName), " says ", status::View(member), " ", *dtype->Text(),
-                                   ", most elements are ", status::View(Name(most->first))));
+                                   ", most elements are ", status::View(Name(most->first)),
+                                   IsNarrowFloat(most->first) ? ", and there is no quantization_config" : ""));
     }
   }
-  const std::optional<json::Value> quantization = Member(root, "quantization_config");
   const std::optional<json::Value> method = quantization ? quantization->Find("quant_method") : std::nullopt;
-  if (method && method->Text() == "fp8" && of_8_bits == 0) {
+  if (method && method->Text() == "fp8" &&
+      std::none_of(elements.begin(), elements.end(), [](const auto& one) { return IsNarrowFloat(one.first); })) {
     found.push_back(
         absl::StrCat(status::View(kName), " has a quantization_config of fp8, and no tensor is; remove it"));
   }
@@ -100,17 +101,21 @@ std::vector<std::string> Contradictions(std::string_view config, const Catalog& 
   return found;
 }
 
-absl::StatusOr<std::vector<std::string>> FindContradictions(const std::string& directory,
-                                                            absl::Span<const SideFile> files, const Catalog& result) {
+absl::StatusOr<std::string> ReadConfig(const std::string& directory, absl::Span<const SideFile> files) {
   for (const SideFile& file : files) {
     if (file.to != kName || file.bytes > kLongest) continue;
     // Links were looked at when the file was found.
     ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> open,
                      io::ReadFile::Open(io::JoinPath(directory, file.path), /*follow_links=*/true));
-    ASSIGN_OR_RETURN(const std::string text, open->ReadAll(kLongest));
-    return Contradictions(text, result);
+    return open->ReadAll(kLongest);
   }
-  return std::vector<std::string>();
+  return std::string();
+}
+
+absl::StatusOr<std::vector<std::string>> FindContradictions(const std::string& directory,
+                                                            absl::Span<const SideFile> files, const Catalog& result) {
+  ASSIGN_OR_RETURN(const std::string text, ReadConfig(directory, files));
+  return Contradictions(text, result);
 }
 
 }  // namespace reshard::side_files

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/nearest.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
 #include "checkpoint/side_files/kinds.h"
 #include "checkpoint/source/sidecar.h"
 #include "reshard/checkpoint/pattern.h"
@@ -143,17 +146,43 @@ class Walk {
 
 }  // namespace
 
+namespace {
+
+absl::Status CheckAsked(const SideFileTerms& terms, const SideFiles& found) {
+  std::vector<std::string> paths = found.left;
+  for (const SideFile& file : found.carried) paths.push_back(file.path);
+  for (const std::string& pattern : terms.also) {
+    if (terms.may_match_nothing || terms.none) break;
+    const auto fits = [&](const std::string& path) { return MatchesPattern(pattern, path); };
+    if (std::any_of(paths.begin(), paths.end(), fits)) continue;
+    const std::optional<std::string> near = catalog::NearestToPattern(pattern, paths);
+    return absl::InvalidArgumentError(
+        absl::StrCat("side file ", io::Shown(pattern), " matches none of the ", paths.size(),
+                     " files and folders beside the tensors", near ? absl::StrCat("; the nearest is ", io::Shown(*near)) : "",
+                     "; allow unmatched patterns if this is meant"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<SideFiles> Find(const std::string& path, const Catalog& catalog, const SideFileTerms& terms) {
   std::string directory = path;
   if (https::IsUrl(path)) {
     ASSIGN_OR_RETURN(directory, https::Admit(path));
   }
+  if (std::string meant = DirectoryMeantBy(path); !meant.empty()) directory = std::move(meant);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);
-  if (absl::IsNotFound(names.status())) return SideFiles();  // a file
+  if (absl::IsNotFound(names.status())) {  // a file
+    RETURN_IF_ERROR(CheckAsked(terms, {}));
+    return SideFiles();
+  }
   if (!names.ok()) return names.status();
   Walk walk(catalog, terms);
   RETURN_IF_ERROR(walk.Enter("", *names, 0));
-  return std::move(walk).Take();
+  SideFiles found = std::move(walk).Take();
+  RETURN_IF_ERROR(CheckAsked(terms, found));
+  return found;
 }
 
 }  // namespace reshard::side_files

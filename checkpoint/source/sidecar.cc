@@ -80,6 +80,26 @@ absl::Status ReadList(const json::Value& content, const char* name, const char* 
   return absl::OkStatus();
 }
 
+constexpr std::string_view kPart = "part", kPrefix = "prefix";
+
+absl::StatusOr<Sidecar::Made> ReadMade(const json::Value& value) {
+  Sidecar::Made made;
+  const std::optional<json::Value> weights_only = value.is_object() ? value.Find("weights_only") : std::nullopt;
+  const std::optional<bool> flag = weights_only ? weights_only->Bool() : std::nullopt;
+  if (!flag) return Bad("\"made\" does not say whether it is weights only");
+  made.weights_only = *flag;
+  bool places_are_known = true;
+  RETURN_IF_ERROR(ReadList(value, "taken_off", "wrapper", [&](Entry& entry) {
+    std::string text = entry.Text();
+    const std::string place = entry.Text();
+    places_are_known = places_are_known && (place == kPart || place == kPrefix);
+    const auto where = place == kPart ? Wrapper::Place::kPart : Wrapper::Place::kPrefix;
+    made.taken_off.push_back({std::move(text), where, 0});
+  }));
+  if (!places_are_known) return Bad("something was taken off at an unknown place");
+  return made;
+}
+
 absl::StatusOr<Sidecar> Read(const json::Value& content) {
   ASSIGN_OR_RETURN(const std::string schema, TextOf(content, "schema"));
   if (schema != kSchema) return Bad("another schema");
@@ -97,6 +117,9 @@ absl::StatusOr<Sidecar> Read(const json::Value& content) {
   RETURN_IF_ERROR(ReadList(content, "chunks", "chunk", [&](Entry& entry) {
     sidecar.chunks.push_back({entry.Text(), entry.Count(), entry.Count(), entry.Hash()});
   }));
+  if (const std::optional<json::Value> made = content.Find("made")) {
+    ASSIGN_OR_RETURN(sidecar.made, ReadMade(*made));
+  }
   return sidecar;
 }
 
@@ -114,6 +137,13 @@ std::string Sidecar::ToJson() const {
   Json& chunk_list = content["chunks"] = Json::array();
   for (const Chunk& chunk : chunks) {
     chunk_list.push_back(Json::array({chunk.file, chunk.at, chunk.length, chunk.hash.ToText()}));
+  }
+  if (made) {
+    Json& of_made = content["made"] = {{"weights_only", made->weights_only}, {"taken_off", Json::array()}};
+    for (const Wrapper& wrapper : made->taken_off) {
+      of_made["taken_off"].push_back(
+          Json::array({wrapper.text, wrapper.place == Wrapper::Place::kPart ? kPart : kPrefix}));
+    }
   }
   const std::string text = Dump(content);
   return absl::StrCat("{\"content\":", text, ",\"hash\":\"", hash::ContentHash::Of(text).ToText(), "\"}\n");

@@ -8,11 +8,13 @@
 //    "hash":"<hash of the content, as it is written here>"}
 //
 // The hash of a chunk is that of its elements, dense, row-major and little-endian. `headers` are the files that say
-// what is where.
+// what is where. A checkpoint that was made of the weights of another, under the names of the bare model, also has
+// `"made":{"weights_only":true,"taken_off":[["_orig_mod.","part"],["model.","prefix"]]}`.
 #ifndef RESHARD_CHECKPOINT_SOURCE_SIDECAR_H_
 #define RESHARD_CHECKPOINT_SOURCE_SIDECAR_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/hash/hash.h"
+#include "reshard/checkpoint/wrappers.h"
 
 namespace reshard::source {
 
@@ -39,11 +42,18 @@ struct Sidecar {
     hash::ContentHash hash;
   };
 
+  // How it was made of another checkpoint, so that the same can be done again to compare the two.
+  struct Made {
+    bool weights_only = false;       // Selection::weights_only
+    std::vector<Wrapper> taken_off;  // off the names of its tensors; without numbers of names
+  };
+
   std::string job;   // what made it, see convert.h
   std::string mesh;  // of most tensors; empty where no layout was asked for
   std::vector<std::pair<std::string, hash::ContentHash>> headers;  // file, hash of all of it
   std::vector<Tensor> tensors;
   std::vector<Chunk> chunks;
+  std::optional<Made> made;  // where names were to be those of the bare model
 
   // The file's bytes. Names that are not UTF-8 are written with U+FFFD in place of what is wrong.
   std::string ToJson() const;

@@ -5,18 +5,35 @@
 #include "absl/container/flat_hash_map.h"
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/stored_elements.h"
+#include "checkpoint/source/asked.h"
 #include "checkpoint/source/read_box.h"
 #include "checkpoint/source/state.h"
+#include "checkpoint/source/unwrap.h"
 #include "checkpoint/views/node_hash.h"
 #include "checkpoint/views/read_view.h"
 #include "status/macros.h"
 
 namespace reshard::source {
+namespace {
+
+// The recipe as it is for this catalog: with the wrappers that come off its names.
+absl::StatusOr<Recipe> RecipeFor(const Catalog& catalog, const SourceOptions& options) {
+  Recipe recipe = options.recipe;
+  if (options.unwrap) {
+    ASSIGN_OR_RETURN(recipe.selection.wrappers, FindWrappersFor(recipe, catalog));
+  }
+  RETURN_IF_ERROR(CheckAsked(recipe, catalog));
+  return recipe;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, const SourceOptions& options) {
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(Catalog catalog, ReadCatalog(path, options.limits));
-  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), options.recipe.selection, &state->not_selected));
+  ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(catalog, options));
+  state->wrappers = recipe.selection.wrappers;
+  ASSIGN_OR_RETURN(state->catalog, Select(std::move(catalog), recipe.selection, &state->not_selected));
   state->checks = options.checks;
   int64_t chunks = 0;
   absl::flat_hash_map<std::pair<int32_t, int64_t>, size_t> record_check;
@@ -35,10 +52,11 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
   state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
   state->indices.resize(state->catalog.tensors().size());
-  if (!options.recipe.only_selects()) {
-    ASSIGN_OR_RETURN(state->applied, views::Apply(options.recipe, state->catalog));
+  if (!recipe.only_selects()) {
+    ASSIGN_OR_RETURN(state->applied, views::Apply(recipe, state->catalog));
     if (state->checks == ChunkChecks::kBegun) state->checks = ChunkChecks::kAll;
   }
+  RETURN_IF_ERROR(CheckAskedCasts(recipe, state->applied ? state->applied->catalog : state->catalog));
   if (!options.ignore_sidecar) {
     RETURN_IF_ERROR(state->FindSidecar(options.limits));
   }
@@ -53,6 +71,7 @@ const Catalog& Source::stored() const { return state_->catalog; }
 const std::vector<LeftOut>& Source::not_selected() const { return state_->not_selected; }
 const std::vector<views::View>* Source::views() const { return state_->applied ? &state_->applied->views : nullptr; }
 const std::optional<Sidecar>& Source::sidecar() const { return state_->sidecar; }
+const std::vector<Wrapper>& Source::wrappers() const { return state_->wrappers; }
 void Source::AddViews(hash::Digest* digest) const {
   if (views() == nullptr) return;
   for (const views::View& view : *views()) {

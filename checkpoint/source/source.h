@@ -34,6 +34,8 @@ struct SourceOptions {
   bool ignore_sidecar = false;
   ChunkChecks checks = ChunkChecks::kAll;
   Recipe recipe = {};  // what of the checkpoint there is to be read, under which names, and what is made of it
+  // Names are first what the bare model calls them: the wrappers of the weights (unwrap.h) come off.
+  bool unwrap = false;
 };
 
 // Any number of threads may read.
@@ -41,7 +43,7 @@ class Source {
  public:
   // Reads the catalog, applies the recipe to it, and reads the sidecar where there is one. DataLoss: chunks that leave
   // a tensor's elements out or have them twice; a sidecar that does not match (sidecar_match.h). Otherwise what
-  // ReadCatalog, Select and Apply report.
+  // ReadCatalog, Select and Apply report. InvalidArgument: something that was asked for matches nothing (asked.h).
   static absl::StatusOr<std::unique_ptr<Source>> Open(const std::string& path, const SourceOptions& options);
   ~Source();
 
@@ -54,6 +56,8 @@ class Source {
   // What each tensor of catalog() is, or null where all are what is stored.
   const std::vector<views::View>* views() const;
   const std::optional<Sidecar>& sidecar() const;
+  // What has come off names, with SourceOptions::unwrap.
+  const std::vector<Wrapper>& wrappers() const;
 
   // Adds what is made of stored(): nothing where tensors stay what they are.
   void AddViews(hash::Digest* digest) const;

@@ -42,6 +42,7 @@ struct Source::State {
   Catalog catalog;  // of what is stored
   std::vector<LeftOut> not_selected;
   std::optional<views::Applied> applied;
+  std::vector<Wrapper> wrappers;
   ChunkChecks checks = ChunkChecks::kAll;
   std::optional<Sidecar> sidecar;
   HashedChunks hashed;                 // points into `sidecar`

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,6 +126,9 @@ absl::Status CompareSideFilesAt(const std::string& a, const Catalog& catalog, co
 
 absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, const std::string& b,
                               const SideFileTerms& terms, VerifyReport* report) {
+  if (const std::string meant = DirectoryMeantBy(b); !meant.empty()) {
+    return CompareSideFilesAt(a, catalog, meant, terms, report);
+  }
   if (https::IsUrl(b)) {
     ASSIGN_OR_RETURN(const std::string admitted, https::Admit(b));
     return CompareSideFilesAt(a, catalog, admitted, terms, report);
@@ -131,18 +136,36 @@ absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, cons
   return CompareSideFilesAt(a, catalog, b, terms, report);
 }
 
+bool WeightsOnly(const std::optional<source::Sidecar>& of_b) { return of_b && of_b->made && of_b->made->weights_only; }
+
+// A, of which only that counts which B was made of, under the names that it has in B.
+absl::StatusOr<std::unique_ptr<source::Source>> OpenAsMade(const std::string& a, const VerifyOptions& options,
+                                                           const std::optional<source::Sidecar>& of_b) {
+  source::SourceOptions terms{options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe};
+  terms.recipe.selection.weights_only |= WeightsOnly(of_b);
+  if (of_b && of_b->made && !of_b->made->taken_off.empty()) {
+    terms.unwrap = true;
+    absl::StatusOr<std::unique_ptr<source::Source>> bare = source::Source::Open(a, terms);
+    // B may have been made of another checkpoint than A.
+    if (bare.ok() && AreSame((*bare)->wrappers(), of_b->made->taken_off)) return bare;
+    if (!bare.ok() && !absl::IsInvalidArgument(bare.status())) return bare.status();
+    terms.unwrap = false;
+  }
+  return source::Source::Open(a, terms);
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options) {
   return status::NoThrow("comparing checkpoints", [&]() -> absl::StatusOr<VerifyReport> {
-    ASSIGN_OR_RETURN(
-        std::unique_ptr<source::Source> first,
-        source::Source::Open(a, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe}));
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
                      source::Source::Open(b, {options.limits, options.ignore_sidecar}));
+    ASSIGN_OR_RETURN(const std::unique_ptr<source::Source> first, OpenAsMade(a, options, second->sidecar()));
     ASSIGN_OR_RETURN(VerifyReport report, verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads),
                                                                  options.progress, options.stop));
+    report.taken_off = first->wrappers();
+    report.as_made_weights_only = WeightsOnly(second->sidecar()) && !options.recipe.selection.weights_only;
     RETURN_IF_ERROR(CompareSideFiles(a, first->catalog(), b, options.side_files, &report));
     return report;
   });

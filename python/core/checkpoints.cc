@@ -164,8 +164,11 @@ What ReadTerms(const nb::dict& terms) {
   selection.strip_prefix = Get<std::string>(terms, "strip_prefix");
   selection.add_prefix = Get<std::string>(terms, "add_prefix");
   selection.renamings = pairs("rename");
-  return ReadWhat(Get<std::optional<std::string>>(terms, "recipe"), Get<bool>(terms, "invert"), selection,
-                  pairs("dtype"), {texts("side_files"), Get<bool>(terms, "no_side_files")});
+  const bool allow_unmatched = Get<bool>(terms, "allow_unmatched");
+  What what = ReadWhat(Get<std::optional<std::string>>(terms, "recipe"), Get<bool>(terms, "invert"), selection,
+                       pairs("dtype"), {texts("side_files"), Get<bool>(terms, "no_side_files"), allow_unmatched});
+  if (allow_unmatched) what.recipe.asked = {};
+  return what;
 }
 
 std::optional<LayoutRules> ReadRules(const nb::dict& terms, const Recipe& recipe) {
@@ -199,6 +202,11 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   options.worker = Get<int64_t>(terms, "worker");
   options.recipe = what.recipe;
   options.side_files = what.side_files;
+  if (to == "hf") {
+    options.record_made = true;
+    options.unwrap = !Get<bool>(terms, "keep_names");
+    options.recipe.selection.weights_only |= !Get<bool>(terms, "with_training_state");
+  }
   const std::optional<LayoutRules> rules = ReadRules(terms, what.recipe);
   if (!rules && NeedsLayoutRules(options.format)) {
     Raise(absl::InvalidArgumentError(

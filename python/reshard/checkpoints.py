@@ -78,6 +78,11 @@ class Conversion(_Report):
         """What came along from beside the source."""
         return [file["path"] for file in self["side_files"]]
 
+    @property
+    def taken_off(self) -> list[str]:
+        """With to="hf", what came off the names of the weights: ["_orig_mod.", "model."]."""
+        return [wrapper["text"] for wrapper in self["taken_off"]]
+
     def __repr__(self) -> str:
         left_out = f", {len(self.left_out)} left out" if self.left_out else ""
         dry_run = "dry run, " if self["dry_run"] else ""
@@ -137,6 +142,9 @@ def convert(
     strip_prefix: str = "",
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     add_prefix: str = "",
+    allow_unmatched: bool = False,
+    with_training_state: bool = False,
+    keep_names: bool = False,
     side_files: bool | Sequence[str] = True,
     memory_limit: int | str = "1GiB",
     file_size: int | str = "5GiB",
@@ -152,13 +160,14 @@ def convert(
 ) -> Conversion:
     """Rewrites a checkpoint in another layout or format, in bounded memory. The result appears complete, or not at all.
 
-        reshard.convert("step-1000", "exported", to="hf", weights_only=True, strip_prefix="model.")
+        reshard.convert("step-1000", "exported", to="hf")
         reshard.convert("step-1000", "serving", mesh="{tp:8}", layout="[<tp>, ...]")
 
     Args:
         source: a checkpoint in any format that inspect() lists.
         destination: the directory to create.
-        to: "dcp", "safetensors", or "hf": safetensors with an index, as Hugging Face models have them.
+        to: "dcp", "safetensors", or "hf": what from_pretrained loads, the weights alone as safetensors with an index,
+            under the names of the bare model: what wrappers have added to them (module., _orig_mod., ...) comes off.
         rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with that.
         mesh, layout: in place of rules, one layout rule for all tensors.
         recipe, invert: what tensors are made of those of the source (docs/recipes.md), or the path of a file; or that
@@ -166,7 +175,12 @@ def convert(
         dtype: what floats are cast to: one dtype, or by patterns of names in the result.
         include, exclude: patterns of names in the source.
         weights_only: no byte items, and no state of training.  byte_items=False: no byte items.
-        strip_prefix, rename, add_prefix: how names change, in this order; {"h.*.w": "layers.$1.weight"}.
+        strip_prefix, rename, add_prefix: how names change, in this order; {"h.*.w": "layers.$1.weight"}. With to="hf"
+            they fit names with what wrappers have added, or without.
+        allow_unmatched: a pattern or prefix of these, of dtype or of side_files may match nothing; otherwise that is an
+            error, with the nearest name.
+        with_training_state: with to="hf", also the tensors of optimizers and the like.
+        keep_names: with to="hf", what wrappers have added to names stays.
         side_files: patterns of further files to copy from beside the source; False copies none.
         memory_limit, file_size: bytes, or text such as "4GiB".
         threads: 0 is one per core.
@@ -190,8 +204,11 @@ def convert(
         raise InputError("rules, or mesh and layout, but not both")
     if resume and clean:
         raise InputError("resume goes on with what clean would remove")
+    if to != "hf" and (with_training_state or keep_names):
+        raise InputError('with_training_state and keep_names are for to="hf": otherwise nothing is left out or renamed')
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
-    terms |= _side_files(side_files)
+    terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched)
+    terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, resume=resume, clean=clean, verify=verify)
@@ -212,19 +229,21 @@ def verify(
     strip_prefix: str = "",
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     add_prefix: str = "",
+    allow_unmatched: bool = False,
     side_files: bool | Sequence[str] = True,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compares the contents of two checkpoints, whatever their layouts and formats.
 
-    The arguments are those of convert(): what of `a` is compared, and what `b` has made of it.
+    The arguments are those of convert(): what of `a` is compared, and what `b` has made of it. What to="hf" made of `a`
+    without being asked for is done again, as the reshard.json of `b` says it.
 
     Raises:
         as convert(). Differences are no error.
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
-    terms |= _side_files(side_files) | dict(threads=threads)
+    terms |= _side_files(side_files) | dict(threads=threads, allow_unmatched=allow_unmatched)
     return Comparison(_core.verify(os.fspath(a), os.fspath(b), terms, progress))
 
 
@@ -295,4 +314,5 @@ def terms_of(
         "strip_prefix": strip_prefix,
         "rename": list(rename.items() if isinstance(rename, Mapping) else rename),
         "add_prefix": add_prefix,
+        "allow_unmatched": False,
     }

@@ -44,6 +44,7 @@ def fingerprint(
     strip_prefix: str = "",
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     add_prefix: str = "",
+    allow_unmatched: bool = False,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> str | dict[str, str]:
@@ -72,8 +73,8 @@ def fingerprint(
         group: a process group that contains all meshes; None means the default group.
         per_tensor: return the fingerprint of each tensor by its name, in the order of names. That of all is their sum,
             of either half modulo 2^64.
-        recipe, invert, dtype, include, exclude, weights_only, strip_prefix, rename, add_prefix: of a checkpoint, as for
-            convert(): which of its tensors count, under which names, and what is made of them first.
+        recipe, invert, dtype, include, exclude, weights_only, strip_prefix, rename, add_prefix, allow_unmatched: of a
+            checkpoint, as for convert(): which of its tensors count, under which names, and what is made of them first.
         threads: of a checkpoint: 0 is one per core.
         progress: of a checkpoint: called with (bytes done, bytes to do, seconds) of what this rank reads; an exception
             from it ends the run.
@@ -88,6 +89,7 @@ def fingerprint(
         RuntimeError: another rank failed, is gone or disagrees.
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, True, strip_prefix, rename, add_prefix)
+    terms["allow_unmatched"] = allow_unmatched
     if isinstance(contents, (str, os.PathLike)):
         path = os.fspath(contents)
         if group is not None or _has_process_group():

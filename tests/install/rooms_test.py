@@ -92,6 +92,7 @@ PUBLIC = {
     "checkpoint/side_files.h": "checkpoint/side_files",
     "checkpoint/fingerprint.h": "checkpoint/fingerprint",
     "checkpoint/verify.h": "checkpoint/verify",
+    "checkpoint/wrappers.h": "checkpoint/catalog",
     "live/load.h": "checkpoint/live",
     "live/save.h": "checkpoint/live",
     "live/stored_checkpoint.h": "checkpoint/live",

@@ -97,7 +97,7 @@ def examples(reshard):
                 continue
             if " verify " in f" {line}" and "exported" not in line and "serving" not in line:
                 continue
-            if " --to hf --weights-only" in line:
+            if "convert step-1000 exported --to hf" in line:
                 shutil.rmtree(f"{folder}/exported", ignore_errors=True)
             if "convert step-1000 serving" in line:
                 shutil.rmtree(f"{folder}/serving")

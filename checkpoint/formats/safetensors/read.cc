@@ -319,6 +319,20 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
 
 }  // namespace
 
+absl::StatusOr<Catalog> ReadSafetensorsIndex(const std::string& directory, const std::string& index,
+                                             const CatalogLimits& limits) {
+  return ReadIndexed(directory, index, limits);
+}
+
+absl::StatusOr<Catalog> ReadSafetensorsFiles(const std::string& directory, absl::Span<const std::string> files,
+                                             const CatalogLimits& limits) {
+  Reader reader(directory, limits);
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(reader.AddFile(file));
+  }
+  return std::move(reader).Finish();
+}
+
 absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits) {
   auto kind = io::KindOf(path);
   if (!kind.ok()) return kind.status();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::safetensors {
@@ -25,6 +26,12 @@ namespace reshard::safetensors {
 // InvalidArgument: an index that names a path outside the directory; several indices of which none is
 // model.safetensors.index.json. ResourceExhausted: over a limit. Unavailable: the system could not read a file.
 absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits);
+// What that index in the directory says, whatever else is there. Errors as above.
+absl::StatusOr<Catalog> ReadSafetensorsIndex(const std::string& directory, const std::string& index,
+                                             const CatalogLimits& limits);
+// These files in the directory together, in which no name may appear twice. Errors as above.
+absl::StatusOr<Catalog> ReadSafetensorsFiles(const std::string& directory, absl::Span<const std::string> files,
+                                             const CatalogLimits& limits);
 
 }  // namespace reshard::safetensors
 

@@ -16,6 +16,7 @@
 #include "checkpoint/io/show.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
+#include "status/view.h"
 
 namespace reshard::safetensors {
 namespace {
@@ -145,8 +146,13 @@ std::vector<std::pair<size_t, size_t>> SplitIntoFiles(absl::Span<const int64_t> 
   return files;
 }
 
-std::string SafetensorsFileName(int64_t index, int64_t count) {
-  return absl::StrFormat("model-%05d-of-%05d.safetensors", index + 1, count);
+std::string SafetensorsFileName(std::string_view stem, int64_t index, int64_t count) {
+  if (count == 1) return absl::StrCat(status::View(stem), ".safetensors");
+  return absl::StrFormat("%s-%05d-of-%05d.safetensors", status::View(stem), index + 1, count);
+}
+
+std::string SafetensorsIndexName(std::string_view stem) {
+  return absl::StrCat(status::View(stem), ".safetensors.index.json");
 }
 
 absl::StatusOr<std::string> SafetensorsIndex(absl::Span<const std::pair<std::string, std::string>> files,

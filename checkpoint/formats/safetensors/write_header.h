@@ -42,11 +42,14 @@ absl::StatusOr<SafetensorsLayout> LayOutSafetensors(absl::Span<const Safetensors
 // Post-condition: the runs, one after the other, are 0 .. sizes.size(); none is empty unless there are no sizes.
 std::vector<std::pair<size_t, size_t>> SplitIntoFiles(absl::Span<const int64_t> sizes, int64_t most);
 
-// model-00002-of-00011.safetensors for the index-th (from 0) of `count` files.
-std::string SafetensorsFileName(int64_t index, int64_t count);
+// model.safetensors for the only file, model-00002-of-00011.safetensors for the index-th (from 0) of `count`; `stem` is
+// "model".
+std::string SafetensorsFileName(std::string_view stem, int64_t index, int64_t count);
 
 // model.safetensors.index.json: which file has which tensor.
 inline constexpr std::string_view kSafetensorsIndexName = "model.safetensors.index.json";
+// The same for another stem.
+std::string SafetensorsIndexName(std::string_view stem);
 // `files` are pairs of tensor and file; names sorted. InvalidArgument: a name twice or not UTF-8.
 absl::StatusOr<std::string> SafetensorsIndex(absl::Span<const std::pair<std::string, std::string>> files,
                                              int64_t total_bytes);

@@ -208,7 +208,14 @@ class Catalog {
 // Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it
 // is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its reason. Whether the
 // chunks cover their tensors is not checked here: see CheckCover.
+//
+// A file that is only a part of a checkpoint means that checkpoint: one that says what is where (`.metadata`,
+// `model.safetensors.index.json`, `reshard.json`), one shard of several, the file of one rank.
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits = {});
+
+// The directory of the checkpoint that the file at `path` is only a part of, and that ReadCatalog reads instead. Empty
+// where it reads what is at the path, or where it would report why it cannot.
+std::string DirectoryMeantBy(const std::string& path);
 
 }  // namespace reshard
 

@@ -25,6 +25,7 @@
 #include "reshard/checkpoint/rules.h"
 #include "reshard/checkpoint/selection.h"
 #include "reshard/checkpoint/side_files.h"
+#include "reshard/checkpoint/wrappers.h"
 #include "reshard/layout/dtype.h"
 
 namespace reshard {
@@ -54,6 +55,10 @@ struct ConvertOptions {
   int64_t file_bytes = int64_t{5} << 30;
   // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
   bool always_index = false;
+  bool unwrap = false;  // names are first what the bare model calls them (reshard/checkpoint/wrappers.h)
+  // The result's reshard.json says whether it was made of weights alone, and what has come off names: whoever compares
+  // source and result then does the same.
+  bool record_made = false;
   Recipe recipe;             // what of the source is taken, and what is made of it; its layouts are not looked at
   SideFileTerms side_files;  // which files beside the source belong to it, and are copied
   CatalogLimits limits;      // on the source's metadata
@@ -105,6 +110,11 @@ struct ConvertSummary {
   // Where the model's configuration, which is among them, says of tensors what they are not: one sentence each.
   std::vector<std::string> contradictions;
   std::vector<std::string> left_beside;  // paths of what else lies there
+  std::vector<Wrapper> taken_off;        // off names, with ConvertOptions::unwrap
+  // With ConvertOptions::unwrap, where no configuration is copied that would say what the names should be: the first
+  // names of the result.
+  std::vector<std::string> first_names;
+  std::vector<std::string> warnings;  // what the next program will hardly take: one sentence each
   std::vector<PlannedTensor> planned;    // of PlanConversion: all tensors, in the order of the source
 };
 

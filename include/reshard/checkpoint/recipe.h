@@ -50,6 +50,15 @@ struct Recipe {
   // How the result is sharded.
   std::optional<LayoutRules> layouts = {};
 
+  // What Refine has taken in. Whoever asks for something means something that is there, and has mistyped what matches
+  // nothing; what a recipe says of its own accord is written for many checkpoints, and may match nothing.
+  struct Asked {
+    std::vector<std::string> include = {}, exclude = {}, renamings = {}, dtypes = {};  // patterns
+    std::string strip_prefix = {};
+  };
+  // Each must match a name (source/asked.h). Cleared where that is not wanted.
+  Asked asked = {};
+
   // Whether tensors stay what they are.
   bool only_selects() const { return tensors.empty() && drop.empty() && dtypes.empty(); }
 
@@ -58,7 +67,7 @@ struct Recipe {
   static absl::StatusOr<Recipe> Parse(std::string_view json);
 
   // Takes in what is asked for beside the recipe: renamings, patterns and casts of `selection` and `casts` come before
-  // its own. InvalidArgument: a prefix is in both.
+  // its own, and are in `asked`, too. InvalidArgument: a prefix is in both.
   absl::Status Refine(const Selection& selection, const std::vector<std::pair<std::string, DType>>& casts);
 
   // The recipe that makes the old tensors out of the new ones. InvalidArgument: a rule or a renaming that loses

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/wrappers.h"
 
 namespace reshard {
 
@@ -31,8 +32,11 @@ struct Selection {
   // Takes what differs between the files of ranks, each rank's under a name of its own: "NAME.rank_0".
   bool keep_rank_local = false;
 
-  // What is left is renamed: first the prefix is taken away where there is one, then the first of the renamings that
-  // matches is applied, and then the prefix is put in front.
+  // What is left is renamed: the wrappers and the prefix are taken off where a name has them, then the first of the
+  // renamings that matches is applied, and then the prefix is put in front. `strip_prefix` and `renamings` may be
+  // written for names with wrappers or without: the prefix comes off the name as it is stored, or else off what the
+  // wrappers leave; a renaming that matches the latter counts before one that matches the former.
+  std::vector<Wrapper> wrappers = {};
   std::string strip_prefix = {};
   bool needs_prefix = false;  // it is an error that a name does not begin with strip_prefix
   // From a pattern to a name in which $1 to $9 are what its `*` stand for, and $$ is a dollar.
@@ -41,6 +45,8 @@ struct Selection {
 
   // Whether it takes everything as it is.
   bool takes_all() const;
+  // What takes the same and renames nothing.
+  Selection under_stored_names() const;
 };
 
 // InvalidArgument: a $ in `to` that is neither of a `*` of `from` nor doubled.

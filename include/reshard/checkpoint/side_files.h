@@ -18,6 +18,7 @@ namespace reshard {
 struct SideFileTerms {
   std::vector<std::string> also = {};  // patterns of paths (MatchesPattern) of others that do
   bool none = false;                   // none does
+  bool may_match_nothing = false;      // it is no error that one of `also` matches nothing that lies there
 };
 
 // A file beside a checkpoint. It is copied as it is, and nobody reads it.
@@ -42,7 +43,7 @@ struct SideFiles {
 // itself; what is no regular file; links, but for those of a hub's cache, which lead from a snapshot to `blobs` beside
 // all snapshots. Not entered: links, directories in which nothing is looked for, of which the name begins with a dot,
 // that have a checkpoint of their own in them, that are deeper than 8, or that come after the first 10,000 entries.
-// Errors of the system.
+// InvalidArgument: a pattern of `also` matches neither what is carried nor what is left. Errors of the system.
 absl::StatusOr<SideFiles> FindSideFiles(const std::string& path, const Catalog& catalog,
                                         const SideFileTerms& terms = {});
 

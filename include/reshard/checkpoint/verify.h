@@ -14,6 +14,7 @@
 #include "reshard/checkpoint/progress.h"
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/checkpoint/side_files.h"
+#include "reshard/checkpoint/wrappers.h"
 
 namespace reshard {
 
@@ -38,6 +39,11 @@ struct VerifyReport {
     std::string what;
   };
 
+  // What was done to A because the reshard.json of B says that B was made so: only weights were compared (unless the
+  // selection says that anyway), and this came off names.
+  bool as_made_weights_only = false;
+  std::vector<Wrapper> taken_off;
+
   int64_t tensors = 0;     // number of tensors compared
   int64_t byte_items = 0;  // number of byte items compared
   int64_t side_files = 0;  // number of side files compared
@@ -47,7 +53,9 @@ struct VerifyReport {
 };
 
 // Compares names, dtypes, shapes, every byte of the contents, attributes but those of files, and the side files of A
-// with what is in their place beside B; not where either is a single file. Differences are not errors. Errors as
+// with what is in their place beside B; not where either is a single file. Where the reshard.json of B says how B
+// was made of another checkpoint (ConvertOptions::record_made), the same is done with A first: only weights count, and
+// what comes off names does, if it is what came off those. Differences are not errors. Errors as
 // ReadCatalog, and DataLoss if a checksum shows that either is damaged.
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options = {});

@@ -194,8 +194,10 @@ TEST_CASE("safetensors layout: several files and their index") {
   CHECK(safetensors::SplitIntoFiles({4, 6, 1, 20, 0, 3}, 10) == Runs{{0, 2}, {2, 3}, {3, 4}, {4, 6}});
   CHECK(safetensors::SplitIntoFiles({0, 0}, 0) == Runs{{0, 2}});
   CHECK(safetensors::SplitIntoFiles({1, INT64_MAX, 1}, INT64_MAX) == Runs{{0, 1}, {1, 2}, {2, 3}});
-  CHECK(safetensors::SafetensorsFileName(1, 11) == "model-00002-of-00011.safetensors");
-  CHECK(safetensors::SafetensorsFileName(0, 123456) == "model-00001-of-123456.safetensors");
+  CHECK(safetensors::SafetensorsFileName("model", 1, 11) == "model-00002-of-00011.safetensors");
+  CHECK(safetensors::SafetensorsFileName("m", 0, 123456) == "m-00001-of-123456.safetensors");
+  CHECK(safetensors::SafetensorsFileName("adapter_model", 0, 1) == "adapter_model.safetensors");
+  CHECK(safetensors::SafetensorsIndexName("model") == safetensors::kSafetensorsIndexName);
 
   auto index = safetensors::SafetensorsIndex(Pairs{{"b", "two"}, {"a", "one"}, {"\n", "one"}}, 17);
   REQUIRE(index.ok());

@@ -14,6 +14,14 @@ TEST_CASE("missing names: one, and the nearest") {
   CHECK(MissingNames({"a"}, {}, "the target") == R"("a" is not in the target)");
 }
 
+TEST_CASE("missing names: the nearest is that of the same layer, without what wraps it") {
+  CHECK(MissingNames({"layers.0._orig_mod.attention.wk.weight", "other"},
+                     {"layers.0.attention.wq.weight", "layers.0.attention.wk.weight", "layers.1.attention.wk.weight"},
+                     "the checkpoint") ==
+        R"(2 names are not in the checkpoint: "layers.0._orig_mod.attention.wk.weight" (did you mean )"
+        R"("layers.0.attention.wk.weight"?), "other")");
+}
+
 TEST_CASE("missing names: a prefix that all lack, or all have") {
   CHECK(
       MissingNames({"layers.0.weight", "layers.0.bias"}, kThere, "the checkpoint") ==

@@ -13,6 +13,7 @@
 #include "reshard/planner/units.h"
 #include "reshard/runtime/communicator.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
+#include "tools/reshard/checkpoint/what_is_meant.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
@@ -28,7 +29,7 @@ struct CheckpointFlags {
   int64_t workers = 1, worker_id = 0;
   SelectionFlags what;
   bool clean = false, dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false,
-       json = false;
+       json = false, with_training_state = false, keep_names = false;
 };
 
 // Reads the rules that the flags give, if any. Returns an exit code, kOk if all is well.
@@ -106,6 +107,23 @@ std::string PlannedText(const std::vector<PlannedTensor>& planned) {
   return text;
 }
 
+// What has become of names, and what the next program will see of them.
+std::string NamesText(const ConvertSummary& summary) {
+  std::string text;
+  for (const Wrapper& wrapper : summary.taken_off) {
+    absl::StrAppend(&text, "taken off names: ", Printable(wrapper.text),
+                    wrapper.place == Wrapper::Place::kPart ? " wherever it stands" : " in front", ", ", wrapper.names,
+                    wrapper.names == 1 ? " name\n" : " names\n");
+  }
+  if (!summary.first_names.empty()) {
+    const std::string names = absl::StrJoin(
+        summary.first_names, ", ", [](std::string* out, const std::string& name) { *out += Printable(name); });
+    absl::StrAppend(&text, "there is no config.json; the next program will see names like ", names, "\n");
+  }
+  for (const std::string& warning : summary.warnings) absl::StrAppend(&text, "warning: ", Printable(warning), "\n");
+  return text;
+}
+
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags) {
   const bool dry_run = flags.dry_run;
   std::string text = PlannedText(summary.planned);
@@ -113,6 +131,7 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
                           HumanBytes(summary.bytes), summary.pieces);
   absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
                         HumanBytes(summary.free_bytes));
+  text += NamesText(summary);
   text += NotSelectedText(summary);
   text += BesideText(summary);
   if (flags.workers > 1) {
@@ -144,6 +163,8 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
   if (is_to && name == "hf") {
     options->format = CheckpointFormat::kSafetensors;
     options->always_index = true;
+    options->record_made = true;
+    options->unwrap = !flags.keep_names;
     return kOk;
   }
   const std::optional<CheckpointFormat> format = FindCheckpointFormat(name);
@@ -171,6 +192,12 @@ int RunCheckpoint(CheckpointFlags& flags) {
   ConvertOptions options;
   if (const int bad = ReadFormat(flags, &options); bad != kOk) return bad;
   if (const int bad = flags.what.Parse(); bad != kOk) return bad;
+  if (flags.to == "hf") {
+    flags.what.recipe.selection.weights_only |= !flags.with_training_state;
+  } else if (flags.with_training_state || flags.keep_names) {
+    return Fail(kUsage, absl::StrCat(flags.keep_names ? "--keep-names" : "--with-training-state",
+                                     " is for --to hf; nothing is left out or renamed without being asked for otherwise"));
+  }
   if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");
   }
@@ -219,6 +246,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
     if (!removed.ok()) return FailCheckpoint(removed.status());
     if (*removed > 0) Note(absl::StrCat("reshard: removed what ", *removed, " interrupted runs had left"));
   }
+  SayWhatIsMeant(flags.source);
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
   absl::StatusOr<ConvertSummary> summary;
@@ -265,8 +293,14 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}")->type_name("MESH");
   app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]")->type_name("RULE");
   app.add_option("--format", flags->format, "the format of the result (default dcp)")->type_name("dcp|safetensors");
-  app.add_option("--to", flags->to, "the same, or hf: safetensors with an index, as Hugging Face models have them")
+  app.add_option("--to", flags->to,
+                 "the same, or hf: what from_pretrained loads, the weights alone as safetensors with an index, under "
+                 "the names of the bare model")
       ->type_name("hf|dcp|safetensors");
+  app.add_flag("--keep-names", flags->keep_names,
+               "with --to hf: leave what wrappers have added to names (module., _orig_mod., ...)");
+  app.add_flag("--with-training-state", flags->with_training_state,
+               "with --to hf: write the tensors of optimizers and the like, too");
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
@@ -289,7 +323,7 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");
   app.footer(
       "# The weights of a training checkpoint as a Hugging Face model\n"
-      "reshard convert step-1000 exported --to hf --weights-only --strip-prefix model.\n"
+      "reshard convert step-1000 exported --to hf\n"
       "# From the mesh that trained to the mesh that serves; first what it would do\n"
       "reshard convert step-1000 serving --rules rules.json --dry-run\n"
       "# Two processes share the work, here or on two machines\n"

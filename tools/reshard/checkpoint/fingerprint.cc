@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/checkpoint/report.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
+#include "tools/reshard/checkpoint/what_is_meant.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
@@ -42,6 +43,7 @@ int RunFingerprint(FingerprintFlags& flags) {
   options.threads = flags.threads;
   options.ignore_sidecar = flags.ignore_sidecar;
   options.recipe = flags.what.recipe;
+  SayWhatIsMeant(flags.checkpoint);
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
   const absl::StatusOr<CheckpointFingerprint> taken = FingerprintCheckpoint(flags.checkpoint, options);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/checkpoint/report.h"
 #include "tools/reshard/checkpoint/listing_text.h"
+#include "tools/reshard/checkpoint/what_is_meant.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
@@ -45,6 +46,7 @@ int SayWhatIsWrong(const Listing& listing) {
 }
 
 int RunInspect(const InspectCommand& state) {
+  SayWhatIsMeant(state.checkpoint);
   auto catalog = ReadCatalog(state.checkpoint);
   if (!catalog.ok()) return FailCheckpoint(catalog.status());
   Listing listing = List(*catalog, state.tensor);

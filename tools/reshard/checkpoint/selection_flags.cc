@@ -41,6 +41,8 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
                  "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source)
       ->type_name("FILE");
   app.add_flag("--invert", invert_, "the recipe backwards: what it was made of, out of what it makes");
+  app.add_flag("--allow-unmatched", allow_unmatched_,
+               "a PATTERN, PREFIX or OLD of these flags may match nothing; otherwise that is an error");
 }
 
 void SelectionFlags::DeclareSideFiles(CLI::App& app, const std::string& source) {
@@ -98,6 +100,8 @@ int SelectionFlags::Parse() {
   if (const absl::Status refined = recipe.Refine(selection_, casts_); !refined.ok()) {
     return Fail(kUsage, std::string(refined.message()));
   }
+  if (allow_unmatched_) recipe.asked = {};
+  side_files.may_match_nothing = allow_unmatched_;
   return kOk;
 }
 

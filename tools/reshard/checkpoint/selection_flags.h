@@ -35,7 +35,7 @@ struct SelectionFlags {
   std::vector<std::pair<std::string, DType>> casts_;
   std::vector<std::string> renamings_, dtypes_;
   std::string recipe_file_, rank_local_;
-  bool drop_byte_items_ = false, invert_ = false;
+  bool drop_byte_items_ = false, invert_ = false, allow_unmatched_ = false;
 };
 
 }  // namespace reshard::tool

@@ -9,6 +9,7 @@
 #include "reshard/checkpoint/report.h"
 #include "reshard/planner/units.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
+#include "tools/reshard/checkpoint/what_is_meant.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
@@ -29,6 +30,10 @@ std::string ReportText(const VerifyReport& report) {
   for (const VerifyReport::Difference& difference : report.differences) {
     absl::StrAppend(&text, Printable(difference.name), ": ", Printable(difference.what), "\n");
   }
+  if (report.as_made_weights_only) text += "B was made of weights alone: only those of A are compared\n";
+  for (const Wrapper& wrapper : report.taken_off) {
+    absl::StrAppend(&text, "taken off the names of A, as it was when B was made: ", Printable(wrapper.text), "\n");
+  }
   absl::StrAppendFormat(
       &text, "%d tensors and %d byte items compared, %s%s: %s\n", report.tensors, report.byte_items,
       HumanBytes(report.bytes),
@@ -45,6 +50,8 @@ int RunVerify(VerifyFlags& flags) {
   options.ignore_sidecar = flags.ignore_sidecar;
   options.recipe = flags.what.recipe;
   options.side_files = flags.what.side_files;
+  SayWhatIsMeant(flags.a);
+  SayWhatIsMeant(flags.b);
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
   const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(flags.a, flags.b, options);
@@ -72,8 +79,8 @@ Action AddVerify(CLI::App& parent) {
   app.footer(
       "# Equal contents, whatever the layouts and formats\n"
       "reshard verify step-1000 serving\n"
-      "# What became of the weights under their new names\n"
-      "reshard verify step-1000 exported --weights-only --strip-prefix model.\n");
+      "# What --to hf made of it, of weights alone and under their new names, as its reshard.json says\n"
+      "reshard verify step-1000 exported\n");
   return [flags] { return RunVerify(*flags); };
 }
 

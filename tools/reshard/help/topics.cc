@@ -79,14 +79,18 @@ constexpr std::string_view kCheckpoints =
     R"(Read: directories of PyTorch's distributed checkpoints (.distcp), safetensors
 with or without an index, Hugging Face's .bin sets, files of torch.save (.pt,
 .pth, .ckpt, .bin), one file per rank with DTensors; on disk or https.
-Written: dcp and safetensors; --to hf is safetensors with an index.
+Written: dcp and safetensors; --to hf is what from_pretrained loads: weights
+alone, under the names of the bare model, with an index.
+
+A file that is only a part of a checkpoint (an index, .metadata, one shard of
+several) means the checkpoint.
 
 Nothing in a file is ever executed. What is damaged or has no meaning as data is
 refused by name. Results appear at once and whole; a run that was interrupted
 goes on with --resume.
 
   reshard inspect step-1000
-  reshard convert step-1000 exported --to hf --weights-only
+  reshard convert step-1000 exported --to hf
 )";
 
 constexpr std::string_view kRules = R"(A conversion to dcp needs to know how tensors are cut: one rule for all, with

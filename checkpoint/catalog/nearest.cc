@@ -49,9 +49,11 @@ std::vector<std::string> PartsOf(std::string_view name) {
   return parts;
 }
 
-bool IsNumber(std::string_view part) { return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit); }
+bool IsNumber(std::string_view part) {
+  return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
+}
 
-constexpr double kPart = 1;  // one more, or less
+constexpr double kPart = 1;   // one more, or less
 constexpr double kOther = 2;  // nothing in common
 constexpr double kOtherNumber = 3;
 

@@ -163,11 +163,11 @@ absl::Status NothingLeft(const Catalog& catalog, const Selection& selection) {
   const size_t tensors = catalog.tensors().size(), items = catalog.byte_items().size();
   const std::string_view first = tensors > 0 ? catalog.tensors()[0].name : catalog.byte_items()[0].name;
   const char* const why = !selection.include.empty() || !selection.exclude.empty() ? "the selection takes none of them"
-                          : selection.weights_only                                ? "none of them is a weight"
-                                                                                  : "none of them is taken";
+                          : selection.weights_only                                 ? "none of them is a weight"
+                                                                                   : "none of them is taken";
   return absl::InvalidArgumentError(absl::StrCat(
-      io::Shown(catalog.root()), " has ", tensors == 0 ? "no tensors" : absl::StrCat(tensors, " tensors"), " and ", items,
-      " byte items, such as ", io::Shown(first), "; ", why, ", and nothing would be left"));
+      io::Shown(catalog.root()), " has ", tensors == 0 ? "no tensors" : absl::StrCat(tensors, " tensors"), " and ",
+      items, " byte items, such as ", io::Shown(first), "; ", why, ", and nothing would be left"));
 }
 
 }  // namespace

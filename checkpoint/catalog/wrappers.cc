@@ -20,7 +20,7 @@ constexpr std::string_view kPrefixes[] = {"module.", "_forward_module.", "state_
                                           "model_state."};
 
 // Keys under which training scripts keep the state dict of the model. `app` is that of PyTorch's tutorials.
-constexpr std::string_view kContainers[] = {"model",       "module", "state_dict", "model_state_dict",
+constexpr std::string_view kContainers[] = {"model",       "module", "state_dict",     "model_state_dict",
                                             "model_state", "app",    "_forward_module"};
 
 // The name without the part, wherever it stands between dots.

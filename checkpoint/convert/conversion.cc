@@ -80,8 +80,8 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   if (!loader.ok()) return io::FromSystem(loader.status());
   ASSIGN_OR_RETURN(
       std::unique_ptr<output::OutputFormat> format,
-      output::MakeOutputFormat(options.format, {rules, {options.file_bytes, options.always_index, loader->stem,
-                                                        loader->one_file}}));
+      output::MakeOutputFormat(options.format,
+                               {rules, {options.file_bytes, options.always_index, loader->stem, loader->one_file}}));
   ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
   made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
@@ -149,7 +149,8 @@ absl::Status Conversion::Summarize() {
   summary.taken_off = source->wrappers();
   if (options.unwrap) {
     constexpr size_t kFirst = 3;
-    for (size_t t = 0; !side_files::HasConfig(summary.side_files) && t < std::min(kFirst, catalog().tensors().size()); ++t) {
+    for (size_t t = 0; !side_files::HasConfig(summary.side_files) && t < std::min(kFirst, catalog().tensors().size());
+         ++t) {
       summary.first_names.emplace_back(catalog().tensors()[t].name);
     }
     std::optional<std::string> warning = side_files::NamesOfMegatron(catalog());

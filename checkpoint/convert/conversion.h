@@ -52,8 +52,8 @@ struct Conversion {
   std::unique_ptr<output::OutputPlan> plan;
   Buffers buffers;
   Share share;
-  std::string name;   // of the job: the same where the same is written to the same places
-  std::string id;     // the same only for as long as the source is the same too
+  std::string name;  // of the job: the same where the same is written to the same places
+  std::string id;    // the same only for as long as the source is the same too
   std::optional<source::Sidecar::Made> made;
   std::string terms;  // what all workers must agree on
   ConvertSummary summary;

@@ -54,7 +54,8 @@ constexpr DirectoryKind kDirectories[] = {
     {"pytorch_model-*.bin",
      "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
     {"mp_rank_*",
-     "a checkpoint of Megatron's legacy format (--ckpt-format torch), a file for each model-parallel rank, which is not "
+     "a checkpoint of Megatron's legacy format (--ckpt-format torch), a file for each model-parallel rank, which is "
+     "not "
      "read; Megatron started with --ckpt-convert-format torch_dist --ckpt-convert-save DIR writes one that is"},
     {"consolidated.*.pth",
      "a model of Meta's in parts, one for each model-parallel rank, which are not joined; transformers' "
@@ -177,8 +178,8 @@ absl::Status CheckAlone(const std::string& path) {
   const absl::StatusOr<Names> names = io::ListDirectory(above);
   const auto is_rank = [](const std::string& name) { return MatchesPattern(kRankOfMegatron, name); };
   if (!names.ok() || std::count_if(names->begin(), names->end(), is_rank) < 2) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(io::Shown(path), " is a part of ", io::Shown(above), ", which is ", status::View(KindOf(*names)->what)));
+  return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is a part of ", io::Shown(above), ", which is ",
+                                               status::View(KindOf(*names)->what)));
 }
 
 absl::Status Recognize(const std::string& path) {

@@ -22,7 +22,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-bool Has(const Names& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool Has(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // "model-00002-of-00011.safetensors": the second of 11.
 struct Shard {
@@ -85,10 +87,10 @@ absl::StatusOr<Meant> ModelOf(const Shard& shard, const std::string& name, const
   constexpr size_t kShown = 5;
   const size_t count = missing.size();
   missing.resize(std::min(count, kShown));
-  return absl::DataLossError(absl::StrCat(
-      io::Shown(name), " is one of ", shard.count, " parts of a model, of which ", count, " are missing in ",
-      io::Shown(directory), ": ", absl::StrJoin(missing, ", "), count > kShown ? ", ..." : "",
-      "; put all parts of it into one folder"));
+  return absl::DataLossError(absl::StrCat(io::Shown(name), " is one of ", shard.count, " parts of a model, of which ",
+                                          count, " are missing in ", io::Shown(directory), ": ",
+                                          absl::StrJoin(missing, ", "), count > kShown ? ", ..." : "",
+                                          "; put all parts of it into one folder"));
 }
 
 }  // namespace
@@ -101,8 +103,7 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
   const std::optional<Shard> shard = ShardOf(name);
   const bool is_rank = MatchesPattern("model_world_size_*_rank_*.pt", name) && !name.starts_with("model_world_size_1_");
   const bool is_megatron = IsFileOfMegatron(path);
-  if (!is_metadata && !shard && !is_rank && !is_megatron && name != "reshard.json" &&
-      !name.ends_with(".index.json")) {
+  if (!is_metadata && !shard && !is_rank && !is_megatron && name != "reshard.json" && !name.ends_with(".index.json")) {
     return Meant{};
   }
   // Links are how hubs keep their files.

@@ -40,8 +40,8 @@ class OutputFormat {
 
 // How safetensors files are written.
 struct SafetensorsTerms {
-  int64_t file_bytes = 0;     // most bytes of tensors in one file, unless a single tensor has more
-  bool always_index = false;  // an index even of a single file
+  int64_t file_bytes = 0;      // most bytes of tensors in one file, unless a single tensor has more
+  bool always_index = false;   // an index even of a single file
   std::string stem = "model";  // what files and index are called: "model.safetensors", ...
   bool one_file = false;       // one file, however many bytes it has, and no index: its loader knows no other form
 };

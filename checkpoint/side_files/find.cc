@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/catalog/nearest.h"
 #include "checkpoint/catalog/format_traits.h"
+#include "checkpoint/catalog/nearest.h"
 #include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -156,10 +156,10 @@ absl::Status CheckAsked(const SideFileTerms& terms, const SideFiles& found) {
     const auto fits = [&](const std::string& path) { return MatchesPattern(pattern, path); };
     if (std::any_of(paths.begin(), paths.end(), fits)) continue;
     const std::optional<std::string> near = catalog::NearestToPattern(pattern, paths);
-    return absl::InvalidArgumentError(
-        absl::StrCat("side file ", io::Shown(pattern), " matches none of the ", paths.size(),
-                     " files and folders beside the tensors", near ? absl::StrCat("; the nearest is ", io::Shown(*near)) : "",
-                     "; allow unmatched patterns if this is meant"));
+    return absl::InvalidArgumentError(absl::StrCat("side file ", io::Shown(pattern), " matches none of the ",
+                                                   paths.size(), " files and folders beside the tensors",
+                                                   near ? absl::StrCat("; the nearest is ", io::Shown(*near)) : "",
+                                                   "; allow unmatched patterns if this is meant"));
   }
   return absl::OkStatus();
 }

@@ -64,7 +64,8 @@ absl::Status CheckAsked(const Recipe& recipe, const Catalog& stored) {
     // A prefix is itself, whatever is in it.
     const bool any = std::any_of(names.begin(), names.end(),
                                  [&](const std::string& name) { return name.starts_with(asked.strip_prefix); });
-    if (!any) RETURN_IF_ERROR(MatchesOne("the prefix to strip", asked.strip_prefix, asked.strip_prefix + "*", names, count));
+    if (!any)
+      RETURN_IF_ERROR(MatchesOne("the prefix to strip", asked.strip_prefix, asked.strip_prefix + "*", names, count));
   }
   // Renamings are of what the prefix leaves.
   const std::string& prefix = recipe.selection.strip_prefix;

@@ -16,9 +16,8 @@ using recipe::NamePattern;
 bool Fits(const Expression& expression, const std::vector<std::string>& names) {
   if (expression.op == Expression::Op::kTensor) {
     const absl::StatusOr<NamePattern> pattern = NamePattern::Parse(expression.name);
-    return pattern.ok() && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-             return pattern->Match(name, {}).has_value();
-           });
+    return pattern.ok() && std::any_of(names.begin(), names.end(),
+                                       [&](const std::string& name) { return pattern->Match(name, {}).has_value(); });
   }
   return std::any_of(expression.inputs.begin(), expression.inputs.end(),
                      [&](const Expression& input) { return Fits(input, names); });

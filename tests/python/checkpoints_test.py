@@ -93,6 +93,36 @@ class Checkpoints(unittest.TestCase):
         self.assertFalse(different)
         self.assertIn("a.weight", different.differences)
 
+    def test_to_hf_takes_wrappers_off(self):
+        weight = self.tensors["model.b.weight"]
+        (self.at / "wrapped").mkdir()
+        write_safetensors(
+            self.at / "wrapped" / "model.safetensors",
+            {"module._orig_mod.a.weight": weight, "module._orig_mod.b.weight": weight, "optimizer.step": weight},
+        )
+        done = reshard.convert(self.at / "wrapped", self.at / "bare", to="hf")
+        self.assertEqual(done.taken_off, ["_orig_mod.", "module."])
+        self.assertEqual(sorted(read_safetensors(self.at / "bare")), ["a.weight", "b.weight"])
+        same = reshard.verify(self.at / "wrapped", self.at / "bare")
+        self.assertTrue(same)
+        self.assertTrue(same["as_made"]["weights_only"])
+        reshard.convert(self.at / "wrapped", self.at / "kept", to="hf", keep_names=True, with_training_state=True)
+        self.assertEqual(len(read_safetensors(self.at / "kept")), 3)
+        with self.assertRaisesRegex(ValueError, 'for to="hf"'):
+            reshard.convert(self.at / "wrapped", self.at / "no", to="safetensors", keep_names=True)
+
+    def test_what_matches_nothing(self):
+        source = self.at / "source"
+        for arguments in ({"include": "modl.*"}, {"strip_prefix": "modle."}, {"dtype": {"model.a.wieght": "bf16"}}):
+            with self.assertRaisesRegex(ValueError, 'matches none of 2 names; the nearest is "model.a.weight"'):
+                reshard.convert(source, self.at / "no", to="safetensors", **arguments)
+            with self.assertRaisesRegex(ValueError, "matches none of 2 names"):
+                reshard.verify(source, source, **arguments)
+            with self.assertRaisesRegex(ValueError, "matches none of 2 names"):
+                reshard.fingerprint(source, **arguments)
+        self.assertTrue(reshard.verify(source, source, exclude=["none"], strip_prefix="none.", allow_unmatched=True))
+        self.assertEqual(reshard.fingerprint(source, exclude=["none"], allow_unmatched=True), reshard.fingerprint(source))
+
     def test_fingerprints(self):
         said = subprocess.run([COMMAND, "fingerprint", self.at / "source"], capture_output=True, text=True, check=True)
         of_source = reshard.fingerprint(self.at / "source")

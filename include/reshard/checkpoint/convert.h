@@ -114,8 +114,8 @@ struct ConvertSummary {
   // With ConvertOptions::unwrap, where no configuration is copied that would say what the names should be: the first
   // names of the result.
   std::vector<std::string> first_names;
-  std::vector<std::string> warnings;  // what the next program will hardly take: one sentence each
-  std::vector<PlannedTensor> planned;    // of PlanConversion: all tensors, in the order of the source
+  std::vector<std::string> warnings;   // what the next program will hardly take: one sentence each
+  std::vector<PlannedTensor> planned;  // of PlanConversion: all tensors, in the order of the source
 };
 
 // Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.

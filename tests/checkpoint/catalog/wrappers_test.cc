@@ -60,7 +60,8 @@ TEST_CASE("wrappers: parts come off wherever they stand, and are counted") {
 TEST_CASE("wrappers: a prefix comes off where all names have it, until nothing changes") {
   CHECK(Bare({"module.module.a.w", "module.module.b.w"}) == Names{"a.w", "b.w"});
   CHECK(Bare({"module.a.w", "b.w"}) == Names{"module.a.w", "b.w"});
-  CHECK(Found(CatalogOf({"state_dict._orig_mod.module.model.model.a.w", "state_dict._orig_mod.module.model.lm_head.w"})) ==
+  CHECK(Found(CatalogOf(
+            {"state_dict._orig_mod.module.model.model.a.w", "state_dict._orig_mod.module.model.lm_head.w"})) ==
         Names{"*_orig_mod.", "state_dict.", "module.", "model."});
   CHECK(Bare({"_forward_module.a"}) == Names{"a"});
   // Nothing would be left of a name.
@@ -87,7 +88,8 @@ TEST_CASE("wrappers: the key of a container is told from a part of a name by the
   // The model's own model. below the container's.
   CHECK(Bare({"app.model.model.a.w", "app.model.lm_head.w"},
              {{std::string("app"), std::string("model"), std::string("model.a.w")},
-              {std::string("app"), std::string("model"), std::string("lm_head.w")}}) == Names{"model.a.w", "lm_head.w"});
+              {std::string("app"), std::string("model"), std::string("lm_head.w")}}) ==
+        Names{"model.a.w", "lm_head.w"});
   // One lies elsewhere; another key; a model that is dictionaries itself.
   CHECK(Bare({"model.a.w", "ema.a.w"}, {In("model", "a.w"), In("ema", "a.w")}) == Names{"model.a.w", "ema.a.w"});
   CHECK(Bare({"encoder.a.w"}, {In("encoder", "a.w")}) == Names{"encoder.a.w"});

@@ -36,9 +36,9 @@ TEST_CASE("an index means what it says, whatever else is in its directory") {
   dir.Write("model-00002-of-00002.safetensors", FileOf("b"));
   dir.Write("consolidated.safetensors", FileOf("c"));
   dir.Write("config.json", "{}");
-  const std::string index = dir.Write(
-      "model.safetensors.index.json",
-      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
+  const std::string index =
+      dir.Write("model.safetensors.index.json",
+                R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
   CHECK(NamesAt(index) == Names{"a", "b"});
   CHECK(DirectoryMeantBy(index) == dir.path());
   // What lies beside it belongs to it.
@@ -47,9 +47,7 @@ TEST_CASE("an index means what it says, whatever else is in its directory") {
   REQUIRE(beside->carried.size() == 1);
   CHECK(beside->carried[0].path == "config.json");
 
-  SECTION("so does a shard") {
-    CHECK(NamesAt(dir.path("model-00002-of-00002.safetensors")) == Names{"a", "b"});
-  }
+  SECTION("so does a shard") { CHECK(NamesAt(dir.path("model-00002-of-00002.safetensors")) == Names{"a", "b"}); }
   SECTION("and one without an index, where all are there") {
     std::filesystem::remove(index);
     CHECK(NamesAt(dir.path("model-00002-of-00002.safetensors")) == Names{"a", "b"});
@@ -117,7 +115,8 @@ TEST_CASE("a pipeline of diffusers says how its models are converted") {
   dir.Write("vae/diffusion_pytorch_model.safetensors", FileOf("b"));
   const std::string error = ErrorAt(dir.path());
   INFO(error);
-  CHECK(error.find("is a pipeline of diffusers, whose models are converted one by one: unet, vae") != std::string::npos);
+  CHECK(error.find("is a pipeline of diffusers, whose models are converted one by one: unet, vae") !=
+        std::string::npos);
 }
 
 }  // namespace reshard::testing

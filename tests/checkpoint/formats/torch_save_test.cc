@@ -325,7 +325,8 @@ TEST_CASE("the files of all ranks, or none of them") {
   // Numbered files that are checkpoints of their own.
   const std::string plain = File(Dict({{Str("w"), Tensor("0", 8, {2, 4}, {4, 1})}}), {Floats("0", 8)});
   Has(said({{"epoch_0.pt", plain}, {"epoch_1.pt", plain}}, kInvalid), "hardly those of ranks");
-  Has(said({{"epoch_1.pt", plain}, {"epoch_2.pt", plain}}, absl::StatusCode::kUnimplemented), "nothing says to belong together");
+  Has(said({{"epoch_1.pt", plain}, {"epoch_2.pt", plain}}, absl::StatusCode::kUnimplemented),
+      "nothing says to belong together");
 }
 
 TEST_CASE("the files of an index") {

@@ -61,10 +61,12 @@ TEST_CASE("of a quantized model the wide floats are few, and a configuration of 
 
 TEST_CASE("narrow floats are what a quantized configuration stores, whatever dtype it computes in") {
   const Catalog model = ModelOf(DType::kF8E4M3FN, false);
-  CHECK(side_files::Contradictions(R"({"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}})", model)
+  CHECK(side_files::Contradictions(R"({"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}})",
+                                   model)
             .empty());
-  CHECK(side_files::Contradictions(R"({"torch_dtype": "bfloat16"})", model) ==
-        Texts{"config.json says torch_dtype bfloat16, most elements are f8e4m3fn, and there is no quantization_config"});
+  CHECK(
+      side_files::Contradictions(R"({"torch_dtype": "bfloat16"})", model) ==
+      Texts{"config.json says torch_dtype bfloat16, most elements are f8e4m3fn, and there is no quantization_config"});
 }
 
 }  // namespace reshard

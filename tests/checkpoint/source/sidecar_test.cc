@@ -15,7 +15,8 @@ TEST_CASE("a sidecar says how its checkpoint was made of another, and older ones
   REQUIRE(Sidecar::Parse(without).ok());
   CHECK_FALSE(Sidecar::Parse(without)->made.has_value());
 
-  const std::vector<Wrapper> taken_off = {{"_orig_mod.", Wrapper::Place::kPart, 3}, {"model.", Wrapper::Place::kPrefix, 3}};
+  const std::vector<Wrapper> taken_off = {{"_orig_mod.", Wrapper::Place::kPart, 3},
+                                          {"model.", Wrapper::Place::kPrefix, 3}};
   sidecar.made = {true, taken_off};
   const absl::StatusOr<Sidecar> read = Sidecar::Parse(sidecar.ToJson());
   REQUIRE(read.ok());
@@ -27,14 +28,16 @@ TEST_CASE("a sidecar says how its checkpoint was made of another, and older ones
 TEST_CASE("a sidecar that says what nobody knows is damaged") {
   const auto parsed = [](const std::string& made) {
     const std::string content =
-        R"({"schema":"reshard.sidecar/1","job":"","mesh":"","headers":[],"tensors":[],"chunks":[],"made":)" + made + "}";
+        R"({"schema":"reshard.sidecar/1","job":"","mesh":"","headers":[],"tensors":[],"chunks":[],"made":)" + made +
+        "}";
     const std::string hash = hash::ContentHash::Of(content).ToText();
     return Sidecar::Parse(R"({"content":)" + content + R"(,"hash":")" + hash + "\"}\n");
   };
   CHECK(parsed(R"({"weights_only":false,"taken_off":[]})").ok());
-  for (const char* made : {"7", "{}", R"({"weights_only":1,"taken_off":[]})", R"({"weights_only":true})",
-                           R"({"weights_only":true,"taken_off":["a."]})", R"({"weights_only":true,"taken_off":[["a."]]})",
-                           R"({"weights_only":true,"taken_off":[["a.","behind"]]})"}) {
+  for (const char* made :
+       {"7", "{}", R"({"weights_only":1,"taken_off":[]})", R"({"weights_only":true})",
+        R"({"weights_only":true,"taken_off":["a."]})", R"({"weights_only":true,"taken_off":[["a."]]})",
+        R"({"weights_only":true,"taken_off":[["a.","behind"]]})"}) {
     INFO(made);
     CHECK(parsed(made).status().code() == absl::StatusCode::kDataLoss);
   }

@@ -116,11 +116,11 @@ std::string NamesText(const ConvertSummary& summary) {
                     wrapper.names == 1 ? " name\n" : " names\n");
   }
   if (!summary.first_names.empty()) {
-    const std::string names = absl::StrJoin(
-        summary.first_names, ", ", [](std::string* out, const std::string& name) { *out += Printable(name); });
+    const std::string names = absl::StrJoin(summary.first_names, ", ",
+                                            [](std::string* out, const std::string& name) { *out += Printable(name); });
     absl::StrAppend(&text, "there is no config.json; the next program will see names like ", names, "\n");
   }
-  for (const std::string& warning : summary.warnings) absl::StrAppend(&text, "warning: ", Printable(warning), "\n");
+  for (const std::string& warning : summary.warnings) absl::StrAppend(&text, "warning: ", warning, "\n");
   return text;
 }
 
@@ -195,8 +195,9 @@ int RunCheckpoint(CheckpointFlags& flags) {
   if (flags.to == "hf") {
     flags.what.recipe.selection.weights_only |= !flags.with_training_state;
   } else if (flags.with_training_state || flags.keep_names) {
-    return Fail(kUsage, absl::StrCat(flags.keep_names ? "--keep-names" : "--with-training-state",
-                                     " is for --to hf; nothing is left out or renamed without being asked for otherwise"));
+    return Fail(kUsage,
+                absl::StrCat(flags.keep_names ? "--keep-names" : "--with-training-state",
+                             " is for --to hf; nothing is left out or renamed without being asked for otherwise"));
   }
   if (!flags.rules.empty() && (!flags.mesh.empty() || !flags.layout.empty())) {
     return Fail(kUsage, "--rules cannot be used with --mesh and --layout");

@@ -55,24 +55,28 @@ bool IsNumber(std::string_view part) {
 
 constexpr double kPart = 1;   // one more, or less
 constexpr double kOther = 2;  // nothing in common
-constexpr double kOtherNumber = 3;
+// A number says which layer, or which expert: no name of another one is near.
+constexpr double kNumber = 1000;
+
+double CostOf(std::string_view part) { return IsNumber(part) ? kNumber : kPart; }
 
 double BetweenParts(std::string_view asked, std::string_view there) {
   if (asked == there) return 0;
-  if (IsNumber(asked) && IsNumber(there)) return kOtherNumber;
+  if (IsNumber(asked) || IsNumber(there)) return kNumber;
   const auto changed = static_cast<double>(CharactersBetween(asked, there, false));
   return std::min(kOther, kOther * changed / static_cast<double>(std::max<size_t>(1, asked.size())));
 }
 
 double BetweenNames(const std::vector<std::string>& asked, const std::vector<std::string>& there) {
   std::vector<double> row(there.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = kPart * static_cast<double>(j);
+  for (size_t j = 1; j < row.size(); ++j) row[j] = row[j - 1] + CostOf(there[j - 1]);
   for (const std::string& part : asked) {
     double diagonal = row[0];
-    row[0] += kPart;
+    row[0] += CostOf(part);
     for (size_t j = 1; j <= there.size(); ++j) {
       const double up = row[j];
-      row[j] = std::min({up + kPart, row[j - 1] + kPart, diagonal + BetweenParts(part, there[j - 1])});
+      row[j] =
+          std::min({up + CostOf(part), row[j - 1] + CostOf(there[j - 1]), diagonal + BetweenParts(part, there[j - 1])});
       diagonal = up;
     }
   }

@@ -10,8 +10,8 @@
 namespace reshard::catalog {
 
 // The name that is nearest part by part, between dots, after the parts of wrappers have been taken off both: a part
-// more or less costs less than a part that differs, and another number, such as that of another layer, costs most. The
-// first of several. Nothing where none is near, and for names of more than 256 bytes.
+// more or less costs less than a part that differs, and all numbers, such as that of the layer, are the same. The first
+// of several. Nothing where none is near, and for names of more than 256 bytes.
 std::optional<std::string> NearestName(std::string_view name, const std::vector<std::string>& names);
 
 // The name that the pattern (reshard/checkpoint/pattern.h) would match with the fewest characters changed. The first of

@@ -41,7 +41,8 @@ std::optional<PartName> ParseCounted(std::string_view name) {
   while (begin > 0 && IsDigit(name[begin - 1])) --begin;
   const auto number = NumberAt(name, begin);
   const auto count = NumberAt(name, of + kOf.size());
-  if (!number || !count || number->second != of || begin == 0 || name[begin - 1] != '-' || count->first < 1) {
+  if (!number || !count || number->second != of || begin == 0 || name[begin - 1] != '-' || count->first < 1 ||
+      number->first > count->first) {
     return std::nullopt;
   }
   PartName part;

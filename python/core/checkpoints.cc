@@ -161,6 +161,8 @@ What ReadTerms(const nb::dict& terms) {
   selection.exclude = texts("exclude");
   selection.weights_only = Get<bool>(terms, "weights_only");
   selection.byte_items = Get<bool>(terms, "byte_items");
+  selection.partial = Get<bool>(terms, "partial");
+  selection.keep_rank_local = Get<bool>(terms, "keep_rank_local");
   selection.strip_prefix = Get<std::string>(terms, "strip_prefix");
   selection.add_prefix = Get<std::string>(terms, "add_prefix");
   selection.renamings = pairs("rename");

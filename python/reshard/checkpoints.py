@@ -143,6 +143,8 @@ def convert(
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     add_prefix: str = "",
     allow_unmatched: bool = False,
+    partial: bool = False,
+    rank_local: str | None = None,
     with_training_state: bool = False,
     keep_names: bool = False,
     side_files: bool | Sequence[str] = True,
@@ -179,6 +181,9 @@ def convert(
             they fit names with what wrappers have added, or without.
         allow_unmatched: a pattern or prefix of these, of dtype or of side_files may match nothing; otherwise that is an
             error, with the nearest name.
+        partial: goes on though files of the source are missing.
+        rank_local: "keep": what differs between the files of ranks is taken from each, as NAME.rank_0, ...; otherwise
+            that is an error.
         with_training_state: with to="hf", also the tensors of optimizers and the like.
         keep_names: with to="hf", what wrappers have added to names stays.
         side_files: patterns of further files to copy from beside the source; False copies none.
@@ -207,7 +212,7 @@ def convert(
     if to != "hf" and (with_training_state or keep_names):
         raise InputError('with_training_state and keep_names are for to="hf": otherwise nothing is left out or renamed')
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
-    terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched)
+    terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched) | _wholeness(partial, rank_local)
     terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
@@ -230,6 +235,8 @@ def verify(
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     add_prefix: str = "",
     allow_unmatched: bool = False,
+    partial: bool = False,
+    rank_local: str | None = None,
     side_files: bool | Sequence[str] = True,
     threads: int = 0,
     progress: Progress | None = None,
@@ -244,6 +251,7 @@ def verify(
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(threads=threads, allow_unmatched=allow_unmatched)
+    terms |= _wholeness(partial, rank_local)
     return Comparison(_core.verify(os.fspath(a), os.fspath(b), terms, progress))
 
 
@@ -264,6 +272,12 @@ def stored_fingerprints(
         {one["name"]: (int(one["fingerprint"][16:], 16), int(one["fingerprint"][:16], 16)) for one in tensors},
         [[one["name"], one["dtype"], one["shape"]] for one in tensors],
     )
+
+
+def _wholeness(partial: bool, rank_local: str | None) -> dict[str, Any]:
+    if rank_local not in (None, "keep"):
+        raise InputError(f'rank_local is None or "keep", not {rank_local!r}')
+    return {"partial": partial, "keep_rank_local": rank_local == "keep"}
 
 
 def _json(value: Mapping[str, Any] | Path | None) -> str | None:
@@ -315,4 +329,6 @@ def terms_of(
         "rename": list(rename.items() if isinstance(rename, Mapping) else rename),
         "add_prefix": add_prefix,
         "allow_unmatched": False,
+        "partial": False,
+        "keep_rank_local": False,
     }

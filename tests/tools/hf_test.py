@@ -137,8 +137,9 @@ def main():
             assert done.returncode == 0 and f"{part} is a part of the checkpoint in " in done.stderr, done
         os.remove(at("parts", "model.safetensors.index.json"))
         os.remove(at("parts", shards[0]))
-        error = reshard.fails("inspect", at("parts", shards[1]), code=4)
-        assert f"missing in \"{at('parts')}\": {shards[0]}" in error, error
+        error = reshard.fails("convert", at("parts", shards[1]), at("rest"), "--to", "hf", code=4)
+        assert f"1 of 2 parts are here; missing: {shards[0]}" in error and "--partial" in error, error
+        reshard("convert", at("parts", shards[1]), at("rest"), "--to", "hf", "--partial")
     print("hf: all as it should be")
 
 

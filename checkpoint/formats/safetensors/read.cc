@@ -309,12 +309,7 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
                      "safetensors or torch.save, and only the folders right in it were looked at"));
   }
   RETURN_IF_ERROR(CheckOneSet(root, files));
-  Reader reader(root, limits);
-  for (const std::string& file : files) {
-    RETURN_IF_ERROR(reader.AddFile(file));
-  }
-  reader.SetIncomplete(catalog::MissingParts(files));
-  return std::move(reader).Finish();
+  return ReadSafetensorsFiles(root, files, limits);
 }
 
 }  // namespace
@@ -330,6 +325,7 @@ absl::StatusOr<Catalog> ReadSafetensorsFiles(const std::string& directory, absl:
   for (const std::string& file : files) {
     RETURN_IF_ERROR(reader.AddFile(file));
   }
+  reader.SetIncomplete(catalog::MissingParts(files));
   return std::move(reader).Finish();
 }
 
@@ -343,10 +339,7 @@ absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const Ca
   const size_t slash = path.rfind('/');
   const std::string root = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const std::string name = slash == path.npos ? path : path.substr(slash + 1);
-  Reader reader(root, limits);
-  RETURN_IF_ERROR(reader.AddFile(name));
-  reader.SetIncomplete(catalog::MissingParts({&name, 1}));
-  return std::move(reader).Finish();
+  return ReadSafetensorsFiles(root, {&name, 1}, limits);
 }
 
 }  // namespace reshard::safetensors

@@ -5,15 +5,22 @@ Run by CTest with a Python that has torch: torch_save_test.py RESHARD [FIXTURES]
 
 import argparse
 import collections
+import datetime
+import decimal
+import enum
+import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import warnings
+import zipfile
 
 import numpy
 import torch
@@ -42,6 +49,19 @@ class Gadget:
 def with_attributes(tensor):
     tensor.tensor_model_parallel = True
     return tensor
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Config:
+    def __init__(self):
+        self.lr = 0.1
+
+
+class Mapping(dict):
+    """A dict of a class of its own."""
 
 
 class Quantized(torch.Tensor):
@@ -163,27 +183,116 @@ class TorchSaveTest(unittest.TestCase):
         for kind in ("tensors", "byte_items"):
             self.assertEqual(*(sorted(one["name"] for one in listing[kind]) for listing in listings))
 
-    def test_what_is_no_data_is_named(self):
+    def test_values_that_are_not_plain_cost_nothing_else(self):
         state = {
             "w": torch.ones(2),
-            "args": argparse.Namespace(lr=0.1),
+            "args": argparse.Namespace(lr=0.1, t=torch.ones(3)),
+            "space": types.SimpleNamespace(a=1),
             "default": collections.defaultdict(dict, {"in": torch.ones(3)}),
             "ordered": collections.OrderedDict(x=torch.ones(1)),
+            "counter": collections.Counter({3: 2}),
+            "deque": collections.deque([1, 2], maxlen=5),
+            "mapping": Mapping(a=torch.ones(4), b=3),
             "numpy": numpy.float64(0.5),
             "array": numpy.arange(3),
+            "fortran": numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)),
+            "seed": 2**100,
+            # Opaque:
             "device": torch.device("cpu"),
             "dtype": torch.float32,
+            "enum": Color.RED,
+            "partial": functools.partial(print, 1),
+            "function": print,
+            "class": Color,
+            "slice": slice(1, 2),
+            "range": range(3),
+            "decimal": decimal.Decimal("1.5"),
+            "date": datetime.date(2020, 1, 1),
+            "regex": re.compile("a.*"),
+            "generator": numpy.random.default_rng(3),
+            "object": Config(),
+            "gadget": Gadget(),
         }
-        source = self.folder / "state.pt"
+        plain = {"args.lr": 0.1, "space.a": 1, "counter.3": 2, "deque": [1, 2], "mapping.b": 3, "numpy": 0.5, "seed": 2**100}
+        tensors_in = {"w": torch.ones(2), "args.t": torch.ones(3), "default.in": torch.ones(3), "ordered.x": torch.ones(1),
+                      "mapping.a": torch.ones(4), "array": torch.arange(3), "fortran": torch.arange(6.0).reshape(2, 3).double()}
+        opaque = list(state)[list(state).index("device"):]
+        for form in (True, False):
+            source = self.folder / f"state{form}.pt"
+            torch.save(state, source, _use_new_zipfile_serialization=form)
+            listing = json.loads(self.command("inspect", source, "--json").stdout)
+            self.assertEqual(sorted(tensors_in), sorted(t["name"] for t in listing["tensors"]))
+            self.assertEqual(sorted(plain), sorted(i["name"] for i in listing["byte_items"]))
+            kinds = {a["name"]: a["kind"] for a in listing["attributes"]}
+            self.assertEqual(sorted(opaque), sorted(kinds))
+            self.assertEqual("functools.partial", kinds["partial"])
+            self.assertEqual(f"an object of {__name__}.Config", kinds["object"])
+            self.assertIn("system", kinds["gadget"])
+            result = self.folder / f"dcp{form}"
+            done = self.command("convert", source, result, "--mesh", "{x:1}", "--layout", "[...]", code=1)
+            for name in opaque:
+                self.assertIn(f"not written: {name} (", done.stderr)
+            self.assertFalse(any(b"posix" in file.read_bytes() for file in result.iterdir()))
+            from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+            dcp_to_torch_save(result, self.folder / f"back{form}.pt")
+            back = torch.load(self.folder / f"back{form}.pt", weights_only=False)
+            self.assert_equal({"a": torch.ones(4), "b": 3}, back["mapping"])
+            self.assert_equal([1, 2], back["deque"])
+            self.assert_equal(2**100, back["seed"])
+            # What is not selected costs nothing.
+            for flags in (["--include", "w"], ["--drop-byte-items"], ["--weights-only"]):
+                self.command("convert", source, self.folder / "some", "--to", "safetensors", *flags)
+                self.assertTrue(torch.equal(torch.ones(2), load_file(self.folder / "some/model.safetensors")["w"]))
+                shutil.rmtree(self.folder / "some")
+
+    def test_keys_of_any_kind(self):
+        """Lightning before 1.5 had classes as keys."""
+        state = {"state_dict": {"w": torch.ones(2)}, "callbacks": {Config: {"best": torch.tensor(1.0)}}, "pytorch-lightning_version": "1.2",
+                 "others": {(1, "a"): 3, torch.float32: 4, b"k": 5, 0: {"step": 5, "buf": torch.ones(2)}, None: 1, True: 2, 1.5: 3,
+                            Color.RED: 7}}
+        source = self.folder / "last.ckpt"
         torch.save(state, source)
         listing = json.loads(self.command("inspect", source, "--json").stdout)
-        self.assertEqual(["default.in", "ordered.x", "w"], sorted(t["name"] for t in listing["tensors"]))
-        done = self.command("convert", source, self.folder / "dcp", "--mesh", "{x:1}", "--layout", "[...]", code=1)
-        for name in ("args (an object of argparse.Namespace)", "numpy (", "array (", "device ("):
-            self.assertIn(name, done.stderr)
-        # Functions that are none of these stay refused, by name.
-        torch.save({"w": torch.ones(2), "gadget": Gadget()}, source)
-        self.assertIn("system", self.command("inspect", source, code=4).stderr)
+        self.assertEqual(sorted(["state_dict.w", f"callbacks.{__name__}.Config.best", "others.0.buf"]), sorted(t["name"] for t in listing["tensors"]))
+        self.assertEqual(sorted(["pytorch-lightning_version", "others.(1, a)", "others.torch.float32", "others.b'k'", "others.0.step",
+                                 "others.None", "others.True", "others.1.5", f"others.{__name__}.Color.RED"]),
+                         sorted(i["name"] for i in listing["byte_items"]))
+        done = json.loads(self.command("convert", source, self.folder / "r", "--to", "hf", "--json").stdout)
+        self.assertEqual(["w"], list(load_file(self.folder / "r/model.safetensors")))
+        self.assertEqual({"callbacks", "others", "pytorch-lightning_version"}, {one["container"] for one in done["not_selected"]})
+
+    def test_training_state_by_its_form(self):
+        """What is weights is told by what it is made of; all else is listed."""
+        model = torch.nn.Sequential(collections.OrderedDict(optimizer=torch.nn.Linear(3, 2), rng=torch.nn.BatchNorm1d(2)))
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(4, 3)).sum().backward()
+        optimizer.step()
+        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 5])
+        scaler = {"scale": torch.tensor(65536.0), "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 0}
+        others = {"optimizer_G": optimizer.state_dict(), "opt_state": optimizer.state_dict(), "lr": scheduler.state_dict(), "scaler": scaler,
+                  "torch_rng_state": torch.get_rng_state(), "step": torch.tensor(7)}
+        source = self.folder / "state.pt"
+        for form in (True, False):
+            torch.save({"model": model.state_dict(), **others}, source, _use_new_zipfile_serialization=form)
+            done = json.loads(self.command("convert", source, self.folder / "r", "--to", "hf", "--json").stdout)
+            self.assert_same(model.state_dict(), load_file(self.folder / "r/model.safetensors"))
+            self.assertEqual(sorted(others), sorted(one["container"] for one in done["not_selected"]))
+            shutil.rmtree(self.folder / "r")
+
+    def test_kinds_of_tensors_that_cannot_be_carried(self):
+        state = {"w": torch.ones(2), "sparse": torch.eye(3).to_sparse(), "csr": torch.eye(3).to_sparse_csr(),
+                 "quantized": torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.quint8), "meta": torch.ones(2, device="meta"),
+                 "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}
+        source = self.folder / "state.pt"
+        torch.save(state, source)
+        said = self.command("inspect", source, code=4).stderr
+        for name in list(state)[1:]:
+            self.assertIn(f"tensor {name}: elements of type a {'nested' if name == 'nested' else ''}", said)
+            self.assertIn(name, self.command("convert", source, self.folder / "r", "--to", "hf", "--include", name, code=4).stderr)
+        excluded = [word for name in list(state)[1:] for word in ("--exclude", name)]
+        self.command("convert", source, self.folder / "r", "--to", "hf", *excluded)
+        self.assert_same({"w": torch.ones(2)}, load_file(self.folder / "r/model.safetensors"))
 
     def test_attributes_of_tensors_are_named(self):
         weight = torch.nn.Parameter(torch.ones(2))
@@ -197,19 +306,95 @@ class TorchSaveTest(unittest.TestCase):
     def test_subclasses_are_named(self):
         source = self.folder / "state.pt"
         torch.save({"q": torch.ones(3).as_subclass(Quantized), "w": torch.ones(2)}, source)
-        self.assertIn("Quantized", self.command("inspect", source).stdout)
+        self.assertIn("Quantized", self.command("inspect", source, code=4).stdout)
         done = self.command("convert", source, self.folder / "r", "--to", "hf", code=4)
         self.assertIn("Quantized", done.stderr)
         self.command("convert", source, self.folder / "r", "--to", "hf", "--exclude", "q")
 
-    def test_whole_models_and_bare_tensors(self):
-        torch.save(torch.nn.Linear(2, 2), self.folder / "model.pt")
-        self.assertIn("state_dict", self.command("inspect", self.folder / "model.pt", code=4).stderr)
+    def test_pickled_modules_are_read_as_their_state_dicts(self):
+        torch.manual_seed(2)
+        inner = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3))
+        model = torch.nn.Sequential(collections.OrderedDict(body=inner, again=inner, head=torch.nn.Linear(2, 2, bias=False)))
+        model.register_buffer("mask", torch.ones(2, 2), persistent=False)
+        model.register_buffer("kept", torch.arange(3))
+        model.register_parameter("none", None)
+        model.names = ["a", "b"]
+        for form in (True, False):
+            torch.save(model, self.folder / "model.pt", _use_new_zipfile_serialization=form)
+            torch.save({"model": model, "epoch": 3, "ema": [inner]}, self.folder / "dict.pt", _use_new_zipfile_serialization=form)
+            self.command("convert", self.folder / "model.pt", self.folder / "r", "--to", "safetensors", "--verify")
+            self.assert_same(dict(model.state_dict()), load_file(self.folder / "r/model.safetensors"))
+            self.command("convert", self.folder / "dict.pt", self.folder / "d", "--to", "safetensors", "--drop-byte-items")
+            self.assert_same({**{f"model.{k}": v for k, v in model.state_dict().items()}, **{f"ema.0.{k}": v for k, v in inner.state_dict().items()}},
+                             load_file(self.folder / "d/model.safetensors"))
+            shutil.rmtree(self.folder / "r")
+            shutil.rmtree(self.folder / "d")
+
+    def test_torchscript(self):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval()
+        for name, script in (("script", torch.jit.script(model)), ("trace", torch.jit.trace(model, torch.randn(4, 3)))):
+            script.save(self.folder / f"{name}.pt")
+            self.command("convert", self.folder / f"{name}.pt", self.folder / name, "--to", "safetensors", "--verify")
+            self.assert_same(dict(model.state_dict()), load_file(self.folder / name / "model.safetensors"))
+
+    def test_the_first_form(self):
+        """What torch.save wrote before PyTorch 1.6, and writes with a flag."""
+        source = self.folder / "state.pt"
+        some = {k: v for k, v in tensors().items() if not any(word in k for word in ("float8", "uint16", "uint32", "uint64"))}
+        for protocol in range(2, 6):
+            torch.save(some, source, _use_new_zipfile_serialization=False, pickle_protocol=protocol)
+            result = self.folder / str(protocol)
+            self.command("convert", source, result, "--to", "safetensors", "--verify")
+            self.assert_same(torch.load(source), load_file(result / "model.safetensors"))
+        self.command("verify", source, result)
+        bytes_ = source.read_bytes()
+        source.write_bytes(bytes_[:-1])
+        self.assertIn("ends in the storage", self.command("inspect", source, code=4).stderr)
+        source.write_bytes(bytes_ + bytes_)
+        self.assertIn("if several values were saved into this file", self.command("inspect", source, code=4).stderr)
+
+    def test_bare_tensors_and_compressed_archives(self):
         torch.save(torch.arange(4), self.folder / "indices.pt")
         self.command("convert", self.folder / "indices.pt", self.folder / "r", "--to", "hf")
         self.assert_same({"indices": torch.arange(4)}, load_file(self.folder / "r/model.safetensors"))
-        torch.save(torch.arange(4), self.folder / "old.pt", _use_new_zipfile_serialization=False)
-        self.assertIn("before PyTorch 1.6", self.command("inspect", self.folder / "old.pt", code=4).stderr)
+        # A description may be compressed; elements are read where they are.
+        for compressed, code in (("data.pkl", 0), ("data/0", 4)):
+            packed = self.folder / "packed.pt"
+            with zipfile.ZipFile(self.folder / "indices.pt") as archive, zipfile.ZipFile(packed, "w") as out:
+                for info in archive.infolist():
+                    deflated = info.filename.endswith(compressed)
+                    out.writestr(info.filename, archive.read(info), zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED)
+            done = self.command("verify", packed, packed, code=code)
+            if code:
+                self.assertIn("data/0\" is compressed", done.stderr)
+
+    def test_one_file_of_several(self):
+        for rank in range(2):
+            torch.save({"w": torch.full((2,), float(rank))}, self.folder / f"model.rank_{rank}.pth")
+        one = self.folder / "model.rank_0.pth"
+        self.assertIn("is one of 2 parts", self.command("convert", one, self.folder / "r", "--to", "hf", code=4).stderr)
+        self.command("convert", one, self.folder / "r", "--to", "hf", "--partial")
+
+    def test_ranks_that_differ(self):
+        """Experts and buffers are plain tensors that have one name and other elements on every rank."""
+        source = self.folder / "ranks"
+        source.mkdir()
+        for rank in range(2):
+            whole = torch.arange(6.0)
+            state = {"same": whole[:3], "view": torch.full((4,), float(rank))[1:1], "experts.w": torch.full((2, 2), float(rank)), "step": 3,
+                     "seed": rank}
+            state["part"] = torch.cat([torch.tensor([float(rank)]), whole])[1:]  # other bytes around it
+            torch.save(state, source / f"model_world_size_2_rank_{rank}.pt")
+        said = self.command("convert", source, self.folder / "r", "--to", "hf", code=4).stderr
+        self.assertIn('"experts.w" differs between the files of ranks, such as "model_world_size_2_rank_0.pt"', said)
+        self.assertFalse((self.folder / "r").exists())
+        self.command("fingerprint", source, code=4)
+        self.command("convert", source, self.folder / "r", "--to", "hf", "--rank-local", "keep", "--verify")
+        kept = load_file(self.folder / "r/model.safetensors")
+        self.assertEqual(sorted(["same", "view", "part", "experts.w.rank_0", "experts.w.rank_1"]), sorted(kept))
+        for rank in range(2):
+            self.assertTrue(torch.equal(torch.full((2, 2), float(rank)), kept[f"experts.w.rank_{rank}"]))
+        self.command("convert", source, self.folder / "x", "--to", "hf", "--exclude", "experts.w")
 
     def test_bin_sets(self):
         source = self.folder / "model"

@@ -13,8 +13,8 @@
 //                 also {replicated}, {maximal device=3}
 //
 // Refused: an uneven Shardy, JAX or HLO tiling over several axes of one dimension, where their cut by the ceiling of
-// the product differs from the nested cut here; uneven nests of _StridedShard whose split factors say no order of the mesh
-// axes; HLO device lists that are not a product of mesh factors; anything with an open or unknown mesh.
+// the product differs from the nested cut here; uneven nests of _StridedShard whose split factors say no order of the
+// mesh axes; HLO device lists that are not a product of mesh factors; anything with an open or unknown mesh.
 #ifndef RESHARD_LAYOUT_NOTATION_H_
 #define RESHARD_LAYOUT_NOTATION_H_
 

@@ -29,7 +29,7 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as multiprocessing
 from safetensors.torch import load_file
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
 COMMAND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "reshard"
@@ -106,7 +106,13 @@ def save_part(rank, size, folder, cases, store):
     for name, (mesh_shape, placements, shape) in cases.items():
         mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=tuple("abc"[: len(mesh_shape)]))
         whole = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
-        state[name] = distribute_tensor(whole, mesh, placements)
+        if name == "strided uneven":  # as fully_shard cuts what is cut already, which distribute_tensor cannot
+            first, second = mesh.get_coordinate()
+            local = whole.chunk(2)[second].chunk(2)[first].clone()
+            of_whole = {"shape": whole.shape, "stride": whole.stride()}
+            state[name] = DTensor.from_local(local, mesh, placements, run_check=False, **of_whole).detach()
+        else:
+            state[name] = distribute_tensor(whole, mesh, placements)
     state["buffer"] = torch.arange(3)
     torch.save(state, folder / f"model_world_size_{size}_rank_{rank}.pt")
     dist.destroy_process_group()

@@ -85,8 +85,8 @@ alone, under the names of the bare model, with an index.
 A file that is only a part of a checkpoint (an index, .metadata, one shard of
 several) means the checkpoint.
 
-Nothing in a file is ever executed. What is damaged or has no meaning as data is
-refused by name. Results appear at once and whole; a run that was interrupted
+Nothing in a file is ever executed. Values that are not plain data are listed,
+and never passed on. Results appear at once and whole; a run that was interrupted
 goes on with --resume.
 
   reshard inspect step-1000

@@ -74,7 +74,8 @@ TEST_CASE("all else is named, by pattern it comes along, and tensors never do") 
   CHECK(found.carried[1].may_run);
   CHECK(found.left == left);
 
-  found = MustFind(path, {.also = {"*.md", "notes/*", "pytorch_model.bin", "*.pth", "*.safetensors", ".git/*"}});
+  found = MustFind(path, {.also = {"*.md", "notes/*", "pytorch_model.bin", "*.pth", "*.safetensors", ".git/*"},
+                          .may_match_nothing = true});
   CHECK(PathsOf(found.carried) == Names{"README.md", "config.json", "modeling_x.py", "notes/a.txt"});
   CHECK(found.left == Names{".git/", "metadata.json", "original/", "pytorch_model.bin"});
 
@@ -140,6 +141,20 @@ TEST_CASE("what verl keeps in huggingface/ goes beside the model, but never over
                                                  {"tokenizer.json", "tokenizer.json"}});
 }
 
+TEST_CASE("a pattern that matches nothing beside a checkpoint is an error, unless it may") {
+  TempDirectory directory;
+  const std::string path = directory / "model";
+  fs::copy(std::string(kFixtures) + "hf_sharded", path);
+  PutContent(path, {{"README.md", "read me"}});
+  const absl::StatusOr<Catalog> catalog = ReadCatalog(path);
+  REQUIRE(catalog.ok());
+  const absl::Status status = FindSideFiles(path, *catalog, {.also = {"README.mb"}}).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(status.message()).find("the nearest is \"README.md\"") != std::string::npos);
+  CHECK(FindSideFiles(path, *catalog, {.also = {"README.mb"}, .may_match_nothing = true}).ok());
+  CHECK(FindSideFiles(path, *catalog, {.also = {"README.mb"}, .none = true}).ok());
+}
+
 TEST_CASE("a directory that is deep or has too much in it is named as a whole") {
   TempDirectory directory;
   const std::string path = directory / "model";
@@ -148,9 +163,9 @@ TEST_CASE("a directory that is deep or has too much in it is named as a whole") 
   for (int i = 0; i < 12; ++i) deep += "d/";
   PutContent(path, {{deep + "x.txt", "x"}});
   CHECK(MustFind(path).left == Names{"d/"});
-  CHECK(MustFind(path, {.also = {"e/*"}}).left == Names{"d/"});
+  CHECK(MustFind(path, {.also = {"e/*"}, .may_match_nothing = true}).left == Names{"d/"});
   CHECK(MustFind(path, {.also = {"d/*"}}).left == Names{"d/d/d/d/d/d/d/d/d/"});
-  CHECK(MustFind(path, {.also = {"d/d/d/d/d/d/d/d/d/d/d/d/x.txt"}}).carried.empty());
+  CHECK(MustFind(path, {.also = {"d/d/d/d/d/d/d/d/d/d/d/d/x.txt"}, .may_match_nothing = true}).carried.empty());
 }
 
 TEST_CASE("side files are copied as they are, over what is there, and compared byte by byte") {

@@ -138,21 +138,21 @@ bool PickleMachine::Step() {
       if (!Has(keywords ? 3 : 2)) return false;
       if (keywords && !Is(Pop(), Kind::kDict)) return Bad("keyword arguments that are not a dict");
       const Value arguments = Pop();
-      return Make(Pop(), arguments);
+      return MakeObject(Pop(), arguments);
     }
     case PickleOp::kObj: {  // Python 2, of classes of its first kind: the class, then its arguments
       if (!TakeMark(&first)) return false;
       if (stack_.size() == first) return Bad("an object without a class");
       if (!PushTuple(first + 1)) return false;
       const Value arguments = Pop();
-      return Make(Pop(), arguments);
+      return MakeObject(Pop(), arguments);
     }
     case PickleOp::kInst: {  // the same, with the name of the class behind the opcode
       Value module = 0;
       Value name = 0;
       if (!TakeMark(&first) || !ReadLine(&module) || !ReadLine(&name) || !PushTuple(first)) return false;
       const Value arguments = Pop();
-      return PushName(module, name) && Make(Pop(), arguments);
+      return PushName(module, name) && MakeObject(Pop(), arguments);
     }
     case PickleOp::kInt:  // Python 2, of numbers beyond 32 bits
       return PushDecimal();

@@ -188,13 +188,9 @@ bool PickleMachine::ReadRecords() {
 bool PickleMachine::Reduce() {
   if (!Has(2)) return false;
   const Value arguments = Pop();
-  return Make(Pop(), arguments);
-}
-
-bool PickleMachine::Make(Value callable, Value arguments) {
-  if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are not a tuple");
-  const Value name = Is(callable, Kind::kName) ? callable : NameOf(callable);
-  if (name == 0) return false;
+  const Value name = Pop();
+  if (!Is(arguments, Kind::kTuple) || !Is(name, Kind::kName)) return MakeObject(name, arguments);
+  // Containers of Python become the plain ones.
   const absl::Span<const Value> given = pickle_.Tuple(arguments);
   switch (pickle_.known(name)) {
     case Known::kSize:
@@ -216,6 +212,12 @@ bool PickleMachine::Make(Value callable, Value arguments) {
     default:
       return PushObject(name, arguments);
   }
+}
+
+bool PickleMachine::MakeObject(Value callable, Value arguments) {
+  if (!Is(arguments, Kind::kTuple)) return Bad("arguments that are not a tuple");
+  const Value name = Is(callable, Kind::kName) ? callable : NameOf(callable);
+  return name != 0 && PushObject(name, arguments);
 }
 
 PickleMachine::Value PickleMachine::NameOf(Value callable) {

@@ -154,8 +154,8 @@ class PickleMachine {
   // Reads records, from op_ on, for as long as there are any. False if there is none.
   bool ReadRecords();
   bool PushObject(Value name, Value arguments);
-  // Pushes what `callable` makes of the arguments: a container of Python as the plain one, else an object.
-  bool Make(Value callable, Value arguments);
+  // Pushes an object of what `callable` is named.
+  bool MakeObject(Value callable, Value arguments);
   // The name by which results of what is not a name itself go: of an object of C, "C(...)". 0, with an error recorded,
   // for plain data, which cannot be called.
   Value NameOf(Value callable);

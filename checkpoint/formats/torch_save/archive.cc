@@ -22,9 +22,9 @@ absl::StatusOr<Archive> Archive::Open(const io::ReadFile& file, int64_t at, int6
   const bool whole = at == 0 && length == file.bytes();
   Archive archive(absl::StrCat(file.path(), whole ? "" : absl::StrCat(", stream at ", at, " + ", length), ": "));
   std::string begin;
-  if (at >= 0 && length >= 0 && at <= file.bytes() && length <= file.bytes() - at) {
+  if (whole) {  // a stream in a larger file is an archive
     begin.resize(static_cast<size_t>(std::min<int64_t>(length, kMostBeginning)));
-    RETURN_IF_ERROR(file.ReadAt(at, absl::MakeSpan(begin)));
+    RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(begin)));
   }
   if (!IsFirstForm(begin)) {
     RETURN_IF_ERROR(archive.ReadZip(file, at, length, limits));

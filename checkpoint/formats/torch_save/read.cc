@@ -163,7 +163,7 @@ absl::StatusOr<Catalog> ReadRankFiles(const std::string& directory, absl::Span<c
   if (!files.empty() && !files[0].prefix.empty() && reader.dtensors() == 0 && reader.plain_tensors() > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, " has numbered files of torch.save without a DTensor in them, such as ", files[0].name,
-                     ", which are hardly those of ranks; name one of them"));
+                     ", which are hardly those of ranks; if one of them is a whole checkpoint, name that file"));
   }
   return std::move(reader).Finish();
 }

@@ -81,11 +81,11 @@ TEST_CASE("safetensors: a single file, by its path, a link to it, and its direct
 TEST_CASE("safetensors: nothing there") {
   const TemporaryDirectory dir;
   CheckError(Read(dir.path("none")).status(), absl::StatusCode::kNotFound, "none");
-  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is no checkpoint");
+  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is not a checkpoint");
   std::filesystem::create_symlink("nowhere", dir.path("dangling"));
   CheckError(Read(dir.path("dangling")).status(), absl::StatusCode::kNotFound, "dangling");
   dir.Write("sharded/other.txt", "");
-  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is no checkpoint");
+  CheckError(Read(dir.path()).status(), absl::StatusCode::kNotFound, "is not a checkpoint");
 }
 
 TEST_CASE("safetensors: several files without an index") {
@@ -184,9 +184,9 @@ TEST_CASE("safetensors: shards are merged") {
   refused(OneTensor("w", "[2]", 2, "[0]"), absl::StatusCode::kDataLoss, "rank");
   refused(OneTensor("w", "[1,3]", 3, "[2]"), absl::StatusCode::kDataLoss, "rank");
   refused(OneTensor("w", "[1,3]", 3), absl::StatusCode::kDataLoss, "several files have it");
-  refused(OneTensor("w", "[1,3]", 3, "[0,-1]"), absl::StatusCode::kDataLoss, "no whole number");
-  refused(OneTensor("w", "[1,3]", 3, "[0,1.0]"), absl::StatusCode::kDataLoss, "no whole number");
-  refused(OneTensor("w", "[1,3]", 3, "{}"), absl::StatusCode::kDataLoss, "no list");
+  refused(OneTensor("w", "[1,3]", 3, "[0,-1]"), absl::StatusCode::kDataLoss, "not a whole number");
+  refused(OneTensor("w", "[1,3]", 3, "[0,1.0]"), absl::StatusCode::kDataLoss, "not a whole number");
+  refused(OneTensor("w", "[1,3]", 3, "{}"), absl::StatusCode::kDataLoss, "is not a list");
   refused(OneTensor("w", "[1,3]", 3, "[["), absl::StatusCode::kDataLoss, "DCP_SHARDING_INFO");
   refused(OneTensor("w", "[1,3]", 3, "[9223372036854775807,0]"), absl::StatusCode::kDataLoss, "2^63");
   refused(OneTensor("w", "[1,3]", 3, "[4611686018427387904,0]"), absl::StatusCode::kDataLoss, "overflow");

@@ -54,7 +54,8 @@ std::optional<PartName> ParseCounted(std::string_view name) {
       before = before.substr(shard->second + 1);
     }
   }
-  part.series = absl::StrCat(part.shard > 0 ? "shard-?-" : "", status::View(before), "?", status::View(name.substr(of)));
+  part.series =
+      absl::StrCat(part.shard > 0 ? "shard-?-" : "", status::View(before), "?", status::View(name.substr(of)));
   part.number = number->first;
   part.count = count->first;
   return part;
@@ -143,11 +144,11 @@ std::string OtherParts(std::string_view name, absl::Span<const std::string> name
   others.emplace(part->number, name);
   const bool is_all = others.size() == 1 && part->count < 2;
   if (is_all) return "";
-  return absl::StrCat(io::Shown(name), " is one of ", std::max<int64_t>(part->count, static_cast<int64_t>(others.size())),
-                      " parts", others.size() > 1
-                                    ? absl::StrCat(", ", io::Shown(others.begin()->second), " to ",
-                                                   io::Shown(others.rbegin()->second))
-                                    : "");
+  return absl::StrCat(
+      io::Shown(name), " is one of ", std::max<int64_t>(part->count, static_cast<int64_t>(others.size())), " parts",
+      others.size() > 1
+          ? absl::StrCat(", ", io::Shown(others.begin()->second), " to ", io::Shown(others.rbegin()->second))
+          : "");
 }
 
 }  // namespace reshard::catalog

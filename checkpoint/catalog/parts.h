@@ -12,8 +12,8 @@
 namespace reshard::catalog {
 
 // "model-00002-of-00009.safetensors" is part 2 of 9 of the series "model-?-of-00009.safetensors"; of
-// "shard-00003-model-00002-of-00009.safetensors" the shard is 3. "consolidated.01.pth" and "model.rank_1.pt" are parts of
-// nobody knows how many.
+// "shard-00003-model-00002-of-00009.safetensors" the shard is 3. "consolidated.01.pth" and "model.rank_1.pt" are parts
+// of nobody knows how many.
 struct PartName {
   std::string series;
   int64_t number = 0;
@@ -22,8 +22,8 @@ struct PartName {
 };
 std::optional<PartName> ParsePartName(std::string_view name);
 
-// What of the series that these files belong to is missing, as the end of a sentence: "2 of 9 parts are here; missing are
-// model-00001-of-00009.safetensors, ..."; empty where nothing is. Files that are not parts do not count.
+// What of the series that these files belong to is missing, as the end of a sentence: "2 of 9 parts are here; missing
+// are model-00001-of-00009.safetensors, ..."; empty where nothing is. Files that are not parts do not count.
 std::string MissingParts(absl::Span<const std::string> names);
 
 // Where `name` is a part, in a directory with these files, and others of its series are there, too: "it is one of 8

@@ -94,7 +94,8 @@ class Remains {
   LeftOut* Of(std::string_view name) {
     if (out_ == nullptr) return nullptr;
     const std::vector<Catalog::PathStep>* const path = catalog_.PathOf(name);
-    const std::string* const step = path != nullptr && path->size() > 1 ? std::get_if<std::string>(&path->front()) : nullptr;
+    const std::string* const step =
+        path != nullptr && path->size() > 1 ? std::get_if<std::string>(&path->front()) : nullptr;
     const std::string_view container = step != nullptr ? std::string_view(*step) : name.substr(0, name.find('.'));
     const auto [found, fresh] = index_.try_emplace(std::string(container), out_->size());
     if (fresh) out_->push_back({std::string(container)});
@@ -249,8 +250,7 @@ absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std:
   if (tensors.empty() && items.empty() && !(catalog.tensors().empty() && catalog.byte_items().empty())) {
     return NothingLeft(catalog, selection);
   }
-  return catalog::DerivedCatalog(std::move(catalog))
-      .Make(std::move(tensors), std::move(items), std::move(attributes));
+  return catalog::DerivedCatalog(std::move(catalog)).Make(std::move(tensors), std::move(items), std::move(attributes));
 }
 
 }  // namespace reshard

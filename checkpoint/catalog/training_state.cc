@@ -17,8 +17,8 @@ constexpr std::string_view kMoments[] = {"exp_avg",   "max_exp_avg", "momentum_b
                                          "acc_delta", "exp_inf",     "fp32_param",      "master_param"};
 // Containers that frameworks keep beside weights.
 constexpr std::string_view kOfFrameworks[] = {
-    "callbacks", "dataloader",  "dataloaders", "loops",   "lr_scheduler", "lr_schedulers",
-    "progress",  "scheduler",   "schedulers",  "trainer", "train_state",  "rerun_state_machine_state",
+    "callbacks", "dataloader", "dataloaders", "loops",   "lr_scheduler", "lr_schedulers",
+    "progress",  "scheduler",  "schedulers",  "trainer", "train_state",  "rerun_state_machine_state",
 };
 // PyTorch's generator on the CPU, in bytes.
 constexpr int64_t kGeneratorBytes = 5056;
@@ -131,7 +131,8 @@ bool TrainingState::InContainer(std::string_view name) const {
 }
 
 bool TrainingState::Has(std::string_view name) const {
-  return (only_state_dict_ && FirstPart(name) != "state_dict") || names_.contains(status::View(name)) || InContainer(name);
+  return (only_state_dict_ && FirstPart(name) != "state_dict") || names_.contains(status::View(name)) ||
+         InContainer(name);
 }
 
 }  // namespace reshard::catalog

@@ -21,8 +21,9 @@ namespace reshard::catalog {
 // - counters: integers without dimensions beside the container of the weights, and containers that frameworks keep
 //   (`callbacks`, `loops`, `train_state`, ...) as long as nothing in them has a dimension;
 // - in a checkpoint of Lightning, all but `state_dict`.
-// Example: {"model": {"w": [4, 4]}, "opt": {"state": {0: {"exp_avg": [4, 4]}}, "param_groups": [{"lr": 0.1}]}} gives the
-// names model.w, opt.state.0.exp_avg and opt.param_groups.0.lr; the container `opt` is an optimizer, `model.w` is not.
+// Example: {"model": {"w": [4, 4]}, "opt": {"state": {0: {"exp_avg": [4, 4]}}, "param_groups": [{"lr": 0.1}]}} gives
+// the names model.w, opt.state.0.exp_avg and opt.param_groups.0.lr; the container `opt` is an optimizer, `model.w` is
+// not.
 class TrainingState {
  public:
   explicit TrainingState(const Catalog& catalog);

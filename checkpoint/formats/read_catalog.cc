@@ -55,9 +55,10 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
   if (!metadata.empty()) {
     const auto model = std::find_if(names.begin(), names.end(), IsOfHuggingFace);
     if (model == names.end()) return dcp::ReadDcpCatalog(path, metadata, limits);
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " has two checkpoints: a distributed one (", metadata[0], ") and a Hugging Face model (", *model,
-        "); name the file of the one that is meant, ", io::JoinPath(path, metadata[0]), " or ", io::JoinPath(path, *model)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has two checkpoints: a distributed one (", metadata[0], ") and a Hugging Face model (",
+                     *model, "); name the file of the one that is meant, ", io::JoinPath(path, metadata[0]), " or ",
+                     io::JoinPath(path, *model)));
   }
   if (HasSafetensors(names)) return ReadRest(path, limits);
   if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {

@@ -32,7 +32,8 @@ constexpr FileKind kFiles[] = {
     {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes one that is"},
     {"\x89HDF\r\n", "an HDF5 file, which is not read"},
     {"ustar",
-     "a tar file, as the torch.save of before PyTorch 0.1.10 wrote, which is not read; torch.save(torch.load(FILE), ...) "
+     "a tar file, as the torch.save of before PyTorch 0.1.10 wrote, which is not read; torch.save(torch.load(FILE), "
+     "...) "
      "writes one that is, if the file can be trusted",
      257},
 };

@@ -34,7 +34,8 @@ Meant ModelOf(const catalog::PartName& shard, const std::string& directory, cons
   constexpr std::string_view kSafetensors = ".safetensors", kBin = ".bin";
   const bool safetensors = shard.series.ends_with(kSafetensors);
   const size_t number = shard.series.find("-?-of-");
-  std::string index = absl::StrCat(shard.series.substr(0, number), status::View(safetensors ? kSafetensors : kBin), ".index.json");
+  std::string index =
+      absl::StrCat(shard.series.substr(0, number), status::View(safetensors ? kSafetensors : kBin), ".index.json");
   if (number != std::string::npos && Has(names, index)) {
     return Meant{safetensors ? Meant::As::kIndex : Meant::As::kBinIndex, directory, {std::move(index)}};
   }

@@ -14,9 +14,10 @@
 namespace reshard::side_files {
 
 // A Hugging Face `config.json` as text, which is copied as it is: the dtype that it names and most floats do not have,
-// unless they are narrow ones and it has a `quantization_config`; a quantization to FP8 without tensors of such elements;
-// a size of the vocabulary that the embedding does not have; an output layer that it says is tied and that is there all
-// the same, or that is not tied and not there. One sentence each. Nothing where the text is not such a configuration.
+// unless they are narrow ones and it has a `quantization_config`; a quantization to FP8 without tensors of such
+// elements; a size of the vocabulary that the embedding does not have; an output layer that it says is tied and that is
+// there all the same, or that is not tied and not there. One sentence each. Nothing where the text is not such a
+// configuration.
 std::vector<std::string> Contradictions(std::string_view config, const Catalog& result);
 
 // The `config.json` among the files beside a checkpoint in `directory`, if there is one of at most 16 MiB; otherwise an

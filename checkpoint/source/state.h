@@ -66,8 +66,8 @@ struct Source::State {
   absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Stream(int64_t tensor, int64_t number,
                                                                         const io::ReadFile& file);
   // Compares what is said of the sizes of chunks with the files, as long as no memory is taken for them. DataLoss: a
-  // stream does not have the elements that the metadata says. ResourceExhausted: a tensor repeats its elements until they
-  // are far more than all files have bytes.
+  // stream does not have the elements that the metadata says. ResourceExhausted: a tensor repeats its elements until
+  // they are far more than all files have bytes.
   absl::Status CheckAnnounced();
   // Of a chunk, in its tensor.
   Box ChunkBox(int64_t tensor, int64_t number) const;

@@ -194,7 +194,8 @@ TEST_CASE("dcp: items") {
   refuses({{Str("w"), Tensor(Properties(Str("float32")), {2, 3}, {})}}, "no dtype of \"w\"");
   refuses({{Str("w"), Tensor(Properties(Global("torch", std::string(100, 'f'))), {2, 3}, {})}}, "too long a name");
   refuses({{Str("w"), Tensor(Object(Class("TensorProperties"), Tuple({DType("float32")})), {2, 3}, {})}}, "no dtype");
-  checkpoint.RefusesMetadata(Object(Class("Metadata"), Dict({{Str("state_dict_metadata"), None()}})), "not the Metadata");
+  checkpoint.RefusesMetadata(Object(Class("Metadata"), Dict({{Str("state_dict_metadata"), None()}})),
+                             "not the Metadata");
   checkpoint.RefusesMetadata(Metadata({}, {{None(), None()}}), "not said what");
 
   // Ranks that contradict each other.

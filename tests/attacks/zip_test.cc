@@ -64,7 +64,8 @@ TEST_CASE("zip: headers that contradict the directory") {
     refuses(With([&](Records* r) { (*r)[record].local_name = std::string((*r)[record].name.size(), 'x'); }),
             "says other than the directory");
     refuses(With([&](Records* r) { (*r)[record].crc = 1; }), "CRC-32");
-    refuses(With([&](Records* r) { (*r)[record].method = 8; }), record == 2 ? "is read only where it is not" : "does not unpack");
+    refuses(With([&](Records* r) { (*r)[record].method = 8; }),
+            record == 2 ? "is read only where it is not" : "does not unpack");
     refuses(With([&](Records* r) { (*r)[record].method = 99; }), "is compressed by method 99");
     refuses(With([&](Records* r) { (*r)[record].flags = 1; }), "is encrypted");
     refuses(With([&](Records* r) { (*r)[record].flags = 1 << 6; }), "is encrypted");

@@ -23,17 +23,17 @@ enum class Known : uint8_t {
   kOrderedDict,  // a dict
   kDefaultDict,
   kCounter,
-  kDeque,          // a list
-  kRestoreTag,     // torch.jit._pickle.restore_type_tag: its first argument
-  kBuildList,      // torch.jit._pickle.build_intlist and the like: its argument
-  kNamespace,      // argparse.Namespace, types.SimpleNamespace: an object whose state is all there is to it
-  kSetOf,          // builtins.set, frozenset: of a list
-  kByteArray,      // builtins.bytearray: of bytes
-  kGetAttr,        // builtins.getattr, by which some versions of Python write members of enums: (class, name)
-  kEncode,         // _codecs.encode, by which protocol 2 writes bytes: (text, "latin1")
-  kNumpyDType,     // numpy.dtype: (name, align, copy), with a state that has the byte order
-  kNumpyScalar,    // numpy's multiarray.scalar: (dtype, bytes)
-  kNumpyArray,     // numpy's multiarray._reconstruct, with the state (version, shape, dtype, is Fortran, bytes)
+  kDeque,            // a list
+  kRestoreTag,       // torch.jit._pickle.restore_type_tag: its first argument
+  kBuildList,        // torch.jit._pickle.build_intlist and the like: its argument
+  kNamespace,        // argparse.Namespace, types.SimpleNamespace: an object whose state is all there is to it
+  kSetOf,            // builtins.set, frozenset: of a list
+  kByteArray,        // builtins.bytearray: of bytes
+  kGetAttr,          // builtins.getattr, by which some versions of Python write members of enums: (class, name)
+  kEncode,           // _codecs.encode, by which protocol 2 writes bytes: (text, "latin1")
+  kNumpyDType,       // numpy.dtype: (name, align, copy), with a state that has the byte order
+  kNumpyScalar,      // numpy's multiarray.scalar: (dtype, bytes)
+  kNumpyArray,       // numpy's multiarray._reconstruct, with the state (version, shape, dtype, is Fortran, bytes)
   kNumpyFromBuffer,  // numpy's numeric._frombuffer: (bytes, dtype, shape, order)
   kRebuildTensor,
   kRebuildTensorV2,

@@ -20,8 +20,8 @@ struct Row {
   DType dtype;
 };
 constexpr Row kDTypes[] = {
-    {"f2", DType::kF16}, {"f4", DType::kF32}, {"f8", DType::kF64}, {"i1", DType::kI8},  {"i2", DType::kI16},
-    {"i4", DType::kI32}, {"i8", DType::kI64}, {"u1", DType::kU8},  {"u2", DType::kU16}, {"u4", DType::kU32},
+    {"f2", DType::kF16}, {"f4", DType::kF32},  {"f8", DType::kF64}, {"i1", DType::kI8},    {"i2", DType::kI16},
+    {"i4", DType::kI32}, {"i8", DType::kI64},  {"u1", DType::kU8},  {"u2", DType::kU16},   {"u4", DType::kU32},
     {"u8", DType::kU64}, {"b1", DType::kBool}, {"c8", DType::kC64}, {"c16", DType::kC128},
 };
 

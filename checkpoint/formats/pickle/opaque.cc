@@ -35,12 +35,14 @@ std::string KindOfOpaque(const Pickle& pickle, Pickle::Value value) {
     case Pickle::Kind::kName:
       return absl::StrCat("the name ", FullName(pickle, value));
     case Pickle::Kind::kObject: {
-      if (const std::string member = NameOfOpaque(pickle, value); !member.empty()) return absl::StrCat("the name ", member);
+      if (const std::string member = NameOfOpaque(pickle, value); !member.empty())
+        return absl::StrCat("the name ", member);
       const Pickle::Value name = pickle.Class(value);
       // Classes begin with a capital letter wherever anybody looks at names; the last part is the class's own.
       const std::string_view own = pickle.Name(name).substr(pickle.Name(name).rfind('.') + 1);
       const size_t first = own.find_first_not_of('_');
-      const bool is_class = first != std::string_view::npos && absl::ascii_isupper(static_cast<unsigned char>(own[first]));
+      const bool is_class =
+          first != std::string_view::npos && absl::ascii_isupper(static_cast<unsigned char>(own[first]));
       return absl::StrCat(is_class ? "an object of " : "", FullName(pickle, name));
     }
     case Pickle::Kind::kTuple:

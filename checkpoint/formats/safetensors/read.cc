@@ -69,8 +69,8 @@ absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLi
           return expect(Kind::kArray, io::Shown(path[0].key) + ": " + path[1].key + " is not a list");
         }
         last->push_back(value.integer);
-        return expect(Kind::kInteger, io::Shown(path[0].key) + ": one of " + path[1].key +
-                                          " is not a whole number from 0 to 2^63 - 1");
+        return expect(Kind::kInteger,
+                      io::Shown(path[0].key) + ": one of " + path[1].key + " is not a whole number from 0 to 2^63 - 1");
       });
   if (!walked.ok()) return In("DCP_SHARDING_INFO", walked);
   return offsets;
@@ -244,8 +244,8 @@ bool IsWhole(std::string_view name) {
   });
 }
 
-// One checkpoint is one set of files: a series of numbered parts, or a file that is whole. Files of other names may each
-// have some of the tensors. InvalidArgument: there is more than one set.
+// One checkpoint is one set of files: a series of numbered parts, or a file that is whole. Files of other names may
+// each have some of the tensors. InvalidArgument: there is more than one set.
 absl::Status CheckOneSet(const std::string& root, absl::Span<const std::string> files) {
   std::map<std::string, std::string> sets;  // each with one of its files
   bool is_set = false;
@@ -259,10 +259,11 @@ absl::Status CheckOneSet(const std::string& root, absl::Span<const std::string> 
   if (!is_set || sets.size() < 2) return absl::OkStatus();
   const auto& [first, its_file] = *sets.begin();
   const auto& [other, other_file] = *std::next(sets.begin());
-  return absl::InvalidArgumentError(absl::StrCat(
-      io::Shown(root), " has two checkpoints: ", io::Shown(first), " and ", io::Shown(other),
-      sets.size() > 2 ? absl::StrCat(" and ", sets.size() - 2, " more") : "", "; name the file of the one that is meant, ",
-      io::Shown(io::JoinPath(root, its_file)), " or ", io::Shown(io::JoinPath(root, other_file))));
+  return absl::InvalidArgumentError(
+      absl::StrCat(io::Shown(root), " has two checkpoints: ", io::Shown(first), " and ", io::Shown(other),
+                   sets.size() > 2 ? absl::StrCat(" and ", sets.size() - 2, " more") : "",
+                   "; name the file of the one that is meant, ", io::Shown(io::JoinPath(root, its_file)), " or ",
+                   io::Shown(io::JoinPath(root, other_file))));
 }
 
 absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& index_name,

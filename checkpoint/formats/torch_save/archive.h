@@ -1,6 +1,6 @@
-// A file, or a part of one, that torch.save has written: a description, which is a pickle, and storages of elements. Its
-// usual form is a zip archive; its first form (before PyTorch 1.6, and today with a flag) is several pickles and then
-// the storages, one after the other.
+// A file, or a part of one, that torch.save has written: a description, which is a pickle, and storages of elements.
+// Its usual form is a zip archive; its first form (before PyTorch 1.6, and today with a flag) is several pickles and
+// then the storages, one after the other.
 #ifndef RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_ARCHIVE_H_
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_ARCHIVE_H_
 

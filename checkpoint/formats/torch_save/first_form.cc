@@ -108,8 +108,8 @@ class FirstFormReader {
     const auto bytes = CheckedMul(id.elements, *id.element_bytes);
     const int64_t left = end_ - at_ - static_cast<int64_t>(sizeof elements);
     if (!bytes || left < *bytes || left < 0 || *bytes < 0) {
-      return absl::DataLossError(absl::StrCat("the file ends in the storage ", io::Shown(key), " of ", id.elements,
-                                              " elements"));
+      return absl::DataLossError(
+          absl::StrCat("the file ends in the storage ", io::Shown(key), " of ", id.elements, " elements"));
     }
     RETURN_IF_ERROR(file_.ReadAt(at_, {reinterpret_cast<char*>(&elements), sizeof elements}));
     if (elements != id.elements) {

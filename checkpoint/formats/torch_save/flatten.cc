@@ -278,7 +278,7 @@ class Flattener {
   int64_t steps_;  // that are left
   int64_t names_;  // bytes of names that are left
   std::vector<Open> open_;
-  absl::flat_hash_set<Value> on_the_way_;   // the containers of open_
+  absl::flat_hash_set<Value> on_the_way_;     // the containers of open_
   absl::flat_hash_map<Value, bool> modules_;  // of the objects that were looked at: whether they are modules
   std::string name_;
   std::vector<Catalog::PathStep> path_;

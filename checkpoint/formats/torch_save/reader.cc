@@ -66,8 +66,9 @@ absl::Status Reader::AddFile(const std::string& name, std::string_view prefix, s
       const bool is_data = IsAnyTensor(description, leaf.value) || pickle::IsNumpyArray(description, leaf.value) ||
                            pickle::PlainData(description, leaf.value, kMostPlain);
       if ((kind == Kind::kObject || kind == Kind::kName) && !is_data) {
-        return archive.CannotRead("it holds ", io::Shown(pickle::KindOfOpaque(description, leaf.value)),
-                                  " rather than a state dict or a module; torch.save(model.state_dict(), ...) writes one");
+        return archive.CannotRead(
+            "it holds ", io::Shown(pickle::KindOfOpaque(description, leaf.value)),
+            " rather than a state dict or a module; torch.save(model.state_dict(), ...) writes one");
       }
       leaf.name = std::string(root_name);
       leaf.path = {leaf.name};
@@ -159,7 +160,8 @@ void Reader::NameItems(const pickle::Pickle& description, const Leaf& leaf, Valu
       // Marks for the program that has set them: named once for all tensors.
       builder_.AddAttribute({absl::StrCat("attribute ", status::View(text), " of tensors"), "", true, ""});
     } else {
-      builder_.AddAttribute({absl::StrCat(leaf.name, ".", status::View(text)), "", false, "an attribute of the tensor"});
+      builder_.AddAttribute(
+          {absl::StrCat(leaf.name, ".", status::View(text)), "", false, "an attribute of the tensor"});
     }
     return ++named < kMostNamed;
   });
@@ -198,8 +200,7 @@ absl::Status Reader::AddTensor(const Archive& archive, const Leaf& leaf, Value v
 
 absl::Status Reader::AddElements(const std::string& name, const TensorRecord& record, int32_t file) {
   const catalog::StoredElements& elements = record.elements;
-  RETURN_IF_ERROR(
-      builder_.AddTensor(name, record.stored_dtype, record.dtype, elements.shape, record.requires_grad));
+  RETURN_IF_ERROR(builder_.AddTensor(name, record.stored_dtype, record.dtype, elements.shape, record.requires_grad));
   const std::vector<int64_t> zeros = Zeros(elements.shape);
   if (record.dtype) return builder_.AddChunk(zeros, file, elements);
   return builder_.AddChunk(zeros, elements.shape, {file, elements.record_at, elements.record_length});

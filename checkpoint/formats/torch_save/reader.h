@@ -30,8 +30,8 @@ class Reader {
   int64_t plain_tensors() const { return plain_tensors_; }
   int64_t dtensors() const { return dtensors_; }
 
-  // A file of that name below the root, saved by that rank where files are of ranks. All names in it get `prefix`; a root
-  // that is not a container is called `root_name`.
+  // A file of that name below the root, saved by that rank where files are of ranks. All names in it get `prefix`; a
+  // root that is not a container is called `root_name`.
   absl::Status AddFile(const std::string& name, std::string_view prefix, std::string_view root_name, int64_t rank = 0);
 
   // All that the index has must be in the file that it says. A name in two files is found out by its elements.
@@ -87,8 +87,8 @@ class Reader {
   int32_t file_ = 0;
   std::string file_name_;
   int64_t rank_ = 0;
-  std::string contents_;            // what is kept
-  std::optional<int32_t> content_;  // its index, once something is
+  std::string contents_;                                          // what is kept
+  std::optional<int32_t> content_;                                // its index, once something is
   absl::flat_hash_map<std::string, std::set<int32_t>> files_of_;  // by tensor
   std::vector<std::string> version_names_;                        // of versions_, in the order of the files
   absl::flat_hash_map<std::string, Versions> versions_;           // of files of ranks

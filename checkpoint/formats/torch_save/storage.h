@@ -12,8 +12,8 @@ namespace reshard::torch_save {
 
 // Elements that follow each other in a file; tensors are views of them.
 struct Storage {
-  int64_t at = 0;      // offset in the file, in bytes
-  int64_t length = 0;  // in bytes
+  int64_t at = 0;                                // offset in the file, in bytes
+  int64_t length = 0;                            // in bytes
   std::optional<uint32_t> crc32 = std::nullopt;  // of all of it, where the file has one
 };
 

@@ -17,10 +17,11 @@ absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& fil
   ASSIGN_OR_RETURN(const Archive archive, Archive::Open(file, place.at, place.length, limits));
   const pickle::Pickle& description = archive.description();
   if (!IsTensor(description, description.root())) {
-    return archive.CannotRead("it holds ", io::Shown(IsAnyTensor(description, description.root())
-                                                         ? KindOfTensor(description, description.root())
-                                                         : pickle::KindOfOpaque(description, description.root())),
-                              ", not a plain tensor");
+    return archive.CannotRead(
+        "it holds ",
+        io::Shown(IsAnyTensor(description, description.root()) ? KindOfTensor(description, description.root())
+                                                               : pickle::KindOfOpaque(description, description.root())),
+        ", not a plain tensor");
   }
   const Expected expected = {dtype, shape};
   ASSIGN_OR_RETURN(TensorRecord record, ReadTensorRecord(archive, description.root(), &expected));

@@ -168,7 +168,8 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     record.length = NumberAt<uint32_t>(rest, 24);
     record.header_at = NumberAt<uint32_t>(rest, 42);
     std::string_view extra = Find64(rest.substr(kDirectoryEntry + name_length, extra_length));
-    if (!TakeFrom64(&extra, &record.length) || !TakeFrom64(&extra, &record.stored) || !TakeFrom64(&extra, &record.header_at)) {
+    if (!TakeFrom64(&extra, &record.length) || !TakeFrom64(&extra, &record.stored) ||
+        !TakeFrom64(&extra, &record.header_at)) {
       return Bad("the directory is broken");
     }
     if ((flags & kEncrypted) != 0) {
@@ -183,7 +184,8 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     if (NumberAt<uint16_t>(rest, 34) != 0) {
       return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
     }
-    if (!record.compressed && record.stored != record.length) return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
+    if (!record.compressed && record.stored != record.length)
+      return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
     has_checksums_ |= record.crc32 != 0;
     records_.push_back(std::move(record));
     rest.remove_prefix(entry_length);

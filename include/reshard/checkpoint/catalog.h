@@ -93,8 +93,8 @@ class Catalog {
     Place place;            // where its bytes are
   };
 
-  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says. torch.save: a value
-  // of the state dict that is not plain data. The value itself is opaque then: it can be listed, but not carried.
+  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says. torch.save: a
+  // value of the state dict that is not plain data. The value itself is opaque then: it can be listed, but not carried.
   struct Attribute {
     std::string name;
     // A pickle of its value where that is plain data (numbers, texts, containers of them), or empty.
@@ -108,11 +108,11 @@ class Catalog {
     std::string Label() const;
   };
 
-  // A tensor or a value that every rank has stored whole, and not all of them the same. The catalog has each rank's under
-  // a name of its own, "NAME.rank_R".
+  // A tensor or a value that every rank has stored whole, and not all of them the same. The catalog has each rank's
+  // under a name of its own, "NAME.rank_R".
   struct RankLocal {
-    std::string name;                  // in the files
-    std::vector<std::string> names;    // here
+    std::string name;                           // in the files
+    std::vector<std::string> names;             // here
     std::pair<std::string, std::string> files;  // two that differ
   };
 
@@ -165,8 +165,8 @@ class Catalog {
   const std::vector<RankLocal>& rank_local() const { return rank_local_; }
   // The name in the files of a tensor or value of rank_local(), or the name itself for any other.
   std::string_view NameInFiles(std::string_view name) const;
-  // Why this is hardly all of a checkpoint: "2 of 9 parts are here: ..."; empty where nothing speaks for it. A selection
-  // has to say so (Selection).
+  // Why this is hardly all of a checkpoint: "2 of 9 parts are here: ..."; empty where nothing speaks for it. A
+  // selection has to say so (Selection).
   const std::string& incomplete() const { return incomplete_; }
   // safetensors, torch.save: whether an index says which file has which tensor. Some readers want one even for a single
   // file.

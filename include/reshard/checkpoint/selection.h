@@ -66,9 +66,9 @@ struct LeftOut {
 // The catalog of what is selected, under its new names, in the order of the old one; its chunks and files are those of
 // the old one. A path in nested containers is kept where the name is. Where `left_out` is not null it becomes what is
 // not selected, in the order of the checkpoint.
-// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture; a name without
-// the prefix that it needs. DataLoss: the checkpoint is not complete, and `partial` does not allow it; what is selected differs between ranks, and
-// `keep_rank_local` does not allow it (the name, two files, and what to do).
+// InvalidArgument: nothing is left; two of one name, with both old names; a renaming that names no capture; a name
+// without the prefix that it needs. DataLoss: the checkpoint is not complete, and `partial` does not allow it; what is
+// selected differs between ranks, and `keep_rank_local` does not allow it (the name, two files, and what to do).
 absl::StatusOr<Catalog> Select(Catalog catalog, const Selection& selection, std::vector<LeftOut>* left_out = nullptr);
 
 }  // namespace reshard

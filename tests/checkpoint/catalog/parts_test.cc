@@ -25,24 +25,28 @@ TEST_CASE("parts: names") {
   CHECK(ParsePartName("consolidated.01.pth")->number == 1);
   CHECK(ParsePartName("model.rank_3.pt")->number == 3);
   CHECK(ParsePartName("rank0.pth")->series == ParsePartName("rank7.pth")->series);
-  for (const char* name : {"model.safetensors", "frank_1.pt", "model-of-2.safetensors", "model-1-of-.safetensors", "step-100.pt",
-                           "consolidated.pth", "rank.pt", "-99999999-of-99999999.bin"}) {
+  for (const char* name : {"model.safetensors", "frank_1.pt", "model-of-2.safetensors", "model-1-of-.safetensors",
+                           "step-100.pt", "consolidated.pth", "rank.pt", "-99999999-of-99999999.bin"}) {
     INFO(name);
     CHECK_FALSE(ParsePartName(name));
   }
 }
 
 TEST_CASE("parts: what is missing") {
-  CHECK(MissingParts(Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "x.safetensors"}).empty());
+  CHECK(MissingParts(Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "x.safetensors"})
+            .empty());
   CHECK(MissingParts(Names{"model-00000-of-00002.bin", "model-00001-of-00002.bin"}).empty());
   CHECK(MissingParts(Names{"model-00003-of-00009.safetensors", "model-00007-of-00009.safetensors"}) ==
         "2 of 9 parts are here; missing: model-00001-of-00009.safetensors, model-00002-of-00009.safetensors, "
-        "model-00004-of-00009.safetensors, model-00005-of-00009.safetensors, model-00006-of-00009.safetensors and 2 more");
+        "model-00004-of-00009.safetensors, model-00005-of-00009.safetensors, model-00006-of-00009.safetensors and 2 "
+        "more");
   // Not every shard has a part of every file.
-  CHECK(MissingParts(Names{"shard-00001-model-00001-of-00002.safetensors", "shard-00002-model-00002-of-00002.safetensors"})
+  CHECK(MissingParts(
+            Names{"shard-00001-model-00001-of-00002.safetensors", "shard-00002-model-00002-of-00002.safetensors"})
             .empty());
   CHECK(Says(MissingParts(Names{"shard-00001-model-00001-of-00002.safetensors"}), "1 of 2 parts are here"));
-  CHECK(Says(MissingParts(Names{"shard-00001-model-00001-of-00001.safetensors", "shard-00003-model-00001-of-00001.safetensors"}),
+  CHECK(Says(MissingParts(
+                 Names{"shard-00001-model-00001-of-00001.safetensors", "shard-00003-model-00001-of-00001.safetensors"}),
              "shard 2 is missing"));
 }
 

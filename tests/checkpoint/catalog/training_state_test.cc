@@ -1,4 +1,5 @@
-// checkpoint/catalog/training_state.h: what is told by what it is made of, and what stays though it has a word in its name.
+// checkpoint/catalog/training_state.h: what is told by what it is made of, and what stays though it has a word in its
+// name.
 #include "checkpoint/catalog/training_state.h"
 
 #include <string>
@@ -36,8 +37,8 @@ Names WeightsOf(const std::vector<Entry>& entries) {
       begin = slash + 1;
     }
     path.emplace_back(name.substr(begin));
-    const absl::Status added = entry.is_value ? builder.AddByteItem(name, {})
-                                              : builder.AddTensor(name, "x", entry.dtype, entry.shape, false);
+    const absl::Status added =
+        entry.is_value ? builder.AddByteItem(name, {}) : builder.AddTensor(name, "x", entry.dtype, entry.shape, false);
     REQUIRE(added.ok());
     builder.AddPath(name, path);
   }
@@ -53,7 +54,8 @@ Names WeightsOf(const std::vector<Entry>& entries) {
 }  // namespace
 
 TEST_CASE("optimizers are known by their groups and moments, whatever they are called") {
-  CHECK(WeightsOf({{"model/a.w"}, {"opt_G/state/0/exp_avg"}, {"opt_G/state/0/step", {}}, Value("opt_G/param_groups/0/lr")}) ==
+  CHECK(WeightsOf(
+            {{"model/a.w"}, {"opt_G/state/0/exp_avg"}, {"opt_G/state/0/step", {}}, Value("opt_G/param_groups/0/lr")}) ==
         Names{"model.a.w"});
   CHECK(WeightsOf({{"a.w"}, {"chained_0.optimizer.state.exp_avg.a.w"}, {"chained_0.optimizer.state.fp32_param.a.w"}}) ==
         Names{"a.w"});
@@ -61,8 +63,14 @@ TEST_CASE("optimizers are known by their groups and moments, whatever they are c
   // The checkpoint is one.
   CHECK(WeightsOf({{"state/0/exp_avg"}, Value("param_groups/0/lr"), {"extra"}}) == Names{"extra"});
   // Parts of models that have such names.
-  CHECK(WeightsOf({{"optimizer.layers.0.w"}, {"net.optim.w"}, {"train_state.proj.w"}, {"scheduler.w"}, {"rng.embed.w"},
-                   {"loops.0.w"}, {"callbacks.w"}, {"cell.state.step.w"}})
+  CHECK(WeightsOf({{"optimizer.layers.0.w"},
+                   {"net.optim.w"},
+                   {"train_state.proj.w"},
+                   {"scheduler.w"},
+                   {"rng.embed.w"},
+                   {"loops.0.w"},
+                   {"callbacks.w"},
+                   {"cell.state.step.w"}})
             .size() == 8);
 }
 
@@ -71,13 +79,17 @@ TEST_CASE("scalers, schedulers, generators and counters are known by their form"
         Names{"model.w"});
   CHECK(WeightsOf({{"model/w"}, {"sched/last", {}}, Value("sched/last_epoch"), Value("sched/_step_count")}) ==
         Names{"model.w"});
-  CHECK(WeightsOf({{"model/w"}, {"torch_state", {5056}, DType::kU8}, {"cuda_rng_state/0", {16}, DType::kU8},
-                   {"step", {}, DType::kI64}, {"model/bn.num_batches_tracked", {}, DType::kI64}}) ==
+  CHECK(WeightsOf({{"model/w"},
+                   {"torch_state", {5056}, DType::kU8},
+                   {"cuda_rng_state/0", {16}, DType::kU8},
+                   {"step", {}, DType::kI64},
+                   {"model/bn.num_batches_tracked", {}, DType::kI64}}) ==
         Names{"model.w", "model.bn.num_batches_tracked"});
   CHECK(WeightsOf({{"w"}, {"train_state.step", {}, DType::kI32}, {"callbacks.best", {}}}) == Names{"w"});
   // Bytes that are not a generator's, and floats below a name with `rng`.
   CHECK(WeightsOf({{"packed", {4096}, DType::kU8}, {"rng.scale", {16}}}).size() == 2);
-  CHECK(WeightsOf({{"state_dict/w"}, {"loops/x"}, {"ema/w"}, Value("pytorch-lightning_version")}) == Names{"state_dict.w"});
+  CHECK(WeightsOf({{"state_dict/w"}, {"loops/x"}, {"ema/w"}, Value("pytorch-lightning_version")}) ==
+        Names{"state_dict.w"});
 }
 
 }  // namespace reshard

@@ -1,9 +1,10 @@
 // torch.save's first form, put together by hand: what it holds, and what is refused. Files that PyTorch writes:
 // pytorch/torch_save_test.py.
+#include "checkpoint/formats/torch_save/first_form.h"
+
 #include <string>
 #include <vector>
 
-#include "checkpoint/formats/torch_save/first_form.h"
 #include "reshard/checkpoint/catalog.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/formats/pickle_bytes.h"
@@ -57,8 +58,9 @@ void Refuses(const Form& form, const std::string& part, absl::StatusCode code = 
 
 TEST_CASE("first form: tensors lie behind the pickles, views of storages within them") {
   Form form;
-  form.description = Dict({{Str("w"), TensorOf(StorageOf("7", 3), 0, {3})},
-                           {Str("v"), TensorOf(StorageOf("7", 3, "FloatStorage", Tuple({Str("8"), Num(1), Num(2)})), 1, {1})}});
+  form.description =
+      Dict({{Str("w"), TensorOf(StorageOf("7", 3), 0, {3})},
+            {Str("v"), TensorOf(StorageOf("7", 3, "FloatStorage", Tuple({Str("8"), Num(1), Num(2)})), 1, {1})}});
   const std::string bytes = form.Bytes();
   CHECK(torch_save::IsFirstForm(bytes.substr(0, 64)));
   const absl::StatusOr<Catalog> catalog = ReadBytes(bytes);
@@ -69,9 +71,10 @@ TEST_CASE("first form: tensors lie behind the pickles, views of storages within 
   CHECK(catalog->chunk(*catalog->FindTensor("w"), 0).place.at == end - 12);
   CHECK(catalog->chunk(*catalog->FindTensor("v"), 0).place.at == end - 4);
   // A class with its source stands for itself.
-  form.description = Dict({{Str("w"), TensorOf(StorageOf("7", 3), 0, {3})},
-                           {Str("net"), Tuple({Str("module"), Global("nets", "Net"), Str("nets.py"), Str("class Net")}) + "Q" +
-                                            std::string(")\x81", 2)}});
+  form.description =
+      Dict({{Str("w"), TensorOf(StorageOf("7", 3), 0, {3})},
+            {Str("net"), Tuple({Str("module"), Global("nets", "Net"), Str("nets.py"), Str("class Net")}) + "Q" +
+                             std::string(")\x81", 2)}});
   const absl::StatusOr<Catalog> with_class = ReadBytes(form.Bytes());
   REQUIRE(with_class.ok());
   REQUIRE(with_class->attributes().size() == 1);
@@ -102,11 +105,12 @@ TEST_CASE("first form: what contradicts itself") {
   Refuses(with([](Form& f) { f.description = TensorOf(StorageOf("7", int64_t{1} << 62), 0, {3}); }), "the file ends");
   Refuses(with([](Form& f) { f.description = TensorOf(StorageOf("7", 3), 1, {3}); }), "leave a storage of 3");
   Refuses(with([](Form& f) {
-            f.description = Tuple({TensorOf(StorageOf("7", 3), 0, {3}), TensorOf(StorageOf("7", 3, "LongStorage"), 0, {3})});
+            f.description =
+                Tuple({TensorOf(StorageOf("7", 3), 0, {3}), TensorOf(StorageOf("7", 3, "LongStorage"), 0, {3})});
           }),
           "says two things of the storage");
-  Refuses(with([](Form& f) { f.description = TensorOf(StorageOf("7", 3, "OddStorage"), 0, {3}); }),
-          "no known size", absl::StatusCode::kUnimplemented);
+  Refuses(with([](Form& f) { f.description = TensorOf(StorageOf("7", 3, "OddStorage"), 0, {3}); }), "no known size",
+          absl::StatusCode::kUnimplemented);
   Refuses(with([](Form& f) { f.description = "("; }), "the description at byte");
 }
 

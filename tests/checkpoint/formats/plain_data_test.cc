@@ -95,8 +95,8 @@ TEST_CASE("What only wraps plain data becomes what it wraps") {
   CHECK(PlainOf(Object(Global("argparse", "Namespace"), dict)) == PlainOf(dict));
   CHECK(PlainOf(Call(Global("types", "SimpleNamespace"), {}) + dict + "b") == PlainOf(dict));
   CHECK(PlainOf(Call(Global("collections", "Counter"), {dict})) == PlainOf(dict));
-  CHECK(PlainOf(Call(Global("collections", "defaultdict"), {Global("os", "system")}) + "(" + Str("lr") + Num(1) + "u") ==
-        PlainOf(dict));
+  CHECK(PlainOf(Call(Global("collections", "defaultdict"), {Global("os", "system")}) + "(" + Str("lr") + Num(1) +
+                "u") == PlainOf(dict));
   const std::string list = List({Num(1), Num(2)});
   CHECK(PlainOf(Call(Global("collections", "deque"), {Tuple({}), Num(5)}) + "(" + Num(1) + Num(2) + "e") ==
         PlainOf(list));

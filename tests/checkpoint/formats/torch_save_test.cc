@@ -295,10 +295,12 @@ TEST_CASE("the files of all ranks, or none of them") {
   CHECK(seeds->NameInFiles("seed.rank_2") == "seed");
   REQUIRE(seeds->rank_local().size() == 2);
   CHECK(seeds->rank_local()[1].names == Names{"buffer.rank_0", "buffer.rank_1", "buffer.rank_2"});
-  CHECK(seeds->rank_local()[1].files == std::pair<std::string, std::string>("model_world_size_3_rank_0.pt", "model_world_size_3_rank_2.pt"));
+  CHECK(seeds->rank_local()[1].files ==
+        std::pair<std::string, std::string>("model_world_size_3_rank_0.pt", "model_world_size_3_rank_2.pt"));
   const auto selected = [&](const Selection& selection) {
     const absl::StatusOr<Catalog> taken = Select(*seeds, selection);
-    return taken.ok() ? std::to_string(taken->tensors().size() + taken->byte_items().size()) : std::string(taken.status().message());
+    return taken.ok() ? std::to_string(taken->tensors().size() + taken->byte_items().size())
+                      : std::string(taken.status().message());
   };
   Has(selected({}), "\"seed\" and 1 others differ between the files of ranks");
   Has(selected({.weights_only = true}), "\"buffer\" differs between the files of ranks, such as");

@@ -193,7 +193,7 @@ class Tree {
 std::string BesideText(const Listing& listing) {
   std::vector<std::string> attributes, files, left;
   for (const Catalog::Attribute* const attribute : listing.attributes) {
-    const std::string what = attribute->of_files             ? " (describes its files)"
+    const std::string what = attribute->of_files            ? " (describes its files)"
                              : attribute->is_opaque_value() ? absl::StrCat(" (", Printable(attribute->kind), ")")
                              : attribute->pickle.empty()    ? " (not plain data)"
                                                             : "";

@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-bool Has(const Names& names, std::string_view name) {
+bool HasName(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -36,7 +36,7 @@ Meant ModelOf(const catalog::PartName& shard, const std::string& directory, cons
   const size_t number = shard.series.find("-?-of-");
   std::string index =
       absl::StrCat(shard.series.substr(0, number), status::View(safetensors ? kSafetensors : kBin), ".index.json");
-  if (number != std::string::npos && Has(names, index)) {
+  if (number != std::string::npos && HasName(names, index)) {
     return Meant{safetensors ? Meant::As::kIndex : Meant::As::kBinIndex, directory, {std::move(index)}};
   }
   if (!safetensors) return Meant{Meant::As::kDirectory, directory};

@@ -24,6 +24,8 @@ Names NamesOf(const Catalog& catalog) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) names.emplace_back(tensor.name);
   for (const Catalog::ByteItem& item : catalog.byte_items()) names.emplace_back(item.name);
   for (const Catalog::Attribute& attribute : catalog.attributes()) names.emplace_back(attribute.name);
+  // What differs between ranks may be asked for by the name that all of it has.
+  for (const Catalog::RankLocal& one : catalog.rank_local()) names.push_back(one.name);
   return names;
 }
 

@@ -23,7 +23,7 @@ bool Fits(const Expression& expression, const std::vector<std::string>& names) {
                      [&](const Expression& input) { return Fits(input, names); });
 }
 
-std::vector<std::string> NamesOf(const Catalog& catalog) {
+std::vector<std::string> TensorNames(const Catalog& catalog) {
   std::vector<std::string> names;
   for (const Catalog::Tensor& tensor : catalog.tensors()) names.emplace_back(tensor.name);
   return names;
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<Wrapper>> FindWrappersFor(const Recipe& recipe, const
   bare.wrappers = wrappers;
   ASSIGN_OR_RETURN(const Catalog of_stored, Select(stored, as_stored));
   ASSIGN_OR_RETURN(const Catalog of_bare, Select(stored, bare));
-  const std::vector<std::string> stored_names = NamesOf(of_stored), bare_names = NamesOf(of_bare);
+  const std::vector<std::string> stored_names = TensorNames(of_stored), bare_names = TensorNames(of_bare);
   const auto fitting = [&](const std::vector<std::string>& names) {
     return std::count_if(recipe.tensors.begin(), recipe.tensors.end(),
                          [&](const TensorRule& rule) { return Fits(rule.from, names); });

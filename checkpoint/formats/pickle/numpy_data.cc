@@ -13,13 +13,13 @@ namespace {
 using Kind = Pickle::Kind;
 using Value = Pickle::Value;
 
-constexpr size_t kMostDimensions = 64;
+constexpr size_t kMostNumpyDimensions = 64;
 
-struct Row {
+struct NumpyType {
   std::string_view name;  // as NumPy writes it: a letter for the kind, then the bytes of an element
   DType dtype;
 };
-constexpr Row kDTypes[] = {
+constexpr NumpyType kNumpyTypes[] = {
     {"f2", DType::kF16}, {"f4", DType::kF32},  {"f8", DType::kF64}, {"i1", DType::kI8},    {"i2", DType::kI16},
     {"i4", DType::kI32}, {"i8", DType::kI64},  {"u1", DType::kU8},  {"u2", DType::kU16},   {"u4", DType::kU32},
     {"u8", DType::kU64}, {"b1", DType::kBool}, {"c8", DType::kC64}, {"c16", DType::kC128},
@@ -71,14 +71,14 @@ class NumpyReader {
       if (pickle_.kind(*state) != Kind::kTuple || pickle_.Tuple(*state).size() < 2) return std::nullopt;
       if (pickle_.IsText(pickle_.Tuple(*state)[1], ">")) return std::nullopt;
     }
-    for (const Row& row : kDTypes) {
+    for (const NumpyType& row : kNumpyTypes) {
       if (pickle_.Text(given[0]) == row.name) return row.dtype;
     }
     return std::nullopt;
   }
 
   bool ReadShape(Value shape, std::vector<int64_t>* out) const {
-    if (pickle_.kind(shape) != Kind::kTuple || pickle_.Tuple(shape).size() > kMostDimensions) return false;
+    if (pickle_.kind(shape) != Kind::kTuple || pickle_.Tuple(shape).size() > kMostNumpyDimensions) return false;
     for (const Value one : pickle_.Tuple(shape)) {
       const std::optional<int64_t> size = pickle_.Int(one);
       if (!size || *size < 0) return false;

@@ -10,18 +10,18 @@ using Kind = pickle::Pickle::Kind;
 using Value = pickle::Pickle::Value;
 
 // Types of elements that this library does not have, of which a file still has to be read.
-struct Row {
+struct QuantizedType {
   std::string_view type;
   int64_t bytes;
 };
-constexpr Row kQuantized[] = {
+constexpr QuantizedType kQuantized[] = {
     {"QInt8Storage", 1}, {"QUInt8Storage", 1}, {"QInt32Storage", 4}, {"QUInt4x2Storage", 1}, {"QUInt2x4Storage", 1},
 };
 
 std::optional<int64_t> ElementBytes(const StorageId& id) {
   if (id.is_untyped) return 1;
   if (id.dtype) return SizeOf(*id.dtype);
-  for (const Row& row : kQuantized) {
+  for (const QuantizedType& row : kQuantized) {
     if (row.type == id.type) return row.bytes;
   }
   return std::nullopt;

@@ -226,11 +226,15 @@ PickleMachine::Value PickleMachine::NameOf(Value callable) {
     return 0;
   }
   const Value inner = pickle_.Class(callable);
+  if (const auto known = called_.find(inner); known != called_.end()) return known->second;
   constexpr size_t kLongest = 200;
   const std::string text = absl::StrCat(status::View(pickle_.Name(inner).substr(0, kLongest)), "(...)");
   const Value name = TextNode(Kind::kString, reinterpret_cast<const uint8_t*>(text.data()), text.size());
   if (name == 0 || !PushName(pickle_.heap_[inner + 1], name)) return 0;
-  return Pop();
+  const Value made = Pop();
+  called_.emplace(inner, made);
+  called_.emplace(made, made);
+  return made;
 }
 
 bool PickleMachine::Build() {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -156,8 +157,8 @@ class PickleMachine {
   bool PushObject(Value name, Value arguments);
   // Pushes an object of what `callable` is named.
   bool MakeObject(Value callable, Value arguments);
-  // The name by which results of what is not a name itself go: of an object of C, "C(...)". 0, with an error recorded,
-  // for plain data, which cannot be called.
+  // The name of the class of what a value that is not a name makes when it is called: C(...) for an object of C or of
+  // C(...). 0, with an error recorded, for plain data, which cannot be called.
   Value NameOf(Value callable);
   bool Reduce();
   bool Build();
@@ -181,6 +182,7 @@ class PickleMachine {
   int64_t remembered_ = 0;  // entries of memo_ in use
   int64_t objects_ = 0;
   bool wants_one_by_one_ = false;
+  absl::flat_hash_map<Value, Value> called_;  // by C, and by C(...): C(...)
   absl::Status status_;
 };
 

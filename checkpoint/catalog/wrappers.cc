@@ -76,7 +76,8 @@ std::string PrefixOf(absl::Span<const Named> all) {
   }
   constexpr std::string_view kModel = "model.";
   const bool twice = std::any_of(all.begin(), all.end(), [](const Named& each) {
-    return each.name.starts_with("model.model.") || each.name.starts_with("model.lm_head.");
+    return each.name.starts_with("model.model.") || each.name.starts_with("model.lm_head.") ||
+           each.name.starts_with("model.base_model.model.");  // of PEFT
   });
   return twice && AllBeginWith(all, kModel) ? std::string(kModel) : std::string();
 }

@@ -64,6 +64,9 @@ TEST_CASE("wrappers: a prefix comes off where all names have it, until nothing c
             {"state_dict._orig_mod.module.model.model.a.w", "state_dict._orig_mod.module.model.lm_head.w"})) ==
         Names{"*_orig_mod.", "state_dict.", "module.", "model."});
   CHECK(Bare({"_forward_module.a"}) == Names{"a"});
+  // PEFT's own names keep their first `model.`.
+  CHECK(Bare({"model.base_model.model.model.a.lora_A.weight", "model.base_model.model.model.a.lora_B.weight"}) ==
+        Names{"base_model.model.model.a.lora_A.weight", "base_model.model.model.a.lora_B.weight"});
   // Nothing would be left of a name.
   CHECK(Bare({"module."}) == Names{"module."});
   CHECK(Bare({"_orig_mod."}) == Names{"_orig_mod."});

@@ -67,6 +67,9 @@ constexpr DirectoryKind kDirectories[] = {
     {"*.pth",
      "a directory with files of torch.save that nothing says to belong together; if one of them is a whole model, name "
      "that file"},
+    {"*.ckpt",
+     "a directory with files of torch.save that nothing says to belong together; if one of them is a whole model, name "
+     "that file"},
     {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
 };
 

@@ -56,7 +56,9 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
   const std::string directory = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const bool is_metadata = name == ".metadata" || MatchesPattern("__*.metadata", name) || name.ends_with(".distcp");
   const std::optional<catalog::PartName> shard = ShardOf(name);
-  const bool is_rank = MatchesPattern("model_world_size_*_rank_*.pt", name) && !name.starts_with("model_world_size_1_");
+  const bool is_rank =
+      (MatchesPattern("model_world_size_*_rank_*.pt", name) && !name.starts_with("model_world_size_1_")) ||
+      MatchesPattern("pytorch_model_fsdp_*rank*.bin", name);
   const bool is_megatron = IsFileOfMegatron(path);
   if (!is_metadata && !shard && !is_rank && !is_megatron && name != "reshard.json" && !name.ends_with(".index.json")) {
     return Meant{};

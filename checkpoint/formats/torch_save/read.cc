@@ -30,11 +30,10 @@ std::pair<std::string, std::string> Split(const std::string& path) {
 
 std::string_view WithoutExtension(std::string_view name) { return name.substr(0, name.rfind('.')); }
 
-// R of "...R.pt"; -1 when it does not end so. `before` is what comes before R.
-int64_t RankOf(std::string_view name, std::string_view* before) {
-  constexpr std::string_view kSuffix = ".pt";
-  if (!name.ends_with(kSuffix)) return -1;
-  name.remove_suffix(kSuffix.size());
+// R of "...R.pt", or of another suffix; -1 when it does not end so. `before` is what comes before R.
+int64_t RankOf(std::string_view name, std::string_view* before, std::string_view suffix = ".pt") {
+  if (!name.ends_with(suffix)) return -1;
+  name.remove_suffix(suffix.size());
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
   *before = name.substr(0, digits);
@@ -49,14 +48,14 @@ int64_t RankOf(std::string_view name, std::string_view* before) {
 // The files of one item, by rank.
 using ByRank = std::map<int64_t, std::string>;
 
-absl::Status Missing(std::string_view stem, int64_t rank, int64_t ranks) {
-  return absl::DataLossError(absl::StrCat("the file ", status::View(stem), rank, ".pt is missing: there must be ",
-                                          ranks, " of them, one for each rank"));
+absl::Status Missing(std::string_view stem, int64_t rank, int64_t ranks, std::string_view suffix) {
+  return absl::DataLossError(absl::StrCat("the file ", status::View(stem), rank, status::View(suffix),
+                                          " is missing: there must be ", ranks, " of them, one for each rank"));
 }
 
-absl::Status CheckComplete(std::string_view stem, const ByRank& files, int64_t ranks) {
+absl::Status CheckComplete(std::string_view stem, const ByRank& files, int64_t ranks, std::string_view suffix = ".pt") {
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    if (!files.contains(rank)) return Missing(stem, rank, ranks);
+    if (!files.contains(rank)) return Missing(stem, rank, ranks, suffix);
   }
   return absl::OkStatus();
 }
@@ -111,7 +110,38 @@ absl::StatusOr<Catalog> ReadBinSet(const std::string& directory, const std::stri
   return std::move(reader).Finish();
 }
 
+namespace {
+
+// Of the names, `pytorch_model_fsdp_MODEL_rankR.bin` of all ranks, or those without `_MODEL`; the optimizer's files
+// beside them are others. Errors as RankFilesOf has.
+absl::StatusOr<std::vector<RankFile>> RankFilesOfAccelerate(absl::Span<const std::string> names) {
+  constexpr std::string_view kModel = "pytorch_model_fsdp_", kRank = "rank", kSuffix = ".bin";
+  std::map<std::string, ByRank, std::less<>> models;
+  for (const std::string& name : names) {
+    std::string_view before;
+    const int64_t rank = RankOf(name, &before, kSuffix);
+    if (rank < 0 || !before.starts_with(kModel) || !before.ends_with(kRank)) continue;
+    if (!models[std::string(before)].emplace(rank, name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two files of the same rank, one of them ", name));
+    }
+  }
+  std::vector<RankFile> files;
+  if (models.empty()) return files;
+  const auto& [stem, by_rank] = *models.begin();
+  if (models.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("files of ", models.size(), " models, ", stem, "*.bin and ",
+                                                   models.rbegin()->first, "*.bin; keep those of one"));
+  }
+  RETURN_IF_ERROR(CheckComplete(stem, by_rank, by_rank.rbegin()->first + 1, kSuffix));
+  for (const auto& [rank, name] : by_rank) files.push_back({name, "", rank});
+  return files;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<RankFile>> RankFilesOf(absl::Span<const std::string> names) {
+  ASSIGN_OR_RETURN(std::vector<RankFile> of_accelerate, RankFilesOfAccelerate(names));
+  if (!of_accelerate.empty()) return of_accelerate;
   constexpr std::string_view kModel = "model_world_size_";
   constexpr std::string_view kRank = "_rank_";
   std::map<std::string, ByRank, std::less<>> items;

@@ -40,8 +40,10 @@ struct RankFile {
   int64_t rank = 0;
 };
 // Of the names of the files in a directory, those of all ranks: `model_world_size_W_rank_R.pt` with all R from 0 to
-// W - 1, as verl writes them, or nothing but `ITEM_R.pt` with the same R from 0 on for all items, whose names have ITEM
-// as prefix. Empty: there are none. DataLoss: files of some ranks are missing (which). InvalidArgument: of two sizes.
+// W - 1, as verl writes them, or `pytorch_model_fsdp_MODEL_rankR.bin` with all R from 0 on, as accelerate does without
+// DCP, or nothing but `ITEM_R.pt` with the same R from 0 on for all items, whose names have ITEM
+// as prefix. Empty: there are none. DataLoss: files of some ranks are missing (which). InvalidArgument: of two sizes or
+// models.
 absl::StatusOr<std::vector<RankFile>> RankFilesOf(absl::Span<const std::string> names);
 // One catalog over all of `files`: the parts of DTensors are chunks; what is not a DTensor is one tensor or value where
 // all ranks that have it have the same, and one per rank otherwise (Catalog::rank_local).

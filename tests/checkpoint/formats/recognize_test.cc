@@ -48,6 +48,7 @@ TEST_CASE("checkpoints of other kinds are called by their names") {
   Says(SaidOf({{"pytorch_model-00001-of-00001.bin", zip}, {"config.json", "{}"}}), "Hugging Face");
   Says(SaidOf({{"model_world_size_2_rank_0.pt", zip}, {"fsdp_config.json", "{}"}}), "rank_1.pt is missing");
   Says(SaidOf({{"best.pt", zip}, {"last.pt", zip}}), "torch.save");
+  Says(SaidOf({{"last.ckpt", zip}, {"config.json", "{}"}}), "name that file");
   Says(SaidOf({{"m.gguf", "GGUF"}}), "GGUF");
   Says(SaidOf({{".metadata.tmp", "x"}, {"__0_0.distcp", zip}}), "did not finish");
   Says(SaidOf({{"__0_0.distcp", zip}}), "did not finish");

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "checkpoint/formats/torch_save/flatten.h"
 #include "checkpoint/formats/torch_save/read.h"
 #include "reshard/checkpoint/catalog.h"
@@ -262,6 +263,23 @@ TEST_CASE("the files of all ranks, or none of them") {
   REQUIRE(items.ok());
   CHECK(TensorsOf(*items) == Names{"model.w"});
   CHECK(items->FindByteItem("step") != nullptr);
+
+  // As accelerate writes them without DCP, beside those of the optimizer.
+  PutContent(directory / "accelerate", {{"pytorch_model_fsdp_0_rank0.bin", of(0)},
+                                        {"pytorch_model_fsdp_0_rank1.bin", of(1)},
+                                        {"optimizer_0_rank0.bin", "x"}});
+  for (const char* const named : {"accelerate", "accelerate/pytorch_model_fsdp_0_rank1.bin"}) {
+    const absl::StatusOr<Catalog> accelerate = ReadCatalog(directory / named);
+    REQUIRE(accelerate.ok());
+    CHECK(TensorsOf(*accelerate) == Names{"w"});
+    CHECK(accelerate->CheckCover(accelerate->tensors()[0]).ok());
+  }
+  PutContent(directory / "missing", {{"pytorch_model_fsdp_rank1.bin", of(1)}});
+  CHECK(absl::StrContains(ReadCatalog(directory / "missing").status().message(),
+                          "pytorch_model_fsdp_rank0.bin is missing"));
+  PutContent(directory / "models",
+             {{"pytorch_model_fsdp_0_rank0.bin", of(0)}, {"pytorch_model_fsdp_1_rank0.bin", of(0)}});
+  CHECK(absl::StrContains(ReadCatalog(directory / "models").status().message(), "2 models"));
 
   // A rank's file twice, and none of another's, is found out by the elements.
   PutContent(directory / "twice", {{"model_world_size_2_rank_0.pt", of(0)}, {"model_world_size_2_rank_1.pt", of(0)}});

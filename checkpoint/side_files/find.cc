@@ -48,6 +48,19 @@ class Walk {
     return absl::OkStatus();
   }
 
+  // Of the names in the directory of a single file, those that are looked for.
+  absl::Status EnterBesideFile(const std::vector<std::string>& names) {
+    const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    if (!has("config.json") && !has("adapter_config.json")) return absl::OkStatus();
+    for (const std::string& name : names) {
+      if (own_.contains(name) || !(IsLookedFor(name, /*beside_dcp=*/false) || IsAsked(name))) continue;
+      ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(catalog_.root(), name)));
+      if (kind != io::FileKind::kDirectory) RETURN_IF_ERROR(Add(name, kind, 0));
+    }
+    found_.left.clear();
+    return absl::OkStatus();
+  }
+
   SideFiles Take() && {
     const auto by_path = [](const SideFile& a, const SideFile& b) { return a.path < b.path; };
     std::sort(found_.carried.begin(), found_.carried.end(), by_path);
@@ -173,13 +186,17 @@ absl::StatusOr<SideFiles> Find(const std::string& path, const Catalog& catalog, 
   }
   if (std::string meant = DirectoryMeantBy(path); !meant.empty()) directory = std::move(meant);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);
-  if (absl::IsNotFound(names.status())) {  // a file
-    RETURN_IF_ERROR(CheckAsked(terms, {}));
-    return SideFiles();
-  }
-  if (!names.ok()) return names.status();
   Walk walk(catalog, terms);
-  RETURN_IF_ERROR(walk.Enter("", *names, 0));
+  if (absl::IsNotFound(names.status())) {  // a file
+    if (terms.beside_file && !https::IsUrl(path)) {
+      // A directory that may not be listed has nothing to offer.
+      const absl::StatusOr<std::vector<std::string>> beside = io::ListDirectory(catalog.root());
+      if (beside.ok()) RETURN_IF_ERROR(walk.EnterBesideFile(*beside));
+    }
+  } else {
+    if (!names.ok()) return names.status();
+    RETURN_IF_ERROR(walk.Enter("", *names, 0));
+  }
   SideFiles found = std::move(walk).Take();
   RETURN_IF_ERROR(CheckAsked(terms, found));
   return found;

@@ -22,6 +22,15 @@ bool Has(absl::Span<const SideFile> files, std::string_view name) {
   return std::any_of(files.begin(), files.end(), [&](const SideFile& file) { return file.to == name; });
 }
 
+// Whether there is nothing but an adapter of PEFT.
+bool AllAreNamesOfAdapter(const Catalog& result) {
+  return !result.tensors().empty() &&
+         std::all_of(result.tensors().begin(), result.tensors().end(), [](const Catalog::Tensor& tensor) {
+           return tensor.name.starts_with("base_model.model.") &&
+                  absl::StrContains(status::View(tensor.name), ".lora_");
+         });
+}
+
 bool HasNamesOfAdapter(const Catalog& result) {
   return std::any_of(result.tensors().begin(), result.tensors().end(), [](const Catalog::Tensor& tensor) {
     return tensor.name.starts_with("base_model.") || absl::StrContains(status::View(tensor.name), "lora_");
@@ -55,7 +64,7 @@ absl::StatusOr<Loader> LoaderOf(const Catalog& source, absl::Span<const SideFile
     ASSIGN_OR_RETURN(const std::string config, ReadConfig(source.root(), files));
     return IsOfDiffusers(config) ? diffusers : Loader();
   }
-  if (AreCalled(source, kAdapter)) return adapter;
+  if (AreCalled(source, kAdapter) || AllAreNamesOfAdapter(result)) return adapter;
   return AreCalled(source, kDiffusers) ? diffusers : Loader();
 }
 

@@ -20,8 +20,9 @@ struct Loader {
 
 // PEFT where there is an `adapter_config.json`, unless a `config.json` stands beside it and no name of the result has
 // `lora_` in it or begins with `base_model.`; diffusers where the `config.json` has `_class_name` and
-// `_diffusers_version`; transformers otherwise. Where no configuration is copied, a source whose files are called as
-// those of PEFT or diffusers are. `files` are those copied from beside `source`. Errors of the system.
+// `_diffusers_version`; transformers otherwise. Where no configuration is copied: PEFT or
+// diffusers where the files of the source are called as theirs are, PEFT also where all names begin with
+// `base_model.model.` and have `.lora_` in them. `files` are those copied from beside `source`. Errors of the system.
 absl::StatusOr<Loader> LoaderOf(const Catalog& source, absl::Span<const SideFile> files, const Catalog& result);
 
 // Whether a configuration that says what the names should be is among the files.

@@ -206,6 +206,7 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   options.side_files = what.side_files;
   if (to == "hf") {
     options.record_made = true;
+    options.side_files.beside_file = true;
     options.unwrap = !Get<bool>(terms, "keep_names");
     options.recipe.selection.weights_only |= !Get<bool>(terms, "with_training_state");
   }

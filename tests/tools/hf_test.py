@@ -92,6 +92,12 @@ def main():
         reshard("convert", at("adapter"), at("adapted"), "--to", "hf", "--file-size", "8")
         assert sorted(os.listdir(at("adapted"))) == ["adapter_config.json", "adapter_model.safetensors", "reshard.json"]
         reshard("verify", at("adapter"), at("adapted"))
+        # What lies beside a file comes along with it; without that, the names say whose they are.
+        reshard("convert", at("adapter", "x.safetensors"), at("of_file"), "--to", "hf")
+        assert sorted(os.listdir(at("of_file"))) == ["adapter_config.json", "adapter_model.safetensors", "reshard.json"]
+        reshard("verify", at("adapter", "x.safetensors"), at("of_file"))
+        reshard("convert", at("adapter"), at("bare_adapter"), "--to", "hf", "--no-side-files")
+        assert sorted(os.listdir(at("bare_adapter"))) == ["adapter_model.safetensors", "reshard.json"]
         model(at("unet", "x.safetensors"), "a.w", "b.w")
         write(at("unet", "config.json"), {"_class_name": "UNet2DModel", "_diffusers_version": "0.30.0"})
         reshard("convert", at("unet"), at("unets"), "--to", "hf", "--file-size", "8")

@@ -19,6 +19,8 @@ struct SideFileTerms {
   std::vector<std::string> also = {};  // patterns of paths (MatchesPattern) of others that do
   bool none = false;                   // none does
   bool may_match_nothing = false;      // it is no error that one of `also` matches nothing that lies there
+  bool beside_file = false;            // what lies beside a single file belongs to it if a `config.json` or an
+                                       // `adapter_config.json` does
 };
 
 // A file beside a checkpoint. It is copied as it is, and nobody reads it.
@@ -36,8 +38,9 @@ struct SideFiles {
   std::vector<std::string> left;  // paths of all else that lies there, sorted; a directory that was not entered as "a/"
 };
 
-// What lies in the directory of the checkpoint at `path`, beside the files that the catalog was read from. Nothing
-// where `path` is a file: what is in its directory need not belong to it.
+// What lies in the directory of the checkpoint at `path`, beside the files that the catalog was read from. Where `path`
+// is a file, nothing is left, and nothing is carried unless the terms say `beside_file`: what is in its directory need
+// not belong to it. Directories in that one are then not entered.
 //
 // Never carried, whatever the terms say: files with tensors or their index in any format, and what this library writes
 // itself; what is no regular file; links, but for those of a hub's cache, which lead from a snapshot to `blobs` beside

@@ -84,13 +84,24 @@ TEST_CASE("all else is named, by pattern it comes along, and tensors never do") 
   CHECK(found.left.size() == 8);
 }
 
-TEST_CASE("beside a single file nothing belongs to it") {
+TEST_CASE("beside a single file nothing belongs to it, unless the terms say so and a configuration is there") {
   TempDirectory directory;
   fs::copy(std::string(kFixtures) + "hf_consolidated/model-00001-of-00002.safetensors", directory / "a.safetensors");
   PutContent(directory.path(), {{"config.json", "{}"}});
-  const SideFiles found = MustFind(directory / "a.safetensors");
+  SideFiles found = MustFind(directory / "a.safetensors");
   CHECK(found.carried.empty());
   CHECK(found.left.empty());
+
+  PutContent(directory.path(), {{"tokenizer.json", "{}"},
+                                {"README.md", "read me"},
+                                {"b.safetensors", "tensors"},
+                                {"huggingface/vocab.txt", "a"}});
+  found = MustFind(directory / "a.safetensors", {.beside_file = true});
+  CHECK(PathsOf(found.carried) == Names{"config.json", "tokenizer.json"});
+  CHECK(found.left.empty());
+  CHECK(MustFind(directory / "a.safetensors", {.none = true, .beside_file = true}).carried.empty());
+  fs::remove(directory / "config.json");
+  CHECK(MustFind(directory / "a.safetensors", {.beside_file = true}).carried.empty());
 }
 
 TEST_CASE("links are followed only into a hub's cache, and a pipe holds nobody up") {

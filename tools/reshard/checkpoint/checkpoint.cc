@@ -238,6 +238,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   options.ignore_sidecar = flags.ignore_sidecar;
   options.recipe = flags.what.recipe;
   options.side_files = flags.what.side_files;
+  options.side_files.beside_file = flags.to == "hf";
   std::optional<LayoutRules> rules = flags.what.recipe.layouts;
   const int bad_rules = ReadRules(flags, &rules);
   if (bad_rules != kOk) return bad_rules;

@@ -32,7 +32,7 @@ def main():
     with tempfile.TemporaryDirectory() as root:
         at = lambda *parts: os.path.join(root, *parts)  # noqa: E731
         wrapped = ["module._orig_mod.model.model.layers.0._fsdp_wrapped_module.w", "module._orig_mod.model.lm_head.w"]
-        model(at("wrapped", "m.safetensors"), *wrapped, "optimizer.step")
+        model(at("wrapped", "m.safetensors"), *wrapped, "optimizer.state.w.exp_avg")
         bare = ["model.layers.0.w", "lm_head.w"]
         rows = ["--mesh", "{x:2}", "--layout", "[...]"]
         reshard("convert", at("wrapped"), at("dcp"), *rows)
@@ -60,11 +60,11 @@ def main():
         assert sorted(names(at("kept"))) == sorted(wrapped), names(at("kept"))
         reshard("verify", at("dcp"), at("kept"))
         done = reshard.json("convert", at("dcp"), at("all"), "--to", "hf", "--with-training-state", "--json")
-        assert sorted(names(at("all"))) == sorted([*bare, "optimizer.step"]) and done["tensors"] == 3, done
+        assert sorted(names(at("all"))) == sorted([*bare, "optimizer.state.w.exp_avg"]) and done["tensors"] == 3, done
         for flag in ("--keep-names", "--with-training-state"):
             assert "--to hf" in reshard.fails("convert", at("dcp"), at("no"), "--to", "safetensors", flag, code=2)
         reshard("convert", at("dcp"), at("plain"), "--to", "safetensors")
-        assert sorted(names(at("plain"))) == sorted([*wrapped, "optimizer.step"])
+        assert sorted(names(at("plain"))) == sorted([*wrapped, "optimizer.state.w.exp_avg"])
 
         # What is asked for fits names with what wrappers have added, and without.
         for i, flags in enumerate((["--strip-prefix", "module._orig_mod.model."], ["--strip-prefix", "module."],

@@ -14,7 +14,7 @@ wheel_tools=("nanobind==$nanobind" scikit-build-core==1.1.2 auditwheel==6.8.2 pa
 docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
-alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab)
+alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 

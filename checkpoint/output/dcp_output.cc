@@ -43,7 +43,7 @@ class DcpOutput final : public OutputFormat {
     }
     for (const Catalog::Attribute& attribute : source.attributes()) {
       if (attribute.of_files || !attribute.pickle.empty()) continue;
-      plan->LeaveOut(attribute.Label(), "it is no plain data");
+      plan->LeaveOut(attribute.Label(), "it is not plain data");
     }
     std::vector<catalog::StoredBox> found;
     for (size_t t = 0; t < source.tensors().size(); ++t) {

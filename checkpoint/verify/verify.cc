@@ -247,7 +247,7 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
     const Catalog::Attribute* const right = attribute_in(b.catalog(), left.name);
     if (right != nullptr && !left.pickle.empty() && left.pickle == right->pickle) continue;
     differ(labels.emplace_back(left.Label()), right == nullptr      ? "only in A"
-                                              : left.pickle.empty() ? "cannot be compared: it is no plain data"
+                                              : left.pickle.empty() ? "cannot be compared: it is not plain data"
                                                                     : "another value in B");
   }
   for (const Catalog::Attribute& right : b.catalog().attributes()) {

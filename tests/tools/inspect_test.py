@@ -134,9 +134,11 @@ def main():
 
         write(path, safetensors({"model.w": ("BF16", [2, 3], bytes(12)), "model.s": ("F32", [], bytes(4)), "model.e": ("F64", [0, 3], b""),
                                  "q": ("F4", [4, 2], bytes(4)), "u": ("F3", [7], bytes(5))}))
-        assert [(t["dtype"], t["shape"], t["bytes"]) for t in inspect(path)["tensors"]] == [
+        # All is listed, and then what cannot be read is said.
+        assert [(t["dtype"], t["shape"], t["bytes"]) for t in reshard.json("inspect", path, "--json", code=4)["tensors"]] == [
             ("bf16", [2, 3], 12), ("f32", [], 4), ("f64", [0, 3], 0), ("f4e2m1x2", [4, 1], 4), ("F3", [7], 5)]
-        assert reshard("inspect", path) == """\
+        assert "tensor u: elements of type F3 cannot be read" in reshard.fails("inspect", path, code=4)
+        assert reshard("inspect", path, code=4) == """\
 model
   e  f64       [0, 3]  1 chunk  whole  0 B   1 file
   s  f32       []      1 chunk  whole  4 B   1 file

@@ -237,7 +237,7 @@ class TorchSaveTest(unittest.TestCase):
             result = self.folder / f"dcp{form}"
             done = self.command("convert", source, result, "--mesh", "{x:1}", "--layout", "[...]", code=1)
             for name in opaque:
-                self.assertIn(f"not written: {name} (", done.stderr)
+                self.assertIn(f'not written: "{name} (', done.stderr)
             self.assertFalse(any(b"posix" in file.read_bytes() for file in result.iterdir()))
             from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -351,7 +351,7 @@ class TorchSaveTest(unittest.TestCase):
             torch.save(some, source, _use_new_zipfile_serialization=False, pickle_protocol=protocol)
             result = self.folder / str(protocol)
             self.command("convert", source, result, "--to", "safetensors", "--verify")
-            self.assert_same(torch.load(source), load_file(result / "model.safetensors"))
+            self.assert_same(torch.load(source, weights_only=False), load_file(result / "model.safetensors"))
         self.command("verify", source, result)
         bytes_ = source.read_bytes()
         source.write_bytes(bytes_[:-1])
@@ -448,7 +448,7 @@ class TorchSaveTest(unittest.TestCase):
         self.assert_same({**wanted, "buffer": torch.arange(3)}, load_file(self.folder / "r/model.safetensors"))
         self.assertTrue((self.folder / "r/config.json").exists())
         one = source / "model_world_size_4_rank_2.pt"
-        self.assertIn("name the directory", self.command("inspect", one, code=4).stderr)
+        self.assertIn("is a part of the checkpoint in", self.command("inspect", one).stderr)
         one.rename(self.folder / "away.pt")
         self.assertIn("rank_2.pt is missing", self.command("inspect", source, code=4).stderr)
         # A rank's file in the place of another's is found out by the elements.

@@ -298,7 +298,7 @@ def test_what_goes_wrong(place):
             one.result()
 
     with place.serve(FIXTURES) as server:
-        assert "there is nothing" in place.run("inspect", f"{server.url}/nothing", code=5).stderr
+        assert "no such file or directory" in place.run("inspect", f"{server.url}/nothing", code=5).stderr
         assert "ertificate" in place.run("inspect", f"{server.url}/single", code=5, trusted=False).stderr
         url = server.url
     assert "only those of https" in place.run("inspect", "s3://bucket/key", code=4).stderr

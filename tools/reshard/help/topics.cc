@@ -86,8 +86,8 @@ A file that is only a part of a checkpoint (an index, .metadata, one shard of
 several) means the checkpoint.
 
 Nothing in a file is ever executed. Values that are not plain data are listed,
-and never passed on. Results appear at once and whole; a run that was interrupted
-goes on with --resume.
+and never passed on. Results appear at once and whole; a run that was
+interrupted goes on with --resume.
 
   reshard inspect step-1000
   reshard convert step-1000 exported --to hf

@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "layout/characters.h"
 #include "page/page.h"
 #include "reshard/check/check.h"
+#include "reshard/layout/characters.h"
 
 namespace reshard {
 namespace {
@@ -136,7 +136,7 @@ std::string CheckToText(const CheckReport& report) {
     AppendPlan(out, prefix, report.plans[i]);
   }
   // Names and texts come from a file that anyone may have written, and must not contain control sequences.
-  return layout::VisibleLines(out);
+  return VisibleLines(out);
 }
 
 std::string CheckToJson(const CheckReport& report) {

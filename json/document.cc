@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "json/walk.h"
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 #include "status/macros.h"
 
 namespace reshard::json {
@@ -90,7 +90,7 @@ std::string Value::Written() const { return Of(value_).dump(-1, ' ', false, Tree
 std::string Value::Shown() const {
   if ((is_array() || is_object()) && size() > 16) return absl::StrCat("a list of ", size());
   constexpr size_t kMost = 80;
-  return layout::OneLine(Written(), kMost);
+  return OneLine(Written(), kMost);
 }
 
 absl::StatusOr<Document> Document::Parse(std::string_view text, int64_t depth) {

@@ -1,9 +1,9 @@
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace reshard::layout {
+namespace reshard {
 namespace {
 
 // Of Unicode's categories Cc, Cf, Zl and Zp, and of what else is drawn as nothing.
@@ -75,4 +75,4 @@ std::string VisibleLines(std::string_view text) {
   return lines;
 }
 
-}  // namespace reshard::layout
+}  // namespace reshard

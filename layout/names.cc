@@ -1,7 +1,7 @@
 #include "layout/names.h"
 
 #include "absl/strings/str_cat.h"
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 
 namespace reshard::layout {
 

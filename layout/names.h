@@ -16,7 +16,8 @@ inline bool IsNameChar(char c) { return IsNameStart(c) || IsDigit(c) || c == '.'
 // [A-Za-z_][A-Za-z0-9_.]*
 bool IsName(std::string_view text);
 
-// The text for one line of an error message: shortened, and with '?' for what is not visible (layout/characters.h).
+// The text for one line of an error message: shortened, and with '?' for what is not visible
+// (reshard/layout/characters.h).
 std::string Printable(std::string_view text);
 
 // "X, Y", for messages about unknown axes; "no axes" when there are none. Shortened.

@@ -4,13 +4,13 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 
 namespace reshard::io {
 
 std::string Shown(std::string_view text) {
   constexpr size_t kMost = 120;
-  return absl::StrCat("\"", layout::OneLine(text, kMost), "\"");
+  return absl::StrCat("\"", OneLine(text, kMost), "\"");
 }
 
 std::string Shown(absl::Span<const int64_t> numbers) {

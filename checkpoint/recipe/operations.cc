@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 #include "status/view.h"
 
 namespace reshard {
@@ -146,7 +146,7 @@ std::optional<int64_t> FixedParts(const Expression& expression) {
 
 std::string Brief(const Expression& expression) {
   constexpr size_t kMost = 300;
-  return layout::OneLine(ToString(expression), kMost);
+  return OneLine(ToString(expression), kMost);
 }
 
 }  // namespace recipe

@@ -20,8 +20,8 @@
 #include "checkpoint/views/scaled.h"
 #include "checkpoint/views/scales.h"
 #include "checkpoint/views/strided_box.h"
-#include "layout/characters.h"
 #include "reshard/checkpoint/pattern.h"
+#include "reshard/layout/characters.h"
 #include "reshard/layout/checked.h"
 #include "reshard/runtime/tensor_view.h"
 #include "status/macros.h"
@@ -269,9 +269,9 @@ class Applying {
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] == absl::StrCat(i)) continue;
       shown[e.over] = absl::StrCat(i);
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)), ", but one for ", e.over, " = ",
-                       layout::OneLine(numbers.back(), kMostDigits), ZerosHint(name, values)));
+      return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", io::Shown(name.Fill(shown)),
+                                                     ", but one for ", e.over, " = ",
+                                                     OneLine(numbers.back(), kMostDigits), ZerosHint(name, values)));
     }
     if (!numbers.empty()) return static_cast<int64_t>(numbers.size());
     return absl::InvalidArgumentError(

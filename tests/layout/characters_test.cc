@@ -1,5 +1,5 @@
 // Which characters of strangers' texts are shown, and as what.
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 
 #include <string>
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "layout/characters.h"
 #include "reshard/checkpoint/convert.h"
+#include "reshard/layout/characters.h"
 #include "tools/reshard/terminal.h"
 
 namespace reshard::tool {
@@ -73,7 +73,7 @@ int Fail(ExitCode code, std::string_view message) {
            std::string(message.substr(message.size() - kEnd));
   }
   // A message may repeat a name out of a file, which must not command the terminal.
-  line = absl::StrCat(kName, " ", layout::VisibleLines(line), "\n");
+  line = absl::StrCat(kName, " ", VisibleLines(line), "\n");
   if (IsStyled(STDERR_FILENO)) line.replace(0, kName.size(), absl::StrCat("\x1b[1;31m", kName, "\x1b[0m"));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;

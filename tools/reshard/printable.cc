@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "layout/characters.h"
+#include "reshard/layout/characters.h"
 
 namespace reshard::tool {
 
@@ -12,8 +12,8 @@ std::string Printable(std::string_view text) {
   size_t at = 0;
   for (int count = 0; at < text.size(); ++count) {
     if (count == kMost) return absl::StrCat(out, "... (", text.size(), " bytes)");
-    const layout::Character next = layout::FirstCharacter(text.substr(at));
-    const bool is_visible = layout::IsVisible(next.code);
+    const Character next = FirstCharacter(text.substr(at));
+    const bool is_visible = IsVisible(next.code);
     if (!next.is_valid) {
       absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(text[at]));
     } else if (next.code == '\\') {

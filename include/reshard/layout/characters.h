@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace reshard::layout {
+namespace reshard {
 
 struct Character {
   uint32_t code = 0;
@@ -29,6 +29,6 @@ std::string OneLine(std::string_view text, size_t most);
 // The same of all the text, with its line breaks.
 std::string VisibleLines(std::string_view text);
 
-}  // namespace reshard::layout
+}  // namespace reshard
 
 #endif  // RESHARD_LAYOUT_CHARACTERS_H_

@@ -210,7 +210,7 @@ TEST_CASE("dcp: items") {
   const std::string good = Metadata({{Str("w"), Whole({2, 3})}}, place);
   ranks(good, Metadata({{Str("w"), Whole({3, 2})}}, place), "of [2, 3] in one place");
   ranks(good, Metadata({{Str("w"), Whole({2, 3}, "float64")}}, place), "\"torch.float32\" of [2, 3] in one place");
-  ranks(good, Metadata({{Str("w"), Bytes()}}, {{ByteIndex("w"), Place("a.distcp", 0, 1)}}), "\"w\" is there twice");
+  ranks(good, Metadata({{Str("w"), Bytes()}}, {{ByteIndex("w"), Place("a.distcp", 0, 1)}}), "\"w\" appears twice");
   ranks(Metadata({{Str("w"), Bytes()}}, {{ByteIndex("w"), Place("a.distcp", 0, 1)}}), good, "that of a byte item");
   ranks(good, "", "__1.metadata: pickle");
 }
@@ -267,8 +267,8 @@ TEST_CASE("dcp: storages and what lies in them") {
     records[0].content = Pickled(value);
     checkpoint.RefusesStream(ZipBytes(records), part);
   };
-  described("N", "no plain tensor");
-  described(Global("torch._utils", "_rebuild_tensor_v2"), "no plain tensor");
+  described("N", "not a plain tensor");
+  described(Global("torch._utils", "_rebuild_tensor_v2"), "not a plain tensor");
   described(Call(Global("torch._utils", "_rebuild_tensor_v2"), {}), "a tensor of 0 arguments");
   described(Call(Global("torch._utils", "_rebuild_tensor_v3"), {}), "a tensor of 0 arguments");
   described(Call(Global("torch._utils", "_rebuild_qtensor"), {}), "calls \"torch._utils._rebuild_qtensor\"");

@@ -200,7 +200,7 @@ TEST_CASE("pickle: calls in calls, results that are called, and very many keys")
 }
 
 TEST_CASE("pickle: names that would command a terminal") {
-  Refuses(Call(Global("\x1b[2J\xc2\x9b", "system"), {}), "but \"?[2J??.system\"");
+  Refuses(Call(Global("\x1b[2J\xc2\x9b", "system"), {}), "but \"?[2J?.system\"");
   Refuses(Call(Global(std::string(1'000'000, 'm'), "x"), {}), "but \"mmm");
 }
 

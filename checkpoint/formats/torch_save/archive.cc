@@ -21,16 +21,16 @@ absl::StatusOr<Archive> Archive::Open(const io::ReadFile& file, int64_t at, int6
                                       const CatalogLimits& limits) {
   const bool whole = at == 0 && length == file.bytes();
   Archive archive(absl::StrCat(file.path(), whole ? "" : absl::StrCat(", stream at ", at, " + ", length), ": "));
-  std::string begin;
-  if (whole) {  // a stream in a larger file is an archive
-    begin.resize(static_cast<size_t>(std::min<int64_t>(length, kMostBeginning)));
-    RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(begin)));
-  }
-  if (!IsFirstForm(begin)) {
-    RETURN_IF_ERROR(archive.ReadZip(file, at, length, limits));
-    return archive;
-  }
-  absl::StatusOr<FirstForm> form = ReadFirstForm(file, at, length, limits);
+  RETURN_IF_ERROR(archive.ReadZip(file, at, length, limits));
+  return archive;
+}
+
+absl::StatusOr<Archive> Archive::OpenFile(const io::ReadFile& file, const CatalogLimits& limits) {
+  std::string begin(static_cast<size_t>(std::min<int64_t>(file.bytes(), kMostBeginning)), '\0');
+  RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(begin)));
+  if (!IsFirstForm(begin)) return Open(file, 0, file.bytes(), limits);
+  Archive archive(absl::StrCat(file.path(), ": "));
+  absl::StatusOr<FirstForm> form = ReadFirstForm(file, 0, file.bytes(), limits);
   if (!form.ok()) {
     return absl::Status(form.status().code(), absl::StrCat(archive.where_, form.status().message()));
   }

@@ -28,11 +28,13 @@ bool IsBeginning(std::string_view bytes);
 
 class Archive {
  public:
-  // What is in bytes [at, at + length) of `file`, which must outlive it. Reads its directory and the description, of at
-  // most `limits.metadata_bytes` each. Errors as ZipArchive::Open, ReadFirstForm and Pickle::Read; DataLoss also: there
-  // is no description; Unimplemented also: big-endian elements.
+  // The zip archive in bytes [at, at + length) of `file`, which must outlive it. Reads its directory and the
+  // description, of at most `limits.metadata_bytes` each. Errors as ZipArchive::Open and Pickle::Read; DataLoss also:
+  // there is no description; Unimplemented also: big-endian elements.
   static absl::StatusOr<Archive> Open(const io::ReadFile& file, int64_t at, int64_t length,
                                       const CatalogLimits& limits);
+  // All of a file, in either form. Errors also as ReadFirstForm.
+  static absl::StatusOr<Archive> OpenFile(const io::ReadFile& file, const CatalogLimits& limits);
 
   const pickle::Pickle& description() const { return *description_; }
   int64_t description_bytes() const { return description_bytes_; }

@@ -51,7 +51,7 @@ absl::Status Reader::AddFile(const std::string& name, std::string_view prefix, s
   rank_ = rank;
   ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file,
                    io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
-  ASSIGN_OR_RETURN(const Archive archive, Archive::Open(*file, 0, file->bytes(), limits_));
+  ASSIGN_OR_RETURN(const Archive archive, Archive::OpenFile(*file, limits_));
   const pickle::Pickle& description = archive.description();
   absl::StatusOr<std::vector<Leaf>> leaves =
       Flatten(description, archive.description_bytes(), archive.is_script() ? Contents::kScript : Contents::kStateDict);

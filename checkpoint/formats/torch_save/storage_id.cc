@@ -35,7 +35,7 @@ std::optional<StorageId> ReadStorageId(const pickle::Pickle& pickle, Value value
   }
   const absl::Span<const Value> parts = pickle.Tuple(pickle.Arguments(value));
   const bool right = parts.size() >= 5 && pickle.IsText(parts[0], "storage") && pickle.kind(parts[1]) == Kind::kName &&
-                     pickle.kind(parts[2]) == Kind::kString && pickle.Int(parts[4]).value_or(-1) >= 0;
+                     pickle.kind(parts[2]) == Kind::kString && pickle.Int(parts[4]).has_value();
   if (!right) return std::nullopt;
   StorageId id;
   id.module = pickle.Module(parts[1]);

@@ -15,7 +15,7 @@ struct StorageId {
   std::string_view module;                    // of the class of the storage: "torch"
   std::string_view type;                      // the class: "FloatStorage"
   std::string_view key;                       // of the storage in its file
-  int64_t elements = 0;                       // not negative
+  int64_t elements = 0;                       // as it stands there, of any sign
   int64_t first = 0;                          // of the view of the storage that this is, in elements: where it begins
   bool is_untyped = false;                    // elements are bytes
   std::optional<DType> dtype = std::nullopt;  // of a typed storage, if this library has it

@@ -200,7 +200,7 @@ bool PickleMachine::Reduce() {
       if (given.size() == 1 && Is(given[0], Kind::kDict)) return Push(given[0]);
       return given.empty() ? PushContainer(Kind::kDict) : PushObject(name, arguments);
     case Known::kOrderedDict:
-      // Python 2 gives it a list of pairs, which stays an object.
+      // Python 2 gives it a list of pairs, which stays an object: copied, few bytes could ask for many.
       return given.empty() ? PushContainer(Kind::kDict) : PushObject(name, arguments);
     case Known::kDefaultDict:  // of what makes its values, which nobody asks for
       return PushContainer(Kind::kDict);

@@ -110,6 +110,8 @@ class Flattener {
       status = AddModule(value, &opened);
     } else if (const std::optional<Value> dict = AsDict(value)) {
       status = AddItems(*dict, &opened);
+    } else if (const std::optional<Value> pairs = AsPairs(value)) {
+      status = AddPairs(*pairs, &opened);
     } else if (const std::optional<Value> list = AsList(value)) {
       pickle_.ForEach(*list, [&](Value member) {
         opened.members.emplace_back(static_cast<int64_t>(opened.members.size()), member);
@@ -138,6 +140,14 @@ class Flattener {
     return IsDict(pickle_, contents) ? contents : std::nullopt;
   }
 
+  // Python 2 makes an OrderedDict of a list of its pairs.
+  std::optional<Value> AsPairs(Value value) const {
+    if (!pickle_.IsObjectOf(value, pickle::Known::kOrderedDict)) return std::nullopt;
+    const absl::Span<const Value> given = pickle_.Tuple(pickle_.Arguments(value));
+    if (given.size() != 1 || pickle_.kind(given[0]) != Kind::kList) return std::nullopt;
+    return given[0];
+  }
+
   std::optional<Value> AsList(Value value) {
     std::optional<Value> list = value;
     if (pickle_.kind(value) == Kind::kObject && !IsAnyTensor(pickle_, value)) list = pickle_.Contents(value);
@@ -145,24 +155,49 @@ class Flattener {
     return HasContent(*list) ? list : std::nullopt;
   }
 
+  // Where the members of a dict are in what is opened: a key may be set again.
+  using Places = absl::flat_hash_map<std::string, std::pair<size_t, Kind>>;
+
   absl::Status AddItems(Value dict, Open* opened) {
     absl::Status status;
-    absl::flat_hash_map<std::string, std::pair<size_t, Kind>> places;  // a key may be set again
+    Places places;
     pickle_.ForEachItem(dict, [&](Value key, Value member) {
-      std::string text = KeyText(key, kDeepest);
-      if (!Spend(1) || (names_ -= static_cast<int64_t>(text.size())) < 0) status = TooMany();
-      if (!status.ok()) return false;
-      const auto [at, added] = places.try_emplace(text, std::pair(opened->members.size(), pickle_.kind(key)));
-      if (added) {
-        opened->members.emplace_back(std::move(text), member);
-      } else if (at->second.second == pickle_.kind(key)) {
-        opened->members[at->second.first].second = member;
-      } else {  // 1 and "1"
-        status = absl::DataLossError(absl::StrCat(Where(), "two values would both be called ", io::Shown(text)));
-      }
+      status = AddItem(key, member, &places, opened);
       return status.ok();
     });
     return status;
+  }
+
+  absl::Status AddPairs(Value list, Open* opened) {
+    absl::Status status;
+    Places places;
+    pickle_.ForEach(list, [&](Value pair) {
+      std::vector<Value> both;
+      if (pickle_.kind(pair) == Kind::kList || pickle_.kind(pair) == Kind::kTuple) {
+        pickle_.ForEach(pair, [&](Value one) {
+          both.push_back(one);
+          return both.size() <= 2;
+        });
+      }
+      status = both.size() == 2 ? AddItem(both[0], both[1], &places, opened)
+                                : absl::DataLossError(absl::StrCat(Where(), "an OrderedDict of what are not pairs"));
+      return status.ok();
+    });
+    return status;
+  }
+
+  absl::Status AddItem(Value key, Value member, Places* places, Open* opened) {
+    std::string text = KeyText(key, kDeepest);
+    if (!Spend(1) || (names_ -= static_cast<int64_t>(text.size())) < 0) return TooMany();
+    const auto [at, added] = places->try_emplace(text, std::pair(opened->members.size(), pickle_.kind(key)));
+    if (added) {
+      opened->members.emplace_back(std::move(text), member);
+    } else if (at->second.second == pickle_.kind(key)) {
+      opened->members[at->second.first].second = member;
+    } else {  // 1 and "1"
+      return absl::DataLossError(absl::StrCat(Where(), "two values would both be called ", io::Shown(text)));
+    }
+    return absl::OkStatus();
   }
 
   // As Module.state_dict: parameters, then buffers that are persistent, then modules; None is left out.

@@ -133,6 +133,20 @@ TEST_CASE("tensors lie where their storages, offsets and strides say") {
   CHECK(*catalog->PathOf("a.0") == std::vector<Catalog::PathStep>{std::string("a"), std::string("0")});
 }
 
+TEST_CASE("an OrderedDict of Python 2 is a list of its pairs") {
+  const auto ordered = [](const std::vector<std::string>& pairs) {
+    return Call(Global("collections", "OrderedDict"), {List(pairs)});
+  };
+  const absl::StatusOr<Catalog> catalog =
+      ReadOne(File(ordered({List({Str("w"), Tensor("0", 3, {3}, {1})}), Tuple({Str("v"), Num(1)})}), {Floats("0", 3)}));
+  INFO(catalog.status());
+  REQUIRE(catalog.ok());
+  CHECK(TensorsOf(*catalog) == Names{"w"});
+  CHECK(catalog->FindByteItem("v") != nullptr);
+  Has(SaidOf(File(ordered({List({Str("w")})}))), "not pairs");
+  Has(SaidOf(File(ordered({List({Str("w"), Num(1), Num(2)})}))), "not pairs");
+}
+
 TEST_CASE("descriptions that contradict the archive, or themselves") {
   Has(SaidOf(File(Dict({{Str("w"), Tensor("0", 3, {3}, {1})}}))), "no record of the elements, data/\"0\"");
   Has(SaidOf(File(Dict({{Str("w"), Tensor("0", 3, {3}, {1})}}), {Floats("0", 4)})), "a storage of 3 elements");

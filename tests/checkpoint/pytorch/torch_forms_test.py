@@ -94,7 +94,7 @@ class FormsTest(unittest.TestCase):
             path = self.folder / f"protocol{protocol}"
             shutil.copytree(self.original, path)
             (path / ".metadata").write_bytes(self.dumped(protocol))
-            self.assertIn("no pickle of protocol 2", self.command("inspect", path, code=4).stderr)
+            self.assertIn("not a pickle of protocol 2", self.command("inspect", path, code=4).stderr)
 
     def test_properties_of_six(self):
         """As PyTorch 2.15 has them, with strides."""

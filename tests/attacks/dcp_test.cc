@@ -271,7 +271,7 @@ TEST_CASE("dcp: storages and what lies in them") {
   described(Global("torch._utils", "_rebuild_tensor_v2"), "not a plain tensor");
   described(Call(Global("torch._utils", "_rebuild_tensor_v2"), {}), "a tensor of 0 arguments");
   described(Call(Global("torch._utils", "_rebuild_tensor_v3"), {}), "a tensor of 0 arguments");
-  described(Call(Global("torch._utils", "_rebuild_qtensor"), {}), "calls \"torch._utils._rebuild_qtensor\"");
+  described(Call(Global("torch._utils", "_rebuild_qtensor"), {}), "a quantized tensor");
   described(Call(Global("torch._utils", "_rebuild_tensor_v2"), {"N", "N", "N", "N", "N", "N"}), "without a storage");
   described(Repeat("](", 1000), "nested more than 64 deep");
   auto records = StreamText().Records();

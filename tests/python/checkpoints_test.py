@@ -98,7 +98,7 @@ class Checkpoints(unittest.TestCase):
         (self.at / "wrapped").mkdir()
         write_safetensors(
             self.at / "wrapped" / "model.safetensors",
-            {"module._orig_mod.a.weight": weight, "module._orig_mod.b.weight": weight, "optimizer.step": weight},
+            {"module._orig_mod.a.weight": weight, "module._orig_mod.b.weight": weight, "optimizer.state.0.exp_avg": weight},
         )
         done = reshard.convert(self.at / "wrapped", self.at / "bare", to="hf")
         self.assertEqual(done.taken_off, ["_orig_mod.", "module."])

@@ -32,34 +32,43 @@ def leaves_of(state: Mapping[Any, Any]) -> dict[str, Leaf]:
     Raises:
         ValueError: two values would have one name; a key without a text of its own; a container that contains itself.
     """
-    leaves: dict[str, Leaf] = {}
-    ways: dict[str, tuple[Any, ...]] = {}
-    inside: list[int] = []  # ids of the containers on the way
+    walk = _Walk()
+    walk.enter(state, Leaf(state, (), None, None), ())
+    return walk.leaves
 
-    def add(leaf: Leaf, way: tuple[Any, ...]) -> None:
-        name = ".".join(map(str, leaf.path))
-        if name in leaves:
-            raise InputError(
-                f"{_shown(ways[name])} and {_shown(way)} would both be called {name!r} in a checkpoint; rename one of the keys"
-            )
-        leaves[name] = leaf
-        ways[name] = way
 
-    def enter(value: Any, leaf: Leaf, way: tuple[Any, ...]) -> None:
+class _Walk:
+    """What of a state dict has been seen. Not functions that call each other: those are a cycle, which would keep the
+    tensors, and with them process groups, until the collector runs."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[str, Leaf] = {}
+        self._ways: dict[str, tuple[Any, ...]] = {}
+        self._inside: list[int] = []  # ids of the containers on the way
+
+    def enter(self, value: Any, leaf: Leaf, way: tuple[Any, ...]) -> None:
+        """Adds what is in the value, to which these keys lead."""
         if not _is_taken_apart(value):
-            add(leaf, way)
+            self._add(leaf, way)
             return
-        if id(value) in inside:
+        if id(value) in self._inside:
             raise InputError(f"{_shown(way)} contains itself; a checkpoint has no place for that")
-        inside.append(id(value))
+        self._inside.append(id(value))
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, member in items:
             step = _text_of(key, way) if isinstance(value, Mapping) else key
-            enter(member, Leaf(member, (*leaf.path, step), value, key), (*way, key))
-        inside.pop()
+            self.enter(member, Leaf(member, (*leaf.path, step), value, key), (*way, key))
+        self._inside.pop()
 
-    enter(state, Leaf(state, (), None, None), ())
-    return leaves
+    def _add(self, leaf: Leaf, way: tuple[Any, ...]) -> None:
+        name = ".".join(map(str, leaf.path))
+        if name in self.leaves:
+            raise InputError(
+                f"{_shown(self._ways[name])} and {_shown(way)} would both be called {name!r} in a checkpoint; "
+                "rename one of the keys"
+            )
+        self.leaves[name] = leaf
+        self._ways[name] = way
 
 
 def flat(state: Mapping[Any, Any]) -> dict[str, Any]:

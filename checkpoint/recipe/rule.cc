@@ -134,7 +134,7 @@ absl::StatusOr<Rule> Rule::Of(const TensorRule& rule) {
       return absl::InvalidArgumentError(absl::StrCat("nothing says what {", placeholder, "} is"));
     }
   }
-  const auto depth = [](const Counted& counted) {
+  const auto depth = [](const Counted& one) {
     const auto deeper = [](const Use& a, const Use& b) { return a.depth < b.depth; };
     return std::max_element(counted.uses.begin(), counted.uses.end(), deeper)->depth;
   };

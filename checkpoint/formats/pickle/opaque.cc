@@ -11,11 +11,11 @@
 namespace reshard::pickle {
 namespace {
 
-constexpr size_t kLongest = 100;
+constexpr size_t kLongestPart = 100;
 
 std::string FullName(const Pickle& pickle, Pickle::Value name) {
-  return absl::StrCat(status::View(pickle.Module(name).substr(0, kLongest)), ".",
-                      status::View(pickle.Name(name).substr(0, kLongest)));
+  return absl::StrCat(status::View(pickle.Module(name).substr(0, kLongestPart)), ".",
+                      status::View(pickle.Name(name).substr(0, kLongestPart)));
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ std::string NameOfOpaque(const Pickle& pickle, Pickle::Value value) {
   const bool is_member = given.size() == 2 && pickle.kind(given[0]) == Pickle::Kind::kName &&
                          pickle.kind(given[1]) == Pickle::Kind::kString;
   if (!is_member) return "";
-  return absl::StrCat(FullName(pickle, given[0]), ".", status::View(pickle.Text(given[1]).substr(0, kLongest)));
+  return absl::StrCat(FullName(pickle, given[0]), ".", status::View(pickle.Text(given[1]).substr(0, kLongestPart)));
 }
 
 std::string KindOfOpaque(const Pickle& pickle, Pickle::Value value) {

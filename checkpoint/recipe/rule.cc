@@ -136,7 +136,7 @@ absl::StatusOr<Rule> Rule::Of(const TensorRule& rule) {
   }
   const auto depth = [](const Counted& one) {
     const auto deeper = [](const Use& a, const Use& b) { return a.depth < b.depth; };
-    return std::max_element(counted.uses.begin(), counted.uses.end(), deeper)->depth;
+    return std::max_element(one.uses.begin(), one.uses.end(), deeper)->depth;
   };
   std::stable_sort(out.counted.begin(), out.counted.end(),
                    [&](const Counted& a, const Counted& b) { return depth(a) > depth(b); });

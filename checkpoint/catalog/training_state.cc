@@ -17,8 +17,9 @@ constexpr std::string_view kMoments[] = {"exp_avg",   "max_exp_avg", "momentum_b
                                          "acc_delta", "exp_inf",     "fp32_param",      "master_param"};
 // Containers that frameworks keep beside weights.
 constexpr std::string_view kOfFrameworks[] = {
-    "callbacks", "dataloader", "dataloaders", "loops",   "lr_scheduler", "lr_schedulers",
-    "progress",  "scheduler",  "schedulers",  "trainer", "train_state",  "rerun_state_machine_state",
+    "optim",       "optimizer",  "optimizers",   "callbacks",     "dataloader",
+    "dataloaders", "loops",      "lr_scheduler", "lr_schedulers", "progress",
+    "scheduler",   "schedulers", "trainer",      "train_state",   "rerun_state_machine_state",
 };
 // PyTorch's generator on the CPU, in bytes.
 constexpr int64_t kGeneratorBytes = 5056;
@@ -108,7 +109,8 @@ TrainingState::TrainingState(const Catalog& catalog) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     const std::vector<Catalog::PathStep>* const path = catalog.PathOf(tensor.name);
     nested |= path != nullptr && path->size() > 1 && !InContainer(tensor.name);
-    const bool is_scalar = tensor.shape.empty();
+    const bool is_scalar =
+        std::all_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size == 1; });
     const auto [found, fresh] = only_scalars.try_emplace(FirstPart(tensor.name), is_scalar);
     if (!fresh) found->second = found->second && is_scalar;
   }

@@ -19,7 +19,7 @@ namespace reshard::catalog {
 // - the state of a random number generator: one dimension of integers, of PyTorch's size or below a name with `rng` or
 //   `random` in it;
 // - counters: integers without dimensions beside the container of the weights, and containers that frameworks keep
-//   (`callbacks`, `loops`, `train_state`, ...) as long as nothing in them has a dimension;
+//   (`callbacks`, `optimizer`, `train_state`, ...) as long as nothing in them has more than one element;
 // - in a checkpoint of Lightning, all but `state_dict`.
 // Example: {"model": {"w": [4, 4]}, "opt": {"state": {0: {"exp_avg": [4, 4]}}, "param_groups": [{"lr": 0.1}]}} gives
 // the names model.w, opt.state.0.exp_avg and opt.param_groups.0.lr; the container `opt` is an optimizer, `model.w` is

@@ -71,10 +71,12 @@ absl::StatusOr<bool> IsArchive(const std::string& path) {
 
 absl::StatusOr<Catalog> ReadFile(const std::string& path, const CatalogLimits& limits) {
   auto [root, name] = Split(path);
-  const absl::StatusOr<std::vector<std::string>> beside = io::ListDirectory(root);
-  Reader reader(kFormat, std::move(root), limits);
+  Reader reader(kFormat, root, limits);
   RETURN_IF_ERROR(reader.AddFile(name, "", WithoutExtension(name)));
-  if (beside.ok()) reader.SetIncomplete(catalog::OtherParts(name, *beside));
+  if (catalog::ParsePartName(name)) {
+    const absl::StatusOr<std::vector<std::string>> beside = io::ListDirectory(root);
+    if (beside.ok()) reader.SetIncomplete(catalog::OtherParts(name, *beside));
+  }
   return std::move(reader).Finish();
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "runtime/host/copy_rows.h"
 #include "runtime/host/reduce_formulas.h"
 #include "runtime/host/stream_rows.h"
 
@@ -28,6 +30,11 @@ inline Stored Get(const char* data, int64_t i) {
   return x;
 }
 
+template <typename Stored>
+inline void Put(char* data, int64_t i, Stored x) {
+  std::memcpy(data + i * static_cast<int64_t>(sizeof(Stored)), &x, sizeof(Stored));
+}
+
 // One pass over a block of elements that lie side by side everywhere, such that the compiler can widen the loop. The
 // first pass begins with `before`, the others with the partial results; the last one writes `to`, the others the
 // partial results.
@@ -45,8 +52,7 @@ RESHARD_ALWAYS_INLINE void Pass(const char* __restrict before, const char* __res
     }
     value = Op::Combine(value, Type::Load(Get<Stored>(next, i)));
     if constexpr (kLast) {
-      const Stored x = Type::Store(Op::Finish(value, contributions));
-      std::memcpy(to + i * static_cast<int64_t>(sizeof(Stored)), &x, sizeof(x));
+      Put(to, i, Type::Store(Op::Finish(value, contributions)));
     } else {
       values[i] = value;
     }
@@ -58,95 +64,134 @@ RESHARD_ALWAYS_INLINE void FetchAhead(const char* data, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(data + at);
 }
 
-// At least two contributions; elements lie side by side everywhere.
-template <typename Op, typename Type>
-RESHARD_ALWAYS_INLINE void ReduceDense(const char* const* in, size_t contributions, char* out, int64_t elements,
-                                       CopyMode mode) {
+// Elements whose conversion is long code are converted a block at a time: that code then stands once per type, instead
+// of once per type, operation and pass.
+template <typename Type>
+constexpr bool kConvertedApart = std::is_same_v<Type, Half> ||
+                                 (sizeof(typename Type::Stored) == 1 && std::is_same_v<typename Type::Value, float>);
+
+template <typename Type>
+RESHARD_ALWAYS_INLINE void LoadBlock(const char* __restrict from, char* __restrict to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) Put(to, i, Type::Load(Get<typename Type::Stored>(from, i)));
+}
+template <typename Type>
+RESHARD_ALWAYS_INLINE void StoreBlock(const char* __restrict from, char* __restrict to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) Put(to, i, Type::Store(Get<typename Type::Value>(from, i)));
+}
+
+// Strided elements are copied together block by block, so that one set of loops serves every stride.
+template <typename Isa, typename Op, typename Type>
+RESHARD_ALWAYS_INLINE void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributions, char* out,
+                                     int64_t out_step, int64_t elements, CopyMode mode) {
   using Stored = typename Type::Stored;
+  // What the passes read and write.
+  using Combined = std::conditional_t<kConvertedApart<Type>, Plain<float>, Type>;
   constexpr auto kSize = static_cast<int64_t>(sizeof(Stored));
-  typename Type::Value values[kBlock<Stored>];
+  if (contributions == 1) return CopyRows(in[0], out, elements, kSize, in_steps[0], out_step, mode);
+
+  alignas(kLine) typename Type::Value values[kBlock<Stored>];
+  constexpr size_t kCombinedBytes = kBlock<Stored> * sizeof(typename Combined::Stored);
+  alignas(kLine) char gathered[kBlockBytes];
+  alignas(kLine) char first_in[kCombinedBytes];
+  alignas(kLine) char next_in[kCombinedBytes];
   alignas(kLine) char staged[kBlockBytes];
+  alignas(kLine) char finished[kConvertedApart<Type> ? kCombinedBytes : 1];
   // Blocks begin on cache lines of the destination, so that whole lines are streamed.
   const auto past_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % static_cast<uintptr_t>(kLine));
-  const bool stream = mode == CopyMode::kStreaming && past_line % kSize == 0;
+  const bool dense_out = out_step == kSize;
+  const bool stream = dense_out && mode == CopyMode::kStreaming && past_line % kSize == 0;
   int64_t count = stream && past_line != 0 ? (kLine - past_line) / kSize : kBlock<Stored>;
   for (int64_t first = 0; first < elements; first += count, count = kBlock<Stored>) {
     count = std::min(count, elements - first);
-    const int64_t at = first * kSize;
-    const int64_t next = at + count * kSize;
-    const int64_t ahead = std::min(kBlockBytes, elements * kSize - next);
-    char* const to = stream ? staged : out + at;
-    FetchAhead(in[0] + next, ahead);
-    FetchAhead(in[1] + next, ahead);
-    if (contributions == 2) {
-      Pass<Op, Type, true, true>(in[0] + at, in[1] + at, values, to, count, contributions);
-    } else {
-      Pass<Op, Type, true, false>(in[0] + at, in[1] + at, values, to, count, contributions);
-      for (size_t k = 2; k + 1 < contributions; ++k) {
-        FetchAhead(in[k] + next, ahead);
-        Pass<Op, Type, false, false>(nullptr, in[k] + at, values, to, count, contributions);
+    const int64_t ahead = std::min(kBlock<Stored>, elements - first - count) * kSize;
+    // Elements [first, first + count) of a contribution, side by side as the passes read them: where they are, or in
+    // `buffer`.
+    const auto block = [&](size_t k, char* buffer) -> const char* {
+      const char* data = in[k] + first * in_steps[k];
+      if (in_steps[k] == kSize) {
+        FetchAhead(data + count * kSize, ahead);
+      } else {
+        char* const together = kConvertedApart<Type> ? gathered : buffer;
+        CopyRows(data, together, count, kSize, in_steps[k], kSize, CopyMode::kCached);
+        data = together;
       }
-      FetchAhead(in[contributions - 1] + next, ahead);
-      Pass<Op, Type, false, true>(nullptr, in[contributions - 1] + at, values, to, count, contributions);
+      if constexpr (kConvertedApart<Type>) {
+        Isa::template Load<Type>(data, buffer, count);
+        data = buffer;
+      }
+      return data;
+    };
+    char* const stored = stream || !dense_out ? staged : out + first * kSize;
+    char* const to = kConvertedApart<Type> ? finished : stored;
+    const char* const before = block(0, first_in);
+    const char* const next = block(1, next_in);
+    if (contributions == 2) {
+      Pass<Op, Combined, true, true>(before, next, values, to, count, contributions);
+    } else {
+      Pass<Op, Combined, true, false>(before, next, values, to, count, contributions);
+      for (size_t k = 2; k + 1 < contributions; ++k) {
+        Pass<Op, Combined, false, false>(nullptr, block(k, next_in), values, to, count, contributions);
+      }
+      Pass<Op, Combined, false, true>(nullptr, block(contributions - 1, next_in), values, to, count, contributions);
     }
-    if (stream) StreamNear(staged, out + at, count * kSize);
+    if constexpr (kConvertedApart<Type>) Isa::template Store<Type>(finished, stored, count);
+    if (stream) {
+      StreamNear(staged, out + first * kSize, count * kSize);
+    } else if (!dense_out) {
+      CopyRows(staged, out + first * out_step, count, kSize, kSize, out_step, CopyMode::kCached);
+    }
   }
 }
+
+// What a processor executes. Each has functions of its own that convert a block, since code for AVX2 is code of its
+// own.
+struct Portable {
+  template <typename Type>
+  static __attribute__((noinline)) void Load(const char* from, char* to, int64_t count) {
+    LoadBlock<Type>(from, to, count);
+  }
+  template <typename Type>
+  static __attribute__((noinline)) void Store(const char* from, char* to, int64_t count) {
+    StoreBlock<Type>(from, to, count);
+  }
+  template <typename Op, typename Type>
+  static void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributions, char* out,
+                        int64_t out_step, int64_t elements, CopyMode mode) {
+    host::ReduceRow<Portable, Op, Type>(in, in_steps, contributions, out, out_step, elements, mode);
+  }
+};
 
 // AVX2 is twice as wide as what every x86-64 has, which types that are converted on the way need, and writes staged
 // blocks as StreamNear reads them. It comes without fused multiplication, so the bits are the same.
 #if defined(__x86_64__)
-template <typename Op, typename Type>
-__attribute__((target("avx2"))) void ReduceDenseAvx2(const char* const* in, size_t contributions, char* out,
-                                                     int64_t elements, CopyMode mode) {
-  ReduceDense<Op, Type>(in, contributions, out, elements, mode);
-}
+#define RESHARD_AVX2 __attribute__((target("avx2")))
+struct Avx2 {
+  template <typename Type>
+  static RESHARD_AVX2 __attribute__((noinline)) void Load(const char* from, char* to, int64_t count) {
+    LoadBlock<Type>(from, to, count);
+  }
+  template <typename Type>
+  static RESHARD_AVX2 __attribute__((noinline)) void Store(const char* from, char* to, int64_t count) {
+    StoreBlock<Type>(from, to, count);
+  }
+  template <typename Op, typename Type>
+  static RESHARD_AVX2 void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributions, char* out,
+                                     int64_t out_step, int64_t elements, CopyMode mode) {
+    host::ReduceRow<Avx2, Op, Type>(in, in_steps, contributions, out, out_step, elements, mode);
+  }
+};
 #endif
-
-// Runs visit(i, element i). Elements that lie side by side get a loop of their own, which the compiler can widen.
-template <typename Stored, typename Visit>
-inline void ForEach(const char* data, int64_t step, int64_t count, Visit visit) {
-  if (step == static_cast<int64_t>(sizeof(Stored))) {
-    for (int64_t i = 0; i < count; ++i) visit(i, Get<Stored>(data, i));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) visit(i, Get<Stored>(data + i * step, 0));
-}
-
-template <typename Op, typename Type>
-void ReduceRow(const char* const* in, const int64_t* in_steps, size_t contributions, char* out, int64_t out_step,
-               int64_t elements, CopyMode mode) {
-  using Stored = typename Type::Stored;
-  constexpr auto kSize = static_cast<int64_t>(sizeof(Stored));
-  const bool dense =
-      out_step == kSize && std::all_of(in_steps, in_steps + contributions, [](int64_t step) { return step == kSize; });
-  if (dense && contributions > 1) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) return ReduceDenseAvx2<Op, Type>(in, contributions, out, elements, mode);
-#endif
-    return ReduceDense<Op, Type>(in, contributions, out, elements, mode);
-  }
-  typename Type::Value values[kBlock<Stored>];
-  for (int64_t first = 0; first < elements; first += kBlock<Stored>) {
-    const int64_t count = std::min(kBlock<Stored>, elements - first);
-    ForEach<Stored>(in[0] + first * in_steps[0], in_steps[0], count,
-                    [&](int64_t i, Stored x) { values[i] = Type::Load(x); });
-    for (size_t k = 1; k < contributions; ++k) {
-      ForEach<Stored>(in[k] + first * in_steps[k], in_steps[k], count,
-                      [&](int64_t i, Stored x) { values[i] = Op::Combine(values[i], Type::Load(x)); });
-    }
-    char* to = out + first * out_step;
-    for (int64_t i = 0; i < count; ++i) {
-      const Stored x = Type::Store(Op::Finish(values[i], contributions));
-      std::memcpy(to + i * out_step, &x, sizeof(x));
-    }
-  }
-}
 
 struct RowKernel {
   template <typename Op, typename Type>
   ReduceRowFn Visit() const {
-    return ReduceRow<Op, Type>;
+#if defined(__x86_64__)
+    // Complex numbers and 128-bit sums gain nothing.
+    if constexpr (std::is_arithmetic_v<typename Type::Value>) {
+      if (__builtin_cpu_supports("avx2")) return Avx2::ReduceRow<Op, Type>;
+    }
+#endif
+    return Portable::ReduceRow<Op, Type>;
   }
 };
 

@@ -87,7 +87,15 @@ RESHARD_ALWAYS_INLINE void ReduceRow(const char* const* in, const int64_t* in_st
   // What the passes read and write.
   using Combined = std::conditional_t<kConvertedApart<Type>, Plain<float>, Type>;
   constexpr auto kSize = static_cast<int64_t>(sizeof(Stored));
-  if (contributions == 1) return CopyRows(in[0], out, elements, kSize, in_steps[0], out_step, mode);
+  if (contributions == 1) {
+    if constexpr (std::is_same_v<Type, Bool>) {  // what is not 0 becomes 1
+      for (int64_t i = 0; i < elements; ++i) {
+        Put(out + i * out_step, 0, Type::Load(Get<Stored>(in[0] + i * in_steps[0], 0)));
+      }
+      return;
+    }
+    return CopyRows(in[0], out, elements, kSize, in_steps[0], out_step, mode);
+  }
 
   alignas(kLine) typename Type::Value values[kBlock<Stored>];
   constexpr size_t kCombinedBytes = kBlock<Stored> * sizeof(typename Combined::Stored);

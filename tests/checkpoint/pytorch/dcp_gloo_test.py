@@ -133,7 +133,10 @@ def nothing_is_run(c, folder):
         metadata.write_bytes(pickle.dumps(data))
         os.path.isdir(mark) and os.rmdir(mark)
     dist.barrier()
-    c.raises("metadata that runs", lambda: read({"w": torch.zeros(3)}), "mkdir", kind=CheckpointException)
+    # A call in the metadata is a value that nobody asks for.
+    state = {"w": torch.zeros(3)}
+    read(state)
+    c.equal("beside metadata that runs", state["w"], numbered(3))
     c.true("not run", not os.path.exists(mark))
 
 

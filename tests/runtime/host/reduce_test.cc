@@ -180,6 +180,7 @@ TEST_CASE("bools are or'ed and and'ed") {
   }
   for (ReduceOp op : {ReduceOp::kProd, ReduceOp::kMin}) {
     CHECK(Reduced(op, DType::kBool, in) == std::vector<uint8_t>{0, 0, 0, 1});
+    CHECK(Reduced<uint8_t>(op, DType::kBool, {{0, 2, 255}}) == std::vector<uint8_t>{0, 1, 1});
   }
 }
 

@@ -20,13 +20,13 @@ int64_t Product(const std::vector<AxisRef>& refs) {
 
 int64_t ContributionsOf(const Holdings& of) { return of.dim(of.num_dims() - 1).num_rows(); }
 
-// Whether everything that `target` leaves pending is pending in `source`, by the same reduction.
-bool PendingWithin(const Holdings& source, const Holdings& target) {
-  const auto before = PendingRefs(source.layout());
-  const auto after = PendingRefs(target.layout());
+// Whether everything that `target` leaves partial is partial in `source`, by the same reduction.
+bool PartialWithin(const Holdings& source, const Holdings& target) {
+  const auto before = PartialRefs(source.layout());
+  const auto after = PartialRefs(target.layout());
   if (after.empty()) return true;
   if (!(source.mesh() == target.mesh()) || before.empty()) return false;
-  if (source.layout().pending()->op != target.layout().pending()->op) return false;
+  if (source.layout().partial()->op != target.layout().partial()->op) return false;
   return std::all_of(after.begin(), after.end(), [&](const AxisRef& ref) {
     return std::any_of(before.begin(), before.end(), [&](const AxisRef& other) {
       return other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
@@ -53,11 +53,11 @@ int64_t AddedAndNeeded(const Holdings& source, const Holdings& target, const std
 
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
                                  const Devices& devices, int64_t element_bytes) {
-  if (!PendingWithin(source, target)) return std::nullopt;
+  if (!PartialWithin(source, target)) return std::nullopt;
   BoundFacts out;
   out.local_max = std::max(source.MaxElements(), target.MaxElements()) * element_bytes;
-  const int64_t kept = Product(PendingRefs(target.layout()));
-  const int64_t reduced = Product(PendingRefs(source.layout())) / kept;
+  const int64_t kept = Product(PartialRefs(target.layout()));
+  const int64_t reduced = Product(PartialRefs(source.layout())) / kept;
   if (reduced == 1) {
     const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
     for (int64_t q = 0; q < target.mesh().size(); ++q) {
@@ -83,48 +83,48 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
                             const std::vector<Contents>& contents, const Devices& devices,
                             const plan_text::Links& links, int64_t element_bytes) {
-  struct Island {
+  struct Domain {
     std::vector<int64_t> sources, targets;  // positions, one per box
     int64_t devices = 0;
   };
-  absl::flat_hash_map<int64_t, Island> islands;
+  absl::flat_hash_map<int64_t, Domain> domains;
   absl::flat_hash_set<std::pair<int64_t, int64_t>> source_seen, target_seen;
   for (int64_t device = 0; device < devices.size(); ++device) {
-    const int64_t id = level == 0 ? device : links.Island(level - 1, devices.id(device));
+    const int64_t id = level == 0 ? device : links.Domain(level - 1, devices.id(device));
     const int64_t p = source.PositionOf(device);
     const int64_t q = target.PositionOf(device);
-    Island& island = islands[id];
-    island.devices += p >= 0 || q >= 0 ? 1 : 0;
+    Domain& domain = domains[id];
+    domain.devices += p >= 0 || q >= 0 ? 1 : 0;
     if (p >= 0 && source.Elements(p) > 0 && source_seen.insert({id, source.Cell(p)}).second) {
-      island.sources.push_back(p);
+      domain.sources.push_back(p);
     }
     if (q >= 0 && target.Elements(q) > 0 && target_seen.insert({id, target.Cell(q)}).second) {
-      island.targets.push_back(q);
+      domain.targets.push_back(q);
     }
   }
   int64_t pairs = 0;
-  for (const auto& [id, island] : islands) {
-    pairs += static_cast<int64_t>(island.sources.size()) * static_cast<int64_t>(island.targets.size());
+  for (const auto& [id, domain] : domains) {
+    pairs += static_cast<int64_t>(domain.sources.size()) * static_cast<int64_t>(domain.targets.size());
   }
   if (pairs > kMaxBoxPairs) return std::nullopt;
   const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
   CutFacts out;
   const int64_t nics = level == 0 ? 0 : links.levels[static_cast<size_t>(level)].nics;
   int64_t most_links = 1;
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, domain] : domains) {
     int64_t lacks = 0;
-    for (const int64_t q : island.targets) {
+    for (const int64_t q : domain.targets) {
       lacks += target.Elements(q);
-      for (const int64_t p : island.sources) lacks -= meeting.Shared(p, q);
+      for (const int64_t p : domain.sources) lacks -= meeting.Shared(p, q);
     }
     lacks *= element_bytes;
     out.total += lacks;
-    out.island_max = std::max(out.island_max, lacks);
-    most_links = std::max(most_links, nics == 0 ? island.devices : nics);
-    const int64_t own_links = std::max<int64_t>(1, nics == 0 ? island.devices : std::min(nics, island.devices));
+    out.domain_max = std::max(out.domain_max, lacks);
+    most_links = std::max(most_links, nics == 0 ? domain.devices : nics);
+    const int64_t own_links = std::max<int64_t>(1, nics == 0 ? domain.devices : std::min(nics, domain.devices));
     out.link_max.high = std::max(out.link_max.high, CeilDiv(lacks, own_links));
   }
-  out.link_max.low = CeilDiv(out.island_max, most_links);
+  out.link_max.low = CeilDiv(out.domain_max, most_links);
   return out;
 }
 

@@ -17,21 +17,21 @@ struct BoundFacts {
   int64_t recv_max = 0;
   int64_t recv_total = 0;
   int64_t local_max = 0;
-  bool reduces = false;  // a pending reduction of the source is gone in the target
+  bool reduces = false;  // partial values of the source is gone in the target
 };
-// Nothing when the target leaves pending what the source does not: no plan leads there.
+// Nothing when the target leaves partial what the source does not: no plan leads there.
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
                                  const Devices& devices, int64_t element_bytes);
 
 // In bytes.
 struct CutFacts {
-  int64_t island_max = 0;
-  // The share of one link: as if every island had as many links as the best connected one, and with the links of the
+  int64_t domain_max = 0;
+  // The share of one link: as if every domain had as many links as the best connected one, and with the links of the
   // devices that take part alone.
   Derived link_max;
   int64_t total = 0;
 };
-// Without reductions. What islands of the level inside `level` (devices, for the innermost) need and none of their
+// Without reductions. What domains of the level inside `level` (devices, for the innermost) need and none of their
 // devices holds. Nothing where that takes too long to find out.
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
                             const std::vector<Contents>& contents, const Devices& devices,

@@ -315,7 +315,7 @@ void PlanJudge::ComparePeak() {
 
 void PlanJudge::CompareBounds() {
   if (!bounds_) {
-    Find("target", "it leaves pending what the source does not; values cannot become partial");
+    Find("target", "it leaves partial what the source does not; values cannot become partial");
     return;
   }
   derived_.bound_recv_bytes_max = bounds_->recv_max;
@@ -334,16 +334,16 @@ void PlanJudge::CompareLevelBounds() {
                                  "levels that the topology has"});
     return;
   }
-  // Contributions may be added up before they leave an island, wherever they are kept apart afterwards.
-  if (source_->layout().pending()) return Leave("bounds.levels", "they are derived where nothing is pending");
+  // Contributions may be added up before they leave a domain, wherever they are kept apart afterwards.
+  if (source_->layout().partial()) return Leave("bounds.levels", "they are derived where nothing is partial");
   for (size_t l = 0; l < levels.size(); ++l) {
     const std::string at = absl::StrCat("bounds.levels[", l, "]");
     const auto cut = check::Cut(static_cast<int>(l), *source_, *target_, contents_, *devices_, plan_.links, element_);
     if (!cut) {
-      Leave(at, "the islands hold too many different boxes");
+      Leave(at, "the domains hold too many different boxes");
       continue;
     }
-    Same(at + ".island_recv_bytes_max", levels[l].island_recv_bytes_max, cut->island_max);
+    Same(at + ".island_recv_bytes_max", levels[l].island_recv_bytes_max, cut->domain_max);
     Same(at + ".recv_bytes_total", levels[l].recv_bytes_total, cut->total);
     Between(at + ".nic_recv_bytes_max", levels[l].nic_recv_bytes_max, cut->link_max.low, cut->link_max.high);
   }

@@ -9,10 +9,10 @@
 namespace reshard::check {
 
 std::optional<AxisRef> ParseAxis(std::string_view text, const Mesh& mesh) {
-  // A pending reduction over it is the place of the grammar where an axis stands alone.
+  // A partial reduction over it is the place of the grammar where an axis stands alone.
   const auto layout = ParseLayout(absl::StrCat("[] sum<", absl::string_view(text.data(), text.size()), ">"), mesh);
-  if (!layout.ok() || !layout->pending() || layout->pending()->axes.size() != 1) return std::nullopt;
-  return layout->pending()->axes[0];
+  if (!layout.ok() || !layout->partial() || layout->partial()->axes.size() != 1) return std::nullopt;
+  return layout->partial()->axes[0];
 }
 
 std::optional<Digits> Digits::Align(const Mesh& mesh, const std::vector<const std::vector<AxisRef>*>& lists) {

@@ -14,7 +14,7 @@
 
 namespace reshard::check {
 
-// "X" or "X:(1)2"; nothing when it is no axis of the mesh, or more than one.
+// "X" or "X:(1)2"; nothing when it is not an axis of the mesh, or more than one.
 std::optional<AxisRef> ParseAxis(std::string_view text, const Mesh& mesh);
 
 // The axes of a mesh cut so finely that every given reference is a run of whole digits.

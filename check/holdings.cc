@@ -66,9 +66,9 @@ int64_t Devices::Find(int64_t id) const {
   return it != ids_.end() && *it == id ? it - ids_.begin() : -1;
 }
 
-std::vector<AxisRef> PendingRefs(const Layout& layout) {
+std::vector<AxisRef> PartialRefs(const Layout& layout) {
   std::vector<AxisRef> refs;
-  if (layout.pending()) refs = layout.pending()->axes;
+  if (layout.partial()) refs = layout.partial()->axes;
   std::sort(refs.begin(), refs.end(), [](const AxisRef& a, const AxisRef& b) {
     return std::tie(a.axis, a.pre, a.size) < std::tie(b.axis, b.pre, b.size);
   });
@@ -123,7 +123,7 @@ absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
 
 void Holdings::AddContributions(Contents& contents) {
   Dim& dim = dims_.emplace_back();
-  dim.digits = PendingRefs(layout_);
+  dim.digits = PartialRefs(layout_);
   int64_t rows = 1;
   for (const AxisRef& ref : dim.digits) rows *= ref.size;
   if (rows > 1) {

@@ -48,11 +48,11 @@ class Devices {
   std::vector<int64_t> ids_;
 };
 
-// The pending axes in one way of writing: sorted, neighboring parts joined, parts of size 1 left out.
-std::vector<AxisRef> PendingRefs(const Layout& layout);
+// The partial axes in one way of writing: sorted, neighboring parts joined, parts of size 1 left out.
+std::vector<AxisRef> PartialRefs(const Layout& layout);
 
 // One layout. Dimensions 0..rank-1 are the tensor's; dimension `rank` holds the number of the contribution, which is 0
-// where nothing is pending. A "row" is one shard of a dimension, a "cell" one box: the product of rows.
+// where nothing is partial. A "row" is one shard of a dimension, a "cell" one box: the product of rows.
 class Holdings {
  public:
   // `contents`: rank + 1 of them, shared by all layouts of a plan. ResourceExhausted: too many intervals.

@@ -57,7 +57,7 @@ absl::StatusOr<const Layout*> PlanJudge::ReadLayout(const std::string& where, co
 
 absl::Status PlanJudge::Parse() {
   const auto dtype = ParseDType(plan_.dtype);
-  if (!dtype) return absl::InvalidArgumentError(absl::StrCat("dtype: \"", plan_.dtype, "\" is no element type"));
+  if (!dtype) return absl::InvalidArgumentError(absl::StrCat("dtype: \"", plan_.dtype, "\" is not an element type"));
   element_ = SizeOf(*dtype);
   auto mesh = ReadMesh("mesh", plan_.mesh);
   if (!mesh.ok()) return mesh.status();
@@ -139,10 +139,10 @@ absl::Status PlanJudge::Enumerate(const std::vector<const Layout*>& layouts) {
 // Every device holds the same elements and the same contributions.
 bool PlanJudge::SameMeaning(const Holdings& a, const Holdings& b) const {
   if (&a == &b) return true;
-  const auto pending = PendingRefs(a.layout());
-  if (pending != PendingRefs(b.layout())) return false;
+  const auto partial = PartialRefs(a.layout());
+  if (partial != PartialRefs(b.layout())) return false;
   const bool same_mesh = a.mesh() == b.mesh();
-  if (!pending.empty() && (!same_mesh || a.layout().pending()->op != b.layout().pending()->op)) return false;
+  if (!partial.empty() && (!same_mesh || a.layout().partial()->op != b.layout().partial()->op)) return false;
   for (int64_t device = 0; device < devices_->size(); ++device) {
     if (a.ElementsOf(device) != b.ElementsOf(device)) return false;
     if (a.ElementsOf(device) == 0) continue;

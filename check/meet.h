@@ -37,7 +37,7 @@ class Meet {
   std::vector<int64_t> to_rows_of_, from_rows_of_;
 };
 
-// Two layouts of one shape, all dimensions. `contributions`: the last dimension, that of the pending reductions, takes
+// Two layouts of one shape, all dimensions. `contributions`: the last dimension, that of the partial values, takes
 // part; it can only where both sides have the same.
 class Meeting {
  public:

@@ -87,7 +87,7 @@ class Judge {
     const int64_t q = receiver < 0 ? -1 : to_.PositionOf(receiver);
     if (p < 0) return Find(where, absl::StrCat("device ", piece.sender, " is not in the mesh that sends"));
     if (q < 0) return Find(where, absl::StrCat("device ", piece.receiver, " is not in the mesh that receives"));
-    if (sender == receiver) return Find(where, "a device's copy to itself is no piece");
+    if (sender == receiver) return Find(where, "a device's copy to itself is not a piece");
     const bool reduces = Reduces(step_.op);
     Entry entry{number, sender, receiver, {receiver, reduces ? sender : -1, from_.Cell(p)}};
     Stretch from, to;

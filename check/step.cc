@@ -14,8 +14,8 @@ constexpr std::array<const char*, 7> kNames = {"Slice",         "AllGather", "Al
                                                "ReduceScatter", "AllReduce", "Exchange"};
 
 bool SameReduction(const Layout& a, const Layout& b) {
-  const auto refs = PendingRefs(a);
-  return refs == PendingRefs(b) && (refs.empty() || a.pending()->op == b.pending()->op);
+  const auto refs = PartialRefs(a);
+  return refs == PartialRefs(b) && (refs.empty() || a.partial()->op == b.partial()->op);
 }
 
 }  // namespace
@@ -42,22 +42,22 @@ StepJudge::StepJudge(Op op, const Holdings& from, const Holdings& to, const std:
   meeting_.emplace(from, to, contents, contributions);
 }
 
-bool StepJudge::CheckPending(StepFacts& facts) {
-  const auto before = PendingRefs(from_.layout());
-  const auto after = PendingRefs(to_.layout());
+bool StepJudge::CheckPartial(StepFacts& facts) {
+  const auto before = PartialRefs(from_.layout());
+  const auto after = PartialRefs(to_.layout());
   if (crosses_ && (!before.empty() || !after.empty())) {
     facts.illegal.emplace_back("values that are still partial do not move between meshes");
     return false;
   }
   if (Reduces(op_)) {
-    if (!after.empty() && from_.layout().pending()->op != to_.layout().pending()->op) {
-      facts.illegal.emplace_back("the pending reduction changes its kind");
+    if (!after.empty() && from_.layout().partial()->op != to_.layout().partial()->op) {
+      facts.illegal.emplace_back("the partial reduction changes its kind");
       return false;
     }
     return true;
   }
   if (!SameReduction(from_.layout(), to_.layout())) {
-    facts.illegal.emplace_back("a step that only moves data changes what is pending");
+    facts.illegal.emplace_back("a step that only moves data changes what is partial");
     return false;
   }
   return true;
@@ -85,7 +85,7 @@ bool StepJudge::FindGroups(StepFacts& facts) {
   for (size_t e = 0; e < reduced.size(); ++e) {
     reduced[e] = (*before)[e] && !(*after)[e];
     if (Reduces(op_) && (*after)[e] && !(*before)[e]) {
-      facts.illegal.emplace_back("the step leaves pending what was not pending before");
+      facts.illegal.emplace_back("the step leaves partial what was not partial before");
       return false;
     }
   }
@@ -141,7 +141,7 @@ void StepJudge::CheckAxes(StepFacts& facts) const {
 StepFacts StepJudge::Run() {
   StepFacts facts;
   facts.loads.resize(static_cast<size_t>(devices_.size()));
-  if (!CheckPending(facts)) return facts;
+  if (!CheckPartial(facts)) return facts;
   const bool grouped = FindGroups(facts);
   if (!facts.illegal.empty()) return facts;
   const bool needs_groups = op_ == Op::kAllGather || op_ == Op::kAllToAll || Reduces(op_);
@@ -226,10 +226,10 @@ void StepJudge::CountShares(const Shares& shares, StepFacts& facts) const {
   }
   std::vector<int64_t> peers_in(n, 0), peers_out(n, 0);
   for (int level = 0; level < links_.size(); ++level) {
-    absl::flat_hash_map<std::pair<int64_t, int64_t>, Sum> sums;  // of a group's part on one island
+    absl::flat_hash_map<std::pair<int64_t, int64_t>, Sum> sums;  // of a group's part on one domain
     const auto key = [&](size_t i) {
       const auto p = static_cast<int64_t>(i);
-      return std::pair(groups_->Of(p), links_.Island(level, from_.mesh().Device(p)));
+      return std::pair(groups_->Of(p), links_.Domain(level, from_.mesh().Device(p)));
     };
     for (size_t i = 0; i < n; ++i) {
       Sum& sum = sums[key(i)];

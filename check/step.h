@@ -67,7 +67,7 @@ class StepJudge {
   };
 
  private:
-  bool CheckPending(StepFacts& facts);
+  bool CheckPartial(StepFacts& facts);
   bool FindGroups(StepFacts& facts);
   // Reasons why the pattern is not what the op's name says; nothing when it is.
   std::optional<std::string> Breaks(Op op) const;

@@ -1,6 +1,6 @@
 # reshard_link_archives(TARGET LIBRARY...): the program TARGET, which links these libraries of the project, gets what they
 # need of Abseil, xxHash and libdeflate from archives, so that it runs where those are not installed. For programs alone:
-# the archives of Debian are no position-independent code, as a shared object would need it.
+# the archives of Debian are not position-independent code, as a shared object would need it.
 #
 # Within the group the linker finds all that is missing; of the shared objects that follow it then needs none.
 function(reshard_link_archives target)

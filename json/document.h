@@ -1,4 +1,4 @@
-// A JSON text of a stranger as a tree, for texts that are small or looked at in any order; json/walk.h is for the
+// Untrusted JSON as a tree, for texts that are small or looked at in any order; json/walk.h is for the
 // others. Without the parser's headers.
 #ifndef RESHARD_JSON_DOCUMENT_H_
 #define RESHARD_JSON_DOCUMENT_H_
@@ -26,7 +26,7 @@ class Value {
   size_t size() const;
   // The value at a place of a list. Requires i < size().
   Value at(size_t i) const;
-  // The member of an object; nothing when there is none, or this is no object.
+  // The member of an object; nothing when there is none, or this is not an object.
   std::optional<Value> Find(std::string_view key) const;
   // Of an object, in ascending order.
   std::vector<std::string> Keys() const;

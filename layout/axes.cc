@@ -18,9 +18,9 @@ std::vector<AxisRef> JoinParts(const std::vector<AxisRef>& refs) {
   return joined;
 }
 
-std::vector<AxisRef> PendingAxes(const Layout& layout) {
-  if (!layout.pending()) return {};
-  std::vector<AxisRef> refs = layout.pending()->axes;
+std::vector<AxisRef> PartialAxes(const Layout& layout) {
+  if (!layout.partial()) return {};
+  std::vector<AxisRef> refs = layout.partial()->axes;
   std::sort(refs.begin(), refs.end(),
             [](const AxisRef& a, const AxisRef& b) { return std::pair(a.axis, a.pre) < std::pair(b.axis, b.pre); });
   return JoinParts(refs);

@@ -37,13 +37,13 @@ absl::StatusOr<Layout> LayoutDraft::Build(const Scanner& in, const Mesh& mesh) {
     }
     built.push_back({dim.size, std::move(dim.factors)});
   }
-  Pending reduction{op, {}};
-  for (const Axis& axis : pending) {
-    if (LayoutRules::Broken broken = rules.AddPending(axis.ref)) return in.Error(axis.column, *broken);
+  Partial reduction{op, {}};
+  for (const Axis& axis : partial) {
+    if (LayoutRules::Broken broken = rules.AddPartial(axis.ref)) return in.Error(axis.column, *broken);
     reduction.axes.push_back(axis.ref);
   }
   for (const Axis& axis : replicated) {
-    if (LayoutRules::Broken broken = rules.AddPending(axis.ref)) return in.Error(axis.column, *broken);
+    if (LayoutRules::Broken broken = rules.AddPartial(axis.ref)) return in.Error(axis.column, *broken);
   }
   *this = LayoutDraft();
   return Layout::Create(mesh, std::move(built), std::move(reduction));

@@ -30,7 +30,7 @@ struct LayoutDraft {
 
   std::vector<Dim> dims;
   ReduceOp op = ReduceOp::kSum;
-  std::vector<Axis> pending;
+  std::vector<Axis> partial;
   std::vector<Axis> replicated;  // said to be used nowhere
 
   LayoutDraft() = default;

@@ -101,10 +101,10 @@ absl::StatusOr<bool> Equivalent(const Layout& a, const Layout& b) {
   if (a == b) return true;
   if (a.shape() != b.shape()) return false;
 
-  const std::vector<AxisRef> pending_a = layout::PendingAxes(a);
-  const std::vector<AxisRef> pending_b = layout::PendingAxes(b);
-  if (!pending_a.empty() || !pending_b.empty()) {
-    if (!(a.mesh() == b.mesh()) || pending_a != pending_b || a.pending()->op != b.pending()->op) return false;
+  const std::vector<AxisRef> partial_a = layout::PartialAxes(a);
+  const std::vector<AxisRef> partial_b = layout::PartialAxes(b);
+  if (!partial_a.empty() || !partial_b.empty()) {
+    if (!(a.mesh() == b.mesh()) || partial_a != partial_b || a.partial()->op != b.partial()->op) return false;
   }
 
   if (DifferAtAGlance(a, b)) return false;

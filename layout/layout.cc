@@ -24,14 +24,14 @@ const char* Name(ReduceOp op) {
   return "sum";
 }
 
-Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Pending> of_pending,
+Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Partial> of_partial,
                      int64_t elements)
     : mesh(of_mesh),
       dims(std::move(of_dims)),
-      pending(std::move(of_pending)),
+      partial(std::move(of_partial)),
       num_elements(elements),
-      // A pending reduction has axes, so that an empty one stands for none.
-      hash(absl::HashOf(mesh, dims, pending.value_or(Pending()))) {}
+      // A partial reduction has axes, so that an empty one stands for none.
+      hash(absl::HashOf(mesh, dims, partial.value_or(Partial()))) {}
 
 Layout::Layout() {
   static const auto* const scalar = new std::shared_ptr<const State>(
@@ -39,7 +39,7 @@ Layout::Layout() {
   state_ = *scalar;
 }
 
-absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> dims, std::optional<Pending> pending) {
+absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> dims, std::optional<Partial> partial) {
   layout::LayoutRules rules(mesh);
   for (DimLayout& dim : dims) {
     if (layout::LayoutRules::Broken broken = rules.BeginDim(dim.size)) return absl::InvalidArgumentError(*broken);
@@ -47,13 +47,13 @@ absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> d
       if (layout::LayoutRules::Broken broken = rules.AddFactor(factor)) return absl::InvalidArgumentError(*broken);
     }
   }
-  if (pending && pending->axes.empty()) pending.reset();
-  if (pending) {
-    for (const AxisRef& ref : pending->axes) {
-      if (layout::LayoutRules::Broken broken = rules.AddPending(ref)) return absl::InvalidArgumentError(*broken);
+  if (partial && partial->axes.empty()) partial.reset();
+  if (partial) {
+    for (const AxisRef& ref : partial->axes) {
+      if (layout::LayoutRules::Broken broken = rules.AddPartial(ref)) return absl::InvalidArgumentError(*broken);
     }
   }
-  return Layout(std::make_shared<const State>(mesh, std::move(dims), std::move(pending), rules.num_elements()));
+  return Layout(std::make_shared<const State>(mesh, std::move(dims), std::move(partial), rules.num_elements()));
 }
 
 std::vector<int64_t> Layout::shape() const {
@@ -134,7 +134,7 @@ int64_t Layout::MaxLocalElements() const {
 bool Layout::operator==(const Layout& other) const {
   if (state_ == other.state_) return true;
   return state_->hash == other.state_->hash && mesh() == other.mesh() && dims() == other.dims() &&
-         pending() == other.pending();
+         partial() == other.partial();
 }
 
 }  // namespace reshard

@@ -38,7 +38,7 @@ class LayoutReader {
   // All that the text says without a shape.
   absl::Status Check() {
     RETURN_IF_ERROR(ReadDims());
-    RETURN_IF_ERROR(ReadPending());
+    RETURN_IF_ERROR(ReadPartial());
     return in_.ExpectEnd();
   }
 
@@ -97,7 +97,7 @@ class LayoutReader {
       return absl::OkStatus();
     }
     if (!in_.Take("...")) return in_.Expected("'...'");
-    if (has_rest_) return in_.Error(dim->column, "'...' is there twice");
+    if (has_rest_) return in_.Error(dim->column, "'...' appears twice");
     has_rest_ = true;
     dim->kind = WrittenDim::Kind::kRest;
     return absl::OkStatus();
@@ -163,7 +163,7 @@ class LayoutReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadPending() {
+  absl::Status ReadPartial() {
     if (in_.AtEnd()) return absl::OkStatus();
     const size_t column = in_.column();
     ASSIGN_OR_RETURN(const std::string_view name, in_.Name("the end, or sum, avg, min, max or prod"));
@@ -184,7 +184,7 @@ class LayoutReader {
       AxisRef ref;
       bool is_sub = false;
       RETURN_IF_ERROR(ReadAxis("an axis", &ref, &is_sub));
-      draft_.pending.push_back({ref, at});
+      draft_.partial.push_back({ref, at});
     } while (in_.Take(','));
     return in_.Expect(angle ? '>' : '}');
   }
@@ -253,7 +253,7 @@ class LayoutReader {
   std::vector<WrittenDim> dims_;
   bool has_rest_ = false;
   int num_factors_ = 0;
-  layout::LayoutDraft draft_;  // the pending reduction, and at the end the dimensions
+  layout::LayoutDraft draft_;  // the partial reduction, and at the end the dimensions
 };
 
 }  // namespace

@@ -120,7 +120,7 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   return std::nullopt;
 }
 
-LayoutRules::Broken LayoutRules::AddPending(const AxisRef& ref) {
+LayoutRules::Broken LayoutRules::AddPartial(const AxisRef& ref) {
   if (++factors_ > kMaxFactors) return absl::StrCat("the layout has more than ", kMaxFactors, " factors");
   return UseAxis(ref, /*must_be_whole=*/false);
 }

@@ -24,7 +24,7 @@ class LayoutRules {
   Broken BeginDim(int64_t size);
   // Adds a factor to the current dimension. Brings it to normal form: members that its kind does not use are reset.
   Broken AddFactor(Factor& factor);
-  Broken AddPending(const AxisRef& ref);
+  Broken AddPartial(const AxisRef& ref);
 
   // Product of the sizes so far.
   int64_t num_elements() const { return has_zero_ ? 0 : nonzero_product_; }

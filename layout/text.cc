@@ -137,10 +137,10 @@ std::string ToString(const Layout& layout) {
     absl::StrAppend(&out, dim.size);
   }
   out += "]";
-  if (layout.pending()) {
-    absl::StrAppend(&out, " ", Name(layout.pending()->op), "<");
-    for (size_t i = 0; i < layout.pending()->axes.size(); ++i) {
-      absl::StrAppend(&out, i == 0 ? "" : ",", ToString(layout.mesh(), layout.pending()->axes[i]));
+  if (layout.partial()) {
+    absl::StrAppend(&out, " ", Name(layout.partial()->op), "<");
+    for (size_t i = 0; i < layout.partial()->axes.size(); ++i) {
+      absl::StrAppend(&out, i == 0 ? "" : ",", ToString(layout.mesh(), layout.partial()->axes[i]));
     }
     out += ">";
   }

@@ -2,7 +2,7 @@
 # Makes the site of docs/, with mkdocs from build/docs (tools/setup.sh --docs); whatever is not right with it is an error.
 #   tools/docs.sh           build/site, for any server of files
 #   tools/docs.sh --serve   on http://127.0.0.1:8000, made anew when a page changes
-# RESHARD_SOURCE_URL: where links to files that are no pages lead, such as https://HOST/OWNER/reshard/blob/main.
+# RESHARD_SOURCE_URL: where links to files that are not pages lead, such as https://HOST/OWNER/reshard/blob/main.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

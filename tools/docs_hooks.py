@@ -1,7 +1,7 @@
 """What tools/docs.sh adds to mkdocs, so that pages are plain Markdown that reads well in the repository, too.
 
 Some pages of the site are files from outside docs/: CONTRIBUTING.md and the like, and each README.md of examples/, with the files
-beside it. Links between them and the pages of docs/ are those of the repository; those to a file that is no page lead to
+beside it. Links between them and the pages of docs/ are those of the repository; those to a file that is not a page lead to
 `extra.source_url` or, where that is not set, become the path of the file.
 """
 import os

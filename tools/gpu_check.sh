@@ -28,7 +28,7 @@ while (($# > 0)); do
       ;;
     --within)
       within=${2:?"gpu_check: --within needs seconds"}
-      [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu_check: --within $within is no number of seconds" >&2; exit 2; }
+      [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu_check: --within $within is not a number of seconds" >&2; exit 2; }
       shift
       ;;
     -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;

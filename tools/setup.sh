@@ -26,7 +26,7 @@ case "${1:---core}" in
   --full)
     full=true
     packages+=(python3-venv python3-dev libopenmpi-dev openmpi-bin libmpich-dev mpich)
-    # For tests/browser; elsewhere it is no package of apt.
+    # For tests/browser; elsewhere it is not a package of apt.
     if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium); fi
     ;;
   --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;

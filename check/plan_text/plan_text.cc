@@ -47,7 +47,7 @@ class PlanReader {
       const auto value = json_.Find(key);
       if (value && value->is_string()) continue;
       if (value && value->is_null() && json_.Find(std::string(key) + "_hash")) {
-        return Refused(absl::StrCat("\"", key, "\" is no layout but a hash; there is nothing to derive from"));
+        return Refused(absl::StrCat("\"", key, "\" is not a layout but a hash; there is nothing to derive from"));
       }
       return Refused(absl::StrCat("\"", key, "\" is missing or no string"));
     }
@@ -176,7 +176,7 @@ class PlanReader {
     if (steps->size() > kMostSteps) return refuse(absl::StrCat("more than ", kMostSteps, " steps"));
     for (size_t s = 0; s < steps->size(); ++s) {
       const json::Value json = steps->at(s);
-      if (!json.is_object()) return refuse(absl::StrCat("steps[", s, "] is no object"));
+      if (!json.is_object()) return refuse(absl::StrCat("steps[", s, "] is not an object"));
       for (const char* key : {"op", "from", "to"}) {
         const auto value = json.Find(key);
         if (!value || !value->is_string()) {

@@ -35,7 +35,7 @@ class Reader {
   void Find(std::string_view key, std::string said, std::string why);
   std::string Where(std::string_view key, size_t i) const;
 
-  // A list of objects, each read by `read(reader)`. Nothing when the list is absent or an entry is no object.
+  // A list of objects, each read by `read(reader)`. Nothing when the list is absent or an entry is not an object.
   template <typename Entry, typename Read>
   std::optional<std::vector<Entry>> Objects(const char* key, bool required, const Read& read) {
     const auto list = List(key, required);

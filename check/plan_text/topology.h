@@ -11,25 +11,25 @@
 namespace reshard::plan_text {
 
 struct Level {
-  int64_t devices = 0;  // ids k*devices .. (k+1)*devices-1 are an island; 0 on the outermost level
+  int64_t devices = 0;  // ids k*devices .. (k+1)*devices-1 are a domain; 0 on the outermost level
   int64_t bytes_per_second = 50'000'000'000;
   int64_t latency_ns = 5000;
-  int64_t nics = 0;  // links that an island of the next level in has; 0: one per device
+  int64_t nics = 0;  // links that a domain of the next level in has; 0: one per device
 };
 
 struct Links {
   std::vector<Level> levels = {Level{}};  // innermost first; the default is the flat network
 
   int size() const { return static_cast<int>(levels.size()); }
-  // The island of a device at a level; the outermost level is one island.
-  int64_t Island(int level, int64_t id) const {
+  // The domain of a device at a level; the outermost level is one domain.
+  int64_t Domain(int level, int64_t id) const {
     const int64_t devices = levels[static_cast<size_t>(level)].devices;
     return level + 1 == size() ? 0 : id / devices;
   }
-  // The innermost level whose islands hold both.
+  // The innermost level whose domains hold both.
   int Of(int64_t a, int64_t b) const {
     int level = 0;
-    while (level + 1 < size() && Island(level, a) != Island(level, b)) ++level;
+    while (level + 1 < size() && Domain(level, a) != Domain(level, b)) ++level;
     return level;
   }
   int64_t DevicesPerLink(int level) const {

@@ -79,8 +79,8 @@ int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
 }  // namespace
 
 absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<StoredBox>* boxes) {
-  if (layout.pending()) {
-    return absl::InvalidArgumentError("a layout with a pending reduction cannot be stored; reduce it first");
+  if (layout.partial()) {
+    return absl::InvalidArgumentError("a layout with partial values cannot be stored; reduce it first");
   }
   const Mesh& mesh = layout.mesh();
   const std::vector<int64_t> shape = layout.shape();

@@ -30,7 +30,7 @@ class BoxMaker {
  public:
   // The distinct boxes that the layout's devices hold, in ascending order of their offsets; boxes without elements are
   // left out, but a tensor without elements has one box, which is all of it. Deterministic.
-  // InvalidArgument: pending reductions, which are no contents that a file could have. ResourceExhausted: more than
+  // InvalidArgument: partial values, which are not contents that a file could have. ResourceExhausted: more than
   // 2^24 boxes.
   absl::Status Add(const Layout& layout, DType dtype, std::vector<StoredBox>* boxes);
   // The device that stores least so far, for bytes that no layout places; device 0 if none has anything.

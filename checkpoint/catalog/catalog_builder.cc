@@ -194,7 +194,7 @@ absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Sp
   }
   if (!inside) {
     return absl::DataLossError(absl::StrCat("tensor ", io::Shown(tensor.name), ": a chunk at ", io::Shown(offset),
-                                            " of size ", io::Shown(size), " is no part of ", io::Shown(tensor.shape)));
+                                            " of size ", io::Shown(size), " is not part of ", io::Shown(tensor.shape)));
   }
   state.places.push_back(place);
   state.boxes.insert(state.boxes.end(), offset.begin(), offset.end());

@@ -59,7 +59,7 @@ class CatalogBuilder {
   void SetHasIndex();
   void AddNote(std::string_view key, std::string_view value);
 
-  // DataLoss: a place beyond the end of its file, a file that is not there or that is no regular file. A
+  // DataLoss: a place beyond the end of its file, a file that is not there or that is not a regular file. A
   // symbolic link below the directory is one where FormatTraits::may_be_links says so.
   absl::StatusOr<Catalog> Build() &&;
   // A catalog of what is not stored yet: tensors without chunks, byte items of which the places say only how long they

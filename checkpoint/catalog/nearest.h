@@ -1,4 +1,4 @@
-// Which name somebody may have meant who has written one that is not there, or a pattern that matches none.
+// Suggests the name that a mistyped name or an unmatched pattern was probably meant to be.
 #ifndef RESHARD_CHECKPOINT_CATALOG_NEAREST_H_
 #define RESHARD_CHECKPOINT_CATALOG_NEAREST_H_
 

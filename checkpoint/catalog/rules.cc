@@ -53,7 +53,7 @@ struct Collector {
     }
     if (++texts > 2) return absl::InvalidArgumentError(where + "more than a pattern and a layout");
     if (absl::Status s =
-            Expect(value, Kind::kString, where + (texts == 1 ? "the pattern" : "the layout") + " is no text");
+            Expect(value, Kind::kString, where + (texts == 1 ? "the pattern" : "the layout") + " is not text");
         !s.ok()) {
       return s;
     }

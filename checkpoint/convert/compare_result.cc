@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/auxiliary_files/copy.h"
 #include "checkpoint/io/show.h"
-#include "checkpoint/side_files/copy.h"
 #include "checkpoint/source/source.h"
 #include "checkpoint/verify/compare.h"
 #include "status/macros.h"
@@ -20,11 +20,11 @@ absl::Status CompareResult(const Conversion& conversion, const std::string& dire
   ASSIGN_OR_RETURN(const VerifyReport report,
                    verify::CompareSources(*conversion.source, *result, conversion.buffers.threads, progress,
                                           conversion.options.stop));
-  const std::vector<SideFile>& beside = conversion.summary.side_files;
-  ASSIGN_OR_RETURN(const size_t other, side_files::FirstDifferent(conversion.catalog().root(), beside, directory));
+  const std::vector<AuxiliaryFile>& beside = conversion.summary.side_files;
+  ASSIGN_OR_RETURN(const size_t other, auxiliary_files::FirstDifferent(conversion.catalog().root(), beside, directory));
   if (other < beside.size()) {
     return absl::InternalError(
-        absl::StrCat("the result differs from the source in the side file ", io::Shown(beside[other].path)));
+        absl::StrCat("the result differs from the source in the auxiliary file ", io::Shown(beside[other].path)));
   }
   const size_t expected = conversion.summary.left_out.size() + conversion.summary.left_out_items.size();
   if (report.differences.size() == expected) return absl::OkStatus();

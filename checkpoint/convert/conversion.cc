@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/auxiliary_files/config.h"
+#include "checkpoint/auxiliary_files/find.h"
+#include "checkpoint/auxiliary_files/loader.h"
 #include "checkpoint/catalog/catalog_hash.h"
 #include "checkpoint/hash/digest.h"
 #include "checkpoint/hash/hash.h"
@@ -16,9 +19,6 @@
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
-#include "checkpoint/side_files/config.h"
-#include "checkpoint/side_files/find.h"
-#include "checkpoint/side_files/loader.h"
 #include "checkpoint/source/sidecar.h"
 #include "checkpoint/views/scales.h"
 #include "reshard/layout/checked.h"
@@ -72,11 +72,11 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   made->source = std::move(opened);
   if (options.record_made) made->made = {options.recipe.selection.weights_only, made->source->wrappers()};
   RETURN_IF_ERROR(CheckAnnounced(made->catalog(), options));
-  ASSIGN_OR_RETURN(SideFiles beside, side_files::Find(source, made->catalog(), options.side_files));
+  ASSIGN_OR_RETURN(AuxiliaryFiles beside, auxiliary_files::Find(source, made->catalog(), options.side_files));
   made->summary.side_files = std::move(beside.carried);
   made->summary.left_beside = std::move(beside.left);
-  absl::StatusOr<side_files::Loader> loader =
-      side_files::LoaderOf(made->source->stored(), made->summary.side_files, made->catalog());
+  absl::StatusOr<auxiliary_files::Loader> loader =
+      auxiliary_files::LoaderOf(made->source->stored(), made->summary.side_files, made->catalog());
   if (!loader.ok()) return io::FromSystem(loader.status());
   ASSIGN_OR_RETURN(
       std::unique_ptr<output::OutputFormat> format,
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
   made->buffers = buffers;
   absl::StatusOr<std::vector<std::string>> contradictions =
-      side_files::FindContradictions(made->catalog().root(), made->summary.side_files, made->catalog());
+      auxiliary_files::FindContradictions(made->catalog().root(), made->summary.side_files, made->catalog());
   if (!contradictions.ok()) return io::FromSystem(contradictions.status());
   made->summary.contradictions = *std::move(contradictions);
   // What is copied from beside the source is a part of the job.
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
     made->source->AddViews(&what);
   }
   state_now.Add(std::string_view(output::SourceState(made->catalog())));
-  for (const SideFile& file : made->summary.side_files) {
+  for (const AuxiliaryFile& file : made->summary.side_files) {
     what.Add(std::string_view(file.path));
     state_now.Add({file.bytes, file.modified});
   }
@@ -124,9 +124,9 @@ absl::Status Conversion::Summarize() {
   summary.own_bytes = share.bytes;
   summary.files = static_cast<int64_t>(plan->files().size());
   summary.disk_bytes = plan->disk_bytes();
-  for (const SideFile& file : summary.side_files) {
+  for (const AuxiliaryFile& file : summary.side_files) {
     const std::optional<int64_t> sum = CheckedAdd(summary.disk_bytes, file.bytes);
-    if (!sum) return absl::InvalidArgumentError("the bytes of the side files overflow");
+    if (!sum) return absl::InvalidArgumentError("the bytes of the auxiliary files overflow");
     summary.disk_bytes = *sum;
   }
   for (const Catalog::Attribute& attribute : catalog().attributes()) {
@@ -149,11 +149,11 @@ absl::Status Conversion::Summarize() {
   summary.taken_off = source->wrappers();
   if (options.unwrap) {
     constexpr size_t kFirst = 3;
-    for (size_t t = 0; !side_files::HasConfig(summary.side_files) && t < std::min(kFirst, catalog().tensors().size());
-         ++t) {
+    for (size_t t = 0;
+         !auxiliary_files::HasConfig(summary.side_files) && t < std::min(kFirst, catalog().tensors().size()); ++t) {
       summary.first_names.emplace_back(catalog().tensors()[t].name);
     }
-    std::optional<std::string> warning = side_files::NamesOfMegatron(catalog());
+    std::optional<std::string> warning = auxiliary_files::NamesOfMegatron(catalog());
     if (warning && options.recipe.tensors.empty()) {
       summary.warnings.push_back(*std::move(warning));
     }

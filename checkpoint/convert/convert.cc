@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<io::StagedDirectory>> Begin(const convert::Conver
                                     {replace, GoesOn(options), options.worker, conversion.terms});
 }
 
-// Removes the stage, or leaves that to the last of those who live in it.
+// Removes the stage, or leaves that to the last worker that uses it.
 absl::Status Abandon(io::StagedDirectory& stage) {
   absl::Status abandoned = stage.Abandon();
   return absl::IsFailedPrecondition(abandoned) ? absl::OkStatus() : io::FromSystem(std::move(abandoned));
@@ -52,7 +52,7 @@ absl::Status Abandon(io::StagedDirectory& stage) {
 // For a result that is in its place: removes what an interrupted run may have left beside it.
 absl::Status TidyUp(convert::Conversion& conversion) {
   conversion.summary.was_complete = true;
-  if (!io::StagedDirectory::HasLeavings(conversion.destination, conversion.name)) return absl::OkStatus();
+  if (!io::StagedDirectory::HasStaleStaging(conversion.destination, conversion.name)) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> stage = Begin(conversion, /*replace=*/true);
   if (!stage.ok()) return io::FromSystem(stage.status());
   if ((*stage)->was_committed()) return io::FromSystem((*stage)->Commit());
@@ -76,7 +76,7 @@ absl::Status Write(convert::Conversion& conversion) {
   }
   absl::Status status = convert::Run(&conversion, &stage).Do();
   if (!status.ok() && options.workers > 1) {
-    // Who is marked as done, just now or by an earlier run, is not waited for: the others may have taken the stage
+    // A worker marked as done, just now or by an earlier run, is not waited for: the others may have taken the stage
     // away.
     const absl::StatusOr<bool> in_place = stage.IsInPlace();
     if (in_place.ok() && !*in_place && conversion.IsComplete()) return io::FromSystem(stage.Commit());

@@ -11,7 +11,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/source/box.h"
-#include "checkpoint/source/pass.h"
+#include "checkpoint/source/streaming_reader.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -51,13 +51,13 @@ absl::Status PieceWriter::WriteItem(Writing& item, std::string& buffer) const {
   return absl::OkStatus();
 }
 
-absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::vector<Writing>& pieces,
-                                    std::string& buffer) const {
+absl::Status PieceWriter::WriteBatch(const BatchedReads& reads, const BatchedRead& batch, std::vector<Writing>& pieces,
+                                     std::string& buffer) const {
   source::Source& source = *conversion_.source;
   const int64_t tensor = pieces.front().piece->tensor;
   const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(tensor)].dtype);
-  const source::Box box = BoxOf(*conversion_.plan, bands, band);
-  source::Pass pass(&source, tensor, box);
+  const source::Box box = BoxOf(*conversion_.plan, reads, batch);
+  source::StreamingReader reader(&source, tensor, box);
   const std::vector<source::Box> parts = catalog::CutBox(box, element, conversion_.buffers.stripe);
   for (const source::Box& part : parts) {
     // What each piece has of the part, one after the other in the buffer. Within a piece it follows what was before.
@@ -68,7 +68,7 @@ absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::v
       begins.push_back(begins.back() + boxes.back().Elements() * element);
     }
     buffer.resize(static_cast<size_t>(begins.back()));
-    RETURN_IF_ERROR(pass.Read(part, [&](const source::Box& read, std::string& bytes) -> absl::Status {
+    RETURN_IF_ERROR(reader.Read(part, [&](const source::Box& read, std::string& bytes) -> absl::Status {
       if (pieces.size() == 1 && read == part) {
         buffer.swap(bytes);
         return absl::OkStatus();
@@ -91,18 +91,19 @@ absl::Status PieceWriter::WriteBand(const Bands& bands, const Band& band, std::v
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Bands& bands, const Band& band,
+absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const BatchedReads& reads,
+                                                                      const BatchedRead& batch,
                                                                       std::string& buffer) const {
-  std::vector<Writing> pieces(band.count);
-  for (size_t i = 0; i < band.count; ++i) {
-    pieces[i].index = bands.PiecesOf(band)[i];
+  std::vector<Writing> pieces(batch.count);
+  for (size_t i = 0; i < batch.count; ++i) {
+    pieces[i].index = reads.PiecesOf(batch)[i];
     pieces[i].piece = &conversion_.plan->pieces()[static_cast<size_t>(pieces[i].index)];
     if (pieces[i].piece->tensor >= 0) pieces[i].box = BoxOf(*conversion_.plan, *pieces[i].piece);
   }
   if (pieces.front().piece->tensor < 0) {
     RETURN_IF_ERROR(WriteItem(pieces.front(), buffer));
   } else if (pieces.front().piece->payload_bytes > 0) {
-    RETURN_IF_ERROR(WriteBand(bands, band, pieces, buffer));
+    RETURN_IF_ERROR(WriteBatch(reads, batch, pieces, buffer));
   }
   std::vector<output::FinishedPiece> finished;
   for (const Writing& piece : pieces) {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "checkpoint/convert/bands.h"
+#include "checkpoint/convert/batched_reads.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/output/journal.h"
 #include "checkpoint/output/output_files.h"
@@ -23,9 +23,9 @@ class PieceWriter {
   PieceWriter(const Conversion& conversion, output::OutputFiles* files, tasks::ProgressMeter* meter)
       : conversion_(conversion), files_(*files), meter_(*meter) {}
 
-  // Reads the pieces of a band from the source and writes them, with their frames. What to put into the journal: their
+  // Reads the pieces of a batch from the source and writes them, with their frames. What to put into the journal: their
   // checksums of the source have then been compared.
-  absl::StatusOr<std::vector<output::FinishedPiece>> Write(const Bands& bands, const Band& band,
+  absl::StatusOr<std::vector<output::FinishedPiece>> Write(const BatchedReads& reads, const BatchedRead& batch,
                                                            std::string& buffer) const;
   // Whether the contents that the record tells of are there. When they are, the frame is written again: it is small,
   // and whether it was written is not known.
@@ -35,7 +35,8 @@ class PieceWriter {
   // The frame of a piece, and with it the payload, where that is not there yet.
   absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc, std::string_view payload) const;
   struct Writing;
-  absl::Status WriteBand(const Bands& bands, const Band& band, std::vector<Writing>& pieces, std::string& buffer) const;
+  absl::Status WriteBatch(const BatchedReads& reads, const BatchedRead& batch, std::vector<Writing>& pieces,
+                          std::string& buffer) const;
   absl::Status WriteItem(Writing& item, std::string& buffer) const;
   // The next bytes of a piece. `stays`: they are there until its frame is written.
   absl::Status Put(Writing& piece, std::string_view bytes, bool stays) const;

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/auxiliary_files/copy.h"
 #include "checkpoint/catalog/boxes.h"
-#include "checkpoint/convert/bands.h"
+#include "checkpoint/convert/batched_reads.h"
 #include "checkpoint/convert/compare_result.h"
 #include "checkpoint/convert/share_records.h"
 #include "checkpoint/io/error_kind.h"
@@ -14,7 +15,6 @@
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
-#include "checkpoint/side_files/copy.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -28,9 +28,9 @@ absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& 
   return output::Journal::Open(path, id);
 }
 
-// Every piece of a band has a good part of what is read at a time, and all threads have something to do until the end.
-// What is lost when a run is killed, and what it does before it stops where it is asked to, is a band.
-BandLimits LimitsOf(const Conversion& conversion) {
+// Every piece of a batch has a good part of what is read at a time, and all threads have something to do until the end.
+// What is lost when a run is killed, and what it does before it stops where it is asked to, is a batch.
+BatchLimits LimitsOf(const Conversion& conversion) {
   constexpr int64_t kLeastOfPiece = int64_t{64} << 10, kBandsPerThread = 4, kLongest = 4 * catalog::kLargestBox;
   const Buffers& buffers = conversion.buffers;
   return {buffers.stripe / kLeastOfPiece,
@@ -43,7 +43,7 @@ Run::Run(Conversion* conversion, io::StagedDirectory* stage)
     : conversion_(*conversion),
       options_(conversion->options),
       stage_(*stage),
-      group_(*stage, conversion->terms, options_.worker, options_.workers, options_.patience),
+      group_(*stage, conversion->terms, options_.worker, options_.workers, options_.stall_timeout),
       meter_(conversion->share.bytes, [this](const ConvertProgress& progress) { Report(progress); }),
       hashes_(conversion->plan->pieces().size()) {}
 
@@ -56,7 +56,7 @@ absl::Status Run::Do() {
   meter_.Finish();
   ASSIGN_OR_RETURN(const std::unique_ptr<io::FileLock> lock, WaitForAll());
   if (lock != nullptr) {
-    // Who finished before may have been killed in the middle of it.
+    // A worker that finished before may have been killed in the middle of it.
     const absl::StatusOr<bool> moved = stage_.HasMoved();
     if (!moved.ok()) return io::FromSystem(moved.status());
     if (!*moved) {
@@ -84,14 +84,14 @@ absl::Status Run::WriteShare() {
   for (int64_t i = share.first; i < share.end; ++i) {
     if (kept[static_cast<size_t>(i - share.first)] == 0) missing.push_back(i);
   }
-  const Bands bands = MakeBands(*conversion_.plan, missing, LimitsOf(conversion_));
+  const BatchedReads reads = BatchReads(*conversion_.plan, missing, LimitsOf(conversion_));
   std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
   status = tasks::RunTasks(
-      static_cast<int64_t>(bands.bands.size()), conversion_.buffers.threads,
+      static_cast<int64_t>(reads.batches.size()), conversion_.buffers.threads,
       [&](int64_t i, int thread) -> absl::Status {
         ASSIGN_OR_RETURN(
             const std::vector<output::FinishedPiece> finished,
-            writer.Write(bands, bands.bands[static_cast<size_t>(i)], buffers[static_cast<size_t>(thread)]));
+            writer.Write(reads, reads.batches[static_cast<size_t>(i)], buffers[static_cast<size_t>(thread)]));
         for (const output::FinishedPiece& piece : finished) hashes_[piece.piece] = {piece.hash_low, piece.hash_high};
         return io::FromSystem((*journal)->Add(finished));
       },
@@ -149,7 +149,7 @@ absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   written.erase(std::unique(written.begin(), written.end()), written.end());
   absl::Status synced = tasks::RunTasks(static_cast<int64_t>(written.size()), conversion_.buffers.threads,
                                         [&](int64_t i, int) -> absl::Status {
-                                          group_.Beat();
+                                          group_.Heartbeat();
                                           return io::FromSystem(files->Sync(written[static_cast<size_t>(i)]));
                                         });
   if (!synced.ok() || group_.alone()) return synced;
@@ -196,16 +196,17 @@ absl::Status Run::Finish() {
       return io::FromSystem(absl::UnavailableError(absl::StrCat("worker ", k, " was done, but ", group_.JournalOf(k),
                                                                 " lacks some of its pieces; start it again")));
     }
-    group_.Beat();
+    group_.Heartbeat();
   }
-  absl::Status written = side_files::Copy(conversion_.catalog().root(), conversion_.summary.side_files, stage_.data());
+  absl::Status written =
+      auxiliary_files::Copy(conversion_.catalog().root(), conversion_.summary.side_files, stage_.data());
   if (absl::IsFailedPrecondition(written)) return written;
   if (!written.ok()) return io::FromSystem(std::move(written));
   written = output::WriteHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id, stage_.data(), hashes_,
                                  conversion_.made);
   if (!written.ok()) return io::FromSystem(std::move(written));
   if (!options_.verify) return absl::OkStatus();
-  return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Beat(); });
+  return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Heartbeat(); });
 }
 
 // Takes over the hashes of what a worker has written. False: of some pieces of its share there are none.
@@ -220,7 +221,7 @@ absl::StatusOr<bool> Run::Gather(int64_t worker) {
 
 void Run::Report(const ConvertProgress& progress) {
   last_ = progress;
-  group_.Beat();
+  group_.Heartbeat();
   if (options_.progress) options_.progress(progress);
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr absl::Duration kBeat = absl::Seconds(1);
+constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 // The whole of a small file that others may be writing, or nothing.
 absl::StatusOr<std::string> ReadSmall(const std::string& path) {
@@ -54,23 +54,24 @@ absl::Status WorkerGroup::MarkDone() const {
 
 absl::Status WorkerGroup::TakeBackDone() const { return io::RemoveTree(Path("done", worker_)); }
 
-void WorkerGroup::Beat() {
+void WorkerGroup::Heartbeat() {
   if (alone()) return;
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = Clock::now();
-  if (beats_ > 0 && now - beaten_ < absl::ToChronoNanoseconds(std::min(kBeat, patience_ / 10))) return;
-  beaten_ = now;
+  if (heartbeats_ > 0 && now - last_heartbeat_ < absl::ToChronoNanoseconds(std::min(kHeartbeat, stall_timeout_ / 10)))
+    return;
+  last_heartbeat_ = now;
   const std::string path = Path("beat", worker_);
-  // Closed each time, so that it shows on other machines. Nothing depends on one of them.
+  // Closed each time, so that other hosts see it. Nothing depends on one of them.
   absl::StatusOr<std::unique_ptr<io::WriteFile>> file = io::WriteFile::Create(path);
   if (absl::IsAlreadyExists(file.status())) file = io::WriteFile::Reopen(path);
   // The time tells a worker that was started again from the one before.
-  const std::string text = absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", ++beats_, "\n");
+  const std::string text = absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", ++heartbeats_, "\n");
   if (file.ok()) (*file)->WriteAt(0, text).IgnoreError();
 }
 
-absl::StatusOr<std::string> WorkerGroup::Beats() const {
+absl::StatusOr<std::string> WorkerGroup::Heartbeats() const {
   ASSIGN_OR_RETURN(std::vector<std::string> names, io::ListDirectory(stage_.stage()));
   std::string all;
   for (const std::string& name : names) {
@@ -86,14 +87,14 @@ absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(const std:
                                                                       const std::stop_token& stop) const {
   // Asking costs the filesystem something for each of the others.
   const auto poll = absl::ToChronoNanoseconds(
-      std::min({absl::Milliseconds(20) + absl::Milliseconds(2) * workers_, absl::Seconds(1), patience_ / 20}));
-  const auto look = absl::ToChronoNanoseconds(std::min(absl::Seconds(30), patience_ / 10));
+      std::min({absl::Milliseconds(20) + absl::Milliseconds(2) * workers_, absl::Seconds(1), stall_timeout_ / 20}));
+  const auto look = absl::ToChronoNanoseconds(std::min(absl::Seconds(30), stall_timeout_ / 10));
   std::vector<int64_t> missing;
   for (int64_t k = 0; k < workers_; ++k) {
     if (k != worker_) missing.push_back(k);
   }
   auto got_on = Clock::now(), looked = got_on;
-  std::string beats;
+  std::string heartbeats;
   for (size_t told = 0;;) {
     ASSIGN_OR_RETURN(const bool in_place, stage_.IsInPlace());
     if (!in_place) return nullptr;
@@ -120,14 +121,14 @@ absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(const std:
     told = missing.size();
 
     if (Clock::now() - looked >= look) {
-      absl::StatusOr<std::string> now = Beats();
+      absl::StatusOr<std::string> now = Heartbeats();
       if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
-      if (now.ok() && *now != beats) got_on = Clock::now();
-      if (now.ok()) beats = *std::move(now);
+      if (now.ok() && *now != heartbeats) got_on = Clock::now();
+      if (now.ok()) heartbeats = *std::move(now);
       looked = Clock::now();
     }
     if (stop.stop_requested()) return tasks::Stopped();
-    if (Clock::now() - got_on > absl::ToChronoNanoseconds(patience_)) return NobodyGetsOn(missing);
+    if (Clock::now() - got_on > absl::ToChronoNanoseconds(stall_timeout_)) return NobodyGetsOn(missing);
     std::this_thread::sleep_for(poll);
   }
 }
@@ -140,7 +141,7 @@ absl::Status WorkerGroup::NobodyGetsOn(const std::vector<int64_t>& missing) cons
                               : absl::StrCat(missing.size() == 1 ? "worker " : "workers ", absl::StrJoin(named, ", "),
                                              missing.size() > kNamed ? ".." : "", " of ", workers_, " did not finish");
   return io::WithKind(absl::DeadlineExceededError(absl::StrCat(
-                          who, ", and none has made progress for ", absl::FormatDuration(patience_),
+                          who, ", and none has made progress for ", absl::FormatDuration(stall_timeout_),
                           "; what was written stays in ", stage_.stage(), ": start all workers again with resume")),
                       CheckpointError::kPeer);
 }

@@ -27,8 +27,8 @@ namespace reshard::convert {
 class WorkerGroup {
  public:
   WorkerGroup(const io::StagedDirectory& stage, std::string terms, int64_t worker, int64_t workers,
-              absl::Duration patience)
-      : stage_(stage), terms_(std::move(terms)), worker_(worker), workers_(workers), patience_(patience) {}
+              absl::Duration stall_timeout)
+      : stage_(stage), terms_(std::move(terms)), worker_(worker), workers_(workers), stall_timeout_(stall_timeout) {}
 
   bool alone() const { return workers_ == 1; }
   std::string JournalOf(int64_t worker) const;
@@ -40,7 +40,7 @@ class WorkerGroup {
 
   // Tells the others that this worker makes progress. About once per second is enough, and further calls do nothing.
   // Thread-safe.
-  void Beat();
+  void Heartbeat();
 
   // Waits until all workers are done, and then returns the lock of the one that is to finish and commit. Null: the
   // stage is gone, because another worker has finished. DeadlineExceeded: no worker has made progress within the stall
@@ -51,16 +51,16 @@ class WorkerGroup {
 
  private:
   std::string Path(const char* what, int64_t worker) const;
-  absl::StatusOr<std::string> Beats() const;
+  absl::StatusOr<std::string> Heartbeats() const;
   absl::Status NobodyGetsOn(const std::vector<int64_t>& missing) const;
 
   const io::StagedDirectory& stage_;
   const std::string terms_;
   const int64_t worker_, workers_;
-  const absl::Duration patience_;
+  const absl::Duration stall_timeout_;
   std::mutex mutex_;
-  int64_t beats_ = 0;                             // guarded by mutex_
-  std::chrono::steady_clock::time_point beaten_;  // guarded by mutex_
+  int64_t heartbeats_ = 0;                                // guarded by mutex_
+  std::chrono::steady_clock::time_point last_heartbeat_;  // guarded by mutex_
 };
 
 }  // namespace reshard::convert

@@ -25,7 +25,7 @@ namespace {
 // What nothing says to be of another format.
 absl::StatusOr<Catalog> ReadRest(const std::string& path, const CatalogLimits& limits) {
   absl::StatusOr<Catalog> catalog = safetensors::ReadSafetensorsCatalog(path, limits);
-  // What is found at fault with a file that is none of ours says less than what it is.
+  // What is found at fault with a file of another format says less than what it is.
   if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
     RETURN_IF_ERROR(formats::Recognize(path));
   }

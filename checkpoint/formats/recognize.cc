@@ -119,14 +119,14 @@ absl::Status Offer(const std::string& path, Names inside) {
   const size_t count = inside.size();
   if (count == 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        io::Shown(path), " is no checkpoint, but has one in it: ", io::Shown(io::JoinPath(path, inside[0]))));
+        io::Shown(path), " is not a checkpoint, but has one in it: ", io::Shown(io::JoinPath(path, inside[0]))));
   }
   const bool numbered = NumberOf(inside[0]) > NumberOf(inside[1]);
   const std::string first = io::Shown(io::JoinPath(path, inside[0]));
   inside.resize(std::min(count, kShown));
   for (std::string& name : inside) name = io::Shown(name);
   return absl::InvalidArgumentError(absl::StrCat(
-      io::Shown(path), " is no checkpoint, but has ", count, " in it: ", absl::StrJoin(inside, ", "),
+      io::Shown(path), " is not a checkpoint, but has ", count, " in it: ", absl::StrJoin(inside, ", "),
       count > kShown ? ", ..." : "", numbered ? absl::StrCat("; the latest is ", first) : "; name one of them"));
 }
 

@@ -1,4 +1,4 @@
-// Which checkpoint somebody means who names a file that is only a part of one.
+// The checkpoint that a path means when it names a file that is only part of one.
 #ifndef RESHARD_CHECKPOINT_FORMATS_RESOLVE_PATH_H_
 #define RESHARD_CHECKPOINT_FORMATS_RESOLVE_PATH_H_
 

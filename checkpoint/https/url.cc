@@ -111,7 +111,7 @@ absl::StatusOr<std::string> Admit(std::string_view url) {
   const auto is_digit = [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); };
   if (port != host.npos && (port + 1 == host.size() ||
                             !std::all_of(host.begin() + static_cast<std::ptrdiff_t>(port) + 1, host.end(), is_digit))) {
-    return absl::InvalidArgumentError("a URL with a port that is no number; a / in a password is written %2F");
+    return absl::InvalidArgumentError("a URL with a port that is not a number; a / in a password is written %2F");
   }
   const std::string path = Decoded(rest.substr(slash));
   const auto is_control = [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); };

@@ -16,7 +16,7 @@ bool IsUrl(std::string_view path);
 // The URL without user, password, query and fragment, and with its path decoded: what is shown, kept and joined with
 // names. User, password and query are remembered by this process, and sent with requests for that URL and those below
 // it. Once for what a user has written: an admitted URL is not admitted again, as its path may have any characters.
-// InvalidArgument, without the URL: another scheme than https; no host, or a port that is no number; a control
+// InvalidArgument, without the URL: another scheme than https; no host, or a port that is not a number; a control
 // character; a path with "." or ".." for a part.
 absl::StatusOr<std::string> Admit(std::string_view url);
 

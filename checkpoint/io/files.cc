@@ -198,7 +198,7 @@ absl::Status WriteFile::WriteAt(int64_t at, std::string_view data) {
     const size_t ask = std::min<size_t>(data.size() - done, kMostAtOnce);
     const ssize_t put = CurrentSystem().PWrite(fd_, data.data() + done, ask, at + static_cast<int64_t>(done));
     if (put < 0 && errno == EINTR) continue;
-    // Nothing written and no reason: asking again could go on for ever.
+    // Nothing written and no reason: asking again could go on forever.
     if (put <= 0) return SystemError(put == 0 ? EIO : errno, "write", path_);
     done += static_cast<size_t>(put);
   }

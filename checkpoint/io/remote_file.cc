@@ -177,7 +177,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std
 absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
   const absl::StatusOr<std::unique_ptr<ReadFile>> file = OpenRemote(url, nullptr);
   if (file.ok()) return FileKind::kFile;
-  // Some servers answer so for what they do not have, and some have pages for what is no file.
+  // Some servers answer so for what they do not have, and some have pages for what is not a file.
   const bool maybe_above = absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status()) ||
                            absl::IsUnimplemented(file.status()) || absl::IsInvalidArgument(file.status());
   if (!maybe_above) return file.status();

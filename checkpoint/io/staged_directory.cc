@@ -44,20 +44,20 @@ absl::StatusOr<bool> MakeDirectory(const std::string& path, mode_t mode) {
   if (errno != EEXIST) return SystemError(errno, "create", path);
   ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
   if (kind == FileKind::kDirectory || kind == FileKind::kNothing) return false;
-  return absl::FailedPreconditionError(absl::StrCat(path, " is in the way: it is no directory"));
+  return absl::FailedPreconditionError(absl::StrCat(path, " is in the way: it is not a directory"));
 }
 
 // Syncs a directory and all directories below it. Files were synced by those who wrote them.
 absl::Status SyncDirectories(const std::string& top) {
-  std::vector<std::string> pending = {top};
-  while (!pending.empty()) {
-    const std::string path = std::move(pending.back());
-    pending.pop_back();
+  std::vector<std::string> partial = {top};
+  while (!partial.empty()) {
+    const std::string path = std::move(partial.back());
+    partial.pop_back();
     ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
     for (const std::string& name : names) {
       std::string below = JoinPath(path, name);
       ASSIGN_OR_RETURN(const FileKind kind, KindOf(below));
-      if (kind == FileKind::kDirectory) pending.push_back(std::move(below));
+      if (kind == FileKind::kDirectory) partial.push_back(std::move(below));
     }
     RETURN_IF_ERROR(SyncDirectory(path));
   }
@@ -123,7 +123,7 @@ absl::StatusOr<bool> StagedDirectory::FindOld() const {
   ASSIGN_OR_RETURN(const std::optional<struct stat> old, Look(destination_));
   if (!old) return false;
   if (!S_ISDIR(old->st_mode)) {
-    const char* const what = S_ISLNK(old->st_mode) ? " is a symbolic link" : " is no directory";
+    const char* const what = S_ISLNK(old->st_mode) ? " is a symbolic link" : " is not a directory";
     if (!replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " is there already, and", what));
     return absl::FailedPreconditionError(absl::StrCat(destination_, what, "; only a directory is replaced"));
   }
@@ -162,7 +162,7 @@ absl::StatusOr<StagedDirectory::Progress> StagedDirectory::FindProgress(const st
 // False: another process has ended and removed the stage in between; to be tried again.
 absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
   const bool resume = options.resume;
-  committed_ = found_leavings_ = false;
+  committed_ = found_stale_staging_ = false;
   // What is at DST may be the result of this very job, interrupted in step 6 or 7; then it must neither be refused nor
   // be done again.
   ASSIGN_OR_RETURN(const bool old, FindOld());
@@ -202,7 +202,7 @@ absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
       RETURN_IF_ERROR(Discard(std::move(lock)));
       return false;
     }
-    found_leavings_ = true;
+    found_stale_staging_ = true;
     committed_ = progress == Progress::kMoved;
     if (committed_) return true;
   }
@@ -271,7 +271,7 @@ absl::StatusOr<std::string> StagedDirectory::StageOf(const std::string& destinat
   return staged.stage_;
 }
 
-bool StagedDirectory::HasLeavings(const std::string& destination, std::string_view job) {
+bool StagedDirectory::HasStaleStaging(const std::string& destination, std::string_view job) {
   StagedDirectory staged;
   if (!staged.SetPlaces(destination, job, 0).ok()) return false;
   for (const std::string& path : {staged.stage_, staged.done_, staged.gone_}) {

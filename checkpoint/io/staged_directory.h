@@ -59,7 +59,7 @@ namespace reshard::io {
 
 struct StageOptions {
   bool replace = false;  // a directory at DST may be replaced
-  bool resume = false;   // go on with the leavings of the same job, if there are any
+  bool resume = false;   // go on with what an earlier run of the same job has staged, if anything
   int64_t worker = 0;
   std::string terms = {};  // a line or none: what all workers must agree on
 };
@@ -74,7 +74,7 @@ class StagedDirectory {
   // STAGE of a job of that name: for processes that write into what another one has begun. Errors as Begin.
   static absl::StatusOr<std::string> StageOf(const std::string& destination, std::string_view job);
   // Whether a job of that name has left anything beside DST, or works there. False where that is not to be seen.
-  static bool HasLeavings(const std::string& destination, std::string_view job);
+  static bool HasStaleStaging(const std::string& destination, std::string_view job);
   // Gives up the lock; what was staged stays, for a job that resumes.
   ~StagedDirectory() = default;
   StagedDirectory(const StagedDirectory&) = delete;
@@ -84,7 +84,7 @@ class StagedDirectory {
   // after Commit, where it tells on which side of step 5 an error came.
   bool was_committed() const { return committed_; }
   // Resumed, and the stage was there already. What is in it may be anything: look before you trust it.
-  bool found_leavings() const { return found_leavings_; }
+  bool found_stale_staging() const { return found_stale_staging_; }
 
   // Not to be used when was_committed().
   const std::string& stage() const { return stage_; }
@@ -125,7 +125,7 @@ class StagedDirectory {
   std::string lock_name_;  // of the worker
   bool replace_ = false;
   bool committed_ = false;
-  bool found_leavings_ = false;
+  bool found_stale_staging_ = false;
   uint64_t inode_ = 0;  // of STAGE/data; 0 when step 5 had happened before Begin
   std::unique_ptr<FileLock> worker_lock_;
 };

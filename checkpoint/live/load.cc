@@ -149,7 +149,7 @@ class Loading {
     return absl::OkStatus();
   }
 
-  // All of them at once: who has one name wrong has many.
+  // All of them at once: a user with one wrong name usually has many.
   static absl::Status CheckNames(const Catalog& catalog, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items) {
     std::set<std::string> missing;
@@ -161,8 +161,8 @@ class Loading {
         return absl::OkStatus();
       }
       return absl::InvalidArgumentError(
-          absl::StrCat(io::Shown(name), tensor_here ? " is a tensor here, and in the checkpoint a value that is none"
-                                                    : " is a tensor in the checkpoint, and here a value that is none"));
+          absl::StrCat(io::Shown(name), tensor_here ? " is a tensor here, and another value in the checkpoint"
+                                                    : " is a tensor in the checkpoint, and another value here"));
     };
     for (const LoadEntry& entry : entries) RETURN_IF_ERROR(check(entry.name, true));
     for (const LoadItem& item : items) RETURN_IF_ERROR(check(item.name, false));

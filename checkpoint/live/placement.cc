@@ -18,9 +18,9 @@ absl::StatusOr<Placement> Placements::Find(const Layout& layout) {
     RETURN_IF_ERROR(communicator_.CheckRanksOf(mesh));
     known = positions_.emplace(mesh, mesh.Position(communicator_.rank()).value_or(-1)).first;
   }
-  if (layout.pending()) {
+  if (layout.partial()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the layout ", ToString(layout), " has a pending reduction; reduce it first"));
+        absl::StrCat("the layout ", ToString(layout), " has partial values; reduce it first"));
   }
   return Placement{layout, known->second};
 }

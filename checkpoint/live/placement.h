@@ -27,7 +27,7 @@ class Placements {
  public:
   // `communicator` must outlive it.
   explicit Placements(const Communicator& communicator) : communicator_(communicator) {}
-  // InvalidArgument: pending reductions (there is nothing to load into or save from before they are reduced), a mesh
+  // InvalidArgument: partial values (there is nothing to load into or save from before they are reduced), a mesh
   // with devices that the communicator does not have.
   absl::StatusOr<Placement> Find(const Layout& layout);
 

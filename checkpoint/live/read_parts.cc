@@ -7,7 +7,7 @@
 
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/live/fragment.h"
-#include "checkpoint/source/pass.h"
+#include "checkpoint/source/streaming_reader.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/runtime/strided_copy.h"
 #include "status/macros.h"
@@ -68,8 +68,8 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
       return source.Read(part.tensor, of_tensor(part.offset), of_tensor(part.size),
                          {to + place.to_offset(), static_cast<size_t>(NumElements(part.size) * element)});
     }
-    source::Pass pass(&source, part.tensor, BoxOf(part));
-    return pass.ReadAll(kBuffered, [&](const source::Box& box, std::string& bytes) {
+    source::StreamingReader reader(&source, part.tensor, BoxOf(part));
+    return reader.ReadAll(kBuffered, [&](const source::Box& box, std::string& bytes) {
       const PartRead read = Within(part, box.offset, box.size);
       BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
       return absl::OkStatus();

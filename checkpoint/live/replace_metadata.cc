@@ -75,7 +75,7 @@ absl::Status ReplaceMetadata(const std::string& directory, const NewMetadata& me
     RETURN_IF_ERROR(io::SyncDirectory(directory));
   }
 
-  // Names that are no files of streams are left alone, even where the old checkpoint claims them.
+  // Names that are not files of streams are left alone, even where the old checkpoint claims them.
   const std::set<std::string> now(metadata.files.begin(), metadata.files.end());
   ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListDirectory(directory));
   for (const std::string& file : names) {

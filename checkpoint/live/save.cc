@@ -128,7 +128,7 @@ class Saving {
   }
 
   static absl::Status Twice(const std::string& name) {
-    return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(name), " is there twice"));
+    return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(name), " appears twice"));
   }
 
   static std::vector<Catalog::PathStep> PathOf(const std::string& name, const std::vector<Catalog::PathStep>& path) {

@@ -10,7 +10,7 @@
 
 namespace reshard::output {
 
-// Everything that decides what is written where, so that leavings of another job are not taken for this one's. 32
+// Everything that decides what is written where, so that what another job has staged is not taken for this one's. 32
 // hexadecimal digits.
 std::string JobName(const Catalog& source, const OutputPlan& plan);
 

@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<io::WriteFile>> OutputFiles::Get(int32_t file) {
     last = last == open_.begin() ? std::prev(open_.end()) : std::prev(last);
     const std::shared_ptr<io::WriteFile> closing = std::move(last->second);
     open_.erase(last);
-    // Who writes to it just now closes it; then Sync, which opens it again, tells what went wrong.
+    // The thread that is writing to it closes it; then Sync, which opens it again, tells what went wrong.
     if (closing.use_count() == 1) {
       RETURN_IF_ERROR(closing->Close());
     }

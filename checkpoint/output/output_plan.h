@@ -64,7 +64,7 @@ class OutputPlan {
   // The box of piece.tensor, in elements; payload_bytes follow from it.
   void AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
   void SetLayout(int64_t tensor, const Layout& layout);
-  // Of what the format cannot hold, and what is no tensor. Byte items are many, and all for one reason.
+  // Of what the format cannot hold, and what is not a tensor. Byte items are many, and all for one reason.
   void LeaveOut(std::string_view name, std::string_view reason);
   void LeaveOutItem(std::string_view name);
   // Of a tensor that the format cannot hold. Nothing is written then: Make returns an error that names it.

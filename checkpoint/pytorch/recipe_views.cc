@@ -31,7 +31,7 @@ namespace {
 
 using Texts = c10::List<std::string>;
 
-// More boxes than this of one tensor are no view of it but a program.
+// More boxes than this of one tensor are not a view of it but a program.
 constexpr int64_t kMostBoxes = int64_t{1} << 16;
 
 absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
@@ -123,7 +123,7 @@ std::string RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayR
 std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
   return pytorch::ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
     ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, text));
-    if (layout.pending()) {
+    if (layout.partial()) {
       return absl::InvalidArgumentError(absl::StrCat(std::string(text), " is partial; only whole values are moved"));
     }
     std::vector<int64_t> shards;

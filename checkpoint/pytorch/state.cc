@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::stri
         paths.back().emplace_back(*step.Integer());
       } else {
         return absl::InvalidArgumentError(
-            absl::StrCat("the path ", list.Shown(), " has a step that is no name or index"));
+            absl::StrCat("the path ", list.Shown(), " has a step that is not a name or index"));
       }
     }
   }

@@ -50,7 +50,7 @@ absl::StatusOr<NamePattern> NamePattern::Parse(std::string_view text) {
     std::string_view inner = text.substr(i + 1, end - i - 1);
     const bool is_text = inner.ends_with('*');
     if (is_text) inner.remove_suffix(1);
-    if (!IsPlaceholderName(inner)) return bad("a placeholder that is no identifier");
+    if (!IsPlaceholderName(inner)) return bad("a placeholder that is not an identifier");
     if (!literal.empty()) pattern.parts_.push_back({std::move(literal), false, false});
     literal.clear();
     if (pattern.Has(inner)) {

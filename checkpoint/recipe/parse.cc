@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Pairs(const std
 
 absl::StatusOr<DType> DTypeOf(const std::string& where, const std::string& name) {
   const std::optional<DType> dtype = FindDType(name);
-  if (!dtype) return Bad(where, absl::StrCat(io::Shown(name), " is no dtype: ", KnownDTypes()));
+  if (!dtype) return Bad(where, absl::StrCat(io::Shown(name), " is not a dtype: ", KnownDTypes()));
   return *dtype;
 }
 
@@ -320,7 +320,7 @@ absl::StatusOr<Recipe> Read(std::string_view text) {
   const std::optional<Value> schema = root.Find("schema");
   if (!root.is_object() || !schema || schema->Text() != std::string(kSchema)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("this is no recipe: \"schema\" is not \"", status::View(kSchema), "\""));
+        absl::StrCat("this is not a recipe: \"schema\" is not \"", status::View(kSchema), "\""));
   }
   Recipe recipe;
   for (const std::string& key : root.Keys()) {

@@ -26,7 +26,7 @@ class Reader {
     if (!e.part.placeholder.empty()) {
       if (!to_.Has(e.part.placeholder)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("the part {", e.part.placeholder, "} is no placeholder of the new name"));
+            absl::StrCat("the part {", e.part.placeholder, "} is not a placeholder of the new name"));
       }
       if (to_.IsText(e.part.placeholder)) {
         return absl::InvalidArgumentError(absl::StrCat("the part {", e.part.placeholder, "} may be any text"));

@@ -70,7 +70,7 @@ std::string ListingToJson(const Listing& listing, bool with_chunks) {
   }
   out += R"(],"side_files":[)";
   comma = "";
-  for (const SideFile& file : listing.beside.carried) {
+  for (const AuxiliaryFile& file : listing.beside.carried) {
     out += comma + Dump({{"path", file.path}, {"bytes", file.bytes}, {"may_run", file.may_run}});
     comma = ",";
   }

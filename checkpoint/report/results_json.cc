@@ -48,7 +48,7 @@ std::string ConversionToJson(const ConvertSummary& summary, const ConversionTerm
   }
   json["dropped_attributes"] = summary.dropped_attributes;
   nlohmann::ordered_json& side_files = json["side_files"] = nlohmann::ordered_json::array();
-  for (const SideFile& file : summary.side_files) {
+  for (const AuxiliaryFile& file : summary.side_files) {
     side_files.push_back({{"path", file.path}, {"to", file.to}, {"bytes", file.bytes}, {"may_run", file.may_run}});
   }
   json["left_beside"] = summary.left_beside;

@@ -172,7 +172,7 @@ absl::Status ReadBox(const io::ReadFile& file, const catalog::StoredElements& ch
   }
   if (!inside) {
     return absl::InvalidArgumentError(absl::StrCat("the box at ", io::Shown(offset), " of size ", io::Shown(size),
-                                                   " is no part of a chunk of ", io::Shown(chunk.shape)));
+                                                   " is not part of a chunk of ", io::Shown(chunk.shape)));
   }
   const int64_t element = SizeOf(chunk.dtype);
   int64_t first_at = chunk.first_at;

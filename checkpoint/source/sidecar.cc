@@ -43,7 +43,7 @@ class Entry {
     return Take<std::string>("no text", [](const json::Value& v) { return v.Text(); });
   }
   int64_t Count() {
-    return Take<int64_t>("a position is no whole number from 0 to 2^63 - 1",
+    return Take<int64_t>("a position is not a whole number from 0 to 2^63 - 1",
                          [](const json::Value& v) { return v.Count(); });
   }
   hash::ContentHash Hash() {

@@ -97,7 +97,7 @@ class Matcher {
     for (const Sidecar::Chunk& chunk : sidecar_.chunks) {
       const auto found = index_.find(chunk.file);
       if (found == index_.end())
-        return Bad("speaks of ", io::Shown(chunk.file), ", which is no file of the checkpoint");
+        return Bad("speaks of ", io::Shown(chunk.file), ", which is not a file of the checkpoint");
       const int64_t bytes = catalog_.files()[found->second].bytes;
       if (chunk.at < 0 || chunk.length < 0 || chunk.length > bytes || chunk.at > bytes - chunk.length) {
         return Bad("speaks of bytes ", chunk.at, " + ", chunk.length, " of ", io::Shown(chunk.file), ", which has ",

@@ -86,11 +86,11 @@ struct Source::State {
     const bool wanted = checks == ChunkChecks::kAll || (checks == ChunkChecks::kBegun && begins);
     return wanted && !IsChecked(tensor, number);
   }
-  // Whether the record of a chunk of which that is used is all of it and nothing else, so that who reads the chunk
+  // Whether the record of a chunk of which that is used is all of it and nothing else, so that a reader of the chunk
   // reads what is compared.
   static bool IsItsRecord(const Overlap& overlap);
-  // Whether there is something to compare the chunk with that who reads its elements in order can compare on the way.
-  // Not where it cannot be opened: who reads it says why.
+  // Whether the chunk has a checksum that a reader of its elements in order can compare on the way.
+  // False where it cannot be opened: reading it says why.
   bool IsReadThrough(int64_t tensor, int64_t number, const Box& box);
   // Reads the chunk that the overlap is, as IsItsRecord says, into `out`, and compares it on the way.
   absl::Status ReadWhole(int64_t tensor, const Overlap& overlap, absl::Span<char> out);

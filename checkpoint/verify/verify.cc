@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint/auxiliary_files/copy.h"
+#include "checkpoint/auxiliary_files/find.h"
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
-#include "checkpoint/side_files/copy.h"
-#include "checkpoint/side_files/find.h"
 #include "checkpoint/source/source.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/verify/compare.h"
@@ -107,33 +107,33 @@ std::string Describe(const Found& found, const Pair& pair, int64_t all) {
 }
 
 // `b` is a path, or an admitted URL.
-absl::Status CompareSideFilesAt(const std::string& a, const Catalog& catalog, const std::string& b,
-                                const SideFileTerms& terms, VerifyReport* report) {
+absl::Status CompareAuxiliaryFilesAt(const std::string& a, const Catalog& catalog, const std::string& b,
+                                     const AuxiliaryFileTerms& terms, VerifyReport* report) {
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(b);
   if (absl::IsNotFound(names.status())) return absl::OkStatus();  // a file
   if (!names.ok()) return names.status();
-  ASSIGN_OR_RETURN(const SideFiles found, side_files::Find(a, catalog, terms));
-  for (const SideFile& file : found.carried) {
-    ASSIGN_OR_RETURN(const size_t different, side_files::FirstDifferent(catalog.root(), {&file, 1}, b));
+  ASSIGN_OR_RETURN(const AuxiliaryFiles found, auxiliary_files::Find(a, catalog, terms));
+  for (const AuxiliaryFile& file : found.carried) {
+    ASSIGN_OR_RETURN(const size_t different, auxiliary_files::FirstDifferent(catalog.root(), {&file, 1}, b));
     ++report->side_files;
     if (different == 1) continue;
     ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(b, file.to)));
-    report->differences.push_back(
-        {absl::StrCat("side file ", file.path), kind == io::FileKind::kNothing ? "only in A" : "its bytes differ"});
+    report->differences.push_back({absl::StrCat("auxiliary file ", file.path),
+                                   kind == io::FileKind::kNothing ? "only in A" : "its bytes differ"});
   }
   return absl::OkStatus();
 }
 
-absl::Status CompareSideFiles(const std::string& a, const Catalog& catalog, const std::string& b,
-                              const SideFileTerms& terms, VerifyReport* report) {
+absl::Status CompareAuxiliaryFiles(const std::string& a, const Catalog& catalog, const std::string& b,
+                                   const AuxiliaryFileTerms& terms, VerifyReport* report) {
   if (const std::string meant = DirectoryMeantBy(b); !meant.empty()) {
-    return CompareSideFilesAt(a, catalog, meant, terms, report);
+    return CompareAuxiliaryFilesAt(a, catalog, meant, terms, report);
   }
   if (https::IsUrl(b)) {
     ASSIGN_OR_RETURN(const std::string admitted, https::Admit(b));
-    return CompareSideFilesAt(a, catalog, admitted, terms, report);
+    return CompareAuxiliaryFilesAt(a, catalog, admitted, terms, report);
   }
-  return CompareSideFilesAt(a, catalog, b, terms, report);
+  return CompareAuxiliaryFilesAt(a, catalog, b, terms, report);
 }
 
 bool WeightsOnly(const std::optional<source::Sidecar>& of_b) { return of_b && of_b->made && of_b->made->weights_only; }
@@ -166,7 +166,7 @@ absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::
                                                                  options.progress, options.stop));
     report.taken_off = first->wrappers();
     report.as_made_weights_only = WeightsOnly(second->sidecar()) && !options.recipe.selection.weights_only;
-    RETURN_IF_ERROR(CompareSideFiles(a, first->catalog(), b, options.side_files, &report));
+    RETURN_IF_ERROR(CompareAuxiliaryFiles(a, first->catalog(), b, options.side_files, &report));
     return report;
   });
 }

@@ -134,12 +134,12 @@ absl::StatusOr<Node> Unflatten(Node input, size_t dim, Shape sizes) {
       continue;
     }
     const std::optional<int64_t> product = sizes[i] < 0 ? std::nullopt : CheckedMul(known, sizes[i]);
-    if (!product) return Bad(absl::StrCat(io::Shown(sizes), " are no sizes"));
+    if (!product) return Bad(absl::StrCat(io::Shown(sizes), " are not sizes"));
     known = *product;
   }
   const int64_t length = input.shape[dim];
   if (open && (known == 0 || length % known != 0)) {
-    return Bad(absl::StrCat("dimension ", dim, " of ", io::Shown(input.shape), " is no multiple of ", known));
+    return Bad(absl::StrCat("dimension ", dim, " of ", io::Shown(input.shape), " is not a multiple of ", known));
   }
   if (open) sizes[*open] = length / known;
   if (!open && known != length) {
@@ -171,7 +171,7 @@ absl::StatusOr<Shape> SizesOf(const Expression& expression, int64_t length) {
   int64_t total = 0;
   for (const int64_t size : sizes) {
     const std::optional<int64_t> sum = size < 0 ? std::nullopt : CheckedAdd(total, size);
-    if (!sum) return Bad(absl::StrCat(io::Shown(sizes), " are no sizes"));
+    if (!sum) return Bad(absl::StrCat(io::Shown(sizes), " are not sizes"));
     total = *sum;
   }
   if (!expression.in_ratio && total != length) {
@@ -392,7 +392,7 @@ class Lowering {
         return Dequantize(std::move(inputs[0]), std::move(inputs[1]), e.numbers, e.dtype);
       }
     }
-    return absl::InternalError("an operation that is none");
+    return absl::InternalError("unknown operation");
   }
 
   static absl::StatusOr<Node> Pad(Node input, size_t dim, int64_t to, double value) {
@@ -412,7 +412,7 @@ class Lowering {
         recipe::Cast(input.dtype, DType::kI64, constant.element.data(), 1, &back);
         if (back != whole) return Bad(absl::StrCat(value, " is no ", status::View(Name(input.dtype))));
       } else {
-        return Bad(absl::StrCat(value, " is no element of type ", status::View(Name(input.dtype))));
+        return Bad(absl::StrCat(value, " is not an element of type ", status::View(Name(input.dtype))));
       }
     }
     std::vector<Node> inputs;

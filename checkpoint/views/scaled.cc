@@ -87,7 +87,7 @@ absl::StatusOr<Node> Dequantize(Node values, Node scales, absl::Span<const int64
   std::vector<int64_t> grid = values.shape;  // of the scales
   for (size_t d = rank - block.size(); d < rank; ++d) {
     const int64_t size = block[d - (rank - block.size())];
-    if (size < 1 && size != -1) return bad(absl::StrCat(io::Shown(block), " are no sizes of a block"));
+    if (size < 1 && size != -1) return bad(absl::StrCat(io::Shown(block), " are not sizes of a block"));
     const int64_t length = std::max<int64_t>(values.shape[d], 1);
     node.blocks[d] = size == -1 ? length : std::min(size, length);
     grid[d] = values.shape[d] == 0 ? 0 : (values.shape[d] - 1) / node.blocks[d] + 1;

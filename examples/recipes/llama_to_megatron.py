@@ -46,7 +46,7 @@ def main():
     parser.add_argument("--padded-vocabulary", type=int, help="rows of Megatron's embedding")
     arguments = parser.parse_args()
     if arguments.groups < 1 or arguments.heads % arguments.groups:
-        parser.error("heads are no multiple of groups")
+        parser.error("heads are not a multiple of groups")
     if (arguments.vocabulary is None) != (arguments.padded_vocabulary is None):
         parser.error("--vocabulary and --padded-vocabulary go together")
     print(json.dumps(recipe(arguments.heads, arguments.groups, arguments.vocabulary, arguments.padded_vocabulary), indent=1))

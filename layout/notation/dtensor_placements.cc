@@ -122,18 +122,18 @@ class Splits {
   std::vector<std::vector<int>> of_dim_;  // the axes that split each dimension, in the order of the splits
 };
 
-std::optional<DTensorRefusal> AddPending(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
+std::optional<DTensorRefusal> AddPartial(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                          layout::LayoutDraft* draft) {
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const DTensorPlacement& placement = placements[static_cast<size_t>(axis)];
     if (placement.kind != Kind::kPartial) continue;
-    if (draft->pending.empty()) draft->op = placement.op;
+    if (draft->partial.empty()) draft->op = placement.op;
     if (draft->op != placement.op) {
       return DTensorRefusal{
           absl::StatusCode::kUnimplemented, axis,
-          absl::StrCat("pending ", Name(draft->op), " and pending ", Name(placement.op), " in one layout")};
+          absl::StrCat("partial ", Name(draft->op), " and partial ", Name(placement.op), " in one layout")};
     }
-    draft->pending.push_back({{axis, 1, mesh.axis(axis).size}, placement.column});
+    draft->partial.push_back({{axis, 1, mesh.axis(axis).size}, placement.column});
   }
   return std::nullopt;
 }
@@ -143,7 +143,7 @@ std::optional<DTensorRefusal> AddPending(absl::Span<const DTensorPlacement> plac
 std::optional<DTensorRefusal> AddPlacements(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                             layout::LayoutDraft* draft) {
   if (auto refused = Splits(placements, mesh, draft).Add()) return refused;
-  return AddPending(placements, mesh, draft);
+  return AddPartial(placements, mesh, draft);
 }
 
 absl::StatusOr<Layout> LayoutOfPlacements(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
@@ -153,9 +153,9 @@ absl::StatusOr<Layout> LayoutOfPlacements(absl::Span<const DTensorPlacement> pla
   std::vector<DimLayout> dims;
   dims.reserve(draft.dims.size());
   for (layout::LayoutDraft::Dim& dim : draft.dims) dims.push_back({dim.size, std::move(dim.factors)});
-  Pending pending{draft.op, {}};
-  for (const layout::LayoutDraft::Axis& axis : draft.pending) pending.axes.push_back(axis.ref);
-  return Layout::Create(mesh, std::move(dims), std::move(pending));
+  Partial partial{draft.op, {}};
+  for (const layout::LayoutDraft::Axis& axis : draft.partial) partial.axes.push_back(axis.ref);
+  return Layout::Create(mesh, std::move(dims), std::move(partial));
 }
 
 }  // namespace reshard::notation

@@ -45,7 +45,7 @@ struct DTensorRefusal {
   std::string reason;
 };
 
-// Adds the factors and the pending reduction to a draft of the tensor's shape. Requires one placement per mesh axis.
+// Adds the factors and the partial reduction to a draft of the tensor's shape. Requires one placement per mesh axis.
 std::optional<DTensorRefusal> AddPlacements(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                             layout::LayoutDraft* draft);
 

@@ -102,9 +102,9 @@ absl::StatusOr<std::vector<AxisRef>> OnlyAxes(const Layout& layout, int d, std::
 }
 
 absl::StatusOr<std::vector<AxisRef>> OnlySums(const Layout& layout, std::string_view notation) {
-  std::vector<AxisRef> refs = layout::PendingAxes(layout);
-  if (!refs.empty() && layout.pending()->op != ReduceOp::kSum) {
-    return CannotSay(notation, absl::StrCat("pending ", Name(layout.pending()->op), ", only pending sums"));
+  std::vector<AxisRef> refs = layout::PartialAxes(layout);
+  if (!refs.empty() && layout.partial()->op != ReduceOp::kSum) {
+    return CannotSay(notation, absl::StrCat("partial ", Name(layout.partial()->op), ", only partial sums"));
   }
   return refs;
 }

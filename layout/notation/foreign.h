@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<Factor>> PlainFactors(const Layout& layout, int d, st
 // The same for a notation that knows nothing but axes.
 absl::StatusOr<std::vector<AxisRef>> OnlyAxes(const Layout& layout, int d, std::string_view notation);
 
-// The axes of the pending reduction, joined; Unimplemented when the notation only has sums and it is none.
+// The axes of the partial reduction, joined; Unimplemented when the notation only has sums and it is none.
 absl::StatusOr<std::vector<AxisRef>> OnlySums(const Layout& layout, std::string_view notation);
 
 // Unimplemented when a reference is a part of an axis.

@@ -18,7 +18,7 @@ class HloDevices {
  public:
   // iota(product).reshape(sizes).transpose(order). Both must fit each other.
   void FromIota(const std::vector<int64_t>& sizes, const std::vector<int64_t>& order);
-  // A permutation of 0..n-1; false when it is no product of digits.
+  // A permutation of 0..n-1; false when it is not a product of digits.
   bool FromIds(const std::vector<int64_t>& ids);
 
   // The next tile dimension of this size: takes digits from the major end and gives the axes, or parts of axes, that

@@ -1,4 +1,4 @@
-// DTensor placements, one a mesh axis: S(0)[1]S(0)[0]R. Also Shard(dim=0), Replicate(), Partial(avg), and
+// DTensor placements, one per mesh axis: S(0)[1]S(0)[0]R. Also Shard(dim=0), Replicate(), Partial(avg), and
 // _StridedShard(dim=0, sf=2) / _S(0, 2); separated by nothing, blanks or commas; () or [] around the list.
 // What they mean is said in dtensor_placements.h.
 #include <optional>
@@ -142,10 +142,10 @@ absl::StatusOr<Layout> ImportDTensor(std::string_view text, const Mesh& mesh, co
 absl::StatusOr<std::string> ExportDTensor(const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   ASSIGN_OR_RETURN(std::vector<std::string> placements, DTensorPlacements(layout));
-  const std::vector<AxisRef> pending = layout::PendingAxes(layout);
-  RETURN_IF_ERROR(CheckWhole(mesh, pending, "DTensor"));
-  for (const AxisRef& ref : pending) {
-    const ReduceOp op = layout.pending()->op;
+  const std::vector<AxisRef> partial = layout::PartialAxes(layout);
+  RETURN_IF_ERROR(CheckWhole(mesh, partial, "DTensor"));
+  for (const AxisRef& ref : partial) {
+    const ReduceOp op = layout.partial()->op;
     placements[static_cast<size_t>(ref.axis)] = absl::StrCat("P(", op == ReduceOp::kProd ? "product" : Name(op), ")");
   }
   if (placements.empty()) return std::string("()");

@@ -40,7 +40,7 @@ class HloReader {
       RETURN_IF_ERROR(ReadMaximal());
     } else if (in_.TakeWord("unreduced")) {
       for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-        draft_.pending.push_back({{axis, 1, mesh_.axis(axis).size}, column});
+        draft_.partial.push_back({{axis, 1, mesh_.axis(axis).size}, column});
       }
     } else if (in_.TakeWord("manual") || in_.TakeWord("unknown")) {
       return in_.Unsupported(column, "this sharding does not say who holds what");
@@ -92,7 +92,7 @@ class HloReader {
       // Within a replicated group the order means nothing, and sorting it finds the factors of any group that has some.
       if (meanings.size() == 1 && meanings[0] == Meaning::kReplicated) SortGroups(tiles.back(), &ids);
       if (!devices.FromIds(ids)) {
-        return in_.Unsupported(devices_at, "this order of the devices is no product of factors");
+        return in_.Unsupported(devices_at, "this order of the devices is not a product of factors");
       }
     }
     return Assign(column, tiles, meanings, &devices);
@@ -105,13 +105,13 @@ class HloReader {
       const std::optional<std::vector<AxisRef>> refs = devices->Take(tiles[i], mesh_);
       if (!refs) {
         return in_.Unsupported(column, absl::StrCat("tile dimension ", i, " of ", tiles[i],
-                                                    " shards is no product of mesh axes or parts of them"));
+                                                    " shards is not a product of mesh axes or parts of them"));
       }
       for (const AxisRef& ref : *refs) {
         if (i < shape_.size()) {
           draft_.dims[i].Add(ref, column);
         } else if (meanings[i - shape_.size()] == Meaning::kUnreduced) {
-          draft_.pending.push_back({ref, column});
+          draft_.partial.push_back({ref, column});
         } else if (meanings[i - shape_.size()] == Meaning::kManual) {
           return in_.Unsupported(column, "a manual sharding does not say who holds what");
         }
@@ -136,7 +136,7 @@ class HloReader {
       bool permutation = sorted.size() == reshape.size();
       for (size_t i = 0; i < sorted.size(); ++i) permutation = permutation && sorted[i] == static_cast<int64_t>(i);
       if (!permutation) {
-        return in_.Error(at, absl::StrCat("the transpose is no permutation of 0 to ", reshape.size() - 1));
+        return in_.Error(at, absl::StrCat("the transpose is not a permutation of 0 to ", reshape.size() - 1));
       }
     }
     devices->FromIota(reshape, transpose);
@@ -151,7 +151,7 @@ class HloReader {
       if (id >= mesh_.size()) {
         return in_.Error(column, absl::StrCat("device ", id, " is outside a mesh of ", mesh_.size(), " devices"));
       }
-      if (seen[static_cast<size_t>(id)]) return in_.Error(column, absl::StrCat("device ", id, " is there twice"));
+      if (seen[static_cast<size_t>(id)]) return in_.Error(column, absl::StrCat("device ", id, " appears twice"));
       seen[static_cast<size_t>(id)] = true;
       ids->push_back(id);
     } while (in_.Take(','));

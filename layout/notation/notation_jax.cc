@@ -86,7 +86,7 @@ class JaxReader {
       const size_t column = in_.column();
       ASSIGN_OR_RETURN(const std::string_view name, in_.Quoted("a quoted axis"));
       ASSIGN_OR_RETURN(const AxisRef axis, layout::FindAxis(in_, column, name, mesh_));
-      draft_.pending.push_back({axis, column});
+      draft_.partial.push_back({axis, column});
       if (in_.Take(',')) continue;
       RETURN_IF_ERROR(in_.Expect(close));
       break;

@@ -32,9 +32,9 @@ class ShardyReader {
       const bool replicated = in_.TakeWord("replicated");
       if (!replicated && !in_.TakeWord("unreduced")) return in_.Expected("replicated or unreduced");
       if (std::exchange(replicated ? seen_replicated : seen_unreduced, true)) {
-        return in_.Error(column, "this list is there twice");
+        return in_.Error(column, "this list appears twice");
       }
-      std::vector<layout::LayoutDraft::Axis>& list = replicated ? draft_.replicated : draft_.pending;
+      std::vector<layout::LayoutDraft::Axis>& list = replicated ? draft_.replicated : draft_.partial;
       RETURN_IF_ERROR(in_.Expect('='));
       RETURN_IF_ERROR(in_.Expect('{'));
       if (in_.Take('}')) continue;

@@ -101,7 +101,7 @@ function meters(plan) {
   out.push(meter("Received by all devices together", totals.recv_bytes_total, bounds.recv_bytes_total, ratioText(totals.recv_bytes_total, bounds.recv_bytes_total)));
   const levels = totals.levels || [], topology = plan.options.topology.levels;
   levels.forEach((level, i) => {
-    const name = i === 0 ? `Through the busiest link within islands of ${topology[0].devices}` : `Through the busiest link between islands of ${topology[i - 1].devices}`;
+    const name = i === 0 ? `Through the busiest link within domains of ${topology[0].devices}` : `Through the busiest link between domains of ${topology[i - 1].devices}`;
     const bound = bounds.levels && i > 0 && bounds.levels[i];
     // The bound of a level counts what crosses it or a level outside it.
     const carried = levels.slice(i).reduce((sum, outer) => sum + outer.nic_bytes_max, 0);

@@ -2,16 +2,16 @@
 const MOST_ARCS = 256;  // drawn at once
 
 class DeviceGrid {
-  // ids: in ascending order; islands: devices in an island, or 0; bow: room above and below one row for messages.
+  // ids: in ascending order; domains: devices in a domain, or 0; bow: room above and below one row for messages.
   // on.hover(device or null), on.pin(device).
-  constructor(ids, layout, islands, on, bow = 64) {
+  constructor(ids, layout, domains, on, bow = 64) {
     Object.assign(this, { ids, layout, on, bow });
     this.indexOf = new Map(ids.map((id, i) => [id, i]));
     this.columns = columnsFor(ids.length, layout.mesh.axes.map((axis) => axis[1]));
-    // Islands are parts of rows (wide), or rows (high), or not shown.
-    this.island = islands > 0 && ids[0] % islands === 0 ? islands : 0;
-    this.wide = this.island > 0 && this.columns > islands && this.columns % islands === 0;
-    this.high = this.island > 0 && !this.wide && islands % this.columns === 0;
+    // Domains are parts of rows (wide), or rows (high), or not shown.
+    this.domain = domains > 0 && ids[0] % domains === 0 ? domains : 0;
+    this.wide = this.domain > 0 && this.columns > domains && this.columns % domains === 0;
+    this.high = this.domain > 0 && !this.wide && domains % this.columns === 0;
     this.cells = h("canvas", { "aria-hidden": "true" });
     this.over = svg("svg", { class: "over", "aria-hidden": "true" });
     this.element = h("div", { class: "devices", tabindex: "0", role: "group", "aria-roledescription": "grid of devices",
@@ -45,8 +45,8 @@ class DeviceGrid {
 
   place(index) {
     const row = Math.floor(index / this.columns), column = index % this.columns;
-    const across = this.wide ? Math.floor(column / this.island) : 0;
-    const down = this.high ? Math.floor(index / this.island) : 0;
+    const across = this.wide ? Math.floor(column / this.domain) : 0;
+    const down = this.high ? Math.floor(index / this.domain) : 0;
     return { x: column * this.size + across * this.space, y: this.top + row * this.size + down * this.space };
   }
   middle(device) {
@@ -60,7 +60,7 @@ class DeviceGrid {
     const room = this.element.clientWidth;
     if (room <= 0) return;
     const n = this.ids.length, rows = Math.ceil(n / this.columns);
-    const groups = this.wide ? this.columns / this.island : 1;
+    const groups = this.wide ? this.columns / this.domain : 1;
     this.space = this.wide || this.high ? Math.max(4, Math.min(14, room / 80)) : 0;
     this.size = Math.max(2, Math.min(n <= 8 ? 88 : n <= 64 ? 64 : 56, (room - (groups - 1) * this.space) / this.columns));
     this.top = rows === 1 ? this.bow : this.bow * 0.45;
@@ -155,8 +155,8 @@ class DeviceGrid {
     const at = this.cells.getBoundingClientRect();
     const x = event.clientX - at.left, y = event.clientY - at.top - this.top;
     const { wide, high } = this;
-    const column = Math.floor((x - (wide ? Math.floor(x / (this.island * this.size + this.space)) * this.space : 0)) / this.size);
-    const rows = high ? this.island / this.columns : 0;
+    const column = Math.floor((x - (wide ? Math.floor(x / (this.domain * this.size + this.space)) * this.space : 0)) / this.size);
+    const rows = high ? this.domain / this.columns : 0;
     const row = Math.floor((y - (high ? Math.floor(y / (rows * this.size + this.space)) * this.space : 0)) / this.size);
     const index = row * this.columns + column;
     if (x < 0 || y < 0 || column < 0 || column >= this.columns || index >= this.ids.length) return null;

@@ -33,8 +33,8 @@ function planView(view, parts = {}) {
   const source = new TensorPanel(view.source, "Source", on);
   const between = stages ? new TensorPanel(view.source, "Now", on) : null;
   const target = new TensorPanel(view.target, "Target", on);
-  const islands = plan.options.topology.levels.length > 1 ? plan.options.topology.levels[0].devices : 0;
-  const grid = view.ids.length ? new DeviceGrid(view.ids, view.source, islands, on) : null;
+  const domains = plan.options.topology.levels.length > 1 ? plan.options.topology.levels[0].devices : 0;
+  const grid = view.ids.length ? new DeviceGrid(view.ids, view.source, domains, on) : null;
   const details = new Details(view, on);
   const bars = view.ids.length ? new DeviceBars(view, on) : null;
 
@@ -82,7 +82,7 @@ function planView(view, parts = {}) {
     h("div", { class: "who" },
       h("section", { class: "grid-of-devices", "aria-label": "Devices" },
         h("h3", {}, "Devices"),
-        h("p", { class: "key" }, "Devices of one colour hold the same part of the tensor. ", grid && (grid.wide || grid.high) ? `Gaps separate islands of ${islands}. ` : "",
+        h("p", { class: "key" }, "Devices of one colour hold the same part of the tensor. ", grid && (grid.wide || grid.high) ? `Gaps separate domains of ${domains}. ` : "",
           h("span", { class: "in" }, "receives"), " ", h("span", { class: "out" }, "sends")),
         grid ? grid.element : h("p", { class: "hint" }, `${plan.world.toLocaleString("en")} devices are too many to list here.`),
         grid && listed ? h("p", { class: "hint" }, `The first ${listed.toLocaleString("en")} of ${plan.world.toLocaleString("en")} devices are listed one by one; figures are those of all.`) : null),

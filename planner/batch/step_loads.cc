@@ -23,9 +23,9 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const T
   const int64_t element = SizeOf(dtype);
   std::vector<Load> out;
   if (step.op == Op::kSlice) return out;
-  ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, topology));
-  const std::vector<int64_t> ids = traffic->Devices();
-  const std::vector<DeviceLoad> loads = traffic->Loads();
+  ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, topology));
+  const std::vector<int64_t> ids = transfers->Devices();
+  const std::vector<DeviceLoad> loads = transfers->Loads();
   for (size_t i = 0; i < loads.size(); ++i) {
     if (loads[i].recv == 0 && loads[i].send == 0) continue;
     const int32_t device = devices.IndexOf(ids[i]);

@@ -35,7 +35,7 @@ struct Load {
   int64_t send = 0;
 };
 
-// Everybody who receives or sends anything in a step; ascending by device, then level.
+// Every device that receives or sends anything in a step; ascending by device, then level.
 absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
                                           const DeviceList& devices);
 

@@ -9,7 +9,7 @@ namespace {
 // Dimensions that are tried for the further cut.
 constexpr size_t kMaxDims = 2;
 
-// The parts of the mesh's axes that the layout's dimensions do not use, pending axes among them.
+// The parts of the mesh's axes that the layout's dimensions do not use, partial axes among them.
 std::vector<AxisRef> UnusedAxes(const Layout& layout) {
   std::vector<AxisRef> out;
   for (int a = 0; a < layout.mesh().num_axes(); ++a) {
@@ -38,7 +38,7 @@ int64_t Parts(const DimLayout& dim) {
   return out;
 }
 
-// Dimension d cut further along all these axes, nothing pending any more. Nothing where that would leave devices
+// Dimension d cut further along all these axes, nothing partial any more. Nothing where that would leave devices
 // without elements.
 std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>& axes, int d) {
   std::vector<DimLayout> dims = layout.dims();
@@ -68,18 +68,18 @@ std::vector<int> DimsToCut(const Layout& source, const Layout& target, int64_t s
 
 // The steps of the best plan within one mesh, nothing when there is none.
 std::optional<Chain> ChainWithin(const Layout& from, const Layout& to, const PlanWithin& plan_within) {
-  Chain hops;
-  if (from == to) return hops;
+  Chain steps;
+  if (from == to) return steps;
   const auto plan = plan_within(from, to);
   if (!plan.ok()) return std::nullopt;
   for (const Step& step : plan->steps) {
-    const cost::Hop::Kind kind = step.op == Op::kReduceScatter ? cost::Hop::Kind::kReduceScatter
-                                 : step.op == Op::kAllReduce   ? cost::Hop::Kind::kAllReduce
-                                 : step.op == Op::kAllPermute  ? cost::Hop::Kind::kPermute
-                                                               : cost::Hop::Kind::kMove;
-    hops.push_back({kind, step.to});
+    const cost::ChainStep::Kind kind = step.op == Op::kReduceScatter ? cost::ChainStep::Kind::kReduceScatter
+                                       : step.op == Op::kAllReduce   ? cost::ChainStep::Kind::kAllReduce
+                                       : step.op == Op::kAllPermute  ? cost::ChainStep::Kind::kPermute
+                                                                     : cost::ChainStep::Kind::kMove;
+    steps.push_back({kind, step.to});
   }
-  return hops;
+  return steps;
 }
 
 }  // namespace
@@ -97,11 +97,11 @@ std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, c
   using Part = std::optional<Chain>;
   auto add = [&](const Part& before, const Layout& m2, const Part& after) {
     if (!before || !after) return;
-    Chain hops = *before;
-    hops.push_back({cost::Hop::Kind::kMove, m2});
-    hops.insert(hops.end(), after->begin(), after->end());
+    Chain steps = *before;
+    steps.push_back({cost::ChainStep::Kind::kMove, m2});
+    steps.insert(steps.end(), after->begin(), after->end());
     // The plan between layouts that come to the same has no steps.
-    if (hops.size() > 1 && hops.back().to == target) out.push_back(std::move(hops));
+    if (steps.size() > 1 && steps.back().to == target) out.push_back(std::move(steps));
   };
   const Part none = Chain();
   for (int d : DimsToCut(source, target, source_parts, target_parts)) {
@@ -111,7 +111,7 @@ std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, c
     const Part from_m2 = m2 ? ChainWithin(*m2, target, plan_within) : std::nullopt;
     if (m2) add(to_m1, *m2, from_m2);
     if (target_parts > 1) add(to_m1, target, none);
-    if (m2 && source_parts > 1 && !source.pending()) add(none, *m2, from_m2);
+    if (m2 && source_parts > 1 && !source.partial()) add(none, *m2, from_m2);
   }
   return out;
 }

@@ -4,7 +4,7 @@ namespace reshard::candidates {
 
 Proposal Direct(const Task& task, const SoFar&) {
   if (task.reduces || (task.options.boxes_only && task.model)) return {};
-  return {.chains = {{{cost::Hop::Kind::kMove, task.target}}}};
+  return {.chains = {{{cost::ChainStep::Kind::kMove, task.target}}}};
 }
 
 }  // namespace reshard::candidates

@@ -25,7 +25,7 @@ std::vector<AxisRef> UsedAxes(const Layout& layout) {
       if (factor.has_axis()) out.push_back(factor.axis);
     }
   }
-  if (layout.pending()) out.insert(out.end(), layout.pending()->axes.begin(), layout.pending()->axes.end());
+  if (layout.partial()) out.insert(out.end(), layout.partial()->axes.begin(), layout.partial()->axes.end());
   return out;
 }
 
@@ -33,7 +33,7 @@ std::vector<AxisRef> UsedAxes(const Layout& layout) {
 std::optional<Layout> CutFurther(const Layout& layout, int d, const std::vector<AxisRef>& axes) {
   auto dims = layout.dims();
   for (const AxisRef& ref : axes) dims[static_cast<size_t>(d)].factors.push_back(Factor::Along(ref));
-  auto out = Layout::Create(layout.mesh(), std::move(dims), layout.pending());
+  auto out = Layout::Create(layout.mesh(), std::move(dims), layout.partial());
   if (!out.ok()) return std::nullopt;
   return *std::move(out);
 }
@@ -69,7 +69,7 @@ std::vector<Layout> CandidateLayouts(const Layout& source, const Layout& target)
   while (out.size() < kMaxLayouts) {
     auto dims = source.dims();
     for (size_t d = 0; d < dims.size(); ++d) dims[d].factors = options[d][at[d]];
-    auto layout = Layout::Create(source.mesh(), std::move(dims), source.pending());
+    auto layout = Layout::Create(source.mesh(), std::move(dims), source.partial());
     if (layout.ok() && !(*layout == source) && !(*layout == target)) out.push_back(*std::move(layout));
     size_t d = at.size();
     while (d > 0 && ++at[d - 1] == options[d - 1].size()) at[--d] = 0;
@@ -96,9 +96,9 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
   const auto reduced = cost::ReducedAxes(source, target);
   if (reduced.empty()) return out;
   std::vector<AxisRef> kept;
-  if (target.pending()) kept = target.pending()->axes;
+  if (target.partial()) kept = target.partial()->axes;
   std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // of another mesh, perhaps
-  const Layout settled = cost::WithPending(source, kept);
+  const Layout settled = cost::WithPartial(source, kept);
   auto finish = [&](Chain chain) {
     const auto same = Equivalent(chain.back().to, target);
     // Where nothing is held at all, everything is equivalent, which says nothing about the step.
@@ -106,11 +106,11 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
     if (source.mesh() == target.mesh() && is_target) {
       chain.back().to = target;
     } else {
-      chain.push_back({cost::Hop::Kind::kMove, target});
+      chain.push_back({cost::ChainStep::Kind::kMove, target});
     }
     out.push_back(std::move(chain));
   };
-  finish({{cost::Hop::Kind::kAllReduce, settled}});
+  finish({{cost::ChainStep::Kind::kAllReduce, settled}});
   std::vector<AxisRef> spare;
   const auto used = UsedAxes(source);
   for (int a = 0; a < source.mesh().num_axes(); ++a) {
@@ -120,14 +120,14 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
   }
   for (int d = 0; d < source.rank(); ++d) {
     if (const auto scattered = CutFurther(settled, d, reduced)) {
-      finish({{cost::Hop::Kind::kReduceScatter, *scattered}});
+      finish({{cost::ChainStep::Kind::kReduceScatter, *scattered}});
     }
     if (spare.empty()) continue;
     const auto sliced = CutFurther(source, d, spare);
     if (!sliced) continue;
-    const Layout sliced_settled = cost::WithPending(*sliced, kept);
+    const Layout sliced_settled = cost::WithPartial(*sliced, kept);
     if (const auto scattered = CutFurther(sliced_settled, d, reduced)) {
-      finish({{cost::Hop::Kind::kMove, *sliced}, {cost::Hop::Kind::kReduceScatter, *scattered}});
+      finish({{cost::ChainStep::Kind::kMove, *sliced}, {cost::ChainStep::Kind::kReduceScatter, *scattered}});
     }
   }
   return out;
@@ -156,7 +156,7 @@ Chain MovementChain(const Layout& source, const Layout& target, DType dtype, con
     for (size_t next = 1; next < layouts.size(); ++next) {
       if (closed[next] || layouts[next].MaxLocalElements() > cap) continue;
       if (options.boxes_only && next != 1 && !IsBox(layouts[next])) continue;
-      const auto priced = cost::Price(layouts[at], {{cost::Hop::Kind::kMove, layouts[next]}}, dtype, unlimited);
+      const auto priced = cost::Price(layouts[at], {{cost::ChainStep::Kind::kMove, layouts[next]}}, dtype, unlimited);
       if (!priced.ok()) continue;
       const Step& step = priced->steps[0];
       if (!options.ops.contains(step.op) || (options.boxes_only && step.op == Op::kExchange)) continue;
@@ -172,15 +172,15 @@ Chain MovementChain(const Layout& source, const Layout& target, DType dtype, con
     }
   }
   Chain out;
-  for (size_t i = 1; i != 0; i = parent[i]) out.insert(out.begin(), {cost::Hop::Kind::kMove, layouts[i]});
+  for (size_t i = 1; i != 0; i = parent[i]) out.insert(out.begin(), {cost::ChainStep::Kind::kMove, layouts[i]});
   return out;
 }
 
 Proposal Fallback(const Task& task, const SoFar& so_far) {
   if (task.model || so_far.single_step || task.reduces) return {};
-  Chain hops = MovementChain(task.source, task.target, task.dtype, task.options);
-  if (hops.empty()) return {};
-  return {.chains = {std::move(hops)}};
+  Chain steps = MovementChain(task.source, task.target, task.dtype, task.options);
+  if (steps.empty()) return {};
+  return {.chains = {std::move(steps)}};
 }
 
 Proposal Reductions(const Task& task, const SoFar&) {

@@ -1,6 +1,6 @@
 // Sequences for pairs outside the digit model: uneven cuts, reflected axes, explicit sizes, sizes without a common
 // factor, different meshes. Not exact: a small family of natural intermediates, in which every step is priced by its
-// real traffic.
+// real transfers.
 #ifndef RESHARD_PLANNER_CANDIDATES_FALLBACK_H_
 #define RESHARD_PLANNER_CANDIDATES_FALLBACK_H_
 

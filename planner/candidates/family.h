@@ -20,10 +20,10 @@
 
 namespace reshard::candidates {
 
-// source -> hops[0].to -> hops[1].to -> ... -> target.
-using Chain = std::vector<cost::Hop>;
+// source -> steps[0].to -> steps[1].to -> ... -> target.
+using Chain = std::vector<cost::ChainStep>;
 
-// The best plan between two layouts over one mesh: families build on plans without knowing who makes them.
+// The best plan between two layouts over one mesh: families build on plans without knowing their origin.
 using PlanWithin = std::function<absl::StatusOr<Plan>(const Layout& from, const Layout& to)>;
 
 // One planning problem, as families see it.

@@ -10,7 +10,7 @@ Proposal Searched(const Task& task, const SoFar& so_far) {
   Proposal out;
   out.search = sequence::SearchSequence(*task.model, task.dtype, task.options, so_far.cheapest,
                                         beside_exchange ? kBudgetBesideExchange : kBudgetAlone);
-  if (out.search->found) out.chains.push_back(out.search->hops);
+  if (out.search->found) out.chains.push_back(out.search->steps);
   return out;
 }
 

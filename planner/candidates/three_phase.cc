@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "planner/digits/digit_model.h"
-#include "planner/digits/islands.h"
+#include "planner/digits/domains.h"
 
 namespace reshard::candidates {
 namespace {
@@ -14,7 +14,7 @@ constexpr int64_t kMaxAssignments = 20'000;
 constexpr size_t kMaxChains = 4;
 
 struct Stage {
-  cost::Hop::Kind kind = cost::Hop::Kind::kMove;
+  cost::ChainStep::Kind kind = cost::ChainStep::Kind::kMove;
   digits::State to;
 };
 using Stages = std::vector<Stage>;
@@ -41,27 +41,27 @@ class Phases {
   int LevelOf(int e) const { return model_.refined()[static_cast<size_t>(e)].level; }
   static int8_t& At(digits::State& state, int e) { return state.at[static_cast<size_t>(e)]; }
   static int8_t At(const digits::State& state, int e) { return state.at[static_cast<size_t>(e)]; }
-  // Elements that the worst device lacks when digits move from a to b; what is pending counts as replicated.
+  // Elements that the worst device lacks when digits move from a to b; what is partial counts as replicated.
   int64_t Lacked(const digits::State& a, const digits::State& b) const;
   bool Crosses(const digits::State& a, const digits::State& b, int level) const;
-  // The best assignments of the digits inside level's islands for a way from a to b.
+  // The best assignments of the digits inside level's domains for a way from a to b.
   std::vector<Assignment> Assignments(const digits::State& a, const digits::State& b, int level) const;
-  // How a reduction between islands is done, where there is one.
+  // How a reduction between domains is done, where there is one.
   enum class Outside {
     kScatter,  // reduce-scattered, then gathered where the target replicates it
-    kSpread,   // so, and digits outside the islands that replicate the tensor on both ends share it
+    kSpread,   // so, and digits outside the domains that replicate the tensor on both ends share it
     kAtOnce,   // all-reduced where the target replicates it
   };
   // a -> b, nothing of which crosses more than `level`.
   Stages Way(const digits::State& a, const digits::State& b, int level) const;
   Stages Through(const digits::State& a, const digits::State& b, int level, const digits::State& x,
                  Outside outside) const;
-  // The steps of Through that reduce: from `at` with replicated digits sliced onto m1, and what is pending scattered.
+  // The steps of Through that reduce: from `at` with replicated digits sliced onto m1, and what is partial scattered.
   digits::State ReduceInside(digits::State at, const digits::State& m1, int level, Stages& out) const;
   digits::State ReduceOutside(digits::State at, const digits::State& m2, const digits::State& b, bool at_once,
                               Stages& out) const;
   std::vector<bool> Occupied(const digits::State& state) const;
-  void Append(Stages& stages, cost::Hop::Kind kind, const digits::State& from, const digits::State& to,
+  void Append(Stages& stages, cost::ChainStep::Kind kind, const digits::State& from, const digits::State& to,
               int level) const;
 
   const digits::DigitModel& model_;
@@ -86,7 +86,7 @@ int64_t Phases::Lacked(const digits::State& a, const digits::State& b) const {
   return model_.LocalElements(b) - overlap;
 }
 
-// Whether a device may need something from beyond its island of the level inside `level`.
+// Whether a device may need something from beyond its domain of the level inside `level`.
 bool Phases::Crosses(const digits::State& a, const digits::State& b, int level) const {
   for (int e = 0; e < model_.num_digits(); ++e) {
     if (LevelOf(e) >= level && At(a, e) != At(b, e)) return true;
@@ -99,15 +99,15 @@ std::vector<Phases::Assignment> Phases::Assignments(const digits::State& a, cons
   std::vector<int> inner;
   for (int e = 0; e < model_.num_digits(); ++e) {
     if (LevelOf(e) < level) {
-      const bool kept_pending = At(a, e) == digits::kPendingDigit && At(b, e) == digits::kPendingDigit;
-      if (!kept_pending) inner.push_back(e);
+      const bool kept_partial = At(a, e) == digits::kPartialDigit && At(b, e) == digits::kPartialDigit;
+      if (!kept_partial) inner.push_back(e);
       continue;
     }
     for (const digits::State* end : {&a, &b}) {
       if (At(*end, e) >= 0) taken[static_cast<size_t>(At(*end, e))] = true;
     }
   }
-  // Pending digits are scattered while the others still are where `a` has them.
+  // Partial digits are scattered while the others still are where `a` has them.
   std::vector<bool> occupied(taken.size(), false);
   for (int e : inner) {
     if (At(a, e) >= 0) occupied[static_cast<size_t>(At(a, e))] = true;
@@ -126,7 +126,7 @@ std::vector<Phases::Assignment> Phases::Assignments(const digits::State& a, cons
       return;
     }
     const int e = inner[i];
-    const bool scattered = At(a, e) == digits::kPendingDigit;
+    const bool scattered = At(a, e) == digits::kPartialDigit;
     bool placed = false;
     for (size_t p = 0; p < taken.size(); ++p) {
       if (taken[p] || (scattered && occupied[p]) || !model_.Fits(e, static_cast<int>(p))) continue;
@@ -150,11 +150,11 @@ std::vector<Phases::Assignment> Phases::Assignments(const digits::State& a, cons
   return out;
 }
 
-void Phases::Append(Stages& stages, cost::Hop::Kind kind, const digits::State& from, const digits::State& to,
+void Phases::Append(Stages& stages, cost::ChainStep::Kind kind, const digits::State& from, const digits::State& to,
                     int level) const {
   if (from == to) return;
   while (level > 0 && !Crosses(from, to, level)) --level;
-  if (kind != cost::Hop::Kind::kMove || level == 0) {
+  if (kind != cost::ChainStep::Kind::kMove || level == 0) {
     stages.push_back({kind, to});
     return;
   }
@@ -165,7 +165,7 @@ void Phases::Append(Stages& stages, cost::Hop::Kind kind, const digits::State& f
 // By the best assignment, or at once where there is none.
 Stages Phases::Way(const digits::State& a, const digits::State& b, int level) const {
   const auto assignments = Assignments(a, b, level);
-  if (level == 0 || assignments.empty()) return {{cost::Hop::Kind::kMove, b}};
+  if (level == 0 || assignments.empty()) return {{cost::ChainStep::Kind::kMove, b}};
   return Through(a, b, level, assignments[0].x, Outside::kScatter);
 }
 
@@ -185,13 +185,13 @@ digits::State Phases::ReduceInside(digits::State at, const digits::State& m1, in
     const bool free = At(at, e) == digits::kReplicated && At(m1, e) >= 0 && !occupied[static_cast<size_t>(At(m1, e))];
     if (free) At(next, e) = At(m1, e);
   }
-  Append(out, cost::Hop::Kind::kMove, at, next, 0);
+  Append(out, cost::ChainStep::Kind::kMove, at, next, 0);
   at = next;
   for (int inner = 0; inner < level; ++inner) {
     for (int e = 0; e < model_.num_digits(); ++e) {
-      if (LevelOf(e) == inner && At(at, e) == digits::kPendingDigit && At(m1, e) >= 0) At(next, e) = At(m1, e);
+      if (LevelOf(e) == inner && At(at, e) == digits::kPartialDigit && At(m1, e) >= 0) At(next, e) = At(m1, e);
     }
-    Append(out, cost::Hop::Kind::kReduceScatter, at, next, 0);
+    Append(out, cost::ChainStep::Kind::kReduceScatter, at, next, 0);
     at = next;
   }
   return at;
@@ -203,7 +203,7 @@ digits::State Phases::ReduceOutside(digits::State at, const digits::State& m2, c
   std::vector<bool> occupied = Occupied(at);
   digits::State next = at;
   for (int e = 0; e < model_.num_digits(); ++e) {
-    if (At(at, e) != digits::kPendingDigit || At(b, e) == digits::kPendingDigit) continue;
+    if (At(at, e) != digits::kPartialDigit || At(b, e) == digits::kPartialDigit) continue;
     int8_t place = At(m2, e) >= 0 && !occupied[static_cast<size_t>(At(m2, e))] ? At(m2, e) : digits::kReplicated;
     for (size_t p = 0; p < occupied.size() && place < 0 && !at_once; ++p) {
       const bool free = !occupied[p] && model_.places()[p].tail && model_.Fits(e, static_cast<int>(p));
@@ -213,12 +213,12 @@ digits::State Phases::ReduceOutside(digits::State at, const digits::State& m2, c
     At(next, e) = place;
     occupied[static_cast<size_t>(place)] = true;
   }
-  Append(out, cost::Hop::Kind::kReduceScatter, at, next, 0);
+  Append(out, cost::ChainStep::Kind::kReduceScatter, at, next, 0);
   at = next;
   for (int e = 0; e < model_.num_digits(); ++e) {
-    if (At(at, e) == digits::kPendingDigit && At(b, e) != digits::kPendingDigit) At(next, e) = digits::kReplicated;
+    if (At(at, e) == digits::kPartialDigit && At(b, e) != digits::kPartialDigit) At(next, e) = digits::kReplicated;
   }
-  Append(out, cost::Hop::Kind::kAllReduce, at, next, 0);
+  Append(out, cost::ChainStep::Kind::kAllReduce, at, next, 0);
   return next;
 }
 
@@ -228,7 +228,7 @@ Stages Phases::Through(const digits::State& a, const digits::State& b, int level
   bool reduces_inside = false, reduces_outside = false;
   digits::State m1 = x, m2 = b;
   for (int e = 0; e < model_.num_digits(); ++e) {
-    const bool reduced = At(a, e) == digits::kPendingDigit && At(b, e) != digits::kPendingDigit;
+    const bool reduced = At(a, e) == digits::kPartialDigit && At(b, e) != digits::kPartialDigit;
     (LevelOf(e) < level ? reduces_inside : reduces_outside) |= reduced;
     if (LevelOf(e) < level) At(m2, e) = At(x, e);
   }
@@ -246,11 +246,11 @@ Stages Phases::Through(const digits::State& a, const digits::State& b, int level
   }
   digits::State at = a;
   if (reduces_inside) at = ReduceInside(at, m1, level, out);
-  Append(out, cost::Hop::Kind::kMove, at, m1, level - 1);
+  Append(out, cost::ChainStep::Kind::kMove, at, m1, level - 1);
   at = m1;
   if (reduces_outside) at = ReduceOutside(at, m2, b, outside == Outside::kAtOnce, out);
-  if (!(at == m2)) out.push_back({cost::Hop::Kind::kMove, m2});
-  Append(out, cost::Hop::Kind::kMove, m2, b, level - 1);
+  if (!(at == m2)) out.push_back({cost::ChainStep::Kind::kMove, m2});
+  Append(out, cost::ChainStep::Kind::kMove, m2, b, level - 1);
   return out;
 }
 
@@ -262,7 +262,7 @@ std::vector<Chain> Phases::Chains() {
   std::vector<Outside> ways{Outside::kScatter};
   for (int e = 0; e < model_.num_digits(); ++e) {
     const bool reduced =
-        At(model_.source(), e) == digits::kPendingDigit && At(model_.target(), e) != digits::kPendingDigit;
+        At(model_.source(), e) == digits::kPartialDigit && At(model_.target(), e) != digits::kPartialDigit;
     if (reduced) ways = {Outside::kScatter, Outside::kSpread, Outside::kAtOnce};
   }
   std::vector<Stages> found;
@@ -278,13 +278,14 @@ std::vector<Chain> Phases::Chains() {
     }
     if (!fits || stages.size() < 2 || !(stages.back().to == model_.target())) continue;
     const digits::DigitModel compacted = model_.Compacted(states);
-    Chain hops;
-    for (const Stage& stage : stages) hops.push_back({stage.kind, compacted.ToLayout(stage.to)});
+    Chain steps;
+    for (const Stage& stage : stages) steps.push_back({stage.kind, compacted.ToLayout(stage.to)});
     const auto same = [&](const Chain& other) {
-      return std::equal(hops.begin(), hops.end(), other.begin(), other.end(),
-                        [](const cost::Hop& x, const cost::Hop& y) { return x.kind == y.kind && x.to == y.to; });
+      return std::equal(
+          steps.begin(), steps.end(), other.begin(), other.end(),
+          [](const cost::ChainStep& x, const cost::ChainStep& y) { return x.kind == y.kind && x.to == y.to; });
     };
-    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(hops));
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(steps));
   }
   return out;
 }

@@ -1,18 +1,18 @@
-// Plans for networks with fast islands: within the islands, across them, within them again.
+// Plans for networks with fast domains: within the domains, across them, within them again.
 //
-// Let O be the digits of the mesh that lead out of an island and I those inside one. Going from source to target
-// directly, replicas inside an island fetch the same bytes over slow links, and some links are idle. Instead take
-//   source -> M1 = (O as in the source, I at X)   within the islands
+// Let O be the digits of the mesh that lead out of a domain and I those inside one. Going from source to target
+// directly, replicas inside a domain fetch the same bytes over slow links, and some links are idle. Instead take
+//   source -> M1 = (O as in the source, I at X)   within the domains
 //          -> M2 = (O as in the target, I at X)   across them
-//          -> target                              within the islands
-// for an assignment X of the digits in I to places that O uses in neither layout. The devices of an island then hold
-// disjoint parts in M1 and M2, so that an island fetches each byte that it lacks once, and each device fetches its
-// share of them from the device at the same place in the other island (the same rail). Across islands no plan can do
+//          -> target                              within the domains
+// for an assignment X of the digits in I to places that O uses in neither layout. The devices of a domain then hold
+// disjoint parts in M1 and M2, so that a domain fetches each byte that it lacks once, and each device fetches its
+// share of them from the device at the same place in the other domain (the same rail). Across domains no plan can do
 // with less; X is chosen for the least work within them. With three levels the outer phases are planned in the same
 // way.
 //
-// Reductions: digits inside an island that replicate are sliced onto X, then those that are partial are
-// reduce-scattered onto X; what is partial between islands is reduce-scattered there, and gathered if the target
+// Reductions: digits inside a domain that replicate are sliced onto X, then those that are partial are
+// reduce-scattered onto X; what is partial between domains is reduce-scattered there, and gathered if the target
 // replicates it.
 #ifndef RESHARD_PLANNER_CANDIDATES_THREE_PHASE_H_
 #define RESHARD_PLANNER_CANDIDATES_THREE_PHASE_H_
@@ -27,7 +27,7 @@ namespace reshard::candidates {
 
 // Chains worth pricing, most promising first, at most a dozen. Post-conditions: every chain leads from source to
 // target; no intermediate layout is larger than max(source, target). Empty if the topology has one level, no digit that
-// leads out of an island moves, the islands are not sub-meshes, or the pair does not fit DigitModel.
+// leads out of a domain moves, the domains are not sub-meshes, or the pair does not fit DigitModel.
 std::vector<Chain> ThreePhaseChains(const Layout& source, const Layout& target, const Topology& topology);
 
 // As a family: not with boxes, since the parts that X makes need not be contiguous.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "planner/cost/price.h"
-#include "planner/digits/islands.h"
+#include "planner/digits/domains.h"
 
 namespace reshard::candidates {
 namespace {
@@ -16,8 +16,8 @@ constexpr size_t kKeptChains = 4;
 
 using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
 
-// The cuts of a layout between islands. nullopt where a factor cannot be taken apart.
-std::optional<Cuts> BetweenIslands(const Layout& layout, const std::vector<int64_t>& outer) {
+// The cuts of a layout between domains. nullopt where a factor cannot be taken apart.
+std::optional<Cuts> BetweenDomains(const Layout& layout, const std::vector<int64_t>& outer) {
   Cuts out;
   for (const DimLayout& dim : layout.dims()) {
     std::vector<Factor>& factors = out.emplace_back();
@@ -38,7 +38,7 @@ std::optional<Cuts> BetweenIslands(const Layout& layout, const std::vector<int64
         if (factor.kind != Factor::Kind::kAxis) return std::nullopt;
         factors.push_back(Factor::Along(*parts->outside));
       }
-      // Chunks of different sizes, or in another order, are no blocks; behind them nothing may follow.
+      // Chunks of different sizes, or in another order, are not blocks; behind them nothing may follow.
       if (factor.kind != Factor::Kind::kAxis && &factor != &dim.factors.back()) return std::nullopt;
       factors.push_back(Factor::Blocks(parts->inside));
     }
@@ -48,7 +48,7 @@ std::optional<Cuts> BetweenIslands(const Layout& layout, const std::vector<int64
   return out;
 }
 
-// Along which dimension each part of an axis inside the islands cuts.
+// Along which dimension each part of an axis inside the domains cuts.
 using Share = std::vector<std::pair<int, AxisRef>>;
 
 std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, int rank) {
@@ -82,14 +82,14 @@ std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, i
   return out;
 }
 
-// Where the share of a device is cut, beside an end's cuts between islands.
+// Where the share of a device is cut, beside an end's cuts between domains.
 enum class Place {
-  kBehindBoth,  // behind these, and those of the other end: it then has a part of what each island gets from this one
+  kBehindBoth,  // behind these, and those of the other end: it then has a part of what each domain gets from this one
   kBehind,
   kInFront,
 };
 
-// An end's cuts between islands, shared in every place. `other` are those of the other end.
+// An end's cuts between domains, shared in every place. `other` are those of the other end.
 std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& other, const Share& share,
                             int64_t most_elements) {
   const std::vector<DimLayout>& dims = end.dims();
@@ -132,7 +132,7 @@ class Search {
  private:
   struct End {
     const Layout& layout;
-    Cuts cuts;  // between islands
+    Cuts cuts;  // between domains
     std::vector<Share> shares;
   };
   struct Middle {
@@ -144,14 +144,14 @@ class Search {
     const auto levels = digits::LevelsOf(layout.mesh(), options_.topology);
     if (!levels) return std::nullopt;
     const std::vector<int64_t> outer = digits::OuterSizes(*levels, options_.topology.num_levels() - 2);
-    auto cuts = BetweenIslands(layout, outer);
+    auto cuts = BetweenDomains(layout, outer);
     if (!cuts) return std::nullopt;
     return End{layout, *std::move(cuts), Shares(layout.mesh(), outer, layout.rank())};
   }
-  // Bytes through the busiest link between islands; nothing where the move is none.
+  // Bytes through the busiest link between domains; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
-    const auto priced = cost::Price(from, {{cost::Hop::Kind::kMove, to}}, dtype_, options_);
+    const auto priced = cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, dtype_, options_);
     if (!priced.ok()) return std::nullopt;
     return priced->totals.levels.back().nic_bytes_max;
   }
@@ -193,7 +193,7 @@ std::vector<Chain> Search::Chains(int64_t enough) {
     Chain chain;
     for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
       const Layout& at = chain.empty() ? source_ : chain.back().to;
-      if (!(*layout == at)) chain.push_back({cost::Hop::Kind::kMove, *layout});
+      if (!(*layout == at)) chain.push_back({cost::ChainStep::Kind::kMove, *layout});
     }
     found.push_back({m1.across + *across + m2.across, std::move(chain)});
   };
@@ -225,7 +225,7 @@ std::vector<Chain> Search::Chains(int64_t enough) {
 
 std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
                                      int64_t enough) {
-  if (topology.num_levels() == 1 || source.pending() || target.pending()) return {};
+  if (topology.num_levels() == 1 || source.partial() || target.partial()) return {};
   return Search(source, target, dtype, topology).Chains(enough);
 }
 

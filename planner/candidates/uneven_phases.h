@@ -2,9 +2,9 @@
 // coprime, with explicit sizes, reflected; and between two meshes.
 //
 // What a middle layout is there is said in digits, and is said here in layouts. A middle keeps how its end is cut
-// between islands, so that nothing leaves an island on the way from or to it: axes inside the islands become blocks,
-// which keep every part. What an island then holds as a whole its devices share, by cutting a dimension, or two, once
-// more along the axes inside: behind the other cuts or in front of them. An island then fetches each element that it
+// between domains, so that nothing leaves a domain on the way from or to it: axes inside the domains become blocks,
+// which keep every part. What a domain then holds as a whole its devices share, by cutting a dimension, or two, once
+// more along the axes inside: behind the other cuts or in front of them. An domain then fetches each element that it
 // lacks once, and its devices have equal shares of that up to the rounding of one cut.
 #ifndef RESHARD_PLANNER_CANDIDATES_UNEVEN_PHASES_H_
 #define RESHARD_PLANNER_CANDIDATES_UNEVEN_PHASES_H_
@@ -16,11 +16,11 @@
 
 namespace reshard::candidates {
 
-// At most four chains, those first that move the fewest bytes through the busiest link between islands. The search ends
+// At most four chains, those first that move the fewest bytes through the busiest link between domains. The search ends
 // with the first that moves no more than `enough` through it.
 // Post-conditions: every chain leads from source to target; no intermediate layout is larger than max(source, target);
-// each moves fewer bytes through that link than the direct move. Empty if the topology has one level, the islands are
-// not sub-meshes, something is partial, nothing leaves an island, or no such chain exists.
+// each moves fewer bytes through that link than the direct move. Empty if the topology has one level, the domains are
+// not sub-meshes, something is partial, nothing leaves a domain, or no such chain exists.
 std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
                                      int64_t enough);
 

@@ -7,7 +7,7 @@
 #include "planner/candidates/between_meshes.h"
 #include "planner/candidates/fallback.h"
 #include "planner/cost/lower_bound.h"
-#include "planner/digits/islands.h"
+#include "planner/digits/domains.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -37,16 +37,16 @@ absl::Status Choice::Validate() const {
   if (options_.memory_limit_bytes && *options_.memory_limit_bytes < 0) {
     return absl::InvalidArgumentError("the memory limit is negative");
   }
-  const std::vector<AxisRef> held = layout::PendingAxes(source_);
-  for (const AxisRef& ref : layout::PendingAxes(target_)) {
+  const std::vector<AxisRef> held = layout::PartialAxes(source_);
+  for (const AxisRef& ref : layout::PartialAxes(target_)) {
     const bool comparable =
-        source_.mesh() == target_.mesh() && source_.pending() && source_.pending()->op == target_.pending()->op;
+        source_.mesh() == target_.mesh() && source_.partial() && source_.partial()->op == target_.partial()->op;
     const bool found =
         comparable && std::any_of(held.begin(), held.end(), [&](const AxisRef& other) {
           return other.axis == ref.axis && other.pre <= ref.pre && ref.pre * ref.size <= other.pre * other.size;
         });
     if (!found) {
-      return absl::UnimplementedError(absl::StrCat("the target has a pending ", Name(target_.pending()->op), " over ",
+      return absl::UnimplementedError(absl::StrCat("the target has a partial ", Name(target_.partial()->op), " over ",
                                                    ToString(target_.mesh(), ref),
                                                    " that the source does not have; values cannot become partial"));
     }
@@ -89,7 +89,7 @@ absl::Status Choice::Add(const candidates::Chain& chain, bool searched) {
     if (!candidates::IsBox(chain[i].to)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(auto priced, cost::Price(source_, chain, dtype_, options_, maps_));
-  const bool direct = chain.size() == 1 && chain[0].kind == cost::Hop::Kind::kMove && !searched;
+  const bool direct = chain.size() == 1 && chain[0].kind == cost::ChainStep::Kind::kMove && !searched;
   if (direct) single_step_ = priced.totals;
   if (!Allowed(priced)) return absl::OkStatus();
   if (priced.totals.levels.size() > 1) {

@@ -71,7 +71,7 @@ class Choice {
   const Layout target_;
   const DType dtype_;
   PlanOptions options_;
-  traffic::ShardMaps maps_;
+  transfers::ShardMaps maps_;
   std::optional<Totals> single_step_;  // of the direct move, allowed or not; only without a reduction
   candidates::SoFar so_far_;           // of candidates_
   std::optional<digits::DigitModel> model_;

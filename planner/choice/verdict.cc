@@ -92,7 +92,7 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
   const std::vector<LevelBound>& levels = plan.bounds.levels;
   if (levels.size() < 2) return;
   const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
-  absl::StrAppend(&plan.certificate.detail, "; between islands of ",
+  absl::StrAppend(&plan.certificate.detail, "; between domains of ",
                   options_.topology.levels[levels.size() - 2].devices, " devices ");
   if (least == 0 && carried == 0) {
     absl::StrAppend(&plan.certificate.detail, "nothing travels");
@@ -162,7 +162,7 @@ void Choice::AddAlternatives(size_t best, Plan& plan) {
     const auto found =
         sequence::SearchSequence(*model_, dtype_, named, std::nullopt, candidates::kBudgetBesideExchange);
     if (found.found) {
-      const auto chain = cost::Price(source_, found.hops, dtype_, options_, maps_);
+      const auto chain = cost::Price(source_, found.steps, dtype_, options_, maps_);
       if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
     }
   }
@@ -170,13 +170,14 @@ void Choice::AddAlternatives(size_t best, Plan& plan) {
   if (reduces || !(source_.mesh() == target_.mesh())) return;
   std::vector<DimLayout> dims;
   for (int64_t size : source_.shape()) dims.push_back({size, {}});
-  auto whole = Layout::Create(source_.mesh(), std::move(dims), source_.pending());
+  auto whole = Layout::Create(source_.mesh(), std::move(dims), source_.partial());
   if (!whole.ok()) return;
   const auto is_source = Equivalent(*whole, source_);
   const auto is_target = Equivalent(*whole, target_);
   if (!is_source.ok() || *is_source || !is_target.ok() || *is_target) return;
-  const auto chain = cost::Price(source_, {{cost::Hop::Kind::kMove, *whole}, {cost::Hop::Kind::kMove, target_}}, dtype_,
-                                 options_, maps_);
+  const auto chain =
+      cost::Price(source_, {{cost::ChainStep::Kind::kMove, *whole}, {cost::ChainStep::Kind::kMove, target_}}, dtype_,
+                  options_, maps_);
   if (chain.ok()) plan.alternatives.push_back(Describe(*chain, plan));
 }
 

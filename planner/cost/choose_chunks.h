@@ -13,7 +13,7 @@ namespace reshard::cost {
 
 // Nanoseconds of a chain in chunks: the sum over turns. A turn takes what a step takes that does everything the turn
 // does: each level what its bytes and peers there take, see topology.h, where the peers are those of all its steps, but
-// no more than an island has.
+// no more than a domain has.
 int64_t TimeInChunks(const std::vector<Step>& steps, const Topology& topology, int64_t count);
 
 struct ChosenChunks {

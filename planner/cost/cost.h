@@ -9,7 +9,7 @@
 namespace reshard::cost {
 
 // Of a step, or summed over those of a chain. Compared from the first field on: what the objective asks for, then
-// everything else in the order in which a user would mind it. Bytes are those of the worst device where not said
+// everything else in the order in which visible to users. Bytes are those of the worst device where not said
 // otherwise.
 struct Cost {
   int64_t objective = 0;  // nanoseconds, bytes or steps

@@ -6,8 +6,8 @@
 
 #include "layout/axes.h"
 #include "planner/digits/digits.h"
-#include "planner/digits/islands.h"
-#include "planner/traffic/overlap.h"
+#include "planner/digits/domains.h"
+#include "planner/transfers/overlap.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/planner/traffic.h"
@@ -21,12 +21,12 @@ namespace {
 absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout& target) {
   ASSIGN_OR_RETURN(auto from, ShardMap::Create(source));
   ASSIGN_OR_RETURN(auto to, ShardMap::Create(target));
-  std::vector<traffic::DimOverlap> overlaps;
-  for (int d = 0; d < source.rank(); ++d) overlaps.push_back(traffic::Overlap(from.dim(d), to.dim(d)));
+  std::vector<transfers::DimOverlap> overlaps;
+  for (int d = 0; d < source.rank(); ++d) overlaps.push_back(transfers::Overlap(from.dim(d), to.dim(d)));
   auto shared = [&](int64_t p, int64_t q) {
     int64_t elements = 1;
     for (int d = 0; d < source.rank() && elements > 0; ++d) {
-      const traffic::Pair* pair = overlaps[static_cast<size_t>(d)].Find(from.Row(p, d), to.Row(q, d));
+      const transfers::Pair* pair = overlaps[static_cast<size_t>(d)].Find(from.Row(p, d), to.Row(q, d));
       elements *= pair == nullptr ? 0 : pair->elements;
     }
     return elements;
@@ -41,7 +41,7 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
           if (place.digit >= 0) matters[static_cast<size_t>(place.digit)] = true;
         }
       }
-      for (int digit : refinement->to_pending) matters[static_cast<size_t>(digit)] = true;
+      for (int digit : refinement->to_partial) matters[static_cast<size_t>(digit)] = true;
       std::vector<int64_t> positions{0};
       for (size_t e = 0; e < matters.size(); ++e) {
         const size_t before = positions.size();
@@ -63,8 +63,8 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
       key.push_back(to.Row(*q, d));
     }
     const int64_t elements = shared(p, *q);
-    if (target.pending()) {
-      for (const AxisRef& ref : target.pending()->axes) key.push_back(target.Coordinate(*q, ref));
+    if (target.partial()) {
+      for (const AxisRef& ref : target.partial()->axes) key.push_back(target.Coordinate(*q, ref));
     }
     if (elements > 0 && seen.insert(std::move(key)).second) total += elements;
   }
@@ -76,26 +76,26 @@ int64_t ProductOfUsedAxes(const Layout& layout) {
   for (const DimLayout& dim : layout.dims()) {
     for (const Factor& factor : dim.factors) out *= factor.has_axis() ? factor.axis.size : 1;
   }
-  if (layout.pending()) {
-    for (const AxisRef& ref : layout.pending()->axes) out *= ref.size;
+  if (layout.partial()) {
+    for (const AxisRef& ref : layout.partial()->axes) out *= ref.size;
   }
   return out;
 }
 
-// The most devices of either mesh that one island has.
-int64_t DevicesOfIsland(const Layout& source, const Layout& target, int64_t island) {
+// The most devices of either mesh that one domain has.
+int64_t DevicesOfDomain(const Layout& source, const Layout& target, int64_t domain) {
   std::unordered_map<int64_t, int64_t> count;
   int64_t most = 1;
   for (const Layout* layout : {&source, &target}) {
     const Mesh& mesh = layout->mesh();
     if (layout == &target && mesh == source.mesh()) break;
-    if (layout == &source && mesh == target.mesh() && mesh.contiguous() && mesh.first_device() % island == 0) {
-      return std::min(island, mesh.size());
+    if (layout == &source && mesh == target.mesh() && mesh.contiguous() && mesh.first_device() % domain == 0) {
+      return std::min(domain, mesh.size());
     }
     for (int64_t p = 0; p < mesh.size(); ++p) {
       const int64_t device = mesh.Device(p);
       if (layout == &target && source.mesh().Position(device)) continue;
-      most = std::max(most, ++count[device / island]);
+      most = std::max(most, ++count[device / domain]);
     }
   }
   return most;
@@ -105,8 +105,8 @@ int64_t DevicesOfIsland(const Layout& source, const Layout& target, int64_t isla
 
 std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
   std::vector<AxisRef> out;
-  const std::vector<AxisRef> kept = layout::PendingAxes(target);
-  for (const AxisRef& ref : layout::PendingAxes(source)) {
+  const std::vector<AxisRef> kept = layout::PartialAxes(target);
+  for (const AxisRef& ref : layout::PartialAxes(source)) {
     // What is left of the axis between the parts that the target keeps, major first.
     int64_t pre = ref.pre;
     const int64_t end = ref.pre * ref.size;
@@ -120,10 +120,10 @@ std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
   return out;
 }
 
-Layout WithPending(const Layout& layout, const std::vector<AxisRef>& axes) {
-  std::optional<Pending> pending;
-  if (!axes.empty()) pending = Pending{layout.pending() ? layout.pending()->op : ReduceOp::kSum, axes};
-  return *Layout::Create(layout.mesh(), layout.dims(), std::move(pending));
+Layout WithPartial(const Layout& layout, const std::vector<AxisRef>& axes) {
+  std::optional<Partial> partial;
+  if (!axes.empty()) partial = Partial{layout.partial() ? layout.partial()->op : ReduceOp::kSum, axes};
+  return *Layout::Create(layout.mesh(), layout.dims(), std::move(partial));
 }
 
 absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype) {
@@ -132,16 +132,16 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
   out.intermediate_bytes_max = std::max(source.MaxLocalElements(), target.MaxLocalElements()) * element;
   const auto reduced = ReducedAxes(source, target);
   if (reduced.empty()) {
-    ASSIGN_OR_RETURN(auto traffic, Traffic::Create(Op::kExchange, source, target));
-    out.recv_bytes_max = traffic->Figures().recv_max * element;
-    out.recv_bytes_total = traffic->Figures().recv_total * element;
+    ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(Op::kExchange, source, target));
+    out.recv_bytes_max = transfers->Figures().recv_max * element;
+    out.recv_bytes_total = transfers->Figures().recv_total * element;
     return out;
   }
   int64_t contributions = 1;
   for (const AxisRef& ref : reduced) contributions *= ref.size;
   int64_t kept = 1;  // contributions that the target keeps apart are elements of their own
-  if (target.pending()) {
-    for (const AxisRef& ref : target.pending()->axes) kept *= ref.size;
+  if (target.partial()) {
+    for (const AxisRef& ref : target.partial()->axes) kept *= ref.size;
   }
   const int64_t needed_by = target.mesh().size() / ProductOfUsedAxes(target);
   ASSIGN_OR_RETURN(auto shared, ContributedAndNeeded(source, target));
@@ -161,13 +161,13 @@ std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, 
   if (topology.num_levels() == 1) return out;
   out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
   for (int level = 1; level < topology.num_levels(); ++level) {
-    const auto from = digits::IslandLayout(source, topology, level - 1);
-    const auto to = digits::IslandLayout(target, topology, level - 1);
+    const auto from = digits::DomainLayout(source, topology, level - 1);
+    const auto to = digits::DomainLayout(target, topology, level - 1);
     if (!from || !to) return {};
     auto bounds = LowerBounds(*from, *to, dtype);
     if (!bounds.ok()) return {};
     int64_t nics = topology.levels[static_cast<size_t>(level)].nics;
-    if (nics == 0) nics = DevicesOfIsland(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
+    if (nics == 0) nics = DevicesOfDomain(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
     out.push_back({bounds->recv_bytes_max, CeilDiv(bounds->recv_bytes_max, nics), bounds->recv_bytes_total});
   }
   return out;

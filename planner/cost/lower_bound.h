@@ -12,15 +12,15 @@ namespace reshard::cost {
 // least an even share of them all, and at least one whole target box.
 absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype);
 
-// What has to cross each level: the bounds above between the layouts of islands (see IslandLayout). Empty if the
-// topology has one level or its islands are not sub-meshes. `whole` is LowerBounds of the same pair.
+// What has to cross each level: the bounds above between the layouts of domains (see DomainLayout). Empty if the
+// topology has one level or its domains are not sub-meshes. `whole` is LowerBounds of the same pair.
 std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
                                     const Bounds& whole);
 
 // The axes over which `source` is partial and `target` is not.
 std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target);
 // `layout`, partial over these axes only (none: no longer partial).
-Layout WithPending(const Layout& layout, const std::vector<AxisRef>& axes);
+Layout WithPartial(const Layout& layout, const std::vector<AxisRef>& axes);
 
 }  // namespace reshard::cost
 

@@ -28,7 +28,7 @@ int64_t RoundsFor(const DeviceLoad& load, int64_t allowed) {
 }
 
 // The devices whose loads are looked at, each for so many that do the same in every step. Devices that steps between
-// meshes add keep their places: the first traffic's devices first.
+// meshes add keep their places: the first transfers's devices first.
 struct Devices {
   std::vector<digits::DeviceClass> classes;  // positions, where one stands for many
   std::vector<int64_t> ids;                  // else every device
@@ -37,12 +37,12 @@ struct Devices {
   int64_t copies(size_t i) const { return symbolic() ? classes[i].devices : 1; }
 };
 
-Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Traffic>>& traffics) {
+Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<TransferSchedule>>& schedules) {
   Devices out;
   std::vector<digits::DigitLink> links;
   bool alike = true;
-  for (const auto& traffic : traffics) {
-    const std::vector<digits::DigitLink>* of_step = traffic->Links();
+  for (const auto& transfers : schedules) {
+    const std::vector<digits::DigitLink>* of_step = transfers->Links();
     alike = alike && of_step != nullptr;
     if (alike) links.insert(links.end(), of_step->begin(), of_step->end());
   }
@@ -53,8 +53,8 @@ Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Traffi
       return out;
     }
   }
-  for (size_t i = 0; i < traffics.size(); ++i) {
-    std::vector<int64_t> of_step = traffics[i]->Devices();
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    std::vector<int64_t> of_step = schedules[i]->Devices();
     if (i == 0) {
       out.ids = std::move(of_step);
     } else if (of_step != out.ids) {
@@ -70,22 +70,22 @@ Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Traffi
 // What one device does in one step, or nothing when the step does not concern it.
 class StepLoads {
  public:
-  StepLoads(const Traffic& traffic, const Devices& devices) : traffic_(traffic), devices_(devices) {
+  StepLoads(const TransferSchedule& transfers, const Devices& devices) : transfers_(transfers), devices_(devices) {
     if (devices.symbolic()) return;
-    const std::vector<int64_t> of_step = traffic.Devices();
+    const std::vector<int64_t> of_step = transfers.Devices();
     if (of_step == devices.ids) return;
     for (size_t i = 0; i < of_step.size(); ++i) index_.emplace(of_step[i], static_cast<int64_t>(i));
   }
   std::optional<DeviceLoad> Of(size_t i) const {
-    if (devices_.symbolic()) return traffic_.Load(devices_.classes[i].position);
-    if (index_.empty()) return traffic_.Load(static_cast<int64_t>(i));
+    if (devices_.symbolic()) return transfers_.Load(devices_.classes[i].position);
+    if (index_.empty()) return transfers_.Load(static_cast<int64_t>(i));
     const auto it = index_.find(devices_.ids[i]);
     if (it == index_.end()) return std::nullopt;
-    return traffic_.Load(it->second);
+    return transfers_.Load(it->second);
   }
 
  private:
-  const Traffic& traffic_;
+  const TransferSchedule& transfers_;
   const Devices& devices_;
   std::unordered_map<int64_t, int64_t> index_;  // by device id, where the step's devices are not these
 };
@@ -145,64 +145,64 @@ void CutIntoChunks(const std::vector<Sums>& sums, int64_t element, const PlanOpt
 
 }  // namespace
 
-absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,
                                   const PlanOptions& options) {
-  traffic::ShardMaps none({});
-  return Price(source, hops, dtype, options, none);
+  transfers::ShardMaps none({});
+  return Price(source, steps, dtype, options, none);
 }
 
-absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
-                                  const PlanOptions& options, traffic::ShardMaps& maps) {
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,
+                                  const PlanOptions& options, transfers::ShardMaps& maps) {
   const int64_t element = SizeOf(dtype);
   const Topology& topology = options.topology;
   const auto num_levels = static_cast<size_t>(topology.num_levels());
   PricedChain out;
-  std::vector<std::unique_ptr<Traffic>> traffics;
+  std::vector<std::unique_ptr<TransferSchedule>> schedules;
   ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> before, maps.Of(source));
-  for (size_t i = 0; i < hops.size(); ++i) {
-    const Op asked = hops[i].kind == Hop::Kind::kReduceScatter ? Op::kReduceScatter
-                     : hops[i].kind == Hop::Kind::kAllReduce   ? Op::kAllReduce
-                     : hops[i].kind == Hop::Kind::kPermute     ? Op::kAllPermute
-                                                               : Op::kExchange;
-    ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> after, maps.Of(hops[i].to));
-    const traffic::MappedLayout from{i == 0 ? source : hops[i - 1].to, *before};
-    ASSIGN_OR_RETURN(auto created, traffic::CreateTraffic(asked, from, {hops[i].to, *after}, topology));
-    traffics.push_back(std::move(created));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Op asked = steps[i].kind == ChainStep::Kind::kReduceScatter ? Op::kReduceScatter
+                     : steps[i].kind == ChainStep::Kind::kAllReduce   ? Op::kAllReduce
+                     : steps[i].kind == ChainStep::Kind::kPermute     ? Op::kAllPermute
+                                                                      : Op::kExchange;
+    ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> after, maps.Of(steps[i].to));
+    const transfers::MappedLayout from{i == 0 ? source : steps[i - 1].to, *before};
+    ASSIGN_OR_RETURN(auto created, transfers::CreateTransfers(asked, from, {steps[i].to, *after}, topology));
+    schedules.push_back(std::move(created));
     before = std::move(after);
   }
   out.totals.intermediate_bytes_max = source.MaxLocalElements() * element;
   out.totals.levels.resize(num_levels);
-  if (hops.empty()) {
+  if (steps.empty()) {
     out.totals.peak_bytes = out.smallest_peak_bytes = out.totals.intermediate_bytes_max;
     return out;
   }
-  const Devices devices = DevicesOf(source, traffics);
+  const Devices devices = DevicesOf(source, schedules);
   std::vector<Sums> sums(devices.size());
   std::vector<LevelLoad> level_sums(num_levels > 1 ? devices.size() * num_levels : 0);
 
-  for (size_t i = 0; i < hops.size(); ++i) {
-    const Traffic& traffic = *traffics[i];
-    const TrafficFigures figures = traffic.Figures();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const TransferSchedule& transfers = *schedules[i];
+    const TransferFigures figures = transfers.Figures();
     Step step;
-    step.op = traffic.Classify();
-    step.from = i == 0 ? source : hops[i - 1].to;
-    step.to = hops[i].to;
-    step.axes = traffic.Axes();
-    step.group_size = traffic.GroupSize();
+    step.op = transfers.Classify();
+    step.from = i == 0 ? source : steps[i - 1].to;
+    step.to = steps[i].to;
+    step.axes = transfers.Axes();
+    step.group_size = transfers.GroupSize();
     step.recv_bytes_max = figures.recv_max * element;
     step.recv_bytes_total = figures.recv_total * element;
     step.send_bytes_max = figures.send_max * element;
     step.peers_max = figures.peers_max;
     step.levels.resize(num_levels);
 
-    const StepLoads step_loads(traffic, devices);
+    const StepLoads step_loads(transfers, devices);
     std::vector<std::optional<DeviceLoad>> loads(devices.size());
     for (size_t p = 0; p < loads.size(); ++p) {
       loads[p] = step_loads.Of(p);
       if (!loads[p]) continue;
       const DeviceLoad& load = *loads[p];
       if (i == 0) sums[p].source = load.before;
-      (i + 1 < hops.size() ? sums[p].between : sums[p].target) += load.after;
+      (i + 1 < steps.size() ? sums[p].between : sums[p].target) += load.after;
       sums[p].recv += load.recv;
       sums[p].send += load.send;
       if (num_levels == 1) AddLevel({sums[p].recv, sums[p].send, 0}, element, 0, out.totals.levels[0]);

@@ -1,4 +1,4 @@
-// Prices a chain of layouts: the one place where traffic becomes the bytes and nanoseconds of a plan.
+// Prices a chain of layouts: the one place where transfers becomes the bytes and nanoseconds of a plan.
 #ifndef RESHARD_PLANNER_COST_PRICE_H_
 #define RESHARD_PLANNER_COST_PRICE_H_
 
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/cost/cost.h"
-#include "planner/traffic/shard_maps.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard::cost {
@@ -15,7 +15,7 @@ namespace reshard::cost {
 // One step of a chain. A movement gets the name of the op whose pattern it turns out to have; a reduction is what it
 // says. kPermute is a movement in which whole shards change places even if a nearer holder could serve several
 // receivers.
-struct Hop {
+struct ChainStep {
   enum class Kind { kMove, kPermute, kReduceScatter, kAllReduce };
   Kind kind = Kind::kMove;
   Layout to;
@@ -31,12 +31,12 @@ struct PricedChain {
   int64_t smallest_peak_bytes = 0;
 };
 
-// Prices source -> hops[0].to -> hops[1].to -> ... Steps are split into rounds if the memory limit requires it. The
+// Prices source -> steps[0].to -> steps[1].to -> ... Steps are split into rounds if the memory limit requires it. The
 // chain is cut into chunks if options.overlap allows it and that is faster by a 32nd, or the only way to fit the limit.
 // `maps` may know some of the layouts.
-absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
-                                  const PlanOptions& options, traffic::ShardMaps& maps);
-absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<Hop>& hops, DType dtype,
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,
+                                  const PlanOptions& options, transfers::ShardMaps& maps);
+absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,
                                   const PlanOptions& options);
 
 }  // namespace reshard::cost

@@ -20,8 +20,8 @@ bool PlainFactors(const Layout& layout) {
   return true;
 }
 
-// Where each mesh digit stands: index of a place in (dim, lo) terms, -1 replicated, -2 pending.
-std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int>& pending,
+// Where each mesh digit stands: index of a place in (dim, lo) terms, -1 replicated, -2 partial.
+std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int>& partial,
                            const std::vector<DigitModel::DigitPlace>& places, size_t digits) {
   std::vector<int> out(digits, kReplicated);
   for (const Place& place : used) {
@@ -32,7 +32,7 @@ std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int
       }
     }
   }
-  for (int digit : pending) out[static_cast<size_t>(digit)] = kPendingDigit;
+  for (int digit : partial) out[static_cast<size_t>(digit)] = kPartialDigit;
   return out;
 }
 
@@ -74,8 +74,8 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     tail_lo[static_cast<size_t>(d)] = lo;
   }
   const size_t k = refinement->digits.size();
-  const std::vector<int> from = Positions(refinement->from, refinement->from_pending, out.places_, k);
-  const std::vector<int> to = Positions(refinement->to, refinement->to_pending, out.places_, k);
+  const std::vector<int> from = Positions(refinement->from, refinement->from_partial, out.places_, k);
+  const std::vector<int> to = Positions(refinement->to, refinement->to_partial, out.places_, k);
   for (const auto* used : {&refinement->from, &refinement->to}) {
     const auto& at = used == &refinement->from ? from : to;
     for (const Place& place : *used) {
@@ -83,7 +83,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     }
   }
 
-  // Digits that stand still at a place only define independent groups, and so do those that stay pending; with boxes
+  // Digits that stand still at a place only define independent groups, and so do those that stay partial; with boxes
   // a digit may have to step aside to keep intermediates contiguous. Digits that replicate in both layouts can make
   // what moves smaller for a while: as many of them as there is room for.
   std::vector<bool> in_model(k);
@@ -106,11 +106,11 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   }
   out.model_digit_.assign(k, -1);
   out.fixed_place_.assign(k, -1);
-  out.fixed_pending_.assign(k, false);
+  out.fixed_partial_.assign(k, false);
   for (size_t e = 0; e < k; ++e) {
     if (!in_model[e]) {
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
-      out.fixed_pending_[e] = from[e] == kPendingDigit;
+      out.fixed_partial_[e] = from[e] == kPartialDigit;
       if (from[e] >= 0) {
         DigitPlace& place = out.places_[static_cast<size_t>(from[e])];
         out.elements_ /= place.size;
@@ -187,7 +187,7 @@ Layout DigitModel::ToLayout(const State& state) const {
   if (state == source_) return source_layout_;
   if (state == target_) return target_layout_;
   std::vector<int> digit_at(places_.size(), -1);
-  std::vector<AxisRef> pending;
+  std::vector<AxisRef> partial;
   auto append = [&](std::vector<AxisRef>& refs, const AxisRef& ref) {
     if (!refs.empty() && refs.back().axis == ref.axis && refs.back().pre * refs.back().size == ref.pre) {
       refs.back().size *= ref.size;
@@ -198,8 +198,8 @@ Layout DigitModel::ToLayout(const State& state) const {
   for (size_t e = 0; e < all_digits_.size(); ++e) {
     const int m = model_digit_[e];
     const int place = m < 0 ? fixed_place_[e] : state.at[static_cast<size_t>(m)];
-    const bool is_pending = m < 0 ? fixed_pending_[e] : state.at[static_cast<size_t>(m)] == kPendingDigit;
-    if (is_pending) append(pending, all_digits_[e].ref);
+    const bool is_partial = m < 0 ? fixed_partial_[e] : state.at[static_cast<size_t>(m)] == kPartialDigit;
+    if (is_partial) append(partial, all_digits_[e].ref);
     if (place >= 0) digit_at[static_cast<size_t>(place)] = static_cast<int>(e);
   }
   std::vector<DimLayout> dims(source_layout_.dims().size());
@@ -224,8 +224,8 @@ Layout DigitModel::ToLayout(const State& state) const {
       reached = lo * places_[i].size;
     }
   }
-  std::optional<Pending> reduction;
-  if (!pending.empty()) reduction = Pending{source_layout_.pending()->op, pending};
+  std::optional<Partial> reduction;
+  if (!partial.empty()) reduction = Partial{source_layout_.partial()->op, partial};
   return *Layout::Create(source_layout_.mesh(), std::move(dims), std::move(reduction));
 }
 

@@ -20,9 +20,9 @@ namespace reshard::digits {
 
 inline constexpr int kMaxSearchDigits = 8;
 inline constexpr int8_t kReplicated = -1;
-inline constexpr int8_t kPendingDigit = -2;
+inline constexpr int8_t kPartialDigit = -2;
 
-// Where each digit is: a place, kReplicated or kPendingDigit. Unused entries stay kReplicated.
+// Where each digit is: a place, kReplicated or kPartialDigit. Unused entries stay kReplicated.
 struct State {
   std::array<int8_t, kMaxSearchDigits> at{-1, -1, -1, -1, -1, -1, -1, -1};
   bool operator==(const State&) const = default;
@@ -46,7 +46,7 @@ class DigitModel {
   // nullopt if the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
   // common chain of boundaries, or more than kMaxSearchDigits digits that move. `boxes`: intermediates must be
   // contiguous, so that places beyond those of the two layouts are shared and in order, instead of one per digit.
-  // `levels`: axes are cut where they leave islands. `keep_still`: digits with the same place in both layouts may move
+  // `levels`: axes are cut where they leave domains. `keep_still`: digits with the same place in both layouts may move
   // too, as far as there is room for them.
   static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
                                           const MeshLevels* levels = nullptr, bool keep_still = false);
@@ -91,7 +91,7 @@ class DigitModel {
   bool has_levels_ = false;
   std::vector<int> model_digit_;  // per refined digit of the mesh: index in the model, or -1
   std::vector<int> fixed_place_;  // per refined digit left out: its place in both layouts, or -1
-  std::vector<bool> fixed_pending_;
+  std::vector<bool> fixed_partial_;
   std::vector<DigitPlace> places_;
   State source_, target_;
   int64_t devices_ = 1;

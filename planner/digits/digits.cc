@@ -116,7 +116,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
         if (factor.has_axis()) add_reference(factor.axis);
       }
     }
-    for (const AxisRef& ref : layout::PendingAxes(*layout)) add_reference(ref);
+    for (const AxisRef& ref : layout::PartialAxes(*layout)) add_reference(ref);
   }
   for (const Cuts& axis_cuts : cuts) {
     if (!IsChain(axis_cuts)) return std::nullopt;
@@ -149,7 +149,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
       out.digits.push_back(digit);
     }
   }
-  auto collect = [&](const Layout& layout, std::vector<Place>& places, std::vector<int>& pending) {
+  auto collect = [&](const Layout& layout, std::vector<Place>& places, std::vector<int>& partial) {
     for (int d = 0; d < rank; ++d) {
       int64_t lo = 1;
       for (const Factor& factor : layout.dim(d).factors) {
@@ -165,14 +165,14 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
         }
       }
     }
-    for (const AxisRef& ref : layout::PendingAxes(layout)) {
-      for (int digit : out.DigitsOf(ref)) pending.push_back(digit);
+    for (const AxisRef& ref : layout::PartialAxes(layout)) {
+      for (int digit : out.DigitsOf(ref)) partial.push_back(digit);
     }
   };
-  collect(from, out.from, out.from_pending);
-  collect(to, out.to, out.to_pending);
-  std::sort(out.from_pending.begin(), out.from_pending.end());
-  std::sort(out.to_pending.begin(), out.to_pending.end());
+  collect(from, out.from, out.from_partial);
+  collect(to, out.to, out.to_partial);
+  std::sort(out.from_partial.begin(), out.from_partial.end());
+  std::sort(out.to_partial.begin(), out.to_partial.end());
   return out;
 }
 

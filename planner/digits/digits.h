@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/digits/islands.h"
+#include "planner/digits/domains.h"
 #include "reshard/layout/layout.h"
 
 namespace reshard::digits {
@@ -38,8 +38,8 @@ struct Place {
 struct Refinement {
   std::vector<Digit> digits;      // in mesh order, major first within an axis; without digits of size 1
   std::vector<Place> from, to;    // places of the two layouts in dimension order, major first
-  std::vector<int> from_pending;  // digits
-  std::vector<int> to_pending;
+  std::vector<int> from_partial;  // digits
+  std::vector<int> to_partial;
 
   // The digits that make up an axis reference, major first.
   std::vector<int> DigitsOf(const AxisRef& ref) const;
@@ -47,7 +47,7 @@ struct Refinement {
 
 // The refinement of two layouts over the same mesh (same axes). nullopt if their sub-axes of one axis cannot be cut
 // into common digits (X:(1)2 against X:(1)3 of an axis of 6). With `levels`, axes are also cut where they leave an
-// island of a topology, and the result is nullopt if such a cut does not fit the others.
+// domain of a topology, and the result is nullopt if such a cut does not fit the others.
 std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels = nullptr);
 
 // Computes the row of one dimension's table that a device holds from its coordinates.

@@ -81,8 +81,8 @@ size_t LayoutTable::Add(const Layout& layout, const std::vector<int>& drawn) {
   Json out{
       {"text", text}, {"mesh", MeshJson(layout.mesh(), detail_.devices)}, {"shape", layout.shape()}, {"draw", drawn}};
   out["facts"] = {report::LocalSentence(layout), report::CopiesSentence(layout)};
-  const std::string pending = report::PendingSentence(layout);
-  if (!pending.empty()) out["facts"].push_back(pending);
+  const std::string partial = report::PartialSentence(layout);
+  if (!partial.empty()) out["facts"].push_back(partial);
   const std::vector<std::string> notes = report::Notes(layout, report::MakeView(layout, drawn, 16, 16));
   for (const std::string& note : notes) {
     if (note.find("are drawn") == std::string::npos || note.rfind("rank", 0) == 0) out["facts"].push_back(note);

@@ -81,14 +81,14 @@ Index IndexOf(const std::vector<int64_t>& devices) {
   return out;
 }
 
-Json LoadsJson(const Traffic& traffic, const std::vector<int64_t>& devices, int64_t element) {
-  const Index taking_part = IndexOf(traffic.Devices());
+Json LoadsJson(const TransferSchedule& transfers, const std::vector<int64_t>& devices, int64_t element) {
+  const Index taking_part = IndexOf(transfers.Devices());
   Dictionary<std::vector<int64_t>> loads;
   Json runs = Json::array();
   for (int64_t device : devices) {
     std::vector<int64_t> value(4, 0);
     if (const auto at = taking_part.find(device); at != taking_part.end()) {
-      const DeviceLoad load = traffic.Load(static_cast<int64_t>(at->second));
+      const DeviceLoad load = transfers.Load(static_cast<int64_t>(at->second));
       value = {load.before * element, load.after * element, load.recv * element, load.send * element};
       for (const LevelLoad& level : load.levels) {
         value.push_back(level.recv * element);
@@ -102,16 +102,16 @@ Json LoadsJson(const Traffic& traffic, const std::vector<int64_t>& devices, int6
 
 // Adds "peers", and "boxes" if there are few. Goes through the receivers, because for a sender to find its receivers
 // may mean to look at all devices.
-void AddMessages(const Traffic& traffic, const std::vector<int64_t>& devices, int64_t element, bool with_boxes,
-                 Json& out) {
+void AddMessages(const TransferSchedule& transfers, const std::vector<int64_t>& devices, int64_t element,
+                 bool with_boxes, Json& out) {
   const Index index = IndexOf(devices);
   std::vector<std::vector<PeerRun>> received(devices.size()), sent(devices.size());
   Json boxes = Json::array();
-  std::vector<int64_t> receivers = traffic.Devices();
+  std::vector<int64_t> receivers = transfers.Devices();
   std::sort(receivers.begin(), receivers.end());
   for (int64_t receiver : receivers) {
     const auto to = index.find(receiver);
-    for (const Message& message : traffic.Receives(receiver)) {
+    for (const Message& message : transfers.Receives(receiver)) {
       if (message.sender == receiver) continue;
       const int64_t bytes = message.elements() * element;
       const auto from = index.find(message.sender);
@@ -132,15 +132,15 @@ void AddMessages(const Traffic& traffic, const std::vector<int64_t>& devices, in
 
 absl::StatusOr<std::string> StepData(const Step& step, const Plan& plan, const std::vector<int64_t>& devices,
                                      const Detail& detail) {
-  ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan.options.topology));
+  ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, plan.options.topology));
   const int64_t element = SizeOf(plan.dtype);
-  const int64_t messages = step.op == Op::kSlice ? 0 : traffic->Figures().messages_total;
+  const int64_t messages = step.op == Op::kSlice ? 0 : transfers->Figures().messages_total;
   Json out{{"messages", messages}};
-  if (!devices.empty()) out["loads"] = LoadsJson(*traffic, devices, element);
+  if (!devices.empty()) out["loads"] = LoadsJson(*transfers, devices, element);
   if (messages == 0) {
     out["peers"] = {{"values", {Json::array()}}, {"receives", {0, devices.size()}}, {"sends", {0, devices.size()}}};
   } else if (messages <= detail.messages && !devices.empty() && step.to.mesh().size() <= kMostReceivers) {
-    AddMessages(*traffic, devices, element, messages <= detail.boxes, out);
+    AddMessages(*transfers, devices, element, messages <= detail.boxes, out);
   }
   const std::string text = out.dump();
   return text.substr(1, text.size() - 2);

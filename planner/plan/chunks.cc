@@ -29,7 +29,7 @@ absl::StatusOr<Layout> OfChunk(const Layout& layout, const Chunks& chunks) {
   const auto at = dims.begin() + chunks.dim;
   at->size /= chunks.block;
   dims.insert(at + 1, {chunks.block / chunks.count, {}});
-  return Layout::Create(layout.mesh(), std::move(dims), layout.pending());
+  return Layout::Create(layout.mesh(), std::move(dims), layout.partial());
 }
 
 }  // namespace reshard

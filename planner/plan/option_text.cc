@@ -66,7 +66,7 @@ absl::Status ParseOps(std::string_view text, PlanOptions& options) {
       for (const std::string& name : names) absl::StrAppend(&all, all.empty() ? "" : ", ", name);
       const auto near = Nearest(std::string_view(part.data(), part.size()), names);
       return absl::InvalidArgumentError(absl::StrCat(
-          "\"", Clipped(std::string_view(part.data(), part.size())), "\" is no operation",
+          "\"", Clipped(std::string_view(part.data(), part.size())), "\" is not an operation",
           near ? absl::StrCat("; did you mean ", *near, "?") : "", " (all, boxes, or a list of ", all, ")"));
     }
     options.ops = options.ops.with(*op);

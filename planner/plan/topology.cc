@@ -91,8 +91,7 @@ absl::StatusOr<Topology> Topology::FromJson(std::string_view text, std::string_v
       const int64_t inside = out.levels.empty() ? 1 : out.levels.back().devices;
       level.nics = nics->Count().value_or(0);
       if (level.nics < 1 || inside % level.nics != 0) {
-        return bad(
-            "\"nics\" of a level is a whole number that divides the devices of an island of the level inside it");
+        return bad("\"nics\" of a level is a whole number that divides the devices of a domain of the level inside it");
       }
       if (level.nics == inside) level.nics = 0;
     }

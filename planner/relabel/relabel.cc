@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "planner/relabel/assignment.h"
-#include "planner/traffic/overlap.h"
+#include "planner/transfers/overlap.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -93,7 +93,7 @@ absl::Status Relabeler::Validate() const {
       return absl::InvalidArgumentError(absl::StrCat(NameOf(i), "source ", ToString(problem.source), " and target ",
                                                      ToString(problem.target), " are layouts of different shapes"));
     }
-    if (problem.source.pending() || problem.target.pending()) {
+    if (problem.source.partial() || problem.target.partial()) {
       return absl::UnimplementedError(
           absl::StrCat(NameOf(i), "values that are still partial cannot go to other devices; reduce them first"));
     }
@@ -129,12 +129,12 @@ absl::Status Relabeler::ReadTensors() {
     ASSIGN_OR_RETURN(auto to, ShardMap::Create(problem.target));
     Tensor tensor{&problem, SizeOf(problem.dtype), {}, {}};
     for (int d = 0; d < problem.source.rank(); ++d) {
-      const traffic::DimOverlap overlap = traffic::Overlap(from.dim(d), to.dim(d));
+      const transfers::DimOverlap overlap = transfers::Overlap(from.dim(d), to.dim(d));
       if (overlap.from_rows > kMostPairs / overlap.to_rows) {
         return absl::ResourceExhaustedError("too many different shards to find an order of devices for");
       }
       std::vector<int64_t> elements(static_cast<size_t>(overlap.from_rows * overlap.to_rows), 0);
-      for (const traffic::Pair& pair : overlap.pairs) {
+      for (const transfers::Pair& pair : overlap.pairs) {
         elements[static_cast<size_t>(pair.from_row * overlap.to_rows + pair.to_row)] = pair.elements;
       }
       tensor.overlaps.push_back(std::move(elements));
@@ -260,7 +260,7 @@ absl::StatusOr<Layout> OnMesh(const Layout& layout, const Mesh& mesh) {
     return absl::InvalidArgumentError(
         absl::StrCat("the axes of mesh ", ToString(mesh), " are not those of ", ToString(layout.mesh())));
   }
-  return Layout::Create(mesh, layout.dims(), layout.pending());
+  return Layout::Create(mesh, layout.dims(), layout.partial());
 }
 
 }  // namespace reshard

@@ -89,10 +89,10 @@ Stage MakeStage(const Plan& plan, std::string name, const Layout& layout, const 
   stage.heading.Add(absl::StrCat("local ", report::Clip(report::ShapeText(layout.MaxLocalShape()), 24), ", ",
                                  HumanBytes(layout.MaxLocalElements() * SizeOf(plan.dtype))),
                     report::kNote);
-  if (layout.pending()) {
+  if (layout.partial()) {
     std::vector<std::string> axes;
-    for (const AxisRef& ref : layout.pending()->axes) axes.push_back(ToString(layout.mesh(), ref));
-    stage.heading.Add(absl::StrCat("hatched: partial ", Name(layout.pending()->op), " over ",
+    for (const AxisRef& ref : layout.partial()->axes) axes.push_back(ToString(layout.mesh(), ref));
+    stage.heading.Add(absl::StrCat("hatched: partial ", Name(layout.partial()->op), " over ",
                                    report::Clip(absl::StrJoin(axes, ","), 24)),
                       kStepWarning);
   }

@@ -153,8 +153,8 @@ std::string LayoutToSvg(const Layout& layout, std::optional<int64_t> device) {
   header.Add(report::Clip(absl::StrCat("local ", report::LocalSentence(layout), "; ", report::CopiesSentence(layout)),
                           kFactChars),
              report::kFact);
-  const std::string pending = report::PendingSentence(layout);
-  header.Add(pending.empty() ? "" : absl::StrCat(pending, " (hatched)"), kWarning);
+  const std::string partial = report::PartialSentence(layout);
+  header.Add(partial.empty() ? "" : absl::StrCat(partial, " (hatched)"), kWarning);
   const bool holds = device && AddDevice(layout, *device, position, header);
   report::SvgLines notes;
   if (holds && !panel.Shows(*panel.own_offset())) {

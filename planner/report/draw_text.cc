@@ -56,8 +56,8 @@ std::string Header(const Layout& layout) {
   absl::StrAppend(&out, OneLine("layout", ToString(layout)));
   absl::StrAppend(&out, Paragraph("local", report::LocalSentence(layout)));
   absl::StrAppend(&out, Paragraph("copies", report::CopiesSentence(layout)));
-  const std::string pending = report::PendingSentence(layout);
-  if (!pending.empty()) absl::StrAppend(&out, Paragraph("pending", pending));
+  const std::string partial = report::PartialSentence(layout);
+  if (!partial.empty()) absl::StrAppend(&out, Paragraph("partial", partial));
   return out;
 }
 
@@ -287,8 +287,8 @@ std::string DrawDevice(const Layout& layout, int64_t device) {
       &out, Paragraph("holds", elements == 0 ? std::string("nothing")
                                              : absl::StrCat(elements, " of ", layout.num_elements(),
                                                             layout.num_elements() == 1 ? " element" : " elements")));
-  const std::string pending = report::PendingSentence(layout);
-  if (!pending.empty()) absl::StrAppend(&out, Paragraph("pending", pending));
+  const std::string partial = report::PartialSentence(layout);
+  if (!partial.empty()) absl::StrAppend(&out, Paragraph("partial", partial));
   if (elements == 0) return out;
   const report::DeviceSet holders = report::DevicesAt(mesh, report::FreeDigits(layout, dims), offset);
   if (holders.count == 1) {

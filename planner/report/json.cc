@@ -105,10 +105,10 @@ absl::StatusOr<std::string> PiecesText(const Plan& plan) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (step.op == Op::kSlice) continue;
-    ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan.options.topology));
-    if (traffic->Figures().messages_total > kMaxPieces) return too_many();
-    for (int64_t device : traffic->Devices()) {
-      for (const Message& message : traffic->Receives(device)) {
+    ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, plan.options.topology));
+    if (transfers->Figures().messages_total > kMaxPieces) return too_many();
+    for (int64_t device : transfers->Devices()) {
+      for (const Message& message : transfers->Receives(device)) {
         if (message.sender == message.receiver) continue;
         std::vector<size_t> at(message.runs.size(), 0);
         std::vector<int64_t> offset(at.size()), size(at.size());

@@ -193,7 +193,7 @@ void Panel::DrawCell(Svg& svg, int x, int y, size_t row, size_t col, const Palet
       absl::StrCat(holders.devices.count == 1 ? "device " : "devices ", DeviceText(holders.devices, 400), where),
       offset_.has_value() && !own);
   svg.Rect(x, y, width, height, palette.Of(holders.first()), own ? "#000000" : "#555555", own ? 3 : 0.8);
-  if (layout_.pending()) svg.Rect(x, y, width, height, Svg::kPartialFill);
+  if (layout_.partial()) svg.Rect(x, y, width, height, Svg::kPartialFill);
   const std::vector<std::string> lines = Label(holders.devices, width, height);
   int middle = y + height / 2 - (static_cast<int>(lines.size()) - 1) * kLineHeight / 2;
   for (const std::string& line : lines) {

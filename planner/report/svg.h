@@ -50,7 +50,7 @@ class Svg {
 // Lines of text below each other, which knows how much room it takes.
 class SvgLines {
  public:
-  // Empty text is no line.
+  // Empty text is not a line.
   void Add(std::string text, const SvgFont& font);
   int width() const;
   int height() const;

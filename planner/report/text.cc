@@ -28,10 +28,10 @@ std::string Ratio(int64_t value, int64_t bound) {
 }
 
 std::string LevelName(const Topology& topology, size_t level) {
-  if (level == 0) return absl::StrCat("within islands of ", topology.levels[0].devices);
+  if (level == 0) return absl::StrCat("within domains of ", topology.levels[0].devices);
   const int64_t inside = topology.levels[level - 1].devices, outside = topology.levels[level].devices;
-  if (outside == 0) return absl::StrCat("between islands of ", inside);
-  return absl::StrCat("between islands of ", inside, " within those of ", outside);
+  if (outside == 0) return absl::StrCat("between domains of ", inside);
+  return absl::StrCat("between domains of ", inside, " within those of ", outside);
 }
 
 // What crosses each level of the topology, and the least that has to.
@@ -56,11 +56,11 @@ std::string LevelsText(const Plan& plan) {
   return out;
 }
 
-std::string IslandsText(const Plan& plan) {
+std::string DomainsText(const Plan& plan) {
   std::string out;
   const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
-  for (const absl::string_view line : absl::StrSplit(DescribeIslands(plan.options.topology, from) +
-                                                         (from == to ? "" : DescribeIslands(plan.options.topology, to)),
+  for (const absl::string_view line : absl::StrSplit(DescribeDomains(plan.options.topology, from) +
+                                                         (from == to ? "" : DescribeDomains(plan.options.topology, to)),
                                                      '\n', absl::SkipEmpty())) {
     absl::StrAppend(&out, "  ", line, "\n");
   }
@@ -103,7 +103,7 @@ std::string ExplainPlan(const Plan& plan) {
                    std::string(Name(plan.options.objective)), ", topology ", plan.options.topology.name, "\n");
   absl::StrAppend(&out, "  from ", ToString(plan.source), " on ", ToString(plan.source.mesh()), "\n");
   absl::StrAppend(&out, "  to   ", ToString(plan.target), " on ", ToString(plan.target.mesh()), "\n");
-  absl::StrAppend(&out, IslandsText(plan), "\n");
+  absl::StrAppend(&out, DomainsText(plan), "\n");
   if (plan.steps.empty()) {
     return absl::StrCat(out, "Nothing to do: every device already holds what the target asks for.\n");
   }

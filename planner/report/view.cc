@@ -23,7 +23,7 @@ DimBlocks BlocksOrWhole(const Layout& layout, int d, size_t limit) {
   return {{Block{{0, 1}, 0, false}}, 1};
 }
 
-const char* Partial(ReduceOp op) {
+const char* NameOfPartial(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
       return "partial sum";
@@ -43,8 +43,8 @@ std::string Count(int64_t count, const char* one) { return absl::StrCat(count, "
 
 int64_t Contributions(const Layout& layout) {
   int64_t contributions = 1;
-  if (layout.pending()) {
-    for (const AxisRef& ref : layout.pending()->axes) contributions *= ref.size;
+  if (layout.partial()) {
+    for (const AxisRef& ref : layout.partial()->axes) contributions *= ref.size;
   }
   return contributions;
 }
@@ -171,12 +171,12 @@ std::string CopiesSentence(const Layout& layout) {
   return absl::StrCat("each element is on ", Count(copies, "device"));
 }
 
-std::string PendingSentence(const Layout& layout) {
-  if (!layout.pending()) return "";
+std::string PartialSentence(const Layout& layout) {
+  if (!layout.partial()) return "";
   std::vector<std::string> axes;
-  for (const AxisRef& ref : layout.pending()->axes) axes.push_back(ToString(layout.mesh(), ref));
-  return absl::StrCat("each value is a ", Partial(layout.pending()->op), " over ", Clip(absl::StrJoin(axes, ","), 40),
-                      ": ", Count(Contributions(layout), "contribution"));
+  for (const AxisRef& ref : layout.partial()->axes) axes.push_back(ToString(layout.mesh(), ref));
+  return absl::StrCat("each value is a ", NameOfPartial(layout.partial()->op), " over ",
+                      Clip(absl::StrJoin(axes, ","), 40), ": ", Count(Contributions(layout), "contribution"));
 }
 
 std::string EmptySentence(const Layout& layout) {

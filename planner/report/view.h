@@ -47,8 +47,8 @@ std::string DimList(const std::vector<int>& dims);
 std::string LocalSentence(const Layout& layout);
 // "each element is on 16 devices"
 std::string CopiesSentence(const Layout& layout);
-// "each value is a partial sum over Y: 4 contributions"; empty when nothing is pending.
-std::string PendingSentence(const Layout& layout);
+// "each value is a partial sum over Y: 4 contributions"; empty when nothing is partial.
+std::string PartialSentence(const Layout& layout);
 // "device 4 holds nothing"; empty when every device holds something, or when it would take long to find out.
 std::string EmptySentence(const Layout& layout);
 

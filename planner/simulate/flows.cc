@@ -25,23 +25,23 @@ class Lister {
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (step.op == Op::kSlice) continue;
-      ASSIGN_OR_RETURN(auto traffic, Traffic::Create(step, plan_.options.topology));
+      ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, plan_.options.topology));
       const int64_t parts = step.op == Op::kAllReduce ? 2 : 1;
       const int64_t times = plan_.chunks.count > 1 ? plan_.chunks.count : step.rounds;
-      const auto expected = CheckedMul(traffic->Figures().messages_total, times * parts);
+      const auto expected = CheckedMul(transfers->Figures().messages_total, times * parts);
       if (!expected || *expected > kMostFlows - messages) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("step ", i + 1, " has ", traffic->Figures().messages_total, " messages in ", times,
+            absl::StrCat("step ", i + 1, " has ", transfers->Figures().messages_total, " messages in ", times,
                          plan_.chunks.count > 1 ? " chunks" : " rounds", "; a simulation follows up to ", kMostFlows));
       }
       messages += *expected;
       if (plan_.chunks.count > 1) {
-        of_steps[i] = FlowsOf(*traffic, Part::kAll);
+        of_steps[i] = FlowsOf(*transfers, Part::kAll);
       } else if (step.op == Op::kAllReduce) {
-        AddRounds(i, FlowsOf(*traffic, Part::kReduced));
-        AddRounds(i, FlowsOf(*traffic, Part::kGathered));
+        AddRounds(i, FlowsOf(*transfers, Part::kReduced));
+        AddRounds(i, FlowsOf(*transfers, Part::kGathered));
       } else {
-        AddRounds(i, FlowsOf(*traffic, Part::kAll));
+        AddRounds(i, FlowsOf(*transfers, Part::kAll));
       }
     }
     if (plan_.chunks.count > 1) AddTurns(of_steps);
@@ -49,7 +49,7 @@ class Lister {
   }
 
  private:
-  // What a message of the traffic stands for: itself, or one of the chunks that an AllReduce sends.
+  // What a message of the transfers stands for: itself, or one of the chunks that an AllReduce sends.
   enum class Part { kAll, kReduced, kGathered };
 
   void ListDevices() {
@@ -68,10 +68,10 @@ class Lister {
                                 out_.devices.begin());
   }
 
-  std::vector<Flow> FlowsOf(const Traffic& traffic, Part part) const {
+  std::vector<Flow> FlowsOf(const TransferSchedule& transfers, Part part) const {
     std::vector<Flow> flows;
-    for (const int64_t device : traffic.Devices()) {
-      const std::vector<Message> received = traffic.Receives(device);
+    for (const int64_t device : transfers.Devices()) {
+      const std::vector<Message> received = transfers.Receives(device);
       const auto members = static_cast<int64_t>(received.size());
       int64_t own = 0;
       while (own < members && received[static_cast<size_t>(own)].sender != device) ++own;
@@ -119,7 +119,7 @@ class Lister {
     }
   }
 
-  // The step's flows as phases of their own, one a round; bytes are dealt out to the rounds from the first on.
+  // The step's flows as phases of their own, one per round; bytes are dealt out to the rounds from the first on.
   void AddRounds(size_t step_index, std::vector<Flow> flows) {
     if (flows.empty()) return;
     const Step& step = plan_.steps[step_index];
@@ -137,20 +137,20 @@ class Lister {
     }
   }
 
-  // How far ahead of the sender the receiver is: islands first, then its place in the island. Everyone begins with its
+  // How far ahead of the sender the receiver is: domains first, then its place in the domain. Everyone begins with its
   // neighbor; were all to begin with the lowest device, it would receive from everyone at once.
   int64_t Ahead(const Flow& flow) const {
     int64_t from = out_.devices[static_cast<size_t>(flow.sender)],
             to = out_.devices[static_cast<size_t>(flow.receiver)];
     int64_t out = 0;
-    int64_t islands = out_.devices.back() / InsideOf(topology_.num_levels() - 1) + 1;
+    int64_t domains = out_.devices.back() / InsideOf(topology_.num_levels() - 1) + 1;
     for (int level = topology_.num_levels() - 1; level >= 0; --level) {
       const int64_t inside = InsideOf(level);
       const int64_t ahead = to / inside - from / inside;
-      out = out * islands + (ahead < 0 ? ahead + islands : ahead);
+      out = out * domains + (ahead < 0 ? ahead + domains : ahead);
       from %= inside;
       to %= inside;
-      if (level > 0) islands = inside / InsideOf(level - 1);
+      if (level > 0) domains = inside / InsideOf(level - 1);
     }
     return out;
   }

@@ -97,7 +97,7 @@ std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair
   for (const auto& [pattern, name] : texts) {
     const std::optional<DType> dtype = FindDType(name);
     if (!dtype) {
-      Raise(absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is no dtype: ", KnownDTypes())));
+      Raise(absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a dtype: ", KnownDTypes())));
     }
     casts.emplace_back(pattern, *dtype);
   }
@@ -107,11 +107,11 @@ std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair
 // What of the source is meant and what is made of it, for conversions, comparisons and fingerprints.
 struct What {
   Recipe recipe;
-  SideFileTerms side_files;
+  AuxiliaryFileTerms side_files;
 };
 
 What ReadWhat(const std::optional<std::string>& recipe_json, bool invert, const Selection& selection,
-              const std::vector<std::pair<std::string, std::string>>& casts, const SideFileTerms& side_files) {
+              const std::vector<std::pair<std::string, std::string>>& casts, const AuxiliaryFileTerms& side_files) {
   What what{{}, side_files};
   if (recipe_json) {
     absl::StatusOr<Recipe> read = Recipe::Parse(*recipe_json);
@@ -134,7 +134,7 @@ std::string Inspect(const std::string& path, const std::string& pattern, bool ch
       ASSIGN_OR_RETURN(const Catalog catalog, ReadCatalog(path));
       Listing listing = List(catalog, pattern);
       if (pattern.empty()) {
-        ASSIGN_OR_RETURN(listing.beside, FindSideFiles(path, catalog));
+        ASSIGN_OR_RETURN(listing.beside, FindAuxiliaryFiles(path, catalog));
       }
       ASSIGN_OR_RETURN(listing.layouts, ReadRecordedLayouts(catalog));
       return ListingToJson(listing, chunks);
@@ -220,7 +220,7 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   }
   const bool dry_run = Get<bool>(terms, "dry_run");
   if (Get<bool>(terms, "clean") && !dry_run) {
-    if (const absl::StatusOr<int> removed = RemoveLeavings(destination); !removed.ok()) {
+    if (const absl::StatusOr<int> removed = RemoveStaleStaging(destination); !removed.ok()) {
       RaiseCheckpoint(removed.status());
     }
   }

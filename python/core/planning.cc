@@ -54,7 +54,7 @@ absl::StatusOr<Layout> ReadLayout(const char* name, const std::string& text, con
   const std::optional<Notation> notation = ParseNotation(notation_name);
   if (!notation) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", Clipped(notation_name), "\" is no notation: ", KnownNotations()));
+        absl::StrCat("\"", Clipped(notation_name), "\" is not a notation: ", KnownNotations()));
   }
   if (*notation != Notation::kReshard && !shape) {
     return absl::InvalidArgumentError(
@@ -75,7 +75,7 @@ absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::str
                                     const std::string& target_format) {
   const std::optional<DType> dtype = FindDType(dtype_name);
   if (!dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(dtype_name), "\" is no dtype: ", KnownDTypes()));
+    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(dtype_name), "\" is not a dtype: ", KnownDTypes()));
   }
   ASSIGN_OR_RETURN(const Mesh mesh, ReadMesh("mesh", mesh_text));
   Mesh target_mesh = mesh;
@@ -108,10 +108,10 @@ absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std:
   return options;
 }
 
-std::string Islands(const Plan& plan) {
+std::string LocalityDomains(const Plan& plan) {
   const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
   const Topology& topology = plan.options.topology;
-  return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
+  return DescribeDomains(topology, from) + (from == to ? "" : DescribeDomains(topology, to));
 }
 
 void AddProblems(nb::module_& module) {
@@ -145,7 +145,7 @@ void AddProblems(nb::module_& module) {
 
 void AddPlans(nb::module_& module) {
   nb::class_<Plan>(module, "Plan")
-      .def("text", [](const Plan& plan) { return PlanToText(plan) + Islands(plan); })
+      .def("text", [](const Plan& plan) { return PlanToText(plan) + LocalityDomains(plan); })
       .def("explain", &ExplainPlan)
       .def("svg", &PlanToSvg)
       .def("html", [](const Plan& plan) { return ValueOrRaise(WithoutLock([&] { return PlanToHtml(plan); })); })

@@ -199,7 +199,7 @@ def convert(
     Ctrl-C ends the run with KeyboardInterrupt; resume=True then goes on.
 
     Raises:
-        InputError: arguments that make no sense, a source that is none or is damaged, a tensor that the format cannot
+        InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the format cannot
         hold.  LimitError: the memory limit, with the bytes needed.  FileError: files, disk space, a server, something
         at the destination.  PeerError: other workers did not finish.
     """
@@ -247,7 +247,7 @@ def verify(
     without being asked for is done again, as the reshard.json of `b` says it.
 
     Raises:
-        as convert(). Differences are no error.
+        as convert(). Differences are not errors.
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(threads=threads, allow_unmatched=allow_unmatched)

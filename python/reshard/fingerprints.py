@@ -69,7 +69,7 @@ def fingerprint(
     Args:
         contents: a model, a state dict (nested as in torch.distributed.checkpoint) or a list, of DTensors and plain
             tensors; or a checkpoint: a directory, a file or an https URL. A plain tensor is replicated over the ranks
-            that pass it. What is no tensor does not count.
+            that pass it. What is not a tensor does not count.
         group: a process group that contains all meshes; None means the default group.
         per_tensor: return the fingerprint of each tensor by its name, in the order of names. That of all is their sum,
             of either half modulo 2^64.
@@ -85,7 +85,7 @@ def fingerprint(
     Raises:
         ValueError: a partial tensor, a placement that no layout can express, ranks that pass different things under one
             name, arguments of checkpoints with tensors.
-        InputError, FileError: as convert(), for a checkpoint that is none, or is damaged.
+        InputError, FileError: as convert(), for a path that is not a checkpoint, or a damaged one.
         RuntimeError: another rank failed, is gone or disagrees.
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, True, strip_prefix, rename, add_prefix)

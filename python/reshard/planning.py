@@ -230,7 +230,7 @@ class Verdict(_Page, _Result):
 
 
 def byte_count(value: int | str | None) -> int | None:
-    """Bytes, of a number or of text such as "256MiB". InputError: text that is no number of bytes."""
+    """Bytes, of a number or of text such as "256MiB". InputError: text that is not a number of bytes."""
     return _core.parse_bytes(value) if isinstance(value, str) else value
 
 
@@ -316,7 +316,7 @@ def plan(
         memory_limit: most that a device may need at once: bytes, or text such as "2GiB".
         topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one. None is
             "flat" or, of a DTensor, what `set_topology` was told.
-        nodes: how many nodes of how many devices there are, in place of the topology's islands.
+        nodes: how many nodes of how many devices there are, in place of the topology's domains.
         overlap: whether steps may run at the same time, on chunks of the tensor, where the topology has several levels.
         relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes
             (Plan.devices).

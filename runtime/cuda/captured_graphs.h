@@ -11,8 +11,9 @@
 
 namespace reshard::cuda {
 
-// NCCL waits for the graphs that use a communicator before it ends it: who is to end one asks here first. The driver
-// tells when a graph ends, on a thread of its own, maybe when this is long gone. Add from one thread at a time.
+// NCCL waits for the graphs that use a communicator before it ends it: the owner that is about to end one asks here
+// first. The driver tells when a graph ends, on a thread of its own, maybe when this is long gone. Add from one thread
+// at a time.
 class CapturedGraphs {
  public:
   // The stream is being captured: its graph counts from now on, until it, and all that was instantiated of it, have

@@ -42,7 +42,7 @@ class PinnedRing {
   struct Slot {
     void* memory = nullptr;
     int64_t bytes = 0;
-    CudaEvent read = nullptr;  // null: for ever in use
+    CudaEvent read = nullptr;  // null: forever in use
   };
   absl::StatusOr<Slot> TakeSlot(int64_t bytes);
 

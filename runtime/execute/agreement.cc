@@ -58,7 +58,7 @@ absl::Status DisagreementError(absl::string_view message) {
   return status;
 }
 
-absl::Status LostEarlier(absl::string_view what, const absl::Status& lost) {
+absl::Status FailedEarlier(absl::string_view what, const absl::Status& lost) {
   absl::Status status(lost.code(), absl::StrCat("this ", what, " was lost earlier: ", lost.message()));
   lost.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { status.SetPayload(type, payload); });
   return status;

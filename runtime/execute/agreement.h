@@ -19,7 +19,7 @@ inline constexpr absl::string_view kNamesRanks = "reshard/names-ranks";
 absl::Status DisagreementError(absl::string_view message);
 
 // For calls on something that an error has ended: that error, saying so. `what` is "communicator" or "executor".
-absl::Status LostEarlier(absl::string_view what, const absl::Status& lost);
+absl::Status FailedEarlier(absl::string_view what, const absl::Status& lost);
 
 // The record that every rank sends to every other one at every call. It travels as bytes: fixed size, no pointers.
 struct AgreementRecord {

@@ -167,7 +167,7 @@ absl::StatusOr<ExecuteResult> Executor::Execute(const ConstTensorView& source, c
 absl::StatusOr<ExecuteResult> Executor::ExecuteBatch(absl::Span<const ConstTensorView> sources,
                                                      absl::Span<const TensorView> targets) {
   const auto start = std::chrono::steady_clock::now();
-  if (!lost_.ok()) return execute::LostEarlier("executor", lost_);
+  if (!failure_.ok()) return execute::FailedEarlier("executor", failure_);
   // A rank whose views are wrong takes part in the agreement all the same, so that the others get its error instead of
   // waiting for it.
   const absl::Status checked = status::NoThrow("checking the tensors", [&] { return Check(sources, targets); });
@@ -212,12 +212,12 @@ std::optional<ConstTensorView> Executor::SourceFor(const StepTensor& tensor,
 absl::StatusOr<ExecuteResult> Executor::ExecuteChecked(absl::Span<const ConstTensorView> sources,
                                                        absl::Span<const TensorView> targets) {
   const auto start = std::chrono::steady_clock::now();
-  if (!lost_.ok()) return execute::LostEarlier("executor", lost_);
+  if (!failure_.ok()) return execute::FailedEarlier("executor", failure_);
   absl::StatusOr<MoveStats> moved = status::NoThrow("executing a plan", [&] { return RunSteps(sources, targets); });
   if (!moved.ok()) {
     // Other ranks may be anywhere in their steps, so that a further call could not match theirs.
-    lost_ = moved.status();
-    return lost_;
+    failure_ = moved.status();
+    return failure_;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return ExecuteResult{*moved, seconds.count()};

@@ -175,7 +175,7 @@ class Walk {
 };
 
 absl::Status Check(const ConstTensorView& local, const Layout& layout, int64_t position) {
-  if (layout.pending()) {
+  if (layout.partial()) {
     return absl::InvalidArgumentError(absl::StrCat("values that are partial over ", ToString(layout),
                                                    " have no fingerprint before they are reduced"));
   }

@@ -10,11 +10,13 @@ namespace reshard {
 
 struct C10dCommunicator::Impl {
   Impl(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const C10dOptions& options)
-      : ranks(group->getRank(), group->getSize(), options, [&](peers::PeerBoard& board, peers::WhoIsToBlame blame) {
-          auto made = std::make_unique<groups::C10dMessages>(group, options.timeout, &board, std::move(blame));
-          messages = made.get();
-          return made;
-        }) {}
+      : ranks(group->getRank(), group->getSize(), options,
+              [&](peers::PeerBoard& board, peers::FindCulprit find_culprit) {
+                auto made =
+                    std::make_unique<groups::C10dMessages>(group, options.timeout, &board, std::move(find_culprit));
+                messages = made.get();
+                return made;
+              }) {}
 
   groups::C10dMessages* messages = nullptr;  // of `ranks`
   peers::PeerCommunicator ranks;

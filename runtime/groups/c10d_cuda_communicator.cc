@@ -9,7 +9,7 @@
 #include "runtime/execute/agreement.h"
 #include "runtime/groups/c10d_device_transport.h"
 #include "runtime/groups/why_not.h"
-#include "runtime/nccl/watch.h"
+#include "runtime/nccl/watchdog.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -30,15 +30,15 @@ struct C10dCudaCommunicator::Impl {
         transport(size, options.backend_of.is_cuda() ? options.backend_of : at::Device(at::kCPU), options.timeout,
                   device.get()),
         agreement(size, device.get(), &transport),
-        watch(*device,
-              {rank, size, options.timeout, store.get(), [] { return absl::OkStatus(); }, [this] { Abort(); }}) {}
+        watchdog(*device,
+                 {rank, size, options.timeout, store.get(), [] { return absl::OkStatus(); }, [this] { Abort(); }}) {}
 
-  // One operation over the backend of the group, see Watch::Operate; the first connects the ranks.
+  // One operation over the backend of the group, see Watchdog::Operate; the first connects the ranks.
   absl::Status Operate(absl::string_view name, int64_t bytes,
                        const std::function<absl::Status(cuda::CudaStream)>& enqueue,
                        std::function<absl::Status()> check = nullptr);
   absl::Status Connect(cuda::CudaStream stream);
-  absl::Status Meet();
+  absl::Status Rendezvous();
   void Abort();
 
   const c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
@@ -52,7 +52,7 @@ struct C10dCudaCommunicator::Impl {
   cuda::StreamAgreement agreement;
   bool connected = false;
   int64_t agreements = 0;
-  nccl::Watch watch;  // last: its thread uses the others
+  nccl::Watchdog watchdog;  // last: its thread uses the others
 };
 
 absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t bytes,
@@ -74,12 +74,12 @@ absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t
     }
     return enqueue(stream);
   };
-  return watch.Operate(name, bytes, options.stream, after_connecting, std::move(check));
+  return watchdog.Operate(name, bytes, options.stream, after_connecting, std::move(check));
 }
 
 // At the first call the backend makes its connections, which takes all ranks; later steps may concern a few.
 absl::Status C10dCudaCommunicator::Impl::Connect(cuda::CudaStream stream) {
-  RETURN_IF_ERROR(Meet());
+  RETURN_IF_ERROR(Rendezvous());
   ASSIGN_OR_RETURN(const cuda::DeviceBlock tokens, device->Allocate(size + 1, stream));
   const cuda::DeviceCollective gather{tokens.data(), tokens.data() + 1, 1};
   const absl::Status gathered = transport.Collect(Op::kAllGather, nullptr, {&gather, 1}, stream);
@@ -88,7 +88,7 @@ absl::Status C10dCudaCommunicator::Impl::Connect(cuda::CudaStream stream) {
 }
 
 // Making connections has no deadline, so the ranks wait for each other here.
-absl::Status C10dCudaCommunicator::Impl::Meet() {
+absl::Status C10dCudaCommunicator::Impl::Rendezvous() {
   const auto key = [](int64_t r) { return absl::StrCat("arrived/", r); };
   RETURN_IF_ERROR(store->Set(key(rank), "yes"));
   const absl::Time deadline = absl::Now() + options.timeout;
@@ -129,7 +129,7 @@ int64_t C10dCudaCommunicator::rank() const { return impl_->rank; }
 int64_t C10dCudaCommunicator::world_size() const { return impl_->size; }
 cuda::CudaDevice& C10dCudaCommunicator::device() const { return *impl_->device; }
 std::optional<int> C10dCudaCommunicator::gpu() const { return impl_->device->ordinal(); }
-const RecentOperations* C10dCudaCommunicator::recent_operations() const { return &impl_->watch.recent(); }
+const RecentOperations* C10dCudaCommunicator::recent_operations() const { return &impl_->watchdog.recent(); }
 
 absl::StatusOr<Memory> C10dCudaCommunicator::Allocate(int64_t bytes) {
   return status::NoThrow("allocating on the device",
@@ -141,21 +141,21 @@ absl::Status C10dCudaCommunicator::Agree(const absl::Status& own, const Signatur
   if (impl.size == 1) return own;
   if (impl.options.agree_on_host) {
     // A rank that found out on the device tells those that have not.
-    const absl::Status lost = impl.watch.lost();
+    const absl::Status lost = impl.watchdog.failure();
     return impl.options.agree_on_host(own.ok() ? lost : own, problem);
   }
   const execute::AgreementMessage message = execute::MakeAgreementMessage(own, problem, impl.agreements++);
   const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.options.stream());
   if (!captured.ok() || *captured) return own.ok() ? captured.status() : own;
   const absl::StatusOr<cuda::StreamAgreement::Room*> room = impl.agreement.Take();
-  if (!room.ok()) return impl.watch.Lose(room.status());
+  if (!room.ok()) return impl.watchdog.Fail(room.status());
   const absl::Status enqueued = impl.Operate(
       "agreement", impl.size * static_cast<int64_t>(sizeof(execute::AgreementMessage)),
       [&](cuda::CudaStream stream) { return impl.agreement.Enqueue(*room, message, nullptr, stream); },
       [&agreement = impl.agreement, room = *room] { return agreement.Judge(room); });
   if (!enqueued.ok() || own.ok()) return enqueued;
   // The others must hear of it before this rank goes on to something else.
-  impl.watch.WaitForAll().IgnoreError();
+  impl.watchdog.WaitForAll().IgnoreError();
   return own;
 }
 
@@ -180,6 +180,6 @@ absl::Status C10dCudaCommunicator::Barrier() {
   return agreed.ok() ? Wait() : agreed;
 }
 
-absl::Status C10dCudaCommunicator::Wait() { return impl_->watch.WaitForAll(); }
+absl::Status C10dCudaCommunicator::Wait() { return impl_->watchdog.WaitForAll(); }
 
 }  // namespace reshard::groups

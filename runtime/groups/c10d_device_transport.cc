@@ -51,7 +51,8 @@ class C10dDeviceTransport::Coalesced {
   ~Coalesced() {
     if (!ended_) WhyNot([this] { backend_.endCoalescing(); });
   }
-  // Of a launch with something in it. Who went on without its work object would read what has not arrived.
+  // Of a launch with something in it. A caller that went on without its work object would read data that has not
+  // arrived.
   c10::intrusive_ptr<c10d::Work> End() {
     ended_ = true;
     c10::intrusive_ptr<c10d::Work> work = backend_.endCoalescing();

@@ -19,7 +19,7 @@ namespace reshard::groups {
 
 namespace {
 
-std::chrono::milliseconds Patience(absl::Duration timeout) {
+std::chrono::milliseconds StallTimeout(absl::Duration timeout) {
   return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
 }
 
@@ -115,23 +115,23 @@ class C10dRound final : public packed::MessageRound {
       const std::lock_guard<std::mutex> lock(owner_.mutex_);
       aborted = aborted_;
     }
-    if (aborted) return owner_.blame_(request.peer, "");
+    if (aborted) return owner_.find_culprit_(request.peer, "");
     owner_.board_->WaitFor(request.peer);
     bool completed = false;
-    RETURN_IF_ERROR(Try(request.peer, [&] { completed = request.work->wait(Patience(owner_.timeout_)); }));
-    return completed ? absl::OkStatus() : owner_.blame_(request.peer, "");
+    RETURN_IF_ERROR(Try(request.peer, [&] { completed = request.work->wait(StallTimeout(owner_.timeout_)); }));
+    return completed ? absl::OkStatus() : owner_.find_culprit_(request.peer, "");
   }
 
   absl::Status WaitGroup() {
     if (group_ == nullptr) return absl::OkStatus();
     const c10::intrusive_ptr<c10d::Work> group = std::exchange(group_, nullptr);
-    return Try(-1, [&] { group->wait(Patience(owner_.timeout_)); });
+    return Try(-1, [&] { group->wait(StallTimeout(owner_.timeout_)); });
   }
 
   template <typename F>
   absl::Status Try(int64_t peer, F&& f) {
     const std::string reason = WhyNot(f);
-    return reason.empty() ? absl::OkStatus() : owner_.blame_(peer, reason);
+    return reason.empty() ? absl::OkStatus() : owner_.find_culprit_(peer, reason);
   }
 
   C10dMessages& owner_;
@@ -170,7 +170,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
   const int64_t in_total = std::accumulate(in.begin(), in.end(), int64_t{0});
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (aborted_) return blame_(-1, "");
+    if (aborted_) return find_culprit_(-1, "");
     together_ = true;
   }
   board_->WaitFor(peers::PeerState::kEverybody);
@@ -179,14 +179,14 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
     at::Tensor input = at::from_blob(const_cast<void*>(send), {out_total}, at::TensorOptions(at::kByte));
     at::Tensor output = at::from_blob(receive, {in_total}, at::TensorOptions(at::kByte));
     work = backend_->alltoall_base(output, input, in, out);
-    work->wait(Patience(timeout_));
+    work->wait(StallTimeout(timeout_));
   });
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     together_ = false;
   }
   if (failed.empty()) return absl::OkStatus();
-  const absl::Status status = blame_(-1, failed);
+  const absl::Status status = find_culprit_(-1, failed);
   if (work != nullptr && !work->isCompleted()) {
     // The time was over, but the backend is still at it: nobody may touch the buffers once this has returned.
     Disconnect();

@@ -21,8 +21,12 @@ class C10dMessages final : public peers::PeerTransport {
  public:
   // Does not keep the group alive.
   C10dMessages(const c10::intrusive_ptr<c10d::ProcessGroup>& group, absl::Duration timeout, peers::PeerBoard* board,
-               peers::WhoIsToBlame blame)
-      : group_(group), timeout_(timeout), world_size_(group->getSize()), board_(board), blame_(std::move(blame)) {}
+               peers::FindCulprit find_culprit)
+      : group_(group),
+        timeout_(timeout),
+        world_size_(group->getSize()),
+        board_(board),
+        find_culprit_(std::move(find_culprit)) {}
 
   absl::Status Gone() const override { return absl::UnavailableError("the process group has been destroyed"); }
   absl::Status Begin() override;
@@ -58,7 +62,7 @@ class C10dMessages final : public peers::PeerTransport {
   const absl::Duration timeout_;
   const int64_t world_size_;
   peers::PeerBoard* const board_;
-  const peers::WhoIsToBlame blame_;
+  const peers::FindCulprit find_culprit_;
   c10::intrusive_ptr<c10d::ProcessGroup> held_;  // during an operation, with its backend
   c10::intrusive_ptr<c10d::Backend> backend_;
   int64_t operation_ = 0;

@@ -8,7 +8,7 @@
 
 namespace reshard::host {
 
-// Who shares the word.
+// Whether processes or only threads share the word.
 enum class FutexScope { kThreads, kProcesses };
 
 // Sleeps until the word is woken, differs from `expected`, or `left` has passed; may return early.

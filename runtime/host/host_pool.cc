@@ -32,7 +32,7 @@ int64_t Limit() {
 
 // Memory in pages of 2 MiB, where the system has some to give: a first touch then makes one page, not 512, and copies
 // that leave the caches out of it find their pages without walking tables. Not for small blocks, which would be mostly
-// the rest that is no whole page.
+// the rest that is not a whole page.
 void* FreshMemory(int64_t size) {
   constexpr int64_t kHugePage = int64_t{2} << 20;
   if (size < 2 * kHugePage) return std::aligned_alloc(kHostAlignment, static_cast<size_t>(size));

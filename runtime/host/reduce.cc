@@ -16,7 +16,7 @@ namespace {
 struct Collapsed {
   Dims shape;
   Dims out_strides;
-  std::vector<Dims> in_strides;  // one a contribution
+  std::vector<Dims> in_strides;  // one per contribution
 };
 
 Collapsed Collapse(absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,

@@ -79,7 +79,7 @@ absl::StatusOr<MoveStats> LocalCommunicator::ExecuteStep(const StepProgram& step
   MoveStats moved;
   const absl::Status status = status::NoThrow("executing a step", [&]() -> absl::Status {
     const absl::Status prepared = Prepare(step, inputs, outputs, &moved);
-    return prepared.ok() ? MeetAndWork(step, moved.written) : prepared;
+    return prepared.ok() ? RendezvousAndWork(step, moved.written) : prepared;
   });
   if (status.ok()) return moved;
   // The caller may free its fragments as soon as it knows, so nobody may be reading them by then.
@@ -166,7 +166,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveS
   return absl::OkStatus();
 }
 
-absl::Status LocalCommunicator::MeetAndWork(const StepProgram& step, int64_t bytes) {
+absl::Status LocalCommunicator::RendezvousAndWork(const StepProgram& step, int64_t bytes) {
   LocalSlot& slot = shared_->slots[index_];
   const int64_t ranks = world_size();
   if (step.op == Op::kSlice) {                    // nothing travels: nobody waits, and nobody helps

@@ -86,7 +86,7 @@ class LocalCommunicator final : public Communicator {
   // Of the tensors that are moved, and of those that are reduced.
   absl::Status PreparePulls(const StepProgram& step, MoveStats* moved);
   absl::Status PrepareReductions(const StepProgram& step, MoveStats* moved);
-  absl::Status MeetAndWork(const StepProgram& step, int64_t bytes);
+  absl::Status RendezvousAndWork(const StepProgram& step, int64_t bytes);
   void Work(int phase);
 
   LocalShared* shared_;

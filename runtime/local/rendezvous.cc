@@ -57,7 +57,7 @@ absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
     if (failed()) return failure();
     if (left_.load(std::memory_order_acquire) > 0) {
       const std::string ranks = Ranks([](const Place& p) { return p.left.load(std::memory_order_acquire); });
-      Lose(absl::UnavailableError(absl::StrCat(ranks, " left; the others wait at ", place)), -1);
+      Fail(absl::UnavailableError(absl::StrCat(ranks, " left; the others wait at ", place)), -1);
       return failure();
     }
     const auto left = deadline - Clock::now();
@@ -65,7 +65,7 @@ absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
       const std::string ranks =
           Ranks([&](const Place& p) { return p.arrived.load(std::memory_order_relaxed) != epoch + 1; });
       if (completed()) return absl::OkStatus();
-      Lose(absl::DeadlineExceededError(
+      Fail(absl::DeadlineExceededError(
                absl::StrCat(ranks, " did not arrive within ", absl::FormatDuration(timeout_), " at ", place)),
            -1);
       return failure();
@@ -76,7 +76,7 @@ absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
 }
 
 void Rendezvous::Fail(size_t index, const absl::Status& status) {
-  Lose(absl::AbortedError(absl::StrCat("rank ", device_ids_[index], " failed: ", status.message())),
+  Fail(absl::AbortedError(absl::StrCat("rank ", device_ids_[index], " failed: ", status.message())),
        static_cast<int64_t>(index));
 }
 
@@ -86,7 +86,7 @@ void Rendezvous::Leave(size_t index) {
   Signal();
 }
 
-void Rendezvous::Lose(absl::Status status, int64_t culprit) {
+void Rendezvous::Fail(absl::Status status, int64_t culprit) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok()) return;

@@ -52,7 +52,7 @@ class Rendezvous {
   };
 
   absl::Status Wait(uint32_t epoch, absl::string_view place);
-  void Lose(absl::Status status, int64_t culprit);
+  void Fail(absl::Status status, int64_t culprit);
   void Signal();
   // "rank 2", "ranks 2, 5 and 7 more" of the ranks for which the condition holds.
   std::string Ranks(absl::FunctionRef<bool(const Place&)> condition) const;

@@ -45,8 +45,8 @@ int SizeOf(MPI_Comm comm) {
 
 struct MpiCommunicator::Impl {
   Impl(MPI_Comm comm, const MpiOptions& options)
-      : ranks(RankIn(comm), SizeOf(comm), options, [&](peers::PeerBoard& board, peers::WhoIsToBlame blame) {
-          return std::make_unique<mpi::MpiMessages>(comm, options.timeout, &board, std::move(blame));
+      : ranks(RankIn(comm), SizeOf(comm), options, [&](peers::PeerBoard& board, peers::FindCulprit find_culprit) {
+          return std::make_unique<mpi::MpiMessages>(comm, options.timeout, &board, std::move(find_culprit));
         }) {}
 
   peers::PeerCommunicator ranks;

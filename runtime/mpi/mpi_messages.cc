@@ -86,7 +86,7 @@ class MpiRound final : public packed::MessageRound {
 
   // The error of what did not come from, or go to, a peer. Nothing is in flight afterwards, or the error says so.
   absl::Status Fail(int64_t peer, const std::string& reason) {
-    const absl::Status status = owner_.blame_(peer, reason);
+    const absl::Status status = owner_.find_culprit_(peer, reason);
     Abandon();
     if (!owner_.holds_) return status;
     return absl::Status(status.code(), absl::StrCat(status.message(),
@@ -145,8 +145,9 @@ class MpiRound final : public packed::MessageRound {
   std::vector<Message> sends_;
 };
 
-MpiMessages::MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard* board, peers::WhoIsToBlame blame)
-    : comm_(comm), timeout_(timeout), board_(board), blame_(std::move(blame)) {
+MpiMessages::MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard* board,
+                         peers::FindCulprit find_culprit)
+    : comm_(comm), timeout_(timeout), board_(board), find_culprit_(std::move(find_culprit)) {
   int size = 0;
   int rank = 0;
   MPI_Comm_size(comm_, &size);

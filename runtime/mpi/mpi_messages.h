@@ -28,7 +28,7 @@ std::string TextOf(int error);
 class MpiMessages final : public peers::PeerTransport {
  public:
   // `comm` belongs to this alone from now on, and returns errors instead of ending the program.
-  MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard* board, peers::WhoIsToBlame blame);
+  MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard* board, peers::FindCulprit find_culprit);
   ~MpiMessages() override;
   MpiMessages(const MpiMessages&) = delete;
   MpiMessages& operator=(const MpiMessages&) = delete;
@@ -51,7 +51,7 @@ class MpiMessages final : public peers::PeerTransport {
   MPI_Comm comm_;
   const absl::Duration timeout_;
   peers::PeerBoard* const board_;
-  const peers::WhoIsToBlame blame_;
+  const peers::FindCulprit find_culprit_;
   int64_t world_size_ = 0;
   int64_t rank_ = 0;
   int largest_tag_ = 32767;  // what every MPI has

@@ -12,7 +12,7 @@
 #include "runtime/cuda/stream_agreement.h"
 #include "runtime/execute/agreement.h"
 #include "runtime/nccl/nccl_transport.h"
-#include "runtime/nccl/watch.h"
+#include "runtime/nccl/watchdog.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kIdKey[] = "reshard/nccl/id";
 
-absl::StatusOr<NcclUniqueId> MeetOn(const NcclApi& api, int64_t rank, RendezvousStore* store, absl::Duration timeout) {
+absl::StatusOr<NcclUniqueId> RendezvousOn(const NcclApi& api, int64_t rank, RendezvousStore* store,
+                                          absl::Duration timeout) {
   NcclUniqueId id;
   if (rank == 0) {
     const NcclResult made = api.GetUniqueId(&id);
@@ -65,15 +66,15 @@ struct NcclCommunicator::Impl {
         size(ranks),
         transport(api, *device, rank, size, {options.timeout, options.max_ctas, options.native_reductions}),
         agreement(size, device.get(), &transport),
-        watch(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
-                        [this] { transport.Abort(); }}) {
-    transport.InterruptBy([this] { return watch.lost(); });
-    transport.DrainBy([this] { return watch.WaitForAll(); });
+        watchdog(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
+                           [this] { transport.Abort(); }}) {
+    transport.InterruptBy([this] { return watchdog.failure(); });
+    transport.DrainBy([this] { return watchdog.WaitForAll(); });
   }
 
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<absl::Status()> enqueue,
                        std::function<absl::Status()> check = nullptr) {
-    return watch.Operate(
+    return watchdog.Operate(
         name, bytes, [this] { return stream; },
         [&](cuda::CudaStream on, bool captured) -> absl::Status {
           if (captured) RETURN_IF_ERROR(transport.CapturedOn(on));
@@ -89,7 +90,7 @@ struct NcclCommunicator::Impl {
   int64_t agreements = 0;
   nccl::NcclTransport transport;
   cuda::StreamAgreement agreement;
-  nccl::Watch watch;  // last: its thread uses the others
+  nccl::Watchdog watchdog;  // last: its thread uses the others
 };
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -118,12 +119,12 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateOn(con
   return status::NoThrow("making a communicator", [&]() -> absl::StatusOr<std::unique_ptr<NcclCommunicator>> {
     auto impl = std::make_unique<Impl>(api, std::move(device), rank, size, store, options);
     absl::Status joined = store->Set(CameKey(rank), "");
-    if (!joined.ok()) return impl->watch.Lose(joined);
-    const absl::StatusOr<NcclUniqueId> id = MeetOn(api, rank, store, options.timeout);
+    if (!joined.ok()) return impl->watchdog.Fail(joined);
+    const absl::StatusOr<NcclUniqueId> id = RendezvousOn(api, rank, store, options.timeout);
     joined = id.status();
-    if (joined.ok()) joined = impl->transport.Join(*id, [&] { return impl->watch.lost(); });
+    if (joined.ok()) joined = impl->transport.Join(*id, [&] { return impl->watchdog.failure(); });
     if (absl::IsDeadlineExceeded(joined)) joined = NameMissing(joined, size, store, options.timeout);
-    if (!joined.ok()) return impl->watch.Lose(joined);
+    if (!joined.ok()) return impl->watchdog.Fail(joined);
     return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(impl)));
   });
 }
@@ -133,9 +134,9 @@ int64_t NcclCommunicator::rank() const { return impl_->rank; }
 int64_t NcclCommunicator::world_size() const { return impl_->size; }
 cuda::CudaDevice& NcclCommunicator::device() const { return *impl_->device; }
 std::optional<int> NcclCommunicator::gpu() const { return impl_->device->ordinal(); }
-const RecentOperations* NcclCommunicator::recent_operations() const { return &impl_->watch.recent(); }
+const RecentOperations* NcclCommunicator::recent_operations() const { return &impl_->watchdog.recent(); }
 int64_t NcclCommunicator::groups() const { return impl_->transport.splits(); }
-absl::Status NcclCommunicator::Wait() { return impl_->watch.WaitForAll(); }
+absl::Status NcclCommunicator::Wait() { return impl_->watchdog.WaitForAll(); }
 
 absl::StatusOr<Memory> NcclCommunicator::Allocate(int64_t bytes) {
   return impl_->device->AllocateMemory(bytes, impl_->stream);
@@ -146,10 +147,10 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
   const int64_t sequence = impl.agreements++;
   if (impl.size == 1) return own;
   const absl::StatusOr<bool> captured = impl.device->IsCapturing(impl.stream);
-  if (!captured.ok()) return impl.watch.Lose(captured.status());
+  if (!captured.ok()) return impl.watchdog.Fail(captured.status());
   if (*captured) return own;
   const absl::StatusOr<cuda::StreamAgreement::Room*> room = impl.agreement.Take();
-  if (!room.ok()) return impl.watch.Lose(room.status());
+  if (!room.ok()) return impl.watchdog.Fail(room.status());
   const auto enqueue = [&] {
     return impl.agreement.Enqueue(*room, execute::MakeAgreementMessage(own, problem, sequence), impl.transport.world(),
                                   impl.stream);
@@ -159,7 +160,7 @@ absl::Status NcclCommunicator::Agree(const absl::Status& own, const Signature& p
                                enqueue, [&impl, judged = *room] { return impl.agreement.Judge(judged); }));
   if (own.ok()) return own;
   // The others must hear of it before this rank goes on to something else.
-  impl.watch.WaitForAll().IgnoreError();
+  impl.watchdog.WaitForAll().IgnoreError();
   return own;
 }
 

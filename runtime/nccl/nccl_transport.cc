@@ -293,7 +293,7 @@ void NcclTransport::Abort() {
     aborted_ = true;
     comms = Communicators();
   }
-  // Not with the lock: who asks for errors meanwhile must get them.
+  // Not under the lock: a thread that asks for errors meanwhile must get them.
   const auto abort = [&api = api_](NcclComm comm) { api.CommAbort(comm); };
   if (graphs_.alive() == 0) {
     const cuda::CudaDevice::Current current(device_);

@@ -13,8 +13,8 @@
 namespace reshard::packed {
 namespace {
 
-// The members of a step's group by rank, as indices into it: pieces go by peer, and contributions are combined in the
-// order of the ranks.
+// The members of a step's group by rank, as indices into it: pieces are ordered by peer, and contributions are combined
+// in the order of the ranks.
 std::vector<int64_t> MembersByRank(const StepProgram& step) {
   std::vector<int64_t> members(step.group.size());
   std::iota(members.begin(), members.end(), int64_t{0});
@@ -66,24 +66,24 @@ class AllReduce {
         by_rank_(MembersByRank(packed.step)),
         tensors_(packed.step.tensors.size()),
         dense_inputs_(packed.step.tensors.size()) {
-    NearExchange* const near = packed.transport.near();
-    if (near != nullptr && near->everybody() && by_rank_.size() > 1) near_ = near;
-    all_ = near_ != nullptr && EachCombinesAll(step_, packed.inputs);
+    IntraHostExchange* const intra_host = packed.transport.intra_host();
+    if (intra_host != nullptr && intra_host->everybody() && by_rank_.size() > 1) intra_host_ = intra_host;
+    all_ = intra_host_ != nullptr && EachCombinesAll(step_, packed.inputs);
   }
 
   absl::Status Run() {
     RETURN_IF_ERROR(MakeDense());
-    packed_.lap(&packed_.stats.pack_seconds);
+    packed_.stopwatch(&packed_.stats.pack_seconds);
     const std::vector<Piece> sends = ContributionsOf(step_, by_rank_, packed_.inputs, dense_inputs_, all_, copies_);
-    if (near_ != nullptr) {
+    if (intra_host_ != nullptr) {
       RETURN_IF_ERROR(all_ ? CombineAll(sends) : CombineChunks(sends));
     } else {
       RETURN_IF_ERROR(CombineStaged(sends));
-      packed_.lap(&packed_.stats.unpack_seconds);
+      packed_.stopwatch(&packed_.stats.unpack_seconds);
       RETURN_IF_ERROR(ShareResults());
     }
     WriteBack();
-    packed_.lap(&packed_.stats.unpack_seconds);
+    packed_.stopwatch(&packed_.stats.unpack_seconds);
     return absl::OkStatus();
   }
 
@@ -135,7 +135,7 @@ class AllReduce {
       }
     }
     // What others combine is written here only where they share memory: else the transport writes it.
-    mode_ = ModeAmong(members(), near_ != nullptr ? written : combined);
+    mode_ = ModeAmong(members(), intra_host_ != nullptr ? written : combined);
     packed_.stats.written += written;
     return absl::OkStatus();
   }
@@ -202,21 +202,21 @@ class AllReduce {
     };
     MoveStats& stats = packed_.stats;
     const int64_t before = stats.received;
-    RETURN_IF_ERROR(near_->Combine(sends, OtherRanks(), lengths, combine, &stats, &packed_.lap));
+    RETURN_IF_ERROR(intra_host_->Combine(sends, OtherRanks(), lengths, combine, &stats, &packed_.stopwatch));
     stats.received_extra += stats.received - before - step_.recv_bytes;
     stats.received = before + step_.recv_bytes;
     return absl::OkStatus();
   }
 
-  // Its chunk, by each member, which gives away what comes out as it comes.
+  // Its chunk, by each member, which publishes each block as soon as it is reduced.
   absl::Status CombineChunks(const std::vector<Piece>& sends) {
     std::vector<Piece> results;
     AddResults(step_.group_index, packed_.rank, &results);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) {
       CombinePiece(results[piece], begin, end, from, to, CopyMode::kCached);
     };
-    return near_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode_, &packed_.stats,
-                                &packed_.lap);
+    return intra_host_->CombineForAll(sends, OtherRanks(), results, combine, ResultsOfOthers(), mode_, &packed_.stats,
+                                      &packed_.stopwatch);
   }
 
   absl::Status CombineStaged(const std::vector<Piece>& sends) {
@@ -268,10 +268,10 @@ class AllReduce {
 
   PackedStep& packed_;
   const StepProgram& step_;
-  const std::vector<int64_t> by_rank_;  // see MembersByRank
-  NearExchange* near_ = nullptr;        // where contributions are combined as they come; else they are staged
-  bool all_ = false;                    // see EachCombinesAll
-  CopyMode mode_ = CopyMode::kCached;   // of what this rank writes to its outputs
+  const std::vector<int64_t> by_rank_;       // see MembersByRank
+  IntraHostExchange* intra_host_ = nullptr;  // where contributions are combined as they come; else they are staged
+  bool all_ = false;                         // see EachCombinesAll
+  CopyMode mode_ = CopyMode::kCached;        // of what this rank writes to its outputs
   StepCopies copies_;
   std::vector<Tensor> tensors_;
   std::vector<const char*> dense_inputs_;
@@ -279,14 +279,14 @@ class AllReduce {
 
 }  // namespace
 
-void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
-                            NearExchange& near) {
+void PrepackContributions(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+                          IntraHostExchange& intra_host) {
   if (!std::all_of(inputs.begin(), inputs.end(), IsDense)) return;
   std::vector<const char*> in;
   for (const ConstTensorView& input : inputs) in.push_back(Data(input));
   StepCopies copies;
   const bool all = EachCombinesAll(step, inputs);
-  near.PackAhead(tag, ContributionsOf(step, MembersByRank(step), inputs, in, all, copies), /*for_all=*/!all);
+  intra_host.Prepack(tag, ContributionsOf(step, MembersByRank(step), inputs, in, all, copies), /*for_all=*/!all);
 }
 
 absl::Status AllReduceStep(PackedStep& packed) { return AllReduce(packed).Run(); }

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "runtime/packed/near_exchange.h"
+#include "runtime/packed/intra_host_exchange.h"
 
 namespace reshard::packed {
 
@@ -24,7 +24,7 @@ class MessageRound {
   virtual absl::Status PostSend(int64_t peer, const void* data, int64_t bytes) = 0;
   // All messages of the round have been posted.
   virtual absl::Status Posted() = 0;
-  // The index-th receive posted has arrived. Errors name the rank that is to blame.
+  // The index-th receive posted has arrived. Errors name the culprit.
   virtual absl::Status WaitReceive(size_t index) = 0;
   // All sends are done, so that their memory may be reused.
   virtual absl::Status WaitSends() = 0;
@@ -45,7 +45,7 @@ class MessageTransport {
   virtual int64_t world_size() const = 0;
 
   // For ranks that share memory with this one: no messages are sent to these. Null: there are none.
-  virtual NearExchange* near() { return nullptr; }
+  virtual IntraHostExchange* intra_host() { return nullptr; }
 };
 
 }  // namespace reshard::packed

@@ -35,10 +35,10 @@ char* PlaceOf(const WireMessage& message, bool sending, char* staging) {
 absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
                         absl::FunctionRef<absl::Status()> meanwhile) {
   MoveStats* const stats = &packed.stats;
-  Laps& lap = packed.lap;
+  Stopwatch& stopwatch = packed.stopwatch;
   if (sends.empty() && receives.empty()) {  // no round for nothing
     const absl::Status done = meanwhile();
-    lap(&stats->unpack_seconds);
+    stopwatch(&stats->unpack_seconds);
     return done;
   }
   std::vector<WireMessage> outgoing = MessagesOf(sends, packed.rank);
@@ -59,7 +59,7 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
     status = round->PostReceive(message.peer, PlaceOf(message, false, receive_staging.data()), message.bytes);
     if (!status.ok()) return status;
   }
-  lap(&stats->communicate_seconds);
+  stopwatch(&stats->communicate_seconds);
   for (const WireMessage& message : outgoing) {
     char* const data = PlaceOf(message, true, send_staging.data());
     if (!message.direct()) {
@@ -68,34 +68,34 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
         piece->copy->Run(piece->fragment, at);
         at += piece->bytes;
       }
-      lap(&stats->pack_seconds);
+      stopwatch(&stats->pack_seconds);
     }
     status = round->PostSend(message.peer, data, message.bytes);
     if (!status.ok()) return status;
-    lap(&stats->communicate_seconds);
+    stopwatch(&stats->communicate_seconds);
   }
   status = round->Posted();
   if (!status.ok()) return status;
-  lap(&stats->communicate_seconds);
+  stopwatch(&stats->communicate_seconds);
   status = meanwhile();
   if (!status.ok()) return status;
-  lap(&stats->unpack_seconds);
+  stopwatch(&stats->unpack_seconds);
   for (size_t i = 0; i < incoming.size(); ++i) {
     const WireMessage& message = incoming[i];
     status = round->WaitReceive(i);
     if (!status.ok()) return status;
     stats->received += message.bytes;
-    lap(&stats->communicate_seconds);
+    stopwatch(&stats->communicate_seconds);
     if (message.direct()) continue;
     const char* at = receive_staging.data() + message.staged_at;
     for (const Piece* piece : message.pieces) {
       piece->copy->Run(at, piece->fragment);
       at += piece->bytes;
     }
-    lap(&stats->unpack_seconds);
+    stopwatch(&stats->unpack_seconds);
   }
   status = round->WaitSends();
-  lap(&stats->communicate_seconds);
+  stopwatch(&stats->communicate_seconds);
   return status;
 }
 
@@ -223,11 +223,11 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   OrderByTensor(tensors, &jobs);
   // Through the caches: only small steps come here, and the backend reads the messages next.
   RunJobs(jobs, CopyMode::kCached);
-  packed.lap(&packed.stats.pack_seconds);
+  packed.stopwatch(&packed.stats.pack_seconds);
   RETURN_IF_ERROR(packed.transport.AllToAll(send_direct != nullptr ? send_direct : send_staging.data(), send_bytes,
                                             receive_direct != nullptr ? receive_direct : receive_staging.data(),
                                             receive_bytes));
-  packed.lap(&packed.stats.communicate_seconds);
+  packed.stopwatch(&packed.stats.communicate_seconds);
   for (const Piece& piece : receives) packed.stats.received += piece.bytes;
   if (receive_direct == nullptr) {
     jobs.clear();
@@ -239,14 +239,15 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
     OrderByTensor(tensors, &jobs);
     RunJobs(jobs, CopyMode::kCached);
   }
-  packed.lap(&packed.stats.unpack_seconds);
+  packed.stopwatch(&packed.stats.unpack_seconds);
   return absl::OkStatus();
 }
 
 // The pieces whose peers share memory with this rank, and the others.
-std::pair<std::vector<Piece>, std::vector<Piece>> Apart(const std::vector<Piece>& pieces, const NearExchange& near) {
+std::pair<std::vector<Piece>, std::vector<Piece>> Apart(const std::vector<Piece>& pieces,
+                                                        const IntraHostExchange& intra_host) {
   std::pair<std::vector<Piece>, std::vector<Piece>> apart;
-  for (const Piece& piece : pieces) (near.Reaches(piece.peer) ? apart.first : apart.second).push_back(piece);
+  for (const Piece& piece : pieces) (intra_host.Reaches(piece.peer) ? apart.first : apart.second).push_back(piece);
   return apart;
 }
 
@@ -256,17 +257,17 @@ CopyMode ModeFor(const StepProgram& step, int64_t bytes) {
 }
 
 // What this rank keeps of the tensors of a step. Small tensors are copied as soon as what is sent of them has been
-// packed, while their cache lines are near; everything else when there is nothing else to do.
+// packed, while their cache lines are warm; everything else when there is nothing else to do.
 class OwnCopies {
  public:
   // `jobs` ascend by tensor.
   OwnCopies(std::vector<Job> jobs, CopyMode mode) : jobs_(std::move(jobs)), mode_(mode) {}
 
   const std::vector<Job>& jobs() const { return jobs_; }
-  // See NearExchange::Move.
+  // See IntraHostExchange::Move.
   void Copy(int packed_before) {
     size_t end = done_;
-    while (end < jobs_.size() && (packed_before == NearExchange::kNothingElse ||
+    while (end < jobs_.size() && (packed_before == IntraHostExchange::kNothingElse ||
                                   (jobs_[end].tensor < packed_before && IsSmall(*jobs_[end].copy)))) {
       ++end;
     }
@@ -283,29 +284,29 @@ class OwnCopies {
 // Moves pieces to wherever their peers are, and what this rank keeps.
 absl::Status Exchange(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
                       OwnCopies& own, CopyMode mode) {
-  NearExchange* const near = packed.transport.near();
+  IntraHostExchange* const intra_host = packed.transport.intra_host();
   const auto copy_own = [&own](int packed_before) { own.Copy(packed_before); };
-  const auto move_near = [&](const std::vector<Piece>& from, const std::vector<Piece>& to,
-                             absl::FunctionRef<void(int)> meanwhile) {
-    return near->Move(from, to, mode, meanwhile, &packed.stats, &packed.lap);
+  const auto move_intra_host = [&](const std::vector<Piece>& from, const std::vector<Piece>& to,
+                                   absl::FunctionRef<void(int)> meanwhile) {
+    return intra_host->Move(from, to, mode, meanwhile, &packed.stats, &packed.stopwatch);
   };
-  if (near != nullptr && near->everybody()) return move_near(sends, receives, copy_own);
+  if (intra_host != nullptr && intra_host->everybody()) return move_intra_host(sends, receives, copy_own);
   const bool together = packed.transport.PrefersAllToAll(packed.step.recv_bytes_max, packed.step.peers_max);
-  if (near == nullptr) {
+  if (intra_host == nullptr) {
     if (together) return MoveTogether(packed, sends, receives, own.jobs());
     return MovePieces(packed, sends, receives, [&] {
-      own.Copy(NearExchange::kNothingElse);
+      own.Copy(IntraHostExchange::kNothingElse);
       return absl::OkStatus();
     });
   }
-  const auto [near_sends, far_sends] = Apart(sends, *near);
-  const auto [near_receives, far_receives] = Apart(receives, *near);
+  const auto [local_sends, remote_sends] = Apart(sends, *intra_host);
+  const auto [local_receives, remote_receives] = Apart(receives, *intra_host);
   if (together) {
-    RETURN_IF_ERROR(move_near(near_sends, near_receives, [](int) {}));
-    return MoveTogether(packed, far_sends, far_receives, own.jobs());
+    RETURN_IF_ERROR(move_intra_host(local_sends, local_receives, [](int) {}));
+    return MoveTogether(packed, remote_sends, remote_receives, own.jobs());
   }
-  return MovePieces(packed, far_sends, far_receives,
-                    [&, &from = near_sends, &to = near_receives] { return move_near(from, to, copy_own); });
+  return MovePieces(packed, remote_sends, remote_receives,
+                    [&, &from = local_sends, &to = local_receives] { return move_intra_host(from, to, copy_own); });
 }
 
 template <typename View>
@@ -368,16 +369,16 @@ absl::Status ExchangeStep(PackedStep& packed) {
   }
   packed.stats.copied_local += own_bytes;
   const CopyMode mode =
-      packed.transport.near() != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
+      packed.transport.intra_host() != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
   OwnCopies own(std::move(kept), mode);
   if (step.op == Op::kSlice) {  // nothing travels
-    own.Copy(NearExchange::kNothingElse);
-    packed.lap(&packed.stats.unpack_seconds);
+    own.Copy(IntraHostExchange::kNothingElse);
+    packed.stopwatch(&packed.stats.unpack_seconds);
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Exchange(packed, sends, receives, own, mode));
   packed.stats.written += contributions.Combine();
-  packed.lap(&packed.stats.unpack_seconds);
+  packed.stopwatch(&packed.stats.unpack_seconds);
   return absl::OkStatus();
 }
 

@@ -12,9 +12,9 @@
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
-#include "runtime/packed/laps.h"
 #include "runtime/packed/message_transport.h"
 #include "runtime/packed/step_copies.h"
+#include "runtime/packed/stopwatch.h"
 #include "runtime/packed/wire_messages.h"
 
 namespace reshard::packed {
@@ -27,7 +27,7 @@ struct PackedStep {
   absl::Span<const TensorView> outputs;
   MessageTransport& transport;
   MoveStats stats;
-  Laps lap;
+  Stopwatch stopwatch;
 };
 
 // The address of a view that is only read, in the type that pieces have.
@@ -58,11 +58,11 @@ absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends,
 
 // ReduceScatter between ranks that all share memory: contributions are combined as they come, in the order of the
 // ranks.
-absl::Status ReduceScatterNear(PackedStep& packed, NearExchange& near);
+absl::Status ReduceScatterIntraHost(PackedStep& packed, IntraHostExchange& intra_host);
 
 // Begins to pack what this rank contributes to an AllReduce that is executed next, if the inputs are dense.
-void PackContributionsAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
-                            NearExchange& near);
+void PrepackContributions(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+                          IntraHostExchange& intra_host);
 
 // An exchange of contributions, which every rank combines in the order of the ranks, and one of the results; among
 // ranks that all share memory both are one.

@@ -15,19 +15,20 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                                                    inputs.size(), " inputs and ", outputs.size(), " outputs"));
   }
   PackedStep packed{step, rank, inputs, outputs, transport, {}, {}};
-  NearExchange* const near = transport.near();
-  const bool as_they_come = step.op == Op::kReduceScatter && near != nullptr && near->everybody();
-  RETURN_IF_ERROR(as_they_come                ? ReduceScatterNear(packed, *near)
+  IntraHostExchange* const intra_host = transport.intra_host();
+  const bool as_they_come = step.op == Op::kReduceScatter && intra_host != nullptr && intra_host->everybody();
+  RETURN_IF_ERROR(as_they_come                ? ReduceScatterIntraHost(packed, *intra_host)
                   : step.op == Op::kAllReduce ? AllReduceStep(packed)
                                               : ExchangeStep(packed));
   return packed.stats;
 }
 
-void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag, NearExchange& near) {
-  if (step.op == Op::kSlice || !near.everybody()) return;
-  if (step.op == Op::kAllReduce) return PackContributionsAhead(step, inputs, tag, near);
+void Prepack(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+             IntraHostExchange& intra_host) {
+  if (step.op == Op::kSlice || !intra_host.everybody()) return;
+  if (step.op == Op::kAllReduce) return PrepackContributions(step, inputs, tag, intra_host);
   StepCopies copies;
-  near.PackAhead(tag, SendsOf(step, inputs, copies), /*for_all=*/false);
+  intra_host.Prepack(tag, SendsOf(step, inputs, copies), /*for_all=*/false);
 }
 
 }  // namespace reshard::packed

@@ -30,7 +30,8 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                                             absl::Span<const TensorView> outputs, MessageTransport& transport);
 
 // Begins to pack for a step that is executed next, where all ranks share memory.
-void PackAhead(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag, NearExchange& near);
+void Prepack(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
+             IntraHostExchange& intra_host);
 
 }  // namespace reshard::packed
 

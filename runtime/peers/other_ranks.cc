@@ -11,7 +11,7 @@
 namespace reshard::peers {
 namespace {
 
-// Asking who is to blame takes at most so long in all, and one silent peer so long of it.
+// Asking which rank is the culprit takes at most so long in all, and one silent peer so long of it.
 constexpr absl::Duration kAskAll = absl::Milliseconds(600);
 constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
@@ -26,7 +26,7 @@ std::string Said(const std::string& reason) {
 
 void OtherRanks::Use(std::function<void()> abort, std::function<std::unique_ptr<RendezvousStore>()> store) {
   store_ = std::move(store);
-  board_.OnLost([this, abort = std::move(abort)](const std::string& message) {
+  board_.OnFailure([this, abort = std::move(abort)](const std::string& message) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       told_ = message;
@@ -46,33 +46,33 @@ void OtherRanks::GoOn() {
   board_.Begin(operations_);
 }
 
-void OtherRanks::GiveUpMeeting(const std::vector<PeerAddress>& addresses, const absl::Status& error) const {
-  execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Tell(error);
-  Tell(addresses, std::string(error.message()));
+void OtherRanks::GiveUpRendezvous(const std::vector<PeerAddress>& addresses, const absl::Status& error) const {
+  execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Broadcast(error);
+  Broadcast(addresses, std::string(error.message()));
 }
 
-absl::Status OtherRanks::Blame(int64_t peer, const std::string& reason) {
+absl::Status OtherRanks::FindCulprit(int64_t peer, const std::string& reason) {
   const std::string known = told();
   const absl::Status status = !known.empty() ? absl::AbortedError(known)
-                              : peer < 0     ? BlameAnybody(reason)
-                              : met()        ? BlameRank(peer, reason)
-                                             : BlameAbsent(peer, reason);
-  Lose(status);
+                              : peer < 0     ? CulpritAmongAll(reason)
+                              : met()        ? FollowWaits(peer, reason)
+                                             : CulpritBeforeRendezvous(peer, reason);
+  Fail(status);
   return status;
 }
 
-void OtherRanks::Lose(const absl::Status& status) {
-  if (!lost_.ok()) return;
-  lost_ = status;
+void OtherRanks::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
   const std::string message(status.message());
-  board_.Lose(message);
-  Tell(addresses_, message);
+  board_.Fail(message);
+  Broadcast(addresses_, message);
 }
 
-const absl::Status& OtherRanks::Hear() {
+const absl::Status& OtherRanks::PollFailure() {
   const std::string known = told();
-  if (lost_.ok() && !known.empty()) lost_ = absl::AbortedError(known);
-  return lost_;
+  if (failure_.ok() && !known.empty()) failure_ = absl::AbortedError(known);
+  return failure_;
 }
 
 std::string OtherRanks::told() const {
@@ -82,12 +82,12 @@ std::string OtherRanks::told() const {
 
 // Asks all at once. A rank that found out before this one may have left its process since, but it told first: so what
 // was told counts more than who is gone.
-absl::Status OtherRanks::BlameAnybody(const std::string& reason) {
+absl::Status OtherRanks::CulpritAmongAll(const std::string& reason) {
   std::vector<PeerAnswer> answers(addresses_.size());
   ForEach(addresses_, [&](size_t r) { answers[r] = AskPeer(addresses_[r], kAskAll); });
   const std::string known = told();
   if (!known.empty()) return absl::AbortedError(known);
-  return execute::Blame(WaitingHere(reason), answers);
+  return execute::CulpritError(WaitingHere(reason), answers);
 }
 
 execute::Waiting OtherRanks::WaitingHere(const std::string& reason) const {
@@ -95,10 +95,10 @@ execute::Waiting OtherRanks::WaitingHere(const std::string& reason) const {
 }
 
 // Before the ranks have met.
-absl::Status OtherRanks::BlameAbsent(int64_t peer, const std::string& reason) const {
+absl::Status OtherRanks::CulpritBeforeRendezvous(int64_t peer, const std::string& reason) const {
   const absl::StatusOr<std::optional<absl::Status>> verdict =
       execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Read();
-  // The neighbor may have left because of this, too, and could tell nobody.
+  // The peer may have left because of this, too, and could tell nobody.
   if (!verdict.ok()) {
     return absl::UnavailableError(absl::StrCat("the store that the group was made with is gone at ", place_,
                                                ", with the process that keeps it: rank 0, unless it was started apart",
@@ -112,8 +112,8 @@ absl::Status OtherRanks::BlameAbsent(int64_t peer, const std::string& reason) co
   return execute::LateError(WaitingHere(reason), {peer});
 }
 
-// Follows who waits for whom.
-absl::Status OtherRanks::BlameRank(int64_t peer, const std::string& reason) {
+// Follows the chain of ranks that wait for each other.
+absl::Status OtherRanks::FollowWaits(int64_t peer, const std::string& reason) {
   const execute::Waiting waiting = WaitingHere(reason);
   const absl::Time deadline = absl::Now() + kAskAll;
   std::vector<bool> asked(static_cast<size_t>(size_));
@@ -127,10 +127,10 @@ absl::Status OtherRanks::BlameRank(int64_t peer, const std::string& reason) {
       return answer.kind == PeerAnswer::Kind::kGone ? execute::GoneError(waiting, {peer})
                                                     : execute::SilentError(waiting, {peer});
     }
-    if (answer.state.phase == PeerState::Phase::kLost) return absl::AbortedError(answer.state.message);
-    // A rank that waits for another is not to blame, even when it is behind.
+    if (answer.state.phase == PeerState::Phase::kFailed) return absl::AbortedError(answer.state.message);
+    // A rank that waits for another is not the culprit, even when it is behind.
     if (answer.state.phase == PeerState::Phase::kRunning && answer.state.waiting_for == PeerState::kEverybody) {
-      return BlameAnybody(reason);
+      return CulpritAmongAll(reason);
     }
     const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
     if (next >= 0 && next < size_ && next != rank_ && !asked[static_cast<size_t>(next)]) {
@@ -146,8 +146,8 @@ absl::Status OtherRanks::BlameRank(int64_t peer, const std::string& reason) {
 
 std::unique_ptr<RendezvousStore> OtherRanks::Store() const { return store_ ? store_() : nullptr; }
 
-void OtherRanks::Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const {
-  ForEach(addresses, [&](size_t r) { TellPeer(addresses[r], message, kAskOne); });
+void OtherRanks::Broadcast(const std::vector<PeerAddress>& addresses, const std::string& message) const {
+  ForEach(addresses, [&](size_t r) { SendFailure(addresses[r], message, kAskOne); });
 }
 
 // Calls f(r) for all other ranks that can be reached, all at once: one that is silent must not delay the rest.

@@ -1,4 +1,4 @@
-// The other ranks of a communicator: how this one asks them, tells them, and finds out which of them is to blame.
+// The other ranks of a communicator: how this one asks them, tells them, and finds out which of them is the culprit.
 #ifndef RESHARD_RUNTIME_PEERS_OTHER_RANKS_H_
 #define RESHARD_RUNTIME_PEERS_OTHER_RANKS_H_
 
@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "reshard/runtime/rendezvous_store.h"
-#include "runtime/execute/blame.h"
+#include "runtime/execute/culprit.h"
 #include "runtime/peers/peer_board.h"
 
 namespace reshard::peers {
@@ -23,7 +23,7 @@ class OtherRanks {
  public:
   // Of rank `rank` of 0 .. size - 1, who wait for each other so long at most.
   OtherRanks(int64_t rank, int64_t size, absl::Duration timeout) : rank_(rank), size_(size), timeout_(timeout) {}
-  ~OtherRanks() { board_.OnLost(nullptr); }
+  ~OtherRanks() { board_.OnFailure(nullptr); }
 
   // `abort` is called, from another thread, when another rank tells that the communicator is unusable. `store`: see
   // PeerTransport::Store.
@@ -43,27 +43,27 @@ class OtherRanks {
   bool met() const { return !addresses_.empty(); }
   const std::vector<PeerAddress>& addresses() const { return addresses_; }
   // Not everybody came: tells those at `addresses`, where the port is not 0, and leaves word for the rest.
-  void GiveUpMeeting(const std::vector<PeerAddress>& addresses, const absl::Status& error) const;
+  void GiveUpRendezvous(const std::vector<PeerAddress>& addresses, const absl::Status& error) const;
 
   // The error of a wait for `peer` (-1: for everybody) that failed. `reason` is what the transport said; empty after a
   // timeout. The communicator is lost then.
-  absl::Status Blame(int64_t peer, const std::string& reason);
+  absl::Status FindCulprit(int64_t peer, const std::string& reason);
   // The first error counts; tells all others, so that they need not wait for their deadlines.
-  void Lose(const absl::Status& status);
+  void Fail(const absl::Status& status);
   // Why the communicator is unusable; OK if it is not.
-  const absl::Status& lost() const { return lost_; }
+  const absl::Status& failure() const { return failure_; }
   // The same, after what another rank has told meanwhile.
-  const absl::Status& Hear();
+  const absl::Status& PollFailure();
   // What another rank told; empty: nothing.
   std::string told() const;
 
  private:
-  absl::Status BlameRank(int64_t peer, const std::string& reason);
-  absl::Status BlameAbsent(int64_t peer, const std::string& reason) const;
-  absl::Status BlameAnybody(const std::string& reason);
+  absl::Status FollowWaits(int64_t peer, const std::string& reason);
+  absl::Status CulpritBeforeRendezvous(int64_t peer, const std::string& reason) const;
+  absl::Status CulpritAmongAll(const std::string& reason);
   execute::Waiting WaitingHere(const std::string& reason) const;
   std::unique_ptr<RendezvousStore> Store() const;
-  void Tell(const std::vector<PeerAddress>& addresses, const std::string& message) const;
+  void Broadcast(const std::vector<PeerAddress>& addresses, const std::string& message) const;
   void ForEach(const std::vector<PeerAddress>& addresses, const std::function<void(size_t)>& f) const;
 
   const int64_t rank_;
@@ -75,7 +75,7 @@ class OtherRanks {
   int64_t operations_ = 0;
   std::string place_;  // of the operation under way
   absl::Time begun_;   // and when it began
-  absl::Status lost_;
+  absl::Status failure_;
   mutable std::mutex mutex_;
   std::string told_;  // guarded by mutex_
 };

@@ -98,7 +98,7 @@ uint64_t MachineId() {
   return id;
 }
 
-Clock::time_point After(absl::Duration patience) { return Clock::now() + absl::ToChronoNanoseconds(patience); }
+Clock::time_point After(absl::Duration timeout) { return Clock::now() + absl::ToChronoNanoseconds(timeout); }
 
 }  // namespace
 
@@ -203,7 +203,7 @@ class PeerServer {
       const auto found = boards_.find(request.board);
       // A communicator that has been destroyed is as good as a process that is gone.
       if (found == boards_.end()) return;
-      if (request.tell != 0) found->second->Told(message);
+      if (request.tell != 0) found->second->ReceiveFailure(message);
       state = found->second->state();
     }
     state.message.resize(std::min<size_t>(state.message.size(), kLongestMessage));
@@ -244,7 +244,7 @@ PeerAddress PeerBoard::address() const {
 
 void PeerBoard::Begin(int64_t operations) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (state_.phase == PeerState::Phase::kLost) return;
+  if (state_.phase == PeerState::Phase::kFailed) return;
   state_.phase = PeerState::Phase::kRunning;
   state_.operations = operations;
   state_.waiting_for = -1;
@@ -261,9 +261,9 @@ void PeerBoard::End() {
   state_.waiting_for = -1;
 }
 
-void PeerBoard::Lose(const std::string& message) {
+void PeerBoard::Fail(const std::string& message) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  state_.phase = PeerState::Phase::kLost;
+  state_.phase = PeerState::Phase::kFailed;
   state_.message = message;
 }
 
@@ -272,23 +272,24 @@ PeerState PeerBoard::state() const {
   return state_;
 }
 
-void PeerBoard::OnLost(std::function<void(const std::string&)> callback) {
+void PeerBoard::OnFailure(std::function<void(const std::string&)> callback) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  on_lost_ = std::move(callback);
+  on_failure_ = std::move(callback);
 }
 
-void PeerBoard::Told(const std::string& message) {
-  // Under the lock, so that OnLost({}) returns only when no call is under way.
+void PeerBoard::ReceiveFailure(const std::string& message) {
+  // Under the lock, so that OnFailure({}) returns only when no call is under way.
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (on_lost_) std::exchange(on_lost_, nullptr)(message);
+  if (on_failure_) std::exchange(on_failure_, nullptr)(message);
 }
 
 namespace {
 
 // Connects and sends; the socket, or nothing and in *gone whether the process is known to be gone.
 int Connect(const PeerAddress& address, Clock::time_point deadline, bool* gone) {
-  const bool near = address.machine == MachineId();
-  const std::string host = near ? "127.0.0.1" : std::string(address.host, strnlen(address.host, sizeof(address.host)));
+  const bool same_host = address.machine == MachineId();
+  const std::string host =
+      same_host ? "127.0.0.1" : std::string(address.host, strnlen(address.host, sizeof(address.host)));
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -319,8 +320,8 @@ bool Send(int fd, const PeerAddress& address, bool tell, const std::string& mess
 
 }  // namespace
 
-PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience) {
-  const Clock::time_point deadline = After(patience);
+PeerAnswer AskPeer(const PeerAddress& address, absl::Duration timeout) {
+  const Clock::time_point deadline = After(timeout);
   PeerAnswer answer;
   bool gone = false;
   const shared::Descriptor socket(Connect(address, deadline, &gone));
@@ -342,8 +343,8 @@ PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience) {
   return answer;
 }
 
-void TellPeer(const PeerAddress& address, const std::string& message, absl::Duration patience) {
-  const Clock::time_point deadline = After(patience);
+void SendFailure(const PeerAddress& address, const std::string& message, absl::Duration timeout) {
+  const Clock::time_point deadline = After(timeout);
   bool gone = false;
   const shared::Descriptor socket(Connect(address, deadline, &gone));
   if (socket.get() < 0 || !Send(socket.get(), address, true, message, deadline)) return;

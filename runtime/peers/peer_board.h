@@ -18,7 +18,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "runtime/execute/blame.h"
+#include "runtime/execute/culprit.h"
 
 namespace reshard::peers {
 
@@ -29,8 +29,8 @@ struct PeerAddress {
   uint64_t process = 0;  // random: distinguishes this process from a later one with the same port
   uint64_t board = 0;    // which of the process's boards
   int64_t port = 0;      // 0: this process could not listen
-  // Where ranks of the same host meet to share memory, see shared::Introduction; not the board's.
-  std::array<uint64_t, 2> near = {};
+  // The socket at which ranks of the same host share memory, see shared::Bootstrap; not the board's.
+  std::array<uint64_t, 2> shared_memory_socket = {};
   int64_t reserved[2] = {};
 };
 static_assert(sizeof(PeerAddress) == 128);
@@ -49,7 +49,7 @@ class PeerBoard {
   PeerBoard& operator=(const PeerBoard&) = delete;
 
   // Nobody can ask any more: to peers it is gone. The last board of a process waits for the thread that answers, which
-  // may have to call what OnLost set: not under a lock that this takes, nor from there.
+  // may have to call what OnFailure set: not under a lock that this takes, nor from there.
   void Close();
 
   // Port 0 when it is closed.
@@ -58,29 +58,29 @@ class PeerBoard {
   void Begin(int64_t operations);
   void WaitFor(int64_t rank);  // as PeerState::waiting_for
   void End();
-  void Lose(const std::string& message);
+  void Fail(const std::string& message);
   PeerState state() const;
 
   // Sets what is called, once and from another thread, when a peer reports that the communicator is unusable. After it
   // has been set to nullptr, no call is made or still running.
-  void OnLost(std::function<void(const std::string&)> callback);
+  void OnFailure(std::function<void(const std::string&)> callback);
 
  private:
   friend class PeerServer;
-  void Told(const std::string& message);
+  void ReceiveFailure(const std::string& message);
 
   mutable std::mutex mutex_;
   PeerState state_;
-  std::function<void(const std::string&)> on_lost_;
+  std::function<void(const std::string&)> on_failure_;
   std::shared_ptr<class PeerServer> server_;  // null when closed
   const uint64_t id_;
 };
 
-// Asks the process at that address, and waits at most `patience`. kGone: nothing listens there any more, or another
+// Asks the process at that address, and waits at most `timeout`. kGone: nothing listens there any more, or another
 // process does. kSilent: there was no answer in time, or the process was never reachable.
-PeerAnswer AskPeer(const PeerAddress& address, absl::Duration patience);
+PeerAnswer AskPeer(const PeerAddress& address, absl::Duration timeout);
 // Tells it that the communicator is unusable; best effort.
-void TellPeer(const PeerAddress& address, const std::string& message, absl::Duration patience);
+void SendFailure(const PeerAddress& address, const std::string& message, absl::Duration timeout);
 
 }  // namespace reshard::peers
 

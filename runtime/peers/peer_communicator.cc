@@ -25,13 +25,13 @@ bool OnHost(const ConstTensorView& view) { return view.memory == MemoryKind::kHo
 
 PeerCommunicator::PeerCommunicator(int64_t rank, int64_t size, PeerOptions options, MakeTransport make_transport)
     : rank_(rank), size_(size), options_(options), others_(rank, size, options.timeout) {
-  transport_ = make_transport(others_.board(),
-                              [this](int64_t peer, const std::string& reason) { return others_.Blame(peer, reason); });
+  transport_ = make_transport(
+      others_.board(), [this](int64_t peer, const std::string& reason) { return others_.FindCulprit(peer, reason); });
   others_.Use(
       [this] {
         {
           const std::lock_guard<std::mutex> lock(mutex_);
-          if (neighbors_ != nullptr) neighbors_->Abort();
+          if (shared_memory_ != nullptr) shared_memory_->Abort();
         }
         transport_->Abort();
       },
@@ -42,26 +42,26 @@ PeerCommunicator::~PeerCommunicator() = default;
 
 template <typename T, typename F>
 T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f) {
-  if (!others_.lost().ok()) return execute::LostEarlier("communicator", others_.lost());
-  if (!others_.Hear().ok()) return others_.lost();
+  if (!others_.failure().ok()) return execute::FailedEarlier("communicator", others_.failure());
+  if (!others_.PollFailure().ok()) return others_.failure();
   if (closed_) return transport_->Gone();
   RETURN_IF_ERROR(transport_->Begin());
   const int64_t number = recent_.Begin(name, bytes);
   others_.Begin(name);
   transport_->Use(others_.operations());
-  HoldNeighbors();
+  HoldSharedMemory();
   T outcome = status::NoThrow("communicating", [&]() -> T {
     if (size_ > 1 && !others_.met()) {
-      RETURN_IF_ERROR(Meet());
+      RETURN_IF_ERROR(Rendezvous());
     }
     const int64_t operations = others_.operations();
     transport_->Use(operations % kOperationsPerPlan + static_cast<int64_t>(salt % kPlans) * kOperationsPerPlan);
-    if (near_ != nullptr) near_->Use(NearTag(operations, salt));
+    if (current_shared_memory_ != nullptr) current_shared_memory_->Use(SharedMemoryTag(operations, salt));
     return f();
   });
   others_.End();
-  transport_->GoNear(nullptr);
-  near_ = nullptr;
+  transport_->UseSharedMemory(nullptr);
+  current_shared_memory_ = nullptr;
   transport_->End();
   if constexpr (std::is_same_v<T, absl::Status>) {
     recent_.End(number, outcome);
@@ -72,36 +72,36 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
 }
 
 // At the first call: everybody learns where everybody can be asked.
-absl::Status PeerCommunicator::Meet() {
-  absl::StatusOr<shared::Introduction> introduction =
-      options_.shared_memory ? shared::Introduction::Listen(rank_) : absl::UnavailableError("not wanted");
+absl::Status PeerCommunicator::Rendezvous() {
+  absl::StatusOr<shared::Bootstrap> bootstrap =
+      options_.shared_memory ? shared::Bootstrap::Listen(rank_) : absl::UnavailableError("not wanted");
   std::vector<PeerAddress> addresses(static_cast<size_t>(size_));
   addresses[static_cast<size_t>(rank_)] = others_.board().address();
-  if (introduction.ok()) addresses[static_cast<size_t>(rank_)].near = introduction->name();
+  if (bootstrap.ok()) addresses[static_cast<size_t>(rank_)].shared_memory_socket = bootstrap->name();
   const absl::Status gathered = AllGather(addresses.data(), sizeof(PeerAddress));
   if (!gathered.ok()) {
-    others_.GiveUpMeeting(addresses, gathered);
+    others_.GiveUpRendezvous(addresses, gathered);
     return gathered;
   }
   others_.Met(std::move(addresses));
-  RETURN_IF_ERROR(MeetNeighbors(std::move(introduction)));
+  RETURN_IF_ERROR(ConnectSharedMemory(std::move(bootstrap)));
   others_.GoOn();
   return absl::OkStatus();
 }
 
-// Who shares memory with whom. All ranks take part, also those that share with nobody.
-absl::Status PeerCommunicator::MeetNeighbors(absl::StatusOr<shared::Introduction> introduction) {
-  if (introduction.ok()) {
+// Finds the ranks that share memory. All ranks take part, also those that share with none.
+absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootstrap> bootstrap) {
+  if (bootstrap.ok()) {
     std::vector<shared::SocketName> names;
-    for (const PeerAddress& peer : others_.addresses()) names.push_back(peer.near);
+    for (const PeerAddress& peer : others_.addresses()) names.push_back(peer.shared_memory_socket);
     // Without memory for it, all goes through the transport.
-    introduction->Offer(names).IgnoreError();
+    bootstrap->Offer(names).IgnoreError();
   }
   // Everybody has offered what it has, then everybody has taken what there is.
   std::vector<char> tokens(static_cast<size_t>(size_));
   RETURN_IF_ERROR(AllGather(tokens.data(), 1));
-  if (introduction.ok()) introduction->Accept();
-  const auto mapped = [&](int64_t r) { return introduction.ok() && introduction->mapped(r); };
+  if (bootstrap.ok()) bootstrap->Accept();
+  const auto mapped = [&](int64_t r) { return bootstrap.ok() && bootstrap->mapped(r); };
   const int64_t pitch = (size_ + 7) / 8;
   std::vector<uint8_t> bits(static_cast<size_t>(size_ * pitch));  // of each rank, one for each
   const auto bit = [&](int64_t of, int64_t r) {
@@ -117,35 +117,35 @@ absl::Status PeerCommunicator::MeetNeighbors(absl::StatusOr<shared::Introduction
     mutual[static_cast<size_t>(r)] = bit(rank_, r) && bit(r, rank_);
     for (int64_t of = 0; of < size_ && everybody; ++of) everybody = of == r || bit(of, r);
   }
-  if (!introduction.ok()) return absl::OkStatus();
-  std::vector<shared::Neighbor> kept = introduction->Keep(mutual);
+  if (!bootstrap.ok()) return absl::OkStatus();
+  std::vector<shared::LocalPeer> kept = bootstrap->Keep(mutual);
   if (kept.empty()) return absl::OkStatus();
-  auto made = std::make_shared<shared::Neighbors>(
-      introduction->TakeSegment(), std::move(kept), everybody, options_.timeout,
-      shared::Watch{[this](int64_t r) { others_.board().WaitFor(r < 0 ? PeerState::kEverybody : r); },
-                    [this](int64_t r, const std::string& reason) { return others_.Blame(r, reason); }});
+  auto made = std::make_shared<shared::SharedMemoryTransport>(
+      bootstrap->TakeSegment(), std::move(kept), everybody, options_.timeout,
+      shared::WaitContext{[this](int64_t r) { others_.board().WaitFor(r < 0 ? PeerState::kEverybody : r); },
+                          [this](int64_t r, const std::string& reason) { return others_.FindCulprit(r, reason); }});
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!others_.told().empty() || closed_) made->Abort();
-    neighbors_ = std::move(made);
+    shared_memory_ = std::move(made);
   }
-  HoldNeighbors();
+  HoldSharedMemory();
   return absl::OkStatus();
 }
 
 // For the operation under way: Close may drop them meanwhile.
-void PeerCommunicator::HoldNeighbors() {
+void PeerCommunicator::HoldSharedMemory() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  near_ = neighbors_;
-  transport_->GoNear(near_.get());
+  current_shared_memory_ = shared_memory_;
+  transport_->UseSharedMemory(current_shared_memory_.get());
 }
 
 // records[r] of every rank r to everybody.
 absl::Status PeerCommunicator::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
-  if (near_ != nullptr && near_->everybody()) {
-    const absl::Status gathered = near_->Gather(data, bytes);
-    if (!gathered.ok()) others_.Lose(gathered);
+  if (current_shared_memory_ != nullptr && current_shared_memory_->everybody()) {
+    const absl::Status gathered = current_shared_memory_->Gather(data, bytes);
+    if (!gathered.ok()) others_.Fail(gathered);
     return gathered;
   }
   constexpr int64_t kFewRanks = 8;
@@ -214,7 +214,7 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
   if (execute::AllAgree(records)) return absl::OkStatus();
 
   // Everybody has seen the same records, so everybody comes here. Lengths first, then the details.
-  if (near_ != nullptr) near_->TakeBack();
+  if (current_shared_memory_ != nullptr) current_shared_memory_->Rollback();
   const std::string all = execute::Details(own, problem);
   std::vector<int64_t> lengths(static_cast<size_t>(size_));
   lengths[static_cast<size_t>(rank_)] = static_cast<int64_t>(all.size());
@@ -240,12 +240,12 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
 void PeerCommunicator::Close() {
   closed_ = true;
   others_.board().Close();
-  std::shared_ptr<shared::Neighbors> neighbors;  // goes last, or with the operation under way
+  std::shared_ptr<shared::SharedMemoryTransport> shared_memory;  // goes last, or with the operation under way
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    neighbors = std::move(neighbors_);
+    shared_memory = std::move(shared_memory_);
   }
-  if (neighbors != nullptr) neighbors->Leave();
+  if (shared_memory != nullptr) shared_memory->Leave();
 }
 
 absl::Status PeerCommunicator::Agree(const absl::Status& own, const Signature& problem) {
@@ -259,8 +259,8 @@ absl::Status PeerCommunicator::AgreeBefore(const StepProgram& next, absl::Span<c
   if (size_ == 1) return absl::OkStatus();
   return Operate<absl::Status>("agreement", sizeof(execute::AgreementRecord), 0, [&] {
     // For the operation that follows this one.
-    if (near_ != nullptr && std::all_of(inputs.begin(), inputs.end(), OnHost)) {
-      packed::PackAhead(next, inputs, NearTag(others_.operations() + 1, next.salt), *near_);
+    if (current_shared_memory_ != nullptr && std::all_of(inputs.begin(), inputs.end(), OnHost)) {
+      packed::Prepack(next, inputs, SharedMemoryTag(others_.operations() + 1, next.salt), *current_shared_memory_);
     }
     return AgreeNow(absl::OkStatus(), problem);
   });
@@ -283,7 +283,7 @@ absl::StatusOr<MoveStats> PeerCommunicator::ExecuteStep(const StepProgram& step,
   }
   return Operate<absl::StatusOr<MoveStats>>(status::View(Name(step.op)), step.recv_bytes, step.salt, [&] {
     absl::StatusOr<MoveStats> moved = packed::ExecutePackedStep(step, rank_, inputs, outputs, *transport_);
-    if (!moved.ok()) others_.Lose(moved.status());
+    if (!moved.ok()) others_.Fail(moved.status());
     return moved;
   });
 }

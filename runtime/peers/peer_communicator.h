@@ -1,4 +1,4 @@
-// A communicator between processes, over whatever carries their messages: steps, agreement, deadlines, blame.
+// A communicator between processes, over whatever carries their messages: steps, agreement, deadlines, culprits.
 //
 // Ranks of one host exchange through shared memory instead, and need no messages. When a wait fails or times out, the
 // rank asks its peer, over a socket of its own, what that one is waiting for, and follows the answers to the rank to
@@ -24,15 +24,15 @@
 #include "reshard/runtime/recent_operations.h"
 #include "runtime/peers/other_ranks.h"
 #include "runtime/peers/peer_transport.h"
-#include "runtime/shared/introduction.h"
-#include "runtime/shared/neighbors.h"
+#include "runtime/shared/bootstrap.h"
+#include "runtime/shared/shared_memory_transport.h"
 
 namespace reshard::peers {
 
 class PeerCommunicator final : public Communicator {
  public:
   // What a transport announces its waits on, and turns their errors into.
-  using MakeTransport = absl::FunctionRef<std::unique_ptr<PeerTransport>(PeerBoard& board, WhoIsToBlame blame)>;
+  using MakeTransport = absl::FunctionRef<std::unique_ptr<PeerTransport>(PeerBoard& board, FindCulprit find_culprit)>;
 
   // Rank `rank` of 0 .. size - 1. Local: ranks first communicate in the first call.
   PeerCommunicator(int64_t rank, int64_t size, PeerOptions options, MakeTransport make_transport);
@@ -58,25 +58,26 @@ class PeerCommunicator final : public Communicator {
   template <typename T, typename F>
   T Operate(absl::string_view name, int64_t bytes, uint64_t salt, F&& f);
 
-  void HoldNeighbors();
-  absl::Status Meet();
-  absl::Status MeetNeighbors(absl::StatusOr<shared::Introduction> introduction);
+  void HoldSharedMemory();
+  absl::Status Rendezvous();
+  absl::Status ConnectSharedMemory(absl::StatusOr<shared::Bootstrap> bootstrap);
   absl::Status AllGather(void* records, int64_t bytes);
   absl::Status GatherFromEach(char* records, int64_t bytes);
   absl::Status GatherTogether(char* records, int64_t bytes);
   absl::Status GatherByDoubling(char* records, int64_t bytes);
   absl::Status AgreeNow(const absl::Status& own, const Signature& problem);
-  static uint64_t NearTag(int64_t operation, uint64_t salt) { return static_cast<uint64_t>(operation) ^ salt; }
+  static uint64_t SharedMemoryTag(int64_t operation, uint64_t salt) { return static_cast<uint64_t>(operation) ^ salt; }
 
   const int64_t rank_;
   const int64_t size_;
   const PeerOptions options_;
   RecentOperations recent_;
-  std::shared_ptr<shared::Neighbors> near_;  // neighbors_ during an operation, whose thread alone uses it
+  std::shared_ptr<shared::SharedMemoryTransport>
+      current_shared_memory_;  // shared_memory_ during an operation, whose thread alone uses it
   std::atomic<bool> closed_ = false;
   std::mutex mutex_;
   // Null: no other rank shares memory with this one, they have not met, or it is closed. Guarded by mutex_.
-  std::shared_ptr<shared::Neighbors> neighbors_;
+  std::shared_ptr<shared::SharedMemoryTransport> shared_memory_;
   std::unique_ptr<PeerTransport> transport_;
   OtherRanks others_;  // ends first: it calls what comes before
 };

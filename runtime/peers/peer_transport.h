@@ -1,4 +1,4 @@
-// What carries messages between processes, with what a communicator over it needs besides: deadlines, blame, an end.
+// What carries messages between processes, with what a communicator over it needs besides: deadlines, culprits, an end.
 #ifndef RESHARD_RUNTIME_PEERS_PEER_TRANSPORT_H_
 #define RESHARD_RUNTIME_PEERS_PEER_TRANSPORT_H_
 
@@ -13,12 +13,12 @@
 
 namespace reshard::peers {
 
-// Turns what went wrong while waiting for `peer` (-1: for everybody) into an error that names the rank to blame.
+// Turns what went wrong while waiting for `peer` (-1: for everybody) into an error that names the culprit.
 // `reason` is what the transport said; empty after a timeout, or if a peer has reported a failure.
-using WhoIsToBlame = std::function<absl::Status(int64_t peer, const std::string& reason)>;
+using FindCulprit = std::function<absl::Status(int64_t peer, const std::string& reason)>;
 
 // Its ranks are 0 .. world_size() - 1. A wait for another rank ends after the timeout that the transport was made with;
-// it is announced on the peer board, and what went wrong in it is turned into an error that names the rank to blame.
+// it is announced on the peer board, and what went wrong in it is turned into an error that names the culprit.
 class PeerTransport : public packed::MessageTransport {
  public:
   // Unavailable: that what messages go over is gone, as calls say after the communicator was closed.
@@ -36,11 +36,11 @@ class PeerTransport : public packed::MessageTransport {
   virtual std::unique_ptr<RendezvousStore> Store() { return nullptr; }
 
   // From now on nothing is sent to the ranks that it reaches. Null: there are none.
-  void GoNear(packed::NearExchange* near) { near_ = near; }
-  packed::NearExchange* near() override { return near_; }
+  void UseSharedMemory(packed::IntraHostExchange* intra_host) { intra_host_ = intra_host; }
+  packed::IntraHostExchange* intra_host() override { return intra_host_; }
 
  private:
-  packed::NearExchange* near_ = nullptr;
+  packed::IntraHostExchange* intra_host_ = nullptr;
 };
 
 }  // namespace reshard::peers

@@ -57,7 +57,7 @@ std::string TopologyText(const Topology& topology) {
   std::string text;
   for (const Topology::Level& level : topology.levels) {
     absl::StrAppend(&text, text.empty() ? "" : ", ",
-                    level.devices == 0 ? "all" : absl::StrCat("islands of ", level.devices), " at ",
+                    level.devices == 0 ? "all" : absl::StrCat("domains of ", level.devices), " at ",
                     level.bytes_per_second, " B/s and ", level.latency_ns, " ns");
     if (level.nics != 0) absl::StrAppend(&text, " over ", level.nics, " links");
   }

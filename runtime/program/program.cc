@@ -106,7 +106,7 @@ StridedCopy UnpackCopy(const Region& region, int64_t element, absl::Span<const i
 struct ProgramCompiler::State {
   struct StepState {
     Step step;
-    std::unique_ptr<Traffic> traffic;
+    std::unique_ptr<TransferSchedule> transfers;
     ShardMap from;                        // for the shapes of the peers' fragments
     std::vector<int64_t> member_offsets;  // empty: no group
   };
@@ -190,7 +190,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   step.recv_bytes_max = plan_step.recv_bytes_max;
   step.peers_max = plan_step.peers_max;
   step.tensors.push_back({input, output, dtype, step.op, ReduceOp::kSum});
-  if (host::Reduces(step.op)) step.tensors[0].reduce = plan_step.from.pending()->op;
+  if (host::Reduces(step.op)) step.tensors[0].reduce = plan_step.from.partial()->op;
 
   const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
   if (!state.member_offsets.empty()) {
@@ -213,7 +213,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
 
   const Buffer& out = program->buffers[static_cast<size_t>(output)];
   const Dims out_strides = DenseStrides(out.shape);
-  for (const Message& message : state.traffic->Receives(rank)) {
+  for (const Message& message : state.transfers->Receives(rank)) {
     Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
     if (!host::Reduces(step.op)) {
       if (options.copies == CopyFor::kPull || message.sender == rank) {
@@ -238,7 +238,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   }
   if (options.sends) {
     const Dims in_strides = DenseStrides(program->buffers[static_cast<size_t>(input)].shape);
-    for (const Message& message : state.traffic->Sends(rank)) {
+    for (const Message& message : state.transfers->Sends(rank)) {
       if (message.receiver == rank) continue;
       step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
       if (options.copies == CopyFor::kMessages && !host::Reduces(step.op)) {
@@ -354,7 +354,7 @@ absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options,
   for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
     for (const int end : {0, 1}) program->buffers.push_back(PartOfEnd(*program, end, chunk));
   }
-  // A turn reads what the one before it wrote: each intermediate is there twice, in the two scratch allocations.
+  // A turn reads what the one before it wrote: each intermediate appears twice, in the two scratch allocations.
   const int first_between = count();
   for (int scratch = 0; scratch < 2; ++scratch) {
     int64_t& bytes = program->scratch_bytes[static_cast<size_t>(scratch)];
@@ -401,18 +401,19 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
     state->chunks = plan.chunks;
     for (const Step& step : plan.steps) {
       if (host::Reduces(step.op)) {
-        if (!step.from.pending()) return absl::InternalError("a reduction of a layout that has nothing pending");
-        RETURN_IF_ERROR(host::CheckReduction(step.from.pending()->op, plan.dtype));
+        if (!step.from.partial()) return absl::InternalError("a reduction of a layout that has nothing partial");
+        RETURN_IF_ERROR(host::CheckReduction(step.from.partial()->op, plan.dtype));
       }
       Step one = step;
       if (plan.chunks.count > 1) {
         ASSIGN_OR_RETURN(one, StepOfChunk(step, plan.chunks));
       }
-      ASSIGN_OR_RETURN(std::unique_ptr<Traffic> traffic, Traffic::Create(one, plan.options.topology));
+      ASSIGN_OR_RETURN(std::unique_ptr<TransferSchedule> transfers,
+                       TransferSchedule::Create(one, plan.options.topology));
       ASSIGN_OR_RETURN(ShardMap from, ShardMap::Create(one.from));
       std::vector<int64_t> offsets;
       if (one.op != Op::kExchange && !one.crosses_meshes()) offsets = MemberOffsets(one.from.mesh(), one.axes);
-      state->steps.push_back({std::move(one), std::move(traffic), std::move(from), std::move(offsets)});
+      state->steps.push_back({std::move(one), std::move(transfers), std::move(from), std::move(offsets)});
     }
     return ProgramCompiler(std::move(state));
   });

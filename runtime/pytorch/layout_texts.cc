@@ -12,7 +12,7 @@
 namespace reshard::pytorch {
 namespace {
 
-// A job that makes up new texts for ever does not fill the memory with them.
+// A job that makes up new texts forever does not fill the memory with them.
 constexpr size_t kMostTexts = 1 << 16;
 
 // State: what was parsed, by the text of the mesh and then that of the layout. Invariant: layouts over one text of a

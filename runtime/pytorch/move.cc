@@ -15,8 +15,8 @@ namespace {
 
 int64_t Contributions(const Layout& layout) {
   int64_t product = 1;
-  if (!layout.pending()) return product;
-  for (const AxisRef& axis : layout.pending()->axes) product *= axis.size;
+  if (!layout.partial()) return product;
+  for (const AxisRef& axis : layout.partial()->axes) product *= axis.size;
   return product;
 }
 
@@ -98,25 +98,25 @@ std::vector<at::Tensor> ExecuteOrThrow(at::TensorList tensors, absl::StatusOr<st
 
 }  // namespace
 
-std::string WithoutPending(std::string_view layout) {
+std::string WithoutPartial(std::string_view layout) {
   const size_t end = layout.rfind(']');
   return std::string(end == std::string_view::npos ? layout : layout.substr(0, end + 1));
 }
 
 Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh) {
   Move move{std::move(mesh), std::move(source), std::move(target), std::move(target_mesh), "", "", 1.0};
-  move.grad_from = WithoutPending(move.target);
-  move.grad_to = WithoutPending(move.source);
+  move.grad_from = WithoutPartial(move.target);
+  move.grad_to = WithoutPartial(move.source);
   if (move.grad_to.size() == move.source.size()) return move;
   const absl::StatusOr<Layout> source_layout = LayoutOf(move.mesh, move.source);
-  if (!source_layout.ok() || !source_layout->pending()) return move;
-  if (source_layout->pending()->op == ReduceOp::kAvg) {
+  if (!source_layout.ok() || !source_layout->partial()) return move;
+  if (source_layout->partial()->op == ReduceOp::kAvg) {
     const absl::StatusOr<Layout> target_layout =
         LayoutOf(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
     if (!target_layout.ok()) return move;
     move.grad_scale =
         static_cast<double>(Contributions(*target_layout)) / static_cast<double>(Contributions(*source_layout));
-  } else if (source_layout->pending()->op != ReduceOp::kSum) {
+  } else if (source_layout->partial()->op != ReduceOp::kSum) {
     move.grad_from.clear();
     move.grad_to.clear();
   }
@@ -126,12 +126,12 @@ Move MoveOf(std::string mesh, std::string source, std::string target, std::strin
 Move Move::Gradient() const {
   const std::string back_mesh = target_mesh.empty() ? mesh : target_mesh;
   Move back{back_mesh, grad_from, grad_to, target_mesh.empty() ? "" : mesh, source, target, grad_scale};
-  // Where the gradient of a pending sum is a replica, what comes back to it is a replica, too.
-  const bool source_pends = WithoutPending(source).size() != source.size();
-  const bool gradient_pends = WithoutPending(grad_from).size() != grad_from.size();
+  // Where the gradient of a partial sum is a replica, what comes back to it is a replica, too.
+  const bool source_pends = WithoutPartial(source).size() != source.size();
+  const bool gradient_pends = WithoutPartial(grad_from).size() != grad_from.size();
   if (source_pends && !gradient_pends) {
-    back.grad_from = WithoutPending(source);
-    back.grad_to = WithoutPending(target);
+    back.grad_from = WithoutPartial(source);
+    back.grad_to = WithoutPartial(target);
   }
   return back;
 }

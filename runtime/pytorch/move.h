@@ -50,7 +50,7 @@ at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move);
 at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes);
 
 // "[8, <X>8] sum<Y>" -> "[8, <X>8]".
-std::string WithoutPending(std::string_view layout);
+std::string WithoutPartial(std::string_view layout);
 
 // Executes the moves of several tensors together. A rank that has an error instead of moves tells the others. Throws.
 // `outs`: empty, or the tensors to write. `memory_limit_bytes`: see RedistributeBatch.

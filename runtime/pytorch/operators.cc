@@ -248,8 +248,8 @@ TORCH_LIBRARY(reshard, library) {
   library.def("_layout_from_dtensor(str placements, str mesh, int[] shape) -> str", pytorch::LayoutFromDTensor);
   library.def("_layout_to_dtensor(str layout, str mesh, int[] shape) -> str", pytorch::LayoutToDTensor);
   library.def("_plan_figures(str mesh, str source, str target, str dtype) -> int[]", pytorch::PlanFigures);
-  library.def("_set_topology(str? name, str? json) -> ()", pytorch::TellTopology);
-  library.def("_topology() -> (str, str)", pytorch::TopologyTold);
+  library.def("_set_topology(str? name, str? json) -> ()", pytorch::ConfigureTopology);
+  library.def("_topology() -> (str, str)", pytorch::TopologyConfigured);
   library.def("_recent_operations(str group) -> str", pytorch::RecentOperationsOf);
   library.def("_last_timings(str group) -> str", pytorch::LastTimingsOf);
   library.def("_forget_groups(str? name) -> ()", ForgetGroups);

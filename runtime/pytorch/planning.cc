@@ -44,8 +44,8 @@ std::vector<int64_t> PlanFigures(c10::string_view mesh, c10::string_view source,
     ASSIGN_OR_RETURN(const Layout from, LayoutOf(mesh, source));
     ASSIGN_OR_RETURN(const Layout to, LayoutOf(mesh, target));
     ASSIGN_OR_RETURN(const Plan plan, MakePlan({from, to, *known}, {}));
-    if (from.pending() && to.pending() != from.pending()) {
-      RETURN_IF_ERROR(host::CheckReduction(from.pending()->op, *known));
+    if (from.partial() && to.partial() != from.partial()) {
+      RETURN_IF_ERROR(host::CheckReduction(from.partial()->op, *known));
     }
     int64_t moving = 0;
     for (const Step& step : plan.steps) moving += step.op == Op::kSlice ? 0 : 1;
@@ -53,7 +53,7 @@ std::vector<int64_t> PlanFigures(c10::string_view mesh, c10::string_view source,
   }));
 }
 
-void TellTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json) {
+void ConfigureTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json) {
   if (!name) {
     SetTopology(std::nullopt);
     return;
@@ -64,18 +64,18 @@ void TellTopology(std::optional<c10::string_view> name, std::optional<c10::strin
   })));
 }
 
-std::tuple<std::string, std::string> TopologyTold() {
-  const std::optional<Topology> told = ValueOrThrow(ToldTopology());
-  if (!told) return {"", ""};
+std::tuple<std::string, std::string> TopologyConfigured() {
+  const std::optional<Topology> configured = ValueOrThrow(ConfiguredTopology());
+  if (!configured) return {"", ""};
   nlohmann::json levels = nlohmann::json::array();
-  for (const Topology::Level& level : told->levels) {
+  for (const Topology::Level& level : configured->levels) {
     nlohmann::json entry = {{"gb_per_s", static_cast<double>(level.bytes_per_second) / 1e9},
                             {"latency_us", static_cast<double>(level.latency_ns) / 1e3}};
     if (level.devices != 0) entry["devices"] = level.devices;
     if (level.nics != 0) entry["nics"] = level.nics;
     levels.push_back(std::move(entry));
   }
-  return {told->name, nlohmann::json{{"levels", levels}}.dump()};
+  return {configured->name, nlohmann::json{{"levels", levels}}.dump()};
 }
 
 std::string RecentOperationsOf(c10::string_view group) {

@@ -17,16 +17,16 @@ std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh
 std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::IntArrayRef shape);
 
 // [bytes that one device receives at most, steps in which anything travels] of the plan on a network in which all
-// devices are equally far: the same on every rank, whatever topology each was told. Throws the same; the dtype is
+// devices are equally far: the same on every rank, whatever topology each was configured. Throws the same; the dtype is
 // PyTorch's name for it, "torch.float32".
 std::vector<int64_t> PlanFigures(c10::string_view mesh, c10::string_view source, c10::string_view target,
                                  c10::string_view dtype);
 
 // What SetTopology (topology.h) does with a preset's name, or with the JSON that a file of that name holds; without
-// both it forgets what was told. Throws c10::ValueError.
-void TellTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json);
+// both it forgets what was configured. Throws c10::ValueError.
+void ConfigureTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json);
 // Name and JSON of what is told, empty if nothing is. Throws c10::ValueError.
-std::tuple<std::string, std::string> TopologyTold();
+std::tuple<std::string, std::string> TopologyConfigured();
 
 // As JSON: see RecentOperations; and {"seconds":..,"pack_seconds":..,"communicate_seconds":..,"unpack_seconds":..,
 // "received_bytes":..,"received_extra_bytes":..,"copied_local_bytes":..,"written_bytes":..} of the last call that

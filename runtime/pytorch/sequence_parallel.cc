@@ -134,9 +134,9 @@ absl::StatusOr<pytorch::Move> AllReduceMove(const std::vector<int64_t>& sizes, c
     return absl::InvalidArgumentError(absl::StrCat("unknown reduction \"", name, "\" (sum, avg, min, max, prod)"));
   }
   const std::string whole = LayoutText(sizes);
-  const std::string pending = absl::StrCat(whole, " ", name, "<r>");
+  const std::string partial = absl::StrCat(whole, " ", name, "<r>");
   const bool has_gradient = op == "sum" || op == "avg";
-  return pytorch::Move{MeshOf(place), pending, whole, "", has_gradient ? pending : "", has_gradient ? whole : "", 1.0};
+  return pytorch::Move{MeshOf(place), partial, whole, "", has_gradient ? partial : "", has_gradient ? whole : "", 1.0};
 }
 
 at::Tensor RunOrRefuse(const at::Tensor& x, const absl::StatusOr<pytorch::Move>& move, const std::string& group) {
@@ -214,9 +214,9 @@ std::optional<at::Tensor> Gather(const at::Tensor& x, int64_t dst, int64_t dim, 
   const at::Tensor nothing = pytorch::DispatchMove(x.detach(), move, name);
   if (differentiated) {
     // No result, so nothing leads the backward pass here. Whatever else leads it to x takes part in the scatter.
-    const auto pending = std::make_shared<bool>(true);
-    x.register_hook([pending, move, name, nothing](const at::Tensor& gradient) {
-      if (!std::exchange(*pending, false)) return gradient;
+    const auto partial = std::make_shared<bool>(true);
+    x.register_hook([partial, move, name, nothing](const at::Tensor& gradient) {
+      if (!std::exchange(*partial, false)) return gradient;
       return gradient + pytorch::DispatchMove(nothing, move.Gradient(), name);
     });
   }

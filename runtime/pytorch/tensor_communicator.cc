@@ -289,7 +289,7 @@ absl::Status TensorCommunicator::FollowTopology() {
   if (!global_ranks_) return absl::OkStatus();
   const int64_t version = TopologyVersion();
   if (version == topology_version_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::optional<Topology> told, ToldTopology());
+  ASSIGN_OR_RETURN(const std::optional<Topology> told, ConfiguredTopology());
   redistributor_.SetTopology(told ? OnRanks(*told, *global_ranks_) : own_topology_);
   topology_version_ = version;
   return absl::OkStatus();

@@ -15,16 +15,16 @@
 namespace reshard {
 namespace {
 
-struct Told {
+struct Configured {
   std::mutex mutex;
   int64_t version = 1;
   std::optional<Topology> topology;
 };
 
-Told& TheTold() {
+Configured& TheConfigured() {
   // Never destroyed: threads of the process may still be in a call when statics go.
-  static Told* const told = new Told;
-  return *told;
+  static Configured* const configured = new Configured;
+  return *configured;
 }
 
 absl::StatusOr<std::optional<Topology>> ReadEnvironment() {
@@ -47,17 +47,17 @@ absl::StatusOr<std::optional<Topology>> ReadEnvironment() {
   return *parsed;
 }
 
-// How many of the group's devices an island has at most, or nullopt if its islands are not runs of that length.
+// How many of the group's devices a domain has at most, or nullopt if its domains are not runs of that length.
 std::optional<int64_t> RunLength(absl::Span<const int64_t> ranks, int64_t devices) {
   std::vector<int64_t> seen, lengths;
   for (const int64_t rank : ranks) {
-    const int64_t island = rank / devices;
-    if (!seen.empty() && seen.back() == island) {
+    const int64_t domain = rank / devices;
+    if (!seen.empty() && seen.back() == domain) {
       ++lengths.back();
       continue;
     }
-    if (std::find(seen.begin(), seen.end(), island) != seen.end()) return std::nullopt;
-    seen.push_back(island);
+    if (std::find(seen.begin(), seen.end(), domain) != seen.end()) return std::nullopt;
+    seen.push_back(domain);
     lengths.push_back(1);
   }
   if (lengths.empty()) return std::nullopt;
@@ -76,23 +76,23 @@ int64_t LargestDivisor(int64_t of, int64_t at_most) {
 }  // namespace
 
 void SetTopology(std::optional<Topology> topology) {
-  Told& told = TheTold();
-  const std::lock_guard<std::mutex> lock(told.mutex);
-  told.topology = std::move(topology);
-  ++told.version;
+  Configured& configured = TheConfigured();
+  const std::lock_guard<std::mutex> lock(configured.mutex);
+  configured.topology = std::move(topology);
+  ++configured.version;
 }
 
 int64_t TopologyVersion() {
-  Told& told = TheTold();
-  const std::lock_guard<std::mutex> lock(told.mutex);
-  return told.version;
+  Configured& configured = TheConfigured();
+  const std::lock_guard<std::mutex> lock(configured.mutex);
+  return configured.version;
 }
 
-absl::StatusOr<std::optional<Topology>> ToldTopology() {
+absl::StatusOr<std::optional<Topology>> ConfiguredTopology() {
   {
-    Told& told = TheTold();
-    const std::lock_guard<std::mutex> lock(told.mutex);
-    if (told.topology) return told.topology;
+    Configured& configured = TheConfigured();
+    const std::lock_guard<std::mutex> lock(configured.mutex);
+    if (configured.topology) return configured.topology;
   }
   // A job's environment does not change: read once, the error, too.
   static const auto* const environment = new absl::StatusOr<std::optional<Topology>>(ReadEnvironment());
@@ -110,8 +110,8 @@ Topology OnRanks(const Topology& topology, absl::Span<const int64_t> global_rank
     if (i + 1 < topology.levels.size()) {
       const std::optional<int64_t> run = RunLength(global_ranks, level.devices);
       if (!run) continue;
-      const bool one_island = *run == static_cast<int64_t>(global_ranks.size());
-      level.devices = one_island ? (*run + inside - 1) / inside * inside : *run;
+      const bool one_domain = *run == static_cast<int64_t>(global_ranks.size());
+      level.devices = one_domain ? (*run + inside - 1) / inside * inside : *run;
       if (level.devices % inside != 0) continue;
     }
     if (level.nics != 0) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/shared/flows.h"
-#include "runtime/shared/neighbors.h"
+#include "runtime/shared/shared_memory_transport.h"
 #include "status/macros.h"
 
 namespace reshard::shared {
@@ -22,10 +22,11 @@ struct Exchange {
 }  // namespace
 
 // The results of this rank are packed once for all, by being combined where they are packed.
-absl::Status Neighbors::CombineForAll(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
-                                      absl::Span<const packed::Piece> results, CombineInto combine,
-                                      absl::Span<const packed::Piece> takes, CopyMode mode, MoveStats* stats,
-                                      packed::Laps* lap) {
+absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Piece> sends,
+                                                  absl::Span<const int64_t> senders,
+                                                  absl::Span<const packed::Piece> results, CombineInto combine,
+                                                  absl::Span<const packed::Piece> takes, CopyMode mode,
+                                                  MoveStats* stats, packed::Stopwatch* stopwatch) {
   std::vector<Outgoing> out = OutgoingOf(sends);
   Outgoing given{{}, results, SlotCuts(LengthsOf(results)), {}, 0, nullptr};
   std::vector<Incoming> in;
@@ -41,10 +42,10 @@ absl::Status Neighbors::CombineForAll(absl::Span<const packed::Piece> sends, abs
   std::vector<Exchange> exchanges(others_.size());
   for (Outgoing& flow : out) {
     flow.results = &given;
-    for (const Outgoing::Receiver& receiver : flow.to) exchanges[receiver.neighbor].contributed = &flow;
+    for (const Outgoing::Receiver& receiver : flow.to) exchanges[receiver.peer].contributed = &flow;
   }
   for (size_t i = 0; i < in.size(); ++i) {
-    Exchange& with = exchanges[in[i].neighbor];
+    Exchange& with = exchanges[in[i].peer];
     (i < contributing ? with.contributions : with.results) = &in[i];
   }
   std::vector<const char*> from(contributing);
@@ -66,7 +67,7 @@ absl::Status Neighbors::CombineForAll(absl::Span<const packed::Piece> sends, abs
   const auto combinable = [&] {
     if (given.left.done()) return false;
     for (const Outgoing::Receiver& receiver : given.to) {
-      const Exchange& with = exchanges[receiver.neighbor];
+      const Exchange& with = exchanges[receiver.peer];
       if (!ResultIsNext(with.contributed, given) || !with.contributions->full()) return false;
       if (with.results != nullptr && ResultIsNext(with.contributions, *with.results)) return false;
     }
@@ -100,7 +101,7 @@ absl::Status Neighbors::CombineForAll(absl::Span<const packed::Piece> sends, abs
     return true;
   };
   return Drive(
-      out, &given, in, take, [](int) {}, stats, lap);
+      out, &given, in, take, [](int) {}, stats, stopwatch);
 }
 
 }  // namespace reshard::shared

@@ -1,4 +1,4 @@
-// What one rank sends to, and receives from, its neighbors in one operation, slot by slot.
+// What one rank sends to, and receives from, its peers in one operation, slot by slot.
 #ifndef RESHARD_RUNTIME_SHARED_FLOWS_H_
 #define RESHARD_RUNTIME_SHARED_FLOWS_H_
 
@@ -16,23 +16,23 @@
 
 namespace reshard::shared {
 
-// The same pieces for one neighbor or more.
+// The same pieces for one peer or more.
 struct Outgoing {
   struct Receiver {
-    size_t neighbor = 0;  // its index among the neighbors
-    int64_t ring = 0;     // of this rank's segment
+    size_t peer = 0;   // its index among the peers
+    int64_t ring = 0;  // of this rank's segment
   };
   std::vector<Receiver> to;
   absl::Span<const packed::Piece> pieces;
   SlotCuts left;
   std::vector<Cut> cuts;              // of the slot in work
   int64_t slots = 0;                  // filled so far
-  const Outgoing* results = nullptr;  // for the same neighbor, where these are contributions: see ResultIsNext
+  const Outgoing* results = nullptr;  // for the same peer, where these are contributions: see ResultIsNext
 };
 
-// What comes from one neighbor.
+// What comes from one peer.
 struct Incoming {
-  size_t neighbor = 0;  // its index among the neighbors
+  size_t peer = 0;  // its index among the peers
   const Segment* segment = nullptr;
   int64_t ring = 0;
   absl::Span<const packed::Piece> pieces;  // none where they are combined
@@ -51,11 +51,11 @@ struct Incoming {
     ++slots;
     Ring& ring_state = segment->ring(ring);
     ring_state.emptied.store(ring_state.emptied.load(std::memory_order_relaxed) + 1);
-    segment->head().bell.RingIfAsleep();
+    segment->head().doorbell.RingIfAsleep();
   }
 };
 
-// Where contributions to a neighbor and results for it share a ring, this many contributions come first, then they take
+// Where contributions to a peer and results for it share a ring, this many contributions come first, then they take
 // turns. A result waits for as many contributions of everybody, so that a ring must hold twice as many slots: else
 // ranks whose rings are full of contributions would wait for each other.
 inline constexpr int64_t kContributionsAhead = 2;

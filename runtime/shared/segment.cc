@@ -49,11 +49,11 @@ int64_t Segment::Shape::rings_at() const { return kHeadBytes + Aligned(rings * i
 int64_t Segment::Shape::slots_at() const { return rings_at() + rings * int64_t{sizeof(Ring)}; }
 int64_t Segment::Shape::bytes() const { return slots_at() + rings * slots * pitch(); }
 
-void Bell::Sleep(uint32_t rung, std::chrono::nanoseconds left) {
+void Doorbell::Sleep(uint32_t rung, std::chrono::nanoseconds left) {
   host::FutexWait(rung_, rung, left, host::FutexScope::kProcesses);
 }
 
-void Bell::Ring() {
+void Doorbell::Ring() {
   rung_.fetch_add(1);
   host::FutexWakeAll(rung_, host::FutexScope::kProcesses);
 }

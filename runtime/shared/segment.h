@@ -1,9 +1,9 @@
-// The memory that one rank shares with the other ranks of its host: a bell, a notice, and one ring of slots to each of
-// them. It has no name: whoever holds no descriptor cannot find it, and it is gone with the last process that maps it,
-// however that ends.
+// The memory that one rank shares with the other ranks of its host: a doorbell, a mailbox, and one ring of slots to
+// each of them. It has no name: whoever holds no descriptor cannot find it, and it is gone with the last process that
+// maps it, however that ends.
 //
-// Every word has one writer, the rank it belongs to, but for the bell, which anybody rings, and Ring::emptied, which is
-// the receiver's.
+// Every word has one writer, the rank it belongs to, but for the doorbell, which anybody rings, and Ring::emptied,
+// which is the receiver's.
 #ifndef RESHARD_RUNTIME_SHARED_SEGMENT_H_
 #define RESHARD_RUNTIME_SHARED_SEGMENT_H_
 
@@ -20,7 +20,7 @@ namespace reshard::shared {
 
 // Wakes the rank that owns it. A rank that is about to sleep says so first and looks once more for what it waits for;
 // one that has changed something looks whether the other sleeps afterwards. One of the two sees the other.
-class Bell {
+class Doorbell {
  public:
   // For the owner: until Woken, others ring.
   void AboutToSleep() { sleeping_.store(1); }
@@ -41,11 +41,11 @@ class Bell {
 };
 
 // What a rank shows all others at once, e.g. its part in an agreement. There are two, used in turns: a rank that writes
-// its notice for the second time has seen everybody's next one, so everybody has read its first.
-inline constexpr int64_t kNoticeBytes = 1024;
-struct alignas(64) Notice {
+// its mailbox for the second time has seen everybody's next one, so everybody has read its first.
+inline constexpr int64_t kMailboxBytes = 1024;
+struct alignas(64) Mailbox {
   int64_t bytes = 0;
-  char data[kNoticeBytes] = {};
+  char data[kMailboxBytes] = {};
 };
 
 // The state of one ring of slots, from the rank that owns the segment to one other.
@@ -70,9 +70,9 @@ struct Head {
   int64_t rings = 0;
   int64_t slots = 0;       // in each ring
   int64_t slot_bytes = 0;  // without the header
-  alignas(64) Bell bell;
-  alignas(64) std::atomic<uint64_t> noticed{0};  // notices given so far
-  Notice notices[2];
+  alignas(64) Doorbell doorbell;
+  alignas(64) std::atomic<uint64_t> posted{0};  // mailboxes given so far
+  Mailbox mailboxes[2];
 };
 
 // A mapping of such memory.

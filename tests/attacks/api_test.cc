@@ -77,8 +77,8 @@ TEST_CASE("meshes that cannot be are refused") {
 
 TEST_CASE("layouts that cannot be are refused") {
   const auto mesh = MeshOf("{X:4,Y:2}");
-  const auto refused = [&](std::vector<DimLayout> dims, std::optional<Pending> pending = std::nullopt) {
-    Refused(Layout::Create(mesh, std::move(dims), std::move(pending)).status());
+  const auto refused = [&](std::vector<DimLayout> dims, std::optional<Partial> partial = std::nullopt) {
+    Refused(Layout::Create(mesh, std::move(dims), std::move(partial)).status());
   };
   refused({{-1, {}}});
   refused({{std::numeric_limits<int64_t>::min(), {}}});
@@ -87,7 +87,7 @@ TEST_CASE("layouts that cannot be are refused") {
   refused(std::vector<DimLayout>(kMaxRank + 1, DimLayout{1, {}}));
   for (const int axis : {-1, 2, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
     refused({{4, {AxisFactor(axis, 1, 4)}}});
-    refused({{4, {}}}, Pending{ReduceOp::kSum, {{axis, 1, 4}}});
+    refused({{4, {}}}, Partial{ReduceOp::kSum, {{axis, 1, 4}}});
   }
   for (const int64_t pre : {int64_t{0}, int64_t{-1}, int64_t{3}, int64_t{4}, kHuge})
     refused({{4, {AxisFactor(0, pre, 2)}}});
@@ -95,8 +95,8 @@ TEST_CASE("layouts that cannot be are refused") {
     refused({{4, {AxisFactor(0, 1, size)}}});
   refused({{4, {AxisFactor(0, 1, 4), AxisFactor(0, 1, 4)}}});
   refused({{4, {AxisFactor(0, 1, 4)}}, {4, {AxisFactor(0, 2, 2)}}});
-  refused({{4, {AxisFactor(0, 1, 4)}}}, Pending{ReduceOp::kSum, {{0, 1, 2}}});
-  refused({{4, {}}}, Pending{ReduceOp::kSum, {{0, 1, 4}, {0, 1, 4}}});
+  refused({{4, {AxisFactor(0, 1, 4)}}}, Partial{ReduceOp::kSum, {{0, 1, 2}}});
+  refused({{4, {}}}, Partial{ReduceOp::kSum, {{0, 1, 4}, {0, 1, 4}}});
   refused({{4, {DigitFactor(0)}}});
   refused({{4, {DigitFactor(-1)}}});
   refused({{4, {DigitFactor(kHuge)}}});
@@ -107,9 +107,9 @@ TEST_CASE("layouts that cannot be are refused") {
   refused({{4, {SizesFactor(0, 4, {1, 1, 1, 2})}}});
   refused({{4, {SizesFactor(0, 4, {-1, 3, 1, 1})}}});
   refused({{4, {SizesFactor(0, 4, {kHuge, kHuge, 3, 3})}}});
-  const auto nothing_pending = Layout::Create(mesh, {{4, {}}}, Pending{ReduceOp::kSum, {}});
-  REQUIRE(nothing_pending.ok());
-  CHECK(ToString(*nothing_pending) == "[4]");
+  const auto nothing_partial = Layout::Create(mesh, {{4, {}}}, Partial{ReduceOp::kSum, {}});
+  REQUIRE(nothing_partial.ok());
+  CHECK(ToString(*nothing_partial) == "[4]");
 }
 
 TEST_CASE("the largest legal sizes are no trouble") {
@@ -142,15 +142,15 @@ TEST_CASE("problems that cannot be are refused") {
   options = {};
   options.topology.levels.clear();
   CHECK(!MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).ok());
-  for (const int64_t nics : {int64_t{-1}, int64_t{3}}) {  // of islands of 2
+  for (const int64_t nics : {int64_t{-1}, int64_t{3}}) {  // of domains of 2
     options.topology.levels = {{2, 1'000'000'000, 1000, 0}, {0, 1'000'000'000, 1000, nics}};
     Refused(MakePlan({one, LayoutOf("[4]", "{X:2}"), DType::kI8}, options).status(),
             absl::StatusCode::kInvalidArgument);
   }
   for (const Op op : {Op::kReduceScatter, Op::kAllReduce}) {
-    Refused(Traffic::Create(op, one, LayoutOf("[4]", "{X:2}@2")).status());
+    Refused(TransferSchedule::Create(op, one, LayoutOf("[4]", "{X:2}@2")).status());
   }
-  Refused(Traffic::Create(Op::kExchange, one, LayoutOf("[5]", "{X:2}")).status());
+  Refused(TransferSchedule::Create(Op::kExchange, one, LayoutOf("[5]", "{X:2}")).status());
 }
 
 TEST_CASE("long and strange text is refused in one short message") {

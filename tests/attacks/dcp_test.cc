@@ -40,7 +40,7 @@ TEST_CASE("dcp: shapes") {
         Of(Object(Class("TensorStorageMetadata"), Dict({{Str("properties"), Properties(DType("float32"))},
                                                         {Str("size"), value},
                                                         {Str("chunks"), List({})}}))),
-        "a shape of \"w\" that is none");
+        "a shape of \"w\" that is not one");
   };
   size(None());
   size(Str("2"));
@@ -55,19 +55,19 @@ TEST_CASE("dcp: chunks") {
   const auto refuses = [&](const std::vector<std::string>& chunks, const std::string& part) {
     checkpoint.RefusesMetadata(Described({2, 3}, chunks), part);
   };
-  refuses({Chunk({0, 0}, {3, 3})}, "is no part of [2, 3]");
+  refuses({Chunk({0, 0}, {3, 3})}, "is not part of [2, 3]");
   refuses({Chunk({1, 0}, {2, 3})}, "has no place for the chunk");
   refuses({Chunk({-1, 0}, {2, 3})}, "has no place for the chunk");
-  refuses({Chunk({0, 0}, {-2, 3})}, "is no part of [2, 3]");
-  refuses({Chunk({0, 0}, {kMost, kMost})}, "is no part of [2, 3]");
+  refuses({Chunk({0, 0}, {-2, 3})}, "is not part of [2, 3]");
+  refuses({Chunk({0, 0}, {kMost, kMost})}, "is not part of [2, 3]");
   refuses({Chunk({kMost, 0}, {kMost, 3})}, "has no place for the chunk");
-  refuses({Chunk({0, 0}, {2})}, "is no part of [2, 3]");
+  refuses({Chunk({0, 0}, {2})}, "is not part of [2, 3]");
   refuses({Chunk({0}, {2})}, "has no place for the chunk");
-  refuses({Chunk({0, 0}, {2, 3, 1})}, "is no part of [2, 3]");
+  refuses({Chunk({0, 0}, {2, 3, 1})}, "is not part of [2, 3]");
   refuses({None()}, "without offsets or sizes");
   refuses({Object(Class("ChunkStorageMetadata"))}, "without offsets or sizes");
   refuses({Object(Class("ChunkStorageMetadata"), Dict({{Str("offsets"), None()}, {Str("sizes"), None()}}))},
-          "that is no box");
+          "that is not a box");
 
   // Geometry that only whoever needs the elements looks at.
   const auto fails = [&](const std::string& metadata, const std::string& part) {
@@ -108,7 +108,7 @@ TEST_CASE("dcp: places") {
           "was encoded by \"stream.zstd/1\"");
   refuses(Place("a.distcp", 0, 1, {{Str("transform_descriptors"), Tuple({Num(7)})}}), "was encoded by an extension");
   refuses(Place("a.distcp", 0, 1, {{Str("transform_descriptors"), Str("zstd")}}),
-          "transforms of \"w\" that are no list");
+          "transforms of \"w\" that are not a list");
   checkpoint.RefusesMetadata(Metadata({{Str("w"), Whole({2, 3})}}, {}), "no place for the chunk of \"w\" at [0, 0]");
   checkpoint.RefusesMetadata(Metadata({{Str("w"), Bytes()}}, {}), "no place for \"w\"");
   checkpoint.RefusesMetadata(Metadata({{Str("w"), Whole({2, 3})}}, {{Index("w", {1, 0}), Place("a.distcp", 0, 1)}}),
@@ -184,8 +184,8 @@ TEST_CASE("dcp: items") {
   refuses({{Str("w"), Whole({2, 3})}, {Str("w"), Bytes()}}, "the item \"w\" twice");
   refuses({{Str("w"), Bytes()}, {Str("w"), Bytes()}}, "the item \"w\" twice");
   refuses({{Str("w"), None()}}, "no description of \"w\"");
-  refuses({{None(), Whole({2, 3})}}, "whose name is no text");
-  refuses({{Num(1), Whole({2, 3})}}, "whose name is no text");
+  refuses({{None(), Whole({2, 3})}}, "whose name is not text");
+  refuses({{Num(1), Whole({2, 3})}}, "whose name is not text");
   refuses({{Str("w"), Object(Class("TensorStorageMetadata"))}}, "no shape or no chunks of \"w\"");
   refuses({{Str("w"), Object(Global("evil", "Class"), Dict({}))}},
           "neither a tensor nor bytes, but of class \"Class\"");
@@ -257,7 +257,7 @@ TEST_CASE("dcp: storages and what lies in them") {
   checkpoint.Refuses({.key = Str(std::string(1000, '0'))}, "no record of the elements");
   checkpoint.Refuses({.key = None()}, "a tensor without a storage");
   checkpoint.Refuses({.more = {None(), None()}}, "a tensor of 8 arguments");
-  checkpoint.Refuses({.more = {Num(1)}}, "flags that are no dict");
+  checkpoint.Refuses({.more = {Num(1)}}, "flags that are not a dict");
   checkpoint.Refuses({.more = {Dict({{Str("conj"), "\x88"}})}}, "the flag \"conj\"");
   checkpoint.Refuses({.more = {Dict({{Str("zero"), "\x88"}})}}, "the flag \"zero\"");
   checkpoint.Refuses({.more = {Dict({{None(), "\x88"}})}}, "the flag ?");

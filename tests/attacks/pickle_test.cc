@@ -107,7 +107,7 @@ TEST_CASE("pickle: stacks and marks") {
   Refuses("N)\x81", "calls what cannot be called");
   Refuses(Global("a", "b") + "N\x81", "arguments that are not a tuple");
   Refuses(Global("a", "b") + ")N\x92", "keyword arguments that are not a dict");
-  Refuses("NN\x93", "a name that is no text");
+  Refuses("NN\x93", "a name that is not text");
 }
 
 TEST_CASE("pickle: depth") {

@@ -79,8 +79,8 @@ TEST_CASE("safetensors: shapes") {
   shape("[[1]]", 4, "no whole number");
   shape("[null]", 4, "no whole number");
   shape("[NaN]", 4, "not JSON at byte");
-  shape("1", 4, "shape is no list");
-  shape("{}", 4, "shape is no list");
+  shape("1", 4, "shape is not a list");
+  shape("{}", 4, "shape is not a list");
   shape("[2]", 4, "takes 8 bytes");
   shape("[]", 8, "takes 4 bytes");
   shape("[3]", 1, "no whole number of bytes", "F4");
@@ -136,7 +136,7 @@ TEST_CASE("safetensors: JSON that is something else") {
   RefusesHeader(R"({"w":{"shape":[1],"data_offsets":[0,1]}})", 1, "no dtype");
   RefusesHeader(R"({"w":{"dtype":"U8","data_offsets":[0,1]}})", 1, "no shape");
   RefusesHeader(R"({"w":{"dtype":"U8","shape":[1]}})", 1, "no two data_offsets");
-  RefusesHeader(R"({"w":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", 1, "dtype is no text");
+  RefusesHeader(R"({"w":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", 1, "dtype is not text");
   RefusesHeader(R"({"w":["U8",[1],[0,1]]})", 1, "no JSON object");
   RefusesHeader(R"({"w":null})", 0, "no JSON object");
   RefusesHeader(R"({"__metadata__":[]})", 0, "__metadata__");

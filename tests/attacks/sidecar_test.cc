@@ -135,7 +135,7 @@ TEST_CASE("sidecar: chunks that are elsewhere, missing or there twice") {
   refuses([](Json& chunks) { chunks[1][3] = std::string(32, 'x'); }, "a bad hash");
   refuses([](Json& chunks) { chunks[1][3] = "0"; }, "a bad hash");
   for (const char* file : {"../good/a.distcp", "/dev/zero", "gone", "", ".metadata", "reshard.json"}) {
-    refuses([&](Json& chunks) { chunks[1][0] = file; }, "which is no file of the checkpoint");
+    refuses([&](Json& chunks) { chunks[1][0] = file; }, "which is not a file of the checkpoint");
   }
 }
 

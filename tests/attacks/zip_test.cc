@@ -171,7 +171,7 @@ TEST_CASE("zip: directories without measure") {
                            "at most 1048576 are allowed");
 }
 
-TEST_CASE("zip: streams that are no archive, or not all of one") {
+TEST_CASE("zip: streams that are not an archive, or not all of one") {
   const DcpCheckpoint checkpoint;
   const std::string good = StreamText().Bytes();
   checkpoint.RefusesStream(std::string(), "too short");

@@ -133,7 +133,7 @@ int PrintTable(int64_t mebibytes, int64_t repeat) {
                 static_cast<long long>(ShortestRun(*plan)), static_cast<double>(report->bytes_moved) / 1e6,
                 report->seconds_median * 1e3, report->memcpy_seconds_median * 1e3, report->gb_per_s,
                 report->memcpy_ratio, report->fresh_memcpy_seconds_median / report->fresh_seconds_median);
-    if (plan->source.pending()) {
+    if (plan->source.partial()) {
       std::printf(" %7.2f", report->memcpy_ratio * IdealReduction(*plan, report->bytes_moved));
     }
     std::printf("\n");

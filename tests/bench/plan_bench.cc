@@ -113,17 +113,17 @@ BENCHMARK_CAPTURE(Random, devices512_even_time, kLarge, kEven, reshard::Objectiv
 BENCHMARK_CAPTURE(Random, devices512_even_bytes, kLarge, kEven, reshard::Objective::kBytes)->Iterations(2000);
 BENCHMARK_CAPTURE(Random, devices512_uneven_time, kLarge, kUneven, reshard::Objective::kTime)->Iterations(2000);
 
-// Random pairs in which exactly `digits` digits move. `pending`: one axis in five holds partial sums in the source.
-std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bool pending, bool boxes, size_t count) {
+// Random pairs in which exactly `digits` digits move. `partial`: one axis in five holds partial sums in the source.
+std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bool partial, bool boxes, size_t count) {
   std::mt19937_64 random(20260102);
   const auto mesh = *reshard::ParseMesh(mesh_text);
   std::vector<Problem> out;
   while (out.size() < count) {
     const auto& shape = kEven[random() % kEven.size()];
     Problem problem{RandomLayout(mesh, shape, random), RandomLayout(mesh, shape, random)};
-    if (pending) {
+    if (partial) {
       auto dims = problem.source.dims();
-      reshard::Pending sums{reshard::ReduceOp::kSum, {}};
+      reshard::Partial sums{reshard::ReduceOp::kSum, {}};
       for (int axis = 0; axis < mesh.num_axes(); ++axis) {
         if (random() % 5 != 0) continue;
         sums.axes.push_back({axis, 1, mesh.axis(axis).size});
@@ -139,14 +139,14 @@ std::vector<Problem> MovingProblems(const std::string& mesh_text, int digits, bo
   return out;
 }
 
-void Sequences(benchmark::State& state, const std::string& mesh, int digits, bool pending, bool boxes,
+void Sequences(benchmark::State& state, const std::string& mesh, int digits, bool partial, bool boxes,
                reshard::Objective objective, const std::string& topology) {
   reshard::PlanOptions options;
   options.objective = objective;
   options.ops = options.ops.without(reshard::Op::kExchange);
   options.boxes_only = boxes;
   options.topology = *reshard::Topology::Preset(topology);
-  const auto problems = MovingProblems(mesh, digits, pending, boxes, 200);
+  const auto problems = MovingProblems(mesh, digits, partial, boxes, 200);
   PlanAll(state, problems, options);
   int64_t proved = 0;
   for (const Problem& problem : problems) {
@@ -170,8 +170,8 @@ SEQUENCES(d6_time_h100, kMesh6, 6, false, false, reshard::Objective::kTime, "dgx
 SEQUENCES(d6_steps_h100, kMesh6, 6, false, false, reshard::Objective::kSteps, "dgx-h100");
 SEQUENCES(d6_mixed_bytes_flat, kMixed6, 6, false, false, reshard::Objective::kBytes, "flat");
 SEQUENCES(d6_mixed_time_h100, kMixed6, 6, false, false, reshard::Objective::kTime, "dgx-h100");
-SEQUENCES(d6_pending_time_flat, kMesh6, 6, true, false, reshard::Objective::kTime, "flat");
-SEQUENCES(d6_pending_time_h100, kMesh6, 6, true, false, reshard::Objective::kTime, "dgx-h100");
+SEQUENCES(d6_partial_time_flat, kMesh6, 6, true, false, reshard::Objective::kTime, "flat");
+SEQUENCES(d6_partial_time_h100, kMesh6, 6, true, false, reshard::Objective::kTime, "dgx-h100");
 SEQUENCES(d8_time_flat, kMesh8, 8, false, false, reshard::Objective::kTime, "flat");
 SEQUENCES(d8_time_h100, kMesh8, 8, false, false, reshard::Objective::kTime, "dgx-h100");
 SEQUENCES(d4_boxes_bytes, kMesh4, 4, false, true, reshard::Objective::kBytes, "flat");

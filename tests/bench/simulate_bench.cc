@@ -78,7 +78,7 @@ BarGroup BarsOf(const NetworkCase& problem, std::vector<Runner> runners) {
 }
 
 // What the busiest level needs for the bytes that must cross it whatever the algorithm, without latencies. What must
-// come from outside of an island may come over the links of any level above, at the same time.
+// come from outside of a domain may come over the links of any level above, at the same time.
 double BusiestLevel(const Plan& plan, const Topology& topology) {
   double ns = 0;
   for (int level = 0; level < topology.num_levels(); ++level) {
@@ -133,7 +133,7 @@ void PrintOverlap(const Topology& topology) {
           const auto simulation = Simulate(*plan);
           const double bound = BusiestLevel(*plan, topology);
           if (!simulation.ok() || bound <= 0) continue;
-          Ratios& into = (problem.source.pending() ? reductions : moves)[overlap ? 1 : 0];
+          Ratios& into = (problem.source.partial() ? reductions : moves)[overlap ? 1 : 0];
           into.Add(static_cast<double>(simulation->time_ns) / bound);
         }
       }

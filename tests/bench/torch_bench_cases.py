@@ -43,8 +43,8 @@ def _layout_text(shape, placements):
     for dim, size in enumerate(shape):
         axes = [axis for axis, placement in zip(AXES, placements) if placement == Shard(dim)]
         dims.append(f"<{','.join(axes)}>{size}" if axes else str(size))
-    pending = [axis for axis, placement in zip(AXES, placements) if placement.is_partial()]
-    return f"[{', '.join(dims)}]" + (f" sum<{','.join(pending)}>" if pending else "")
+    partial = [axis for axis, placement in zip(AXES, placements) if placement.is_partial()]
+    return f"[{', '.join(dims)}]" + (f" sum<{','.join(partial)}>" if partial else "")
 
 
 def _shards(mesh_shape, placements):

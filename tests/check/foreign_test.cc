@@ -81,7 +81,7 @@ TEST_CASE("steps that are not what they are called are found") {
             {json{{"op", "AllPermute"}, {"axes", {"X"}}, {"from", "[<X>8]"}, {"to", "[<Y>8]"}}})},
       {"an AllPermute that changes the shape",
        Bare("{X:2}", {8, 8}, "[<X>8, 8]", "[8, <X>8]", {StepOf("AllPermute", "[<X>8, 8]", "[8, <X>8]")})},
-      {"a reduction of what is not pending",
+      {"a reduction of what is not partial",
        Bare("{X:2}", {8}, "[8]", "[<X>8]", {StepOf("ReduceScatter", "[8]", "[<X>8]")})},
       {"a reduction over half of the axes",
        Bare("{X:2,Y:2}", {8}, "[8] sum<X,Y>", "[8]",

@@ -24,7 +24,7 @@ const std::vector<Case>& Cases() {
       {"meshes", "{X:4}", "[<X>16, 600]", "[16, <Y>600]", "{Y:3}@2"},
       {"sequence", "{A:2,B:2,C:2}", "[8, <A,B>8, 800]", "[<A,B>8, <C>8, 800]", nullptr, true},
       {"rounds", "{X:4}", "[<X>64, 6400]", "[64, <X>6400]", nullptr, false, 500000},
-      {"islands", "{N:2,X:8}", "[<N>64, <X>6400]", "[<X>64, <N>6400]", nullptr, false, 0, "dgx-h100"},
+      {"domains", "{N:2,X:8}", "[<N>64, <X>6400]", "[<X>64, <N>6400]", nullptr, false, 0, "dgx-h100"},
   };
   return *cases;
 }

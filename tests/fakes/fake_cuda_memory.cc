@@ -15,7 +15,7 @@ cuda::CudaResult MemPoolCreate(cuda::CudaMemPool* handle, const cuda::CudaMemPoo
   Device* device = there ? world.devices[props->location_id].get() : nullptr;
   if (const cuda::CudaResult result = Enter("MemPoolCreate", device)) return result;
   if (device == nullptr || props->allocation_type != 1 || props->location_type != 1) {
-    return Wrong(kInvalidValue, "MemPoolCreate of what is no pool of device memory");
+    return Wrong(kInvalidValue, "MemPoolCreate of what is not a pool of device memory");
   }
   auto pool = std::make_unique<Pool>();
   pool->device = device;
@@ -104,7 +104,7 @@ cuda::CudaResult MemFreeHost(void* memory) {
   Device* device = nullptr;
   if (const cuda::CudaResult result = EnterCurrent("MemFreeHost", &device)) return result;
   if (const cuda::CudaResult result = UnsafeInCapture("MemFreeHost")) return result;
-  if (TheWorld().host_blocks.erase(memory) == 0) return Wrong(kInvalidValue, "MemFreeHost of what is no block");
+  if (TheWorld().host_blocks.erase(memory) == 0) return Wrong(kInvalidValue, "MemFreeHost of what is not a block");
   return cuda::kCudaSuccess;
 }
 

@@ -218,7 +218,7 @@ cuda::CudaResult UserObjectCreate(cuda::CudaUserObject* handle, void* pointer, v
   const Lock lock(TheWorld().mutex);
   if (const cuda::CudaResult result = Enter("UserObjectCreate", CurrentDevice())) return result;
   if (destroy == nullptr || references == 0 || flags != cuda::kCudaUserObjectNoDestructorSync) {
-    return Wrong(kInvalidValue, "UserObjectCreate of what is no object");
+    return Wrong(kInvalidValue, "UserObjectCreate of what is not an object");
   }
   TheWorld().user_objects.push_back(std::make_unique<UserObject>(UserObject{pointer, destroy, references}));
   *handle = TheWorld().user_objects.back().get();

@@ -72,7 +72,7 @@ CommCall::CommCall(Lock& lock, const char* function, NcclComm handle, Allow allo
   result_ = nccl.book.Count(function, comm_ == nullptr ? -1 : comm_->device->ordinal);
   if (result_ != kNcclSuccess) return;
   if (comm_ == nullptr) {
-    result_ = WrongUse(kNcclInvalidArgument, std::string(function) + " of what is no communicator");
+    result_ = WrongUse(kNcclInvalidArgument, std::string(function) + " of what is not a communicator");
     return;
   }
   const std::string where = comm_->Text() + ", " + function + ": ";

@@ -52,7 +52,7 @@ NcclResult GetUniqueId(NcclUniqueId* id) {
   *id = NcclUniqueId();
   const int64_t number = ++TheNccl().ids;
   std::memcpy(id->internal, "unique", 6);
-  // No zero byte at its end: who cuts it off as a string loses something.
+  // No zero byte at its end: code that cuts it off as a string loses something.
   std::memcpy(id->internal + 8, &number, sizeof(number));
   id->internal[127] = 7;
   return kNcclSuccess;
@@ -75,7 +75,7 @@ NcclResult CommInitRankConfig(NcclComm* handle, int ranks, NcclUniqueId id, int 
   }
   const std::string key(id.internal, sizeof(id.internal));
   if (key.compare(0, 6, "unique") != 0 || key[127] != 7) {
-    return WrongUse(kNcclInvalidArgument, "CommInitRankConfig: this is no unique id");
+    return WrongUse(kNcclInvalidArgument, "CommInitRankConfig: this is not a unique id");
   }
   Clique*& clique = nccl.by_id[key];
   if (clique == nullptr) clique = NewClique(ranks);

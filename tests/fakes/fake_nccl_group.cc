@@ -266,7 +266,7 @@ bool GroupWork::MayStart(const Live& live) const {
 }
 
 bool GroupWork::MayProceed(const Live& live) const {
-  // Who has an error was told, and waits to be aborted.
+  // A rank with an error was told, and waits to be aborted.
   if (finished_ || comm_->gone() || comm_->error != kNcclSuccess) return true;
   if (!MayStart(live)) return false;
   const auto other_side = [&](Comm* peer, const std::pair<Kind, int>& key, int64_t number) {

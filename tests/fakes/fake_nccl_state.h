@@ -85,7 +85,7 @@ struct Clique {
   std::map<int64_t, std::shared_ptr<Split>> splits;
 };
 
-// One rank's side of a communicator. Stays after its end, to tell who uses it then.
+// One rank's side of a communicator. Stays after its end, to report later uses.
 struct Comm {
   Clique* clique = nullptr;
   int rank = 0;

@@ -158,7 +158,7 @@ struct World {
   std::vector<std::unique_ptr<GraphExec>> execs;
   std::map<Graph*, std::shared_ptr<Graph>> graphs;
   std::vector<std::unique_ptr<UserObject>> user_objects;
-  std::map<cuda::CudaPointer, Block> blocks;  // freed ones stay, to tell who uses them
+  std::map<cuda::CudaPointer, Block> blocks;  // freed ones stay, to report later uses
   std::map<const void*, HostBlock> host_blocks;
   std::vector<std::string> complaints;
   uint64_t jitter = 0;  // not 0: works start after a pause of random length
@@ -194,7 +194,7 @@ void FindStuck();
 cuda::CudaPointer NewBlock(int64_t bytes, Device* device);
 void SetLive(cuda::CudaPointer memory);
 void SetFreed(cuda::CudaPointer memory);
-// Empty when [memory, memory + bytes) may be used by `device` now; memory that is no device's may be used by all.
+// Empty when [memory, memory + bytes) may be used by `device` now; memory that is not a device's may be used by all.
 std::string CheckAccess(const void* memory, size_t bytes, const Device* device);
 // What was made and neither freed nor destroyed.
 std::vector<std::string> LeaksOfWorld();

@@ -36,7 +36,7 @@ inline void RunRanks(int ranks, const std::function<void(int rank)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// So many devices while it lives, one a rank. Nothing of the one before is left, nothing of this one stays.
+// So many devices while it lives, one per rank. Nothing of the one before is left, nothing of this one stays.
 class FakeWorld {
  public:
   explicit FakeWorld(int devices, const FakeNcclOptions& options = {}) {

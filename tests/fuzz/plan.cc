@@ -63,7 +63,7 @@ void HoldDerived(const DerivedPlan& derived, const json& plan) {
 // What the oracle throws where it can do no more.
 bool IsBeyondOracle(std::string_view why) {
   return why.find("oracle: more than 64 contributions") != std::string_view::npos ||
-         why.find("oracle: pending over another mesh") != std::string_view::npos;
+         why.find("oracle: partial over another mesh") != std::string_view::npos;
 }
 
 void HoldAgreement(const json& plan) {
@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = testing::Text(data, size);
   const absl::StatusOr<CheckReport> report = CheckPlans(text);
   if (!report.ok()) {
-    testing::Promised(report.status().code() != absl::StatusCode::kInternal, "bad input is no internal error");
+    testing::Promised(report.status().code() != absl::StatusCode::kInternal, "bad input is not an internal error");
     return 0;
   }
   for (const PlanVerdict& plan : report->plans) {

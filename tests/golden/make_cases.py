@@ -12,9 +12,9 @@ MIB = 1 << 20
 TWO, THREE = (16384, 32768), (1024, 1024, 512)  # 1 GiB of bf16
 
 
-def layout(shape, *dims, pending=""):
+def layout(shape, *dims, partial=""):
     parts = [f"<{d}>{n}" if d else str(n) for n, d in zip(shape, list(dims) + [""] * (len(shape) - len(dims)))]
-    return "[" + ", ".join(parts) + "]" + pending
+    return "[" + ", ".join(parts) + "]" + partial
 
 
 def case(name, mesh, source, target, recv, **more):
@@ -43,7 +43,7 @@ cases = [
     case("L", "{dp:8,tp:8}", layout(t, "", "tp,dp"), layout(t, "dp,tp"), 15.75 * MIB),
     case("N", "{x:4,y:2,z:4}", layout(h, "", "y,z,x"), layout(h, "x,y", "", "z"), 31 * MIB),
     case("O", "{w1:2,w2:2}", layout(t, "", "w1"), layout(t, "w1,w2"), 128 * MIB),
-    case("P", "{node:8,gpu:8}", layout(t, pending=" sum<node>"), layout(t), 1120 * MIB,
+    case("P", "{node:8,gpu:8}", layout(t, partial=" sum<node>"), layout(t), 1120 * MIB,
          ops=["Slice", "AllReduce", "AllGather"]),
 ]
 

@@ -111,12 +111,12 @@ def dimension(draw, size, placed, plain):
     return f"<{','.join(factors)}>{size}" if factors else str(size)
 
 
-def layout(draw, shape, axes, plain, pending=()):
-    """`pending`: the parts of axes that are pending. The others cut a dimension or replicate."""
+def layout(draw, shape, axes, plain, partial=()):
+    """`partial`: the parts of axes that are partial. The others cut a dimension or replicate."""
     placed = [[] for _ in shape]
     for part in draw.order(axes):
         where = draw.below(len(shape) + 1)
-        if part not in pending and where < len(shape):
+        if part not in partial and where < len(shape):
             placed[where].append(part)
     return "[" + ", ".join(dimension(draw, size, on, plain) for size, on in zip(shape, placed)) + "]"
 
@@ -141,17 +141,17 @@ def problem(draw, meshes):
     reduction = draw.one(REDUCTIONS)
     pends = [part for part in source_axes if draw.chance(30)] if draw.chance(30) else []
 
-    def pending(of):
+    def partial(of):
         return f" {reduction}<{','.join(text for text, _, _ in of)}>" if of else ""
 
-    out["from"] = layout(draw, shape, source_axes, plain, pends) + pending(pends)
+    out["from"] = layout(draw, shape, source_axes, plain, pends) + partial(pends)
     if draw.chance(33):
         to_sizes = draw.one(meshes) if draw.chance(60) else sizes
         out["to_mesh"] = mesh_text(to_sizes, device_ids(draw, product(to_sizes)))
         out["to"] = layout(draw, shape, parts_of(draw, to_sizes), plain)
     else:
         stay = [part for part in pends if part in axes and draw.chance(25)]
-        out["to"] = layout(draw, shape, axes, plain, stay) + pending(stay)
+        out["to"] = layout(draw, shape, axes, plain, stay) + partial(stay)
     dtype = draw.one(DTYPES)
     return out if dtype == "bf16" else dict(out, dtype=dtype)
 

@@ -25,13 +25,13 @@ import tempfile
 ROOMS = """
     status layout layout/notation json page
     check/plan_text check
-    planner/plan planner/digits planner/traffic planner/cost planner/candidates/sequence planner/candidates planner/choice
+    planner/plan planner/digits planner/transfers planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
-    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/trial runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
+    runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/self_test runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
-    checkpoint/side_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
+    checkpoint/auxiliary_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
     tools/reshard tools/reshard/checkpoint tools/reshard/run tools/reshard/mpi tools/reshard/help tools/reshard/doctor python/core
 """.split()
 # Public headers (below include/reshard) whose room is not the folder of the same name.
@@ -49,7 +49,7 @@ PUBLIC = {
     "planner/report.h": "planner/report",
     "planner/simulate.h": "planner/simulate",
     "planner/topology.h": "planner/plan",
-    "planner/traffic.h": "planner/traffic",
+    "planner/traffic.h": "planner/transfers",
     "planner/units.h": "planner/plan",
     "planner/version.h": "planner/plan",
     "runtime/communicator.h": "runtime/execute",
@@ -64,7 +64,7 @@ PUBLIC = {
     "runtime/signature.h": "runtime/program",
     "runtime/strided_copy.h": "runtime/host",
     "runtime/tensor_view.h": "runtime/host",
-    "runtime/verify_run.h": "runtime/trial",
+    "runtime/verify_run.h": "runtime/self_test",
     "mpi/mpi_communicator.h": "runtime/mpi",
     "nccl/gpus.h": "runtime/nccl",
     "nccl/nccl_api.h": "runtime/nccl",
@@ -89,7 +89,7 @@ PUBLIC = {
     "checkpoint/report.h": "checkpoint/report",
     "checkpoint/rules.h": "checkpoint/catalog",
     "checkpoint/selection.h": "checkpoint/catalog",
-    "checkpoint/side_files.h": "checkpoint/side_files",
+    "checkpoint/side_files.h": "checkpoint/auxiliary_files",
     "checkpoint/fingerprint.h": "checkpoint/fingerprint",
     "checkpoint/verify.h": "checkpoint/verify",
     "checkpoint/wrappers.h": "checkpoint/catalog",
@@ -204,13 +204,13 @@ def self_test():
         "layout/cut.h": "struct Cut { int a; };",
         "planner/digits/digits.h": '#include "reshard/planner/plan.h"\n#include "layout/cut.h"\nclass Cut;\nstruct Digit {};\nint F(struct Digit d);',
         "checkpoint/convert/run.h": "class Run : public Plan { };",
-        "planner/traffic/run.h": 'struct Run {\n  const char* text = "class Run {";  // class Run {\n};',
+        "planner/transfers/run.h": 'struct Run {\n  const char* text = "class Run {";  // class Run {\n};',
     }.items()}
     good["layout/a.cc"] = "namespace reshard { namespace { struct Hidden {}; } }\n"
     good["layout/b.cc"] = "namespace reshard { namespace { struct Hidden {}; } }\n"
     bad = [
         ("layout/x.cc", '#include "planner/digits/digits.h"\n', "which is above it"),
-        ("planner/digits/x.cc", '#include "planner/traffic/run.h"\n', "which is above it"),
+        ("planner/digits/x.cc", '#include "planner/transfers/run.h"\n', "which is above it"),
         ("planner/digits/x.cc", '#include "reshard/planner/traffic.h"\n', "which is above it"),
         ("planner/new/x.cc", "", "no room planner/new"),
         ("include/reshard/planner/new.h", header("include/reshard/planner/new.h"), "no room planner"),

@@ -1,4 +1,4 @@
-// The JSON of strangers: what is read as it is, what is refused and how, and that a walk and a tree say the same.
+// Untrusted JSON: what is read as it is, what is refused and how, and that a walk and a tree say the same.
 #include "json/document.h"
 
 #include <string>

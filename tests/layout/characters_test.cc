@@ -1,4 +1,4 @@
-// Which characters of strangers' texts are shown, and as what.
+// Which characters of untrusted text are shown, and as what.
 #include "reshard/layout/characters.h"
 
 #include <string>

@@ -76,12 +76,12 @@ Mesh AnyMesh(const MeshGen& gen) {
 
 Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
   std::vector<DimLayout> dims(static_cast<size_t>(Draw(0, gen.max_rank)));
-  Pending pending;
-  pending.op = static_cast<ReduceOp>(Draw(0, 4));
+  Partial partial;
+  partial.op = static_cast<ReduceOp>(Draw(0, 4));
   for (const AxisRef& ref : AnyRefs(mesh, gen)) {
-    // Mostly a dimension, else the pending list or nowhere.
+    // Mostly a dimension, else the partial list or nowhere.
     if (dims.empty() || Draw(0, 3) == 0) {
-      if (gen.pending && Draw(0, 1) == 0) pending.axes.push_back(ref);
+      if (gen.partial && Draw(0, 1) == 0) partial.axes.push_back(ref);
       continue;
     }
     std::vector<Factor>& factors = dims[static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1))].factors;
@@ -102,7 +102,7 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
     }
   }
   absl::StatusOr<Layout> layout =
-      Layout::Create(mesh, std::move(dims), pending.axes.empty() ? std::nullopt : std::optional<Pending>(pending));
+      Layout::Create(mesh, std::move(dims), partial.axes.empty() ? std::nullopt : std::optional<Partial>(partial));
   if (!layout.ok()) throw std::runtime_error("the generator made a bad layout: " + Message(layout.status()));
   return *std::move(layout);
 }

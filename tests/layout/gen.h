@@ -30,7 +30,7 @@ struct LayoutGen {
   bool digits = true;
   bool reflected = true;
   bool sizes = true;
-  bool pending = true;
+  bool partial = true;
 };
 // Never fails: what would break a rule is left out.
 Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen = {});

@@ -127,7 +127,7 @@ TEST_CASE("the largest shard with digits, reflections and odd sizes") {
   });
 }
 
-TEST_CASE("large meshes and sizes are no work for plain axes") {
+TEST_CASE("large meshes and sizes cost nothing for plain axes") {
   const Layout layout = LayoutOf("[<X,Y>9223372036854775807]", "{X:2048,Y:2048}");
   CHECK(layout.MaxLocalShape()[0] == 2199023255552);
   CHECK(layout.Intervals(4194303, 0).back().end == INT64_MAX);
@@ -139,17 +139,17 @@ TEST_CASE("rules of the algebra") {
   const AxisRef x{0, 1, 4};
   const auto axis = [](AxisRef ref) { return Factor{Factor::Kind::kAxis, ref, false, 1, {}}; };
   const auto digit = [](int64_t n) { return Factor{Factor::Kind::kDigit, {}, false, n, {}}; };
-  const auto reason = [&](std::vector<DimLayout> dims, std::optional<Pending> pending = std::nullopt) {
-    const auto layout = Layout::Create(mesh, std::move(dims), std::move(pending));
+  const auto reason = [&](std::vector<DimLayout> dims, std::optional<Partial> partial = std::nullopt) {
+    const auto layout = Layout::Create(mesh, std::move(dims), std::move(partial));
     if (layout.ok()) return std::string("ok");
     CHECK(layout.status().code() == absl::StatusCode::kInvalidArgument);
     return Message(layout.status());
   };
   CHECK(reason({{8, {axis(x)}}}) == "ok");
   CHECK(reason({{8, {axis(x)}}, {8, {axis(x)}}}) == "X is used twice");
-  CHECK(reason({{8, {axis(x)}}}, Pending{ReduceOp::kSum, {x}}) == "X is used twice");
+  CHECK(reason({{8, {axis(x)}}}, Partial{ReduceOp::kSum, {x}}) == "X is used twice");
   CHECK(reason({{8, {axis(x), axis({0, 1, 2})}}}) == "X:(1)2 overlaps with X, which is used too");
-  CHECK(reason({{8, {axis({0, 1, 2})}}}, Pending{ReduceOp::kMax, {{0, 2, 2}}}) == "ok");
+  CHECK(reason({{8, {axis({0, 1, 2})}}}, Partial{ReduceOp::kMax, {{0, 2, 2}}}) == "ok");
   CHECK(reason({{8, {axis({1, 1, 2}), axis({1, 1, 3})}}}) == "Y:(1)3 overlaps with Y:(1)2, which is used too");
   CHECK(reason({{8, {axis({1, 3, 2}), axis({1, 2, 3})}}}) == "Y:(2)3 overlaps with Y:(3)2, which is used too");
   // A part of size 1 fits everywhere but beside the whole axis.
@@ -203,10 +203,10 @@ TEST_CASE("explicit sizes must add up to every interval they cut") {
 TEST_CASE("Create brings factors to normal form, so that equal texts are equal layouts") {
   const auto mesh = MeshOf("{X:4}");
   Factor factor{Factor::Kind::kAxis, {0, 1, 2}, true, 17, {1, 2, 3}};
-  const auto layout = Layout::Create(mesh, {{8, {factor}}}, Pending{ReduceOp::kMax, {}});
+  const auto layout = Layout::Create(mesh, {{8, {factor}}}, Partial{ReduceOp::kMax, {}});
   REQUIRE(layout.ok());
   CHECK(*layout == LayoutOf("[<X:(1)2>8]", mesh));
-  CHECK_FALSE(layout->pending().has_value());
+  CHECK_FALSE(layout->partial().has_value());
 }
 
 TEST_CASE("layouts are equal as they are written, and equal ones hash equally") {
@@ -223,7 +223,7 @@ TEST_CASE("layouts are equal as they are written, and equal ones hash equally") 
       CAPTURE(ToString(layouts[a]), ToString(layouts[b]));
       CHECK((layouts[a] == layouts[b]) == (a == b));
     }
-    const Layout again = *Layout::Create(layouts[a].mesh(), layouts[a].dims(), layouts[a].pending());
+    const Layout again = *Layout::Create(layouts[a].mesh(), layouts[a].dims(), layouts[a].partial());
     CHECK(again == layouts[a]);
     CHECK(absl::HashOf(again) == absl::HashOf(layouts[a]));
   }

@@ -37,7 +37,7 @@ std::set<int64_t> Elements(const Layout& layout, int64_t position) {
   return elements;
 }
 
-// By definition, for layouts without pending reductions.
+// By definition, for layouts without partial values.
 bool SameElements(const Layout& a, const Layout& b) {
   if (a.shape() != b.shape()) return false;
   const int64_t world = std::max(a.mesh().world(), b.mesh().world());
@@ -160,7 +160,7 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
   LayoutGen small;
   small.max_size = 6;
   small.max_rank = 2;
-  small.pending = false;
+  small.partial = false;
   rc::prop("layouts over one mesh", [&] {
     const auto mesh = AnyMesh();
     const Layout a = AnyLayout(mesh, small);

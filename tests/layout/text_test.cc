@@ -202,7 +202,7 @@ TEST_CASE("layout rules take their sizes from the tensor") {
   CHECK(fit("[<tp>]", {8, 3}) == "the rule has 1 dimension but the tensor has 2 at column 1");
   CHECK(fit("[<tp>, ...]", {}) == "the rule has at least 1 dimension but the tensor has 0 at column 1");
   CHECK(fit("[*]", {}) == "the rule has 1 dimension but the tensor has 0 at column 1");
-  CHECK(fit("[..., ...]", {1, 2}) == "'...' is there twice at column 7");
+  CHECK(fit("[..., ...]", {1, 2}) == "'...' appears twice at column 7");
   CHECK(fit("[.., *]", {1, 2}) == "expected '...', found '.' at column 2");
   CHECK(fit("[*, *]", {-1, 2}) == "the size -1 is negative at column 2");
   CHECK(fit("[<tp>*]", {8}) == "expected ']', found '*' at column 6");

@@ -138,7 +138,8 @@ int64_t Exhaustive::CheapestStep(size_t from, size_t to) const {
     if (trade) offer(states_[from].local - states_[from].local / members, members - 1);
   }
 
-  // AllPermute: as many devices want a shard as hold it, and all local shapes are equal. Who has it already keeps it.
+  // AllPermute: as many devices want a shard as hold it, and all local shapes are equal. A device that has it already
+  // keeps it.
   if (states_[to].local == states_[from].local) {
     std::map<ElementSet, int64_t> balance;
     for (size_t p = 0; p < n; ++p) {

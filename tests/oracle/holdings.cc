@@ -104,7 +104,7 @@ Contributions::Contributions(const Layout& source) : source_(source) {
   std::map<std::vector<int64_t>, int64_t> numbers;
   for (int64_t p = 0; p < source.mesh.size(); ++p) {
     std::vector<int64_t> coordinates;
-    for (const Ref& ref : source.pending) coordinates.push_back(Coordinate(source.mesh, ref, p));
+    for (const Ref& ref : source.partial) coordinates.push_back(Coordinate(source.mesh, ref, p));
     own_.push_back(numbers.emplace(coordinates, static_cast<int64_t>(numbers.size())).first->second);
   }
   if (numbers.size() > 64) throw std::runtime_error("oracle: more than 64 contributions");
@@ -114,12 +114,12 @@ Contributions::Contributions(const Layout& source) : source_(source) {
 uint64_t Contributions::Needed(const Layout& layout, int64_t position) const {
   if (!Pends(layout)) return all_;
   if (layout.mesh.axes != source_.mesh.axes || layout.mesh.ids != source_.mesh.ids) {
-    throw std::runtime_error("oracle: pending over another mesh");
+    throw std::runtime_error("oracle: partial over another mesh");
   }
   uint64_t needed = 0;
   for (int64_t p = 0; p < source_.mesh.size(); ++p) {
     bool same = true;
-    for (const Ref& ref : layout.pending) {
+    for (const Ref& ref : layout.partial) {
       same = same && Coordinate(layout.mesh, ref, p) == Coordinate(layout.mesh, ref, position);
     }
     if (same) needed |= Own(p);
@@ -225,7 +225,7 @@ LowerBounds Bounds(const Layout& from, const Layout& to, int64_t element_bytes) 
 }
 
 bool Pends(const Layout& layout) {
-  return std::any_of(layout.pending.begin(), layout.pending.end(), [](const Ref& ref) { return ref.size > 1; });
+  return std::any_of(layout.partial.begin(), layout.partial.end(), [](const Ref& ref) { return ref.size > 1; });
 }
 
 bool EvenlyDivided(const Layout& layout) {
@@ -246,14 +246,14 @@ bool Equivalent(const Layout& a, const Layout& b) {
   if (a.shape() != b.shape()) return false;
   const Holdings x(a);
   const Holdings y(b);
-  // Something pending over a single device is the value itself.
-  const bool any_pending = Pends(a) || Pends(b);
-  if (any_pending && a.pending_op != b.pending_op) return false;
+  // Something partial over a single device is the value itself.
+  const bool any_partial = Pends(a) || Pends(b);
+  if (any_partial && a.partial_op != b.partial_op) return false;
   const Contributions contributions(a);
   for (size_t p = 0; p < x.sets.size(); ++p) {
     const int64_t q = b.mesh.Position(a.mesh.ids[p]);
     if (q < 0 ? x.sets[p].Count() != 0 : x.sets[p] != y.sets[static_cast<size_t>(q)]) return false;
-    if (any_pending && q >= 0 && contributions.Needed(b, q) != contributions.Own(static_cast<int64_t>(p))) return false;
+    if (any_partial && q >= 0 && contributions.Needed(b, q) != contributions.Own(static_cast<int64_t>(p))) return false;
   }
   for (size_t q = 0; q < y.sets.size(); ++q) {
     if (a.mesh.Position(b.mesh.ids[q]) < 0 && y.sets[q].Count() != 0) return false;

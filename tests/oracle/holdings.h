@@ -54,12 +54,12 @@ struct Holdings {
   int64_t Number(const std::vector<int64_t>& index) const;
 };
 
-// Whether anything is pending over more than one device.
+// Whether anything is partial over more than one device.
 bool Pends(const Layout& layout);
 // Whether every factor cuts into chunks of one size, so that all shards have the same shape.
 bool EvenlyDivided(const Layout& layout);
 
-// Contributions to a pending value, numbered by the coordinates along the axes that are pending in `source`. A value is
+// Contributions to a partial value, numbered by the coordinates along the axes that are partial in `source`. A value is
 // the set of contributions that have been combined into it.
 class Contributions {
  public:
@@ -67,8 +67,8 @@ class Contributions {
   explicit Contributions(const Layout& source);
   // What the device at `position` of the source mesh contributes.
   uint64_t Own(int64_t position) const { return uint64_t{1} << own_[static_cast<size_t>(position)]; }
-  // What the values of the device must be made of in `layout`: everything when nothing is pending there. Throws when
-  // something is pending over another mesh.
+  // What the values of the device must be made of in `layout`: everything when nothing is partial there. Throws when
+  // something is partial over another mesh.
   uint64_t Needed(const Layout& layout, int64_t position) const;
 
  private:
@@ -84,9 +84,9 @@ struct LowerBounds {
   int64_t local_max = 0;  // the larger of both ends
 };
 
-// Without pending reductions; any size, dimension by dimension.
+// Without partial values; any size, dimension by dimension.
 LowerBounds MovementBounds(const Layout& from, const Layout& to, int64_t element_bytes);
-// Small tensors, pending reductions allowed.
+// Small tensors, partial values allowed.
 LowerBounds Bounds(const Layout& from, const Layout& to, int64_t element_bytes);
 
 // Whether both say the same of every device id, element by element.

@@ -303,7 +303,7 @@ class Checker {
     for (size_t q = 0; q < m.received.size(); ++q) {
       for (size_t p = 0; p < m.received[q].size(); ++p) {
         if (m.received[q][p].Count() == 0) continue;
-        if (keys[p] != keys[q]) FindIn(s, "traffic leaves the axes");
+        if (keys[p] != keys[q]) FindIn(s, "transfers leaves the axes");
         for (size_t a = 0; a < m.axes.size(); ++a) {
           const auto from = static_cast<int64_t>(p);
           const auto to = static_cast<int64_t>(q);
@@ -516,7 +516,7 @@ class Checker {
       Find("the certificate claims an optimum");
     // On a topology with levels the bytes over the slow links count first.
     const bool free_choice = plan_.ops.empty() && !plan_.boxes_only && !plan_.memory_limit_bytes && plan_.flat_topology;
-    if (free_choice && plan_.objective == "bytes" && source_->layout.pending.empty() && !meets)
+    if (free_choice && plan_.objective == "bytes" && source_->layout.partial.empty() && !meets)
       Find("misses the bound");
   }
 

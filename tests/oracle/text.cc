@@ -142,7 +142,7 @@ bool Overlap(const Ref& a, const Ref& b) {
 }
 
 void CheckUsedOnce(const Layout& layout, const Scanner& in) {
-  std::vector<Ref> refs = layout.pending;
+  std::vector<Ref> refs = layout.partial;
   for (const Dim& dim : layout.dims) {
     for (const Factor& factor : dim.factors) {
       if (!factor.is_digit) refs.push_back(factor.ref);
@@ -234,10 +234,10 @@ Layout ParseLayout(std::string_view text, const Mesh& mesh) {
     in.Need(']');
   }
   if (in.AtName()) {
-    layout.pending_op = in.Name();
+    layout.partial_op = in.Name();
     in.Need('<');
     do {
-      layout.pending.push_back(ReadRef(in, mesh, in.Name()));
+      layout.partial.push_back(ReadRef(in, mesh, in.Name()));
     } while (in.Take(','));
     in.Need('>');
   }

@@ -47,8 +47,8 @@ struct Dim {
 struct Layout {
   Mesh mesh;
   std::vector<Dim> dims;
-  std::string pending_op;  // empty: nothing is pending
-  std::vector<Ref> pending;
+  std::string partial_op;  // empty: nothing is partial
+  std::vector<Ref> partial;
 
   std::vector<int64_t> shape() const;
 };

@@ -83,10 +83,10 @@ TEST_CASE("a large tensor crosses between meshes once, and its holders share the
     for (const Step& step : plan->steps) {
       if (!step.crosses_meshes()) continue;
       crossing += step.recv_bytes_total;
-      const auto traffic = Traffic::Create(step, plan->options.topology);
-      REQUIRE(traffic.ok());
+      const auto transfers = TransferSchedule::Create(step, plan->options.topology);
+      REQUIRE(transfers.ok());
       int64_t senders = 0, sent = 0, most = 0;
-      for (const DeviceLoad& load : (*traffic)->Loads()) {
+      for (const DeviceLoad& load : (*transfers)->Loads()) {
         senders += load.send > 0 ? 1 : 0;
         sent += load.send;
         most = std::max(most, load.send);

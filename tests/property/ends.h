@@ -18,7 +18,7 @@ inline constexpr Flavour kDigits = {.sub_axes = true, .digits = true};
 inline constexpr Flavour kUneven = {.uneven = true, .sub_axes = true, .digits = true, .sizes = true};
 inline constexpr Flavour kTwoMeshes = {
     .uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true};
-inline constexpr Flavour kPending = {.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true};
+inline constexpr Flavour kPartial = {.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .partial = true};
 
 struct Ends {
   RandomProblem problem;

@@ -71,10 +71,10 @@ inline absl::StatusOr<oracle::PlanFacts> FactsOf(const Plan& plan) {
     out.peers_max = step.peers_max;
     out.time_ns = step.time_ns;
     if (step.op == Op::kSlice) continue;
-    auto traffic = Traffic::Create(step, plan.options.topology);
-    if (!traffic.ok()) return traffic.status();
+    auto transfers = TransferSchedule::Create(step, plan.options.topology);
+    if (!transfers.ok()) return transfers.status();
     for (int64_t q = 0; q < step.to.mesh().size(); ++q) {
-      for (const Message& message : (*traffic)->Receives(step.to.mesh().Device(q))) {
+      for (const Message& message : (*transfers)->Receives(step.to.mesh().Device(q))) {
         if (message.sender != message.receiver) AddPieces(static_cast<int64_t>(s), message, facts.pieces);
       }
     }

@@ -94,7 +94,7 @@ TEST_CASE("no plan costs less than any of its bounds") {
     for (const char* topology : {"flat", "dgx-h100"}) {
       PlanOptions options = ends.problem.options;
       options.topology = *Topology::Preset(topology);
-      // Islands smaller than the meshes at hand.
+      // LocalityDomains smaller than the meshes at hand.
       for (Topology::Level& level : options.topology.levels) level.devices = std::min<int64_t>(level.devices, 2);
       const auto plan = MakePlan({ends.from, ends.to, ends.problem.dtype}, options);
       if (!plan.ok()) continue;

@@ -1,4 +1,4 @@
-// Traffic on a topology with levels, counted again message by message.
+// TransferSchedule on a topology with levels, counted again message by message.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -15,20 +15,20 @@
 namespace reshard::testing {
 namespace {
 
-Topology OfSizes(const std::vector<int64_t>& islands) {
+Topology OfSizes(const std::vector<int64_t>& domains) {
   Topology out;
   out.name = "test";
-  for (int64_t size : islands) out.levels.push_back({size, 100'000'000'000, 1000, 0});
+  for (int64_t size : domains) out.levels.push_back({size, 100'000'000'000, 1000, 0});
   out.levels.push_back({0, 10'000'000'000, 5000, 0});
   return out;
 }
 
 // Loads from messages; reductions, whose messages mean something else, only by their sums.
-std::string Compare(const Traffic& traffic, const Topology& topology, bool moves) {
-  const std::vector<int64_t> devices = traffic.Devices();
+std::string Compare(const TransferSchedule& transfers, const Topology& topology, bool moves) {
+  const std::vector<int64_t> devices = transfers.Devices();
   const auto levels = static_cast<size_t>(topology.num_levels());
   for (size_t i = 0; i < devices.size(); ++i) {
-    const DeviceLoad load = traffic.Load(static_cast<int64_t>(i));
+    const DeviceLoad load = transfers.Load(static_cast<int64_t>(i));
     const std::string where = "device " + std::to_string(devices[i]) + ": ";
     LevelLoad sum;
     if (load.levels.size() != levels) return where + "no levels";
@@ -40,13 +40,13 @@ std::string Compare(const Traffic& traffic, const Topology& topology, bool moves
     if (!moves) continue;
     std::vector<LevelLoad> seen(levels);
     std::vector<int64_t> senders(levels, 0), receivers(levels, 0);
-    for (const Message& message : traffic.Receives(devices[i])) {
+    for (const Message& message : transfers.Receives(devices[i])) {
       if (message.sender == message.receiver) continue;
       const auto level = static_cast<size_t>(topology.LevelOf(message.sender, message.receiver));
       seen[level].recv += message.elements();
       ++senders[level];
     }
-    for (const Message& message : traffic.Sends(devices[i])) {
+    for (const Message& message : transfers.Sends(devices[i])) {
       if (message.sender == message.receiver) continue;
       const auto level = static_cast<size_t>(topology.LevelOf(message.sender, message.receiver));
       seen[level].send += message.elements();
@@ -81,15 +81,15 @@ TEST_CASE("what crosses a level is what its messages say") {
     options.topology = topology;
     const auto plan = MakePlan({from, to, problem.dtype}, options);
     if (!plan.ok()) continue;
-    INFO(problem.Text() << " islands of " << topology.levels[0].devices);
+    INFO(problem.Text() << " domains of " << topology.levels[0].devices);
     CHECK(Disagreement(*plan) == "");
     for (const Step& step : plan->steps) {
-      const auto traffic = Traffic::Create(step, topology);
-      REQUIRE(traffic.ok());
-      INFO(problem.Text() << " islands of " << topology.levels[0].devices << ", step " << Name(step.op) << " "
+      const auto transfers = TransferSchedule::Create(step, topology);
+      REQUIRE(transfers.ok());
+      INFO(problem.Text() << " domains of " << topology.levels[0].devices << ", step " << Name(step.op) << " "
                           << ToString(step.from) << " -> " << ToString(step.to));
       const bool moves = step.op != Op::kReduceScatter && step.op != Op::kAllReduce;
-      CHECK(Compare(**traffic, topology, moves) == "");
+      CHECK(Compare(**transfers, topology, moves) == "");
       ++compared;
     }
   }
@@ -110,20 +110,21 @@ TEST_CASE("one device of a class stands for all, on a topology with levels too")
            {"{dp:8,tp:4}", "[<dp,tp>64, 64]", "[64, 64]"},
            {"{dp:2,tp:8}", "[64, 64] sum<dp>", "[<tp>64, 64] sum<dp>"},
        }) {
-    for (const std::vector<int64_t>& islands : std::vector<std::vector<int64_t>>{{4}, {8}, {2, 8}}) {
-      const Topology topology = OfSizes(islands);
-      const auto traffic = Traffic::Create(Op::kExchange, LayoutOf(c.from, c.mesh), LayoutOf(c.to, c.mesh), topology);
-      REQUIRE(traffic.ok());
-      INFO(c.mesh << " " << c.from << " -> " << c.to << ", islands of " << islands[0]);
-      CHECK((*traffic)->Links() != nullptr);
-      CHECK(Compare(**traffic, topology, true) == "");
+    for (const std::vector<int64_t>& domains : std::vector<std::vector<int64_t>>{{4}, {8}, {2, 8}}) {
+      const Topology topology = OfSizes(domains);
+      const auto transfers =
+          TransferSchedule::Create(Op::kExchange, LayoutOf(c.from, c.mesh), LayoutOf(c.to, c.mesh), topology);
+      REQUIRE(transfers.ok());
+      INFO(c.mesh << " " << c.from << " -> " << c.to << ", domains of " << domains[0]);
+      CHECK((*transfers)->Links() != nullptr);
+      CHECK(Compare(**transfers, topology, true) == "");
       int64_t total = 0, largest = 0;
-      for (const DeviceLoad& load : (*traffic)->Loads()) {
+      for (const DeviceLoad& load : (*transfers)->Loads()) {
         total += load.recv;
         largest = std::max(largest, load.send);
       }
-      CHECK((*traffic)->Figures().recv_total == total);
-      CHECK((*traffic)->Figures().send_max == largest);
+      CHECK((*transfers)->Figures().recv_total == total);
+      CHECK((*transfers)->Figures().send_max == largest);
     }
   }
 }

@@ -32,7 +32,7 @@ Verdict Execute(RandomProblem problem, DType dtype, const Topology& topology) {
   const auto report = RunPlanLocally(*plan, options);
   if (!report.ok()) {
     // Reductions that a type does not have; everything else must run.
-    const bool reduces = from->pending().has_value();
+    const bool reduces = from->partial().has_value();
     const absl::StatusCode code = report.status().code();
     const bool refused = code == absl::StatusCode::kUnimplemented || code == absl::StatusCode::kInvalidArgument;
     return {reduces && refused ? Outcome::kRefused : Outcome::kWrong, report.status().ToString()};
@@ -79,28 +79,28 @@ TEST_CASE("sampled plans move every element on threads") {
 }
 
 TEST_CASE("sampled plans reduce every element on threads") {
-  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 14, 1000, 600);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .partial = true}, 14, 1000, 600);
 }
 
-TEST_CASE("sampled plans through islands move and reduce every element on threads") {
-  const auto islands = [](const std::vector<int64_t>& sizes) {
-    Topology out{"islands", {}};
+TEST_CASE("sampled plans through domains move and reduce every element on threads") {
+  const auto domains = [](const std::vector<int64_t>& sizes) {
+    Topology out{"domains", {}};
     for (int64_t size : sizes) out.levels.push_back({size, 400'000'000'000, 1000, 0});
     out.levels.push_back({0, 25'000'000'000, 5000, 0});
     return out;
   };
   uint64_t stream = 20;
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {4}, {2, 4}, {3}}) {
-    Sample({.uneven = true, .sub_axes = true, .digits = true}, ++stream, 300, 300, islands(sizes));
-    Sample({.sub_axes = true, .pending = true}, ++stream, 300, 200, islands(sizes));
-    Sample({.two_meshes = true}, ++stream, 100, 100, islands(sizes));
+    Sample({.uneven = true, .sub_axes = true, .digits = true}, ++stream, 300, 300, domains(sizes));
+    Sample({.sub_axes = true, .partial = true}, ++stream, 300, 200, domains(sizes));
+    Sample({.two_meshes = true}, ++stream, 100, 100, domains(sizes));
   }
 }
 
 TEST_CASE("many sampled plans on threads", "[slow]") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true}, 15, 15000, 15000);
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true}, 16, 15000, 15000);
-  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 17, 15000, 9000);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .partial = true}, 17, 15000, 9000);
   Sample(Flavour::Everything(), 18, 10000, 5000);
 }
 

@@ -32,7 +32,7 @@ std::vector<int64_t> Figures(const Plan& plan) {
 
 TEST_CASE("figures do not depend on names") {
   SearchBytes("renamed axes", 1000, [](const std::vector<uint8_t>& bytes) {
-    const RandomProblem problem = ProblemFrom(bytes, kPending);
+    const RandomProblem problem = ProblemFrom(bytes, kPartial);
     const auto renamed = [](const std::string& text) {
       return absl::StrReplaceAll(text, {{"X", "b.2"}, {"Y", "_a"}, {"Z", "Data"}});
     };
@@ -49,7 +49,7 @@ TEST_CASE("figures do not depend on names") {
     if (plan.ok()) RC_ASSERT(Figures(*plan) == Figures(*same));
   });
   SearchBytes("devices with other ids", 1000, [](const std::vector<uint8_t>& bytes) {
-    const RandomProblem problem = ProblemFrom(bytes, kPending);
+    const RandomProblem problem = ProblemFrom(bytes, kPartial);
     const Ends a = EndsOf(problem);
     const std::string moved = absl::StrCat(problem.mesh, "@100");
     const auto from = ParseLayout(problem.from, moved);
@@ -106,12 +106,12 @@ TEST_CASE("costs do not depend on how things are numbered") {
     if (named) options.ops = options.ops.without(Op::kExchange);
     return options;
   };
-  // All ops take what is uneven or pending too.
+  // All ops take what is uneven or partial too.
   for (const bool named : {false, true}) {
     SearchBytes(
         named ? "dimensions in another order, named ops" : "dimensions in another order", kTries,
         [&](const std::vector<uint8_t>& bytes) {
-          const Ends ends = EndsFrom(bytes, named ? kDigits : kPending);
+          const Ends ends = EndsFrom(bytes, named ? kDigits : kPartial);
           const auto turned = [&](const Layout& layout) {
             auto dims = layout.dims();
             if (named) {
@@ -119,7 +119,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
             } else {
               std::rotate(dims.begin(), dims.begin() + (dims.empty() ? 0 : 1), dims.end());
             }
-            return *Layout::Create(layout.mesh(), std::move(dims), layout.pending());
+            return *Layout::Create(layout.mesh(), std::move(dims), layout.partial());
           };
           for (const Objective objective : kObjectives) {
             same(MakePlan({ends.from, ends.to, ends.problem.dtype}, with(ends, objective, named)),

@@ -43,9 +43,9 @@ TEST_CASE("sampled pairs of layouts with sub-axes, digits, reflected axes and ex
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true}, 3, 15000, 15000);
 }
 
-TEST_CASE("sampled pairs with pending reductions in the source") {
-  Sample({.pending = true}, 4, 5000, 4800);
-  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .pending = true}, 5, 5000, 4800);
+TEST_CASE("sampled pairs with partial values in the source") {
+  Sample({.partial = true}, 4, 5000, 4800);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .partial = true}, 5, 5000, 4800);
 }
 
 TEST_CASE("sampled pairs between meshes") {

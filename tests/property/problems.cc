@@ -147,10 +147,10 @@ std::string Factors(Choices& choices, const Flavour& flavour, const std::vector<
   return out.empty() ? absl::StrCat(n) : absl::StrCat("<", absl::StrJoin(out, ","), ">", n);
 }
 
-// `may_pend`: axes (as text) that may be pending; nullptr: all.
+// `may_pend`: axes (as text) that may be partial; nullptr: all.
 std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vector<Axis>& axes,
                        const std::vector<int64_t>& shape, const std::string& op,
-                       const std::vector<std::string>* may_pend, std::vector<std::string>* pending) {
+                       const std::vector<std::string>* may_pend, std::vector<std::string>* partial) {
   const int rank = static_cast<int>(shape.size());
   std::vector<std::vector<Part>> placed(shape.size());
   std::vector<std::string> pends;
@@ -159,7 +159,7 @@ std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vect
       const auto listed = [&](const std::string& text) {
         return may_pend == nullptr || std::find(may_pend->begin(), may_pend->end(), text) != may_pend->end();
       };
-      const bool can_pend = flavour.pending && (listed(part.text) || listed(part.name));
+      const bool can_pend = flavour.partial && (listed(part.text) || listed(part.name));
       if (can_pend && choices.Chance(35)) {
         pends.push_back(part.text);
         continue;
@@ -174,7 +174,7 @@ std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vect
   for (size_t d = 0; d < shape.size(); ++d) dims.push_back(Factors(choices, flavour, placed[d], shape[d]));
   std::string text = absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
   if (!pends.empty()) absl::StrAppend(&text, " ", op, "<", absl::StrJoin(pends, ","), ">");
-  if (pending != nullptr) *pending = pends;
+  if (partial != nullptr) *partial = pends;
   return text;
 }
 
@@ -197,11 +197,11 @@ void PickOptions(Choices& choices, RandomProblem& problem) {
 
 // Whether the target keeps apart what the source does not: two devices with the same contribution that the target tells
 // from each other.
-bool HasNewPending(const oracle::Layout& from, const oracle::Layout& to) {
+bool HasNewPartial(const oracle::Layout& from, const oracle::Layout& to) {
   if (!oracle::Pends(to)) return false;
   if (from.mesh.axes != to.mesh.axes || from.mesh.ids != to.mesh.ids) return true;
   oracle::Layout both = from;
-  both.pending.insert(both.pending.end(), to.pending.begin(), to.pending.end());
+  both.partial.insert(both.partial.end(), to.partial.begin(), to.partial.end());
   const oracle::Contributions coarse(from);
   const oracle::Contributions fine(both);
   for (int64_t p = 0; p < to.mesh.size(); ++p) {
@@ -235,13 +235,13 @@ std::string NeedsMore(const Layout& from, const Layout& to, const RandomProblem&
 
 Verdict JudgePlan(const Layout& from, const Layout& to, const RandomProblem& problem, const PlanOptions& options) {
   const auto plan = MakePlan({from, to, problem.dtype}, options);
-  const bool new_pending = HasNewPending(oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh)),
+  const bool new_partial = HasNewPartial(oracle::ParseLayout(problem.from, oracle::ParseMesh(problem.mesh)),
                                          oracle::ParseLayout(problem.to, oracle::ParseMesh(problem.target_mesh)));
   if (!plan.ok()) {
     const absl::StatusCode code = plan.status().code();
     std::string wrong;
-    if (new_pending) {
-      wrong = Explained(absl::StatusCode::kUnimplemented, plan.status(), "the target has new pending axes");
+    if (new_partial) {
+      wrong = Explained(absl::StatusCode::kUnimplemented, plan.status(), "the target has new partial axes");
     } else if (options.memory_limit_bytes && code == absl::StatusCode::kResourceExhausted) {
       wrong = NeedsMore(from, to, problem, options, plan.status());
     } else if (options.boxes_only || !(options.ops == OpSet::All())) {
@@ -252,7 +252,7 @@ Verdict JudgePlan(const Layout& from, const Layout& to, const RandomProblem& pro
     if (!wrong.empty()) return {Outcome::kWrong, wrong};
     return {Outcome::kRefused, plan.status().ToString()};
   }
-  if (new_pending) return {Outcome::kWrong, "planned though the target has new pending axes"};
+  if (new_partial) return {Outcome::kWrong, "planned though the target has new partial axes"};
   const auto facts = FactsOf(*plan);
   if (!facts.ok()) return {Outcome::kWrong, absl::StrCat("no pieces: ", facts.status().ToString())};
   const std::vector<std::string> findings = oracle::Check(*facts);
@@ -306,14 +306,14 @@ RandomProblem MakeProblem(Choices& choices, const Flavour& flavour) {
     to_axes = choices.Chance(50) ? PickAxes(choices, flavour) : axes;
     problem.target_mesh = MeshText(to_axes, PickIds(choices, SizeOfMesh(to_axes)));
   }
-  const std::string op = flavour.pending ? choices.From(reductions) : "sum";
-  std::vector<std::string> pending;
-  problem.from = PickLayout(choices, flavour, axes, shape, op, nullptr, &pending);
+  const std::string op = flavour.partial ? choices.From(reductions) : "sum";
+  std::vector<std::string> partial;
+  problem.from = PickLayout(choices, flavour, axes, shape, op, nullptr, &partial);
   const bool same_mesh = problem.mesh == problem.target_mesh;
   const std::vector<std::string> none;
   const bool anything = choices.Chance(5);  // targets that pend anew must be refused
   problem.to =
-      PickLayout(choices, flavour, to_axes, shape, op, anything ? nullptr : (same_mesh ? &pending : &none), nullptr);
+      PickLayout(choices, flavour, to_axes, shape, op, anything ? nullptr : (same_mesh ? &partial : &none), nullptr);
   problem.dtype = choices.From(dtypes);
   if (flavour.options) PickOptions(choices, problem);
   return problem;

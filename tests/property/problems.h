@@ -44,7 +44,7 @@ struct Flavour {
   bool sub_axes = false;
   bool digits = false;  // integer digits and reflected axes
   bool sizes = false;   // explicit sizes
-  bool pending = false;
+  bool partial = false;
   bool two_meshes = false;
   bool options = false;  // objectives, op sets, boxes, memory limits
   bool large = false;    // up to 4 axes and 64 devices

@@ -70,8 +70,8 @@ int64_t NodeCut(const oracle::Holdings& from, const oracle::Holdings& to, int64_
   return most;
 }
 
-// The axes that no dimension uses, every non-empty subset of them pending.
-std::vector<Layout> WithPendingAxes(const Layout& layout) {
+// The axes that no dimension uses, every non-empty subset of them partial.
+std::vector<Layout> WithPartialAxes(const Layout& layout) {
   std::vector<AxisRef> free;
   for (int a = 0; a < layout.mesh().num_axes(); ++a) {
     bool used = false;
@@ -82,11 +82,11 @@ std::vector<Layout> WithPendingAxes(const Layout& layout) {
   }
   std::vector<Layout> out;
   for (unsigned subset = 1; subset < 1u << free.size(); ++subset) {
-    Pending pending{ReduceOp::kSum, {}};
+    Partial partial{ReduceOp::kSum, {}};
     for (size_t i = 0; i < free.size(); ++i) {
-      if ((subset >> i & 1u) != 0) pending.axes.push_back(free[i]);
+      if ((subset >> i & 1u) != 0) partial.axes.push_back(free[i]);
     }
-    out.push_back(*Layout::Create(layout.mesh(), layout.dims(), pending));
+    out.push_back(*Layout::Create(layout.mesh(), layout.dims(), partial));
   }
   return out;
 }
@@ -108,7 +108,7 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   const auto oracle_mesh = oracle::ParseMesh(ToString(from.mesh()));
   const oracle::Holdings source(oracle::ParseLayout(ToString(from), oracle_mesh));
   const oracle::Holdings target(oracle::ParseLayout(ToString(to), oracle_mesh));
-  if (!from.pending()) CHECK(bound.island_recv_bytes_max == NodeCut(source, target, gpus));
+  if (!from.partial()) CHECK(bound.island_recv_bytes_max == NodeCut(source, target, gpus));
   if (!by_element) return;
   const auto facts = FactsOf(*plan);
   REQUIRE(facts.ok());
@@ -161,7 +161,7 @@ TEST_CASE("every link between nodes carries its share of a reduction: all pairs 
   for (const auto& [mesh, gpus] : kNodes) {
     const auto layouts = LayoutsOf(mesh, {"nodes", "gpus"}, 2, 64);
     for (const Layout& placed : layouts) {
-      for (const Layout& from : WithPendingAxes(placed)) {
+      for (const Layout& from : WithPartialAxes(placed)) {
         for (const Layout& to : layouts) CheckPair(from, to, gpus, gpus == 4);
       }
     }

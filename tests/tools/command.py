@@ -38,7 +38,7 @@ class Command:
             sys.exit(f"reshard check ends with {done.returncode}: {done.stderr[:2000]}\n" + "\n".join(wrong[:40]))
 
     def batch(self, problems, *arguments):
-        """The plans of `reshard plan --batch -`, one a problem, in order. A problem without a plan fails the test."""
+        """The plans of `reshard plan --batch -`, one per problem, in order. A problem without a plan fails the test."""
         done = subprocess.run([self.path, "plan", "--batch", "-", *arguments], capture_output=True, text=True, timeout=300,
                               input="".join(json.dumps(p) + "\n" for p in problems), check=False)
         answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -40,16 +40,16 @@ def notations(reshard):
     assert reshard("show", "{dp:8,tp:8}", "P('dp','tp')", "--shape", "64x64", "--from-format", "jax")
 
 
-def islands(reshard):
+def domains(reshard):
     words = ["[<dp>64, 64]", "[64, <tp>64]", "--topology", "dgx-h100"]
     assert "15 devices = 1 of 8 and 1 of 7" in reshard("plan", "{dp:5,tp:3}", *words)
     assert "tp stays inside; dp crosses them" in reshard("plan", "{dp:8,tp:8}", *words)
     assert "tp stays inside; dp crosses them" in reshard("plan", "{dp:8,tp:8}", *words, "--explain")
     assert "dp stays inside; tp crosses them" in reshard("plan", "{tp:8,dp:8}", *words)
-    assert "islands of 4" in reshard("plan", "{dp:8,tp:8}", *words, "--nodes", "16x4")
+    assert "domains of 4" in reshard("plan", "{dp:8,tp:8}", *words, "--nodes", "16x4")
     assert "are 32 devices" in reshard("plan", "{dp:8,tp:8}", *words, "--nodes", "4x8", code=2, stream="err")
     assert "has 1 level" in reshard("plan", "{x:2}", "[<x>8]", "[8]", "--nodes", "1x2", code=2, stream="err")
-    assert "islands" not in reshard("plan", "{dp:8,tp:8}", *words[:2])
+    assert "domains" not in reshard("plan", "{dp:8,tp:8}", *words[:2])
 
 
 def memory(reshard):
@@ -114,7 +114,7 @@ def main():
 
     plan_words(reshard)
     notations(reshard)
-    islands(reshard)
+    domains(reshard)
     memory(reshard)
     conversions(reshard, os.path.join(root, "tests/checkpoint/fixtures/single"))
     interruption(command, reshard)

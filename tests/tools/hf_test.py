@@ -109,7 +109,7 @@ def main():
         assert "next program" not in reshard("convert", at("unet"), at("llama"), "--to", "hf")
         assert "model.safetensors" in os.listdir(at("llama"))
 
-        # Megatron's names are no loader's.
+        # Megatron's names are not a loader's.
         megatron = os.path.join(fixtures, "frameworks", "megatron")
         if os.path.isdir(megatron):
             assert "warning: " in reshard("convert", megatron, at("megatron"), "--to", "hf")

@@ -228,7 +228,7 @@ def quiet(reshard):
 
 
 def full_disk(reshard):
-    """Data that cannot be written is no success."""
+    """Data that cannot be written is not success."""
     if not os.path.exists("/dev/full"):
         return
     for arguments in (["help"], ["help", "plan"], ["--help"], ["completion", "bash"], ["show", "{X:2}", "[<X>4]"]):

@@ -89,10 +89,10 @@ def main():
         assert "all_local_plans" in attributes(os.path.join(fixtures, "megatron_plans"))
         assert "all_local_plans" not in attributes(at("megatron_plans"))
         text = reshard("checkpoint", os.path.join(fixtures, "megatron_plans"), at("text"), *rows, "--dry-run")
-        assert "side files: common.pt (unchecked: loading it runs code), metadata.json\n" in text, text
+        assert "auxiliary files: common.pt (unchecked: loading it runs code), metadata.json\n" in text, text
         assert "all_local_plans" in text, text
 
-        # An attribute has no place in safetensors, and that is no secret.
+        # An attribute has no place in safetensors, and that is not a secret.
         left = run("checkpoint", os.path.join(fixtures, "megatron_data"), at("flat"), "--format", "safetensors", code=1)
         assert any("attribute mcore_data" in line for line in left["left_out"]), left
         differ = run("verify", os.path.join(fixtures, "megatron_data"), at("flat"), code=1)
@@ -135,11 +135,11 @@ def main():
         assert run("verify", at("hf"), at("dcp"))["side_files"] == 4
         assert run("verify", at("none"), at("hf"))["equal"]
         lacks = run("verify", at("hf"), at("none"), code=1)
-        assert [d["name"] for d in lacks["differences"]] == ["side file " + name for name in carried], lacks
+        assert [d["name"] for d in lacks["differences"]] == ["auxiliary file " + name for name in carried], lacks
         assert run("verify", at("hf"), at("none"), "--no-side-files")["equal"]
         write(at("dcp/config.json"), "[]")
         other = run("verify", at("hf"), at("dcp"), code=1)
-        assert other["differences"] == [{"name": "side file config.json", "what": "its bytes differ"}], other
+        assert other["differences"] == [{"name": "auxiliary file config.json", "what": "its bytes differ"}], other
         more = run("verify", at("hf"), at("some"), "--side-file", "*.md")
         assert more["side_files"] == 5, more
 
@@ -151,7 +151,7 @@ def main():
         piped = run("checkpoint", at("hf"), at("piped"), *rows)
         assert "params.json" in piped["left_beside"], piped
         shutil.rmtree(at("piped"))
-    print("side files: all as they should be")
+    print("auxiliary files: all as they should be")
 
 
 if __name__ == "__main__":

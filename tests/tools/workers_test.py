@@ -225,7 +225,7 @@ class WorkersTest(unittest.TestCase):
                 for child in self.rng.sample(group.started, self.rng.randrange(1, workers + 1)):
                     time.sleep(self.rng.random() * 0.12)
                     child.send_signal(signal.SIGKILL)
-                # Who is left would wait for the dead until their patience is over.
+                # The remaining workers would wait for the dead until their stall timeout.
                 for child in group.started:
                     child.send_signal(signal.SIGKILL)
                 group.end()

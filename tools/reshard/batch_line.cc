@@ -42,12 +42,12 @@ absl::StatusOr<ProblemText> ReadProblemText(const json::Value& line, const Probl
     if (key == "to_mesh") out.to_mesh = text;
     if (key == "dtype") {
       const auto parsed = FindDType(text);
-      if (!parsed) return bad(absl::StrCat("\"", text, "\" is no element type: ", KnownDTypes()));
+      if (!parsed) return bad(absl::StrCat("\"", text, "\" is not an element type: ", KnownDTypes()));
       dtype = *parsed;
     }
     if (key == "from_format" || key == "to_format") {
       const auto notation = ParseNotation(text);
-      if (!notation) return bad(absl::StrCat("\"", text, "\" is no notation (", KnownNotations(), ")"));
+      if (!notation) return bad(absl::StrCat("\"", text, "\" is not a notation (", KnownNotations(), ")"));
       (key == "from_format" ? out.from_format : out.to_format) = *notation;
     }
   }

@@ -27,7 +27,7 @@ Action AddVerify(CLI::App& app);
 Action AddFingerprint(CLI::App& app);
 Action AddCheck(CLI::App& app);
 Action AddDoctor(CLI::App& app);
-// What --version prints: the version first, then the commit and what is there of GPUs and libraries, one a line.
+// What --version prints: the version first, then the commit and what is there of GPUs and libraries, one per line.
 std::string VersionText();
 // Makes --help of `app`, and of the subcommands that are added to it from now on, print as `reshard help` does.
 void UseHelpTexts(CLI::App& app);

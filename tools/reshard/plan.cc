@@ -61,7 +61,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
       ->capture_default_str()
       ->type_name("flat|dgx-h100|dgx-a100|pcie|cpu|FILE");
   app.add_option("--nodes", nodes,
-                 "how many nodes of how many devices there are, like 8x8, in place of the topology's islands")
+                 "how many nodes of how many devices there are, like 8x8, in place of the topology's domains")
       ->type_name("NxD");
   app.add_option("--memory-limit", memory_limit, "most bytes that a device may need at once, like 2GiB")
       ->type_name("BYTES");
@@ -132,7 +132,7 @@ int PlanFlags::ReadTopology(Topology& out) const {
   return kOk;
 }
 
-// --nodes NxD: islands of D, and N * D devices in every mesh.
+// --nodes NxD: domains of D, and N * D devices in every mesh.
 int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
   if (!nodes) return kOk;
   const auto sizes = ParseShape(*nodes);
@@ -161,10 +161,10 @@ struct PlanCommand {
 };
 
 // What --topology means for these devices: ids and the order of axes decide, and neither is checked against a cluster.
-std::string IslandsOf(const Plan& plan) {
+std::string DomainsOf(const Plan& plan) {
   const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
   const Topology& topology = plan.options.topology;
-  return DescribeIslands(topology, from) + (from == to ? "" : DescribeIslands(topology, to));
+  return DescribeDomains(topology, from) + (from == to ? "" : DescribeDomains(topology, to));
 }
 
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
@@ -228,7 +228,7 @@ int RunPlan(const PlanCommand& state) {
     if (state.explain) std::fputs((devices + ExplainPlan(*plan)).c_str(), stderr);
   } else {
     out = devices + (state.explain ? ExplainPlan(*plan) : PlanToText(*plan));
-    if (!state.explain) out += IslandsOf(*plan);
+    if (!state.explain) out += DomainsOf(*plan);
     if (state.simulate) {
       const auto simulation = Simulate(*plan);
       if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);

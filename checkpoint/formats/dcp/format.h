@@ -1,4 +1,4 @@
-// What is common to those who read and those who write PyTorch's distributed checkpoints.
+// What readers and writers of PyTorch's distributed checkpoints share.
 #ifndef RESHARD_CHECKPOINT_FORMATS_DCP_FORMAT_H_
 #define RESHARD_CHECKPOINT_FORMATS_DCP_FORMAT_H_
 

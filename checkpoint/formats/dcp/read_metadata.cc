@@ -99,7 +99,7 @@ class MetadataReader {
 
   absl::Status ReadItem(Value name, Value value) {
     if (!fields_.Spend(1)) return Bad();
-    if (!fields_.IsString(name)) return Bad("has an item whose name is no text");
+    if (!fields_.IsString(name)) return Bad("has an item whose name is not text");
     if (!items_by_name_.emplace(pickle_.Text(name), items_.size()).second) {
       return Bad("has the item ", ShownText(name), " twice");
     }
@@ -148,7 +148,7 @@ class MetadataReader {
     }
     item->stored_dtype = absl::StrCat(status::View(pickle_.Module(dtype)), ".", status::View(pickle_.Name(dtype)));
     if (!torch_save::LooksLikeTorchDType(item->stored_dtype)) {
-      return Bad("has a dtype of ", ShownText(item->name), " that is none: ", io::Shown(item->stored_dtype));
+      return Bad("has a dtype of ", ShownText(item->name), " that is not one: ", io::Shown(item->stored_dtype));
     }
     // No dtype of this library then: its elements are not all that there is to it.
     const std::string_view sparse = SparseLayout(layout);
@@ -277,7 +277,7 @@ class MetadataReader {
   }
 
   absl::Status BadBox(const Item& item) const {
-    return Bad("has a chunk of ", ShownText(item.name), " that is no box");
+    return Bad("has a chunk of ", ShownText(item.name), " that is not a box");
   }
 
   absl::Status Add() {
@@ -333,7 +333,7 @@ class MetadataReader {
     if (found[3] != 0 && pickle_.kind(found[3]) != Kind::kNone) {
       absl::Status encoded;
       if (pickle_.kind(found[3]) != Kind::kList && pickle_.kind(found[3]) != Kind::kTuple) {
-        return Bad("has transforms of ", ShownText(item.name), " that are no list");
+        return Bad("has transforms of ", ShownText(item.name), " that are not a list");
       }
       pickle_.ForEach(found[3], [&](Value encoding) {
         encoded = absl::UnimplementedError(

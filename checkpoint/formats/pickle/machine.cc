@@ -127,7 +127,7 @@ bool PickleMachine::Step() {
       if (!Has(2)) return false;
       const Value name = Pop();
       const Value module = Pop();
-      if (!Is(name, Kind::kString) || !Is(module, Kind::kString)) return Bad("a name that is no text");
+      if (!Is(name, Kind::kString) || !Is(module, Kind::kString)) return Bad("a name that is not text");
       return PushName(module, name);
     }
     case PickleOp::kReduce:

@@ -145,15 +145,15 @@ class Pickle {
   //   object      name, arguments, state
   //   record      shape, values; an object whose state is a dict. A shape is: name, the keys
   //   persistent  (unused), arguments
-  // An int of 31 bits is no node: its top bit is set.
+  // An int of 31 bits is not a node: its top bit is set.
   static constexpr int kDepthShift = 4;
   static constexpr int kCountShift = 12;
   static constexpr Value kSmall = uint32_t{1} << 31;
-  static constexpr Value kNone = 1;  // 0 is no value
+  static constexpr Value kNone = 1;  // 0 is not a value
   static constexpr Value kFalse = 2;
   static constexpr Value kTrue = 3;
   static constexpr Value kEmptyTuple = 4;
-  static constexpr Value kLost = 5;  // only remembered: a part of a record that is no value by itself
+  static constexpr Value kLost = 5;  // only remembered: a part of a record that is not a value by itself
 
   static bool IsSmall(Value v) { return (v & kSmall) != 0; }
   static int64_t Small(Value v) { return static_cast<int32_t>(v << 1) >> 1; }

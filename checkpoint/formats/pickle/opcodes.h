@@ -63,7 +63,7 @@ enum class PickleOp : uint8_t {
   kObj = 'o',
 };
 
-// "INST": Python's name of an opcode that the machine does not run; "unknown" for a byte that is none.
+// "INST": Python's name of an opcode that the machine does not run; "unknown" for any other byte.
 const char* NameOfRefused(uint8_t op);
 
 }  // namespace reshard::pickle

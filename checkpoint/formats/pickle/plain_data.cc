@@ -19,7 +19,7 @@ using Kind = Pickle::Kind;
 using Value = Pickle::Value;
 
 // What is still to be written, the next at the end: a value, or the end of a container.
-struct Pending {
+struct Partial {
   Value value = 0;
   bool hashable = false;  // it must be: a key of a dict, a member of a set, or a part of one
   void (PickleWriter::*end)() = nullptr;
@@ -32,23 +32,23 @@ class PlainWriter {
   PlainWriter(const Pickle& pickle, size_t most_bytes) : pickle_(pickle), most_bytes_(most_bytes) {}
 
   std::optional<std::string> Write(Value root) {
-    pending_.push_back({root, false, nullptr});
-    while (!pending_.empty()) {
-      const Pending next = pending_.back();
-      pending_.pop_back();
+    partial_.push_back({root, false, nullptr});
+    while (!partial_.empty()) {
+      const Partial next = partial_.back();
+      partial_.pop_back();
       if (next.end != nullptr) {
         (out_.*next.end)();
       } else if (!WriteOne(next)) {
         return std::nullopt;
       }
       // Every value takes a byte at least.
-      if (static_cast<size_t>(out_.bytes()) + pending_.size() > most_bytes_) return std::nullopt;
+      if (static_cast<size_t>(out_.bytes()) + partial_.size() > most_bytes_) return std::nullopt;
     }
     return std::move(out_).Finish();
   }
 
  private:
-  bool WriteOne(const Pending& one) {
+  bool WriteOne(const Partial& one) {
     const Value v = one.value;
     switch (pickle_.kind(v)) {
       case Kind::kNone:
@@ -200,25 +200,25 @@ class PlainWriter {
 
   // Its members come next, and then its end. Keys of a dict are its first of each two.
   bool Descend(Value v, bool hashable_first, bool hashable_second, void (PickleWriter::*end)()) {
-    pending_.push_back({0, false, end});
-    const size_t first = pending_.size();
+    partial_.push_back({0, false, end});
+    const size_t first = partial_.size();
     const auto add = [&](Value member, bool hashable) {
-      pending_.push_back({member, hashable, nullptr});
-      return pending_.size() <= most_bytes_;
+      partial_.push_back({member, hashable, nullptr});
+      return partial_.size() <= most_bytes_;
     };
     const bool all =
         pickle_.HasItems(v)
             ? pickle_.ForEachItem(
                   v, [&](Value key, Value value) { return add(key, hashable_first) && add(value, hashable_second); })
             : pickle_.ForEach(v, [&](Value member) { return add(member, hashable_first); });
-    std::reverse(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end());
+    std::reverse(partial_.begin() + static_cast<std::ptrdiff_t>(first), partial_.end());
     return all;
   }
 
   const Pickle& pickle_;
   const size_t most_bytes_;
   PickleWriter out_;
-  std::vector<Pending> pending_;
+  std::vector<Partial> partial_;
 };
 
 }  // namespace

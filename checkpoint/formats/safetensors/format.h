@@ -1,4 +1,4 @@
-// What is common to those who read and those who write safetensors.
+// What readers and writers of safetensors share.
 #ifndef RESHARD_CHECKPOINT_FORMATS_SAFETENSORS_FORMAT_H_
 #define RESHARD_CHECKPOINT_FORMATS_SAFETENSORS_FORMAT_H_
 

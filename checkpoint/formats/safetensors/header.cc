@@ -37,19 +37,19 @@ class Collector {
     Entry& entry = header_.entries.back();
     const std::string& member = path[1].key;
     if (member == "dtype") {
-      if (value.kind != Kind::kString) return Wrong(entry, "dtype is no text");
+      if (value.kind != Kind::kString) return Wrong(entry, "dtype is not text");
       entry.dtype = std::move(*value.text);
       has_dtype_ = true;
     } else if (member == "shape" && path.size() == 2) {
-      if (value.kind != Kind::kArray) return Wrong(entry, "shape is no list");
+      if (value.kind != Kind::kArray) return Wrong(entry, "shape is not a list");
       has_shape_ = true;
     } else if (member == "shape") {
-      if (value.kind != Kind::kInteger) return Wrong(entry, "a size in shape is no whole number from 0 to 2^63 - 1");
+      if (value.kind != Kind::kInteger) return Wrong(entry, "a size in shape is not a whole number from 0 to 2^63 - 1");
       entry.shape.push_back(value.integer);
     } else if (member == "data_offsets" && path.size() == 2) {
-      if (value.kind != Kind::kArray) return Wrong(entry, "data_offsets is no list");
+      if (value.kind != Kind::kArray) return Wrong(entry, "data_offsets is not a list");
     } else if (member == "data_offsets") {
-      if (value.kind != Kind::kInteger) return Wrong(entry, "a data offset is no whole number from 0 to 2^63 - 1");
+      if (value.kind != Kind::kInteger) return Wrong(entry, "a data offset is not a whole number from 0 to 2^63 - 1");
       if (++offsets_ > 2) return Wrong(entry, "there are more than two data_offsets");
       (offsets_ == 1 ? entry.begin : entry.end) = value.integer;
     }
@@ -75,7 +75,7 @@ class Collector {
       return absl::DataLossError("__metadata__ is no JSON object");
     }
     if (value.kind != Kind::kString) {
-      return absl::DataLossError(absl::StrCat("__metadata__: the value of ", io::Shown(path[1].key), " is no text"));
+      return absl::DataLossError(absl::StrCat("__metadata__: the value of ", io::Shown(path[1].key), " is not text"));
     }
     header_.metadata.emplace_back(path[1].key, std::move(*value.text));
     return absl::OkStatus();
@@ -102,7 +102,7 @@ class Collector {
 
 absl::Status CheckEntry(const Entry& entry, int64_t data_bytes) {
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    return Wrong(entry, absl::StrCat("data_offsets [", entry.begin, ", ", entry.end, "] are no range of the ",
+    return Wrong(entry, absl::StrCat("data_offsets [", entry.begin, ", ", entry.end, "] are not a range of the ",
                                      data_bytes, " bytes of data"));
   }
   const SafetensorsDType* dtype = FindSafetensorsDType(entry.dtype);
@@ -115,7 +115,7 @@ absl::Status CheckEntry(const Entry& entry, int64_t data_bytes) {
   if (bits && *bits % 8 == 0 && *bits / 8 == entry.end - entry.begin) return absl::OkStatus();
   const std::string shape = absl::StrCat("shape [", absl::StrJoin(entry.shape, ", "), "] of ", entry.dtype);
   if (!bits) return Wrong(entry, absl::StrCat(shape, " is too large to count"));
-  if (*bits % 8 != 0) return Wrong(entry, absl::StrCat(shape, " is no whole number of bytes"));
+  if (*bits % 8 != 0) return Wrong(entry, absl::StrCat(shape, " is not a whole number of bytes"));
   return Wrong(entry, absl::StrCat(shape, " takes ", *bits / 8, " bytes, data_offsets [", entry.begin, ", ", entry.end,
                                    "] have ", entry.end - entry.begin));
 }

@@ -122,7 +122,7 @@ class Reader {
     }
     if (offsets.empty()) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(file->path(), ": DCP_SHARDING_INFO has ", io::Shown(offsets.begin()->first),
-                                            ", which is no tensor of the file"));
+                                            ", which is not a tensor of the file"));
   }
 
   // All that the index has must be there, and a tensor that a file has whole in no other file that the index names:

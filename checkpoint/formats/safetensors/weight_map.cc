@@ -30,7 +30,7 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path, const CatalogLi
           return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
         }
         if (value.kind != Is::kString) {
-          return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is no text"));
+          return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is not text"));
         }
         map.emplace(at[1].key, std::move(*value.text));
         return absl::OkStatus();

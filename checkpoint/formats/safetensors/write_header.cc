@@ -45,7 +45,7 @@ absl::StatusOr<int64_t> BytesOf(const SafetensorsTensor& tensor, const Safetenso
   }
   const std::optional<int64_t> bits = BitsOf(tensor.shape, dtype);
   if (!bits) return absl::ResourceExhaustedError(wrong("its size does not fit 64 bits"));
-  if (*bits % 8 != 0) return absl::InvalidArgumentError(wrong("its elements are no whole number of bytes"));
+  if (*bits % 8 != 0) return absl::InvalidArgumentError(wrong("its elements are not a whole number of bytes"));
   return *bits / 8;
 }
 

@@ -32,7 +32,7 @@ struct SafetensorsLayout {
 
 // The file of these tensors, the same bytes that the safetensors package would choose: larger alignment first (the
 // order of SafetensorsDTypes), then by name; compact JSON. The data begins at a multiple of 8. InvalidArgument: a name
-// twice, not UTF-8, or `__metadata__`; a negative size; elements that are no whole number of bytes. Unimplemented: a
+// twice, not UTF-8, or `__metadata__`; a negative size; elements that are not a whole number of bytes. Unimplemented: a
 // dtype that the format does not have. ResourceExhausted: sizes that do not fit, or a header of more than 100,000,000
 // bytes, which the package refuses to read.
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(absl::Span<const SafetensorsTensor> tensors,

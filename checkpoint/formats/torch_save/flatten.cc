@@ -239,15 +239,15 @@ class Flattener {
   // Whether a list contains a dict, a module or a tensor, at any depth; a tuple: a tensor or a module.
   bool HasContent(Value list) {
     const bool is_tuple = pickle_.kind(list) == Kind::kTuple;
-    std::vector<Value> pending = {list};
-    while (!pending.empty()) {
-      const Value next = pending.back();
-      pending.pop_back();
+    std::vector<Value> partial = {list};
+    while (!partial.empty()) {
+      const Value next = partial.back();
+      partial.pop_back();
       bool found = false;
       pickle_.ForEach(next, [&](Value member) {
         const Kind kind = pickle_.kind(member);
         found = IsAnyTensor(pickle_, member) || IsModule(member) || (!is_tuple && AsDict(member).has_value());
-        if (kind == Kind::kList || kind == Kind::kTuple) pending.push_back(member);
+        if (kind == Kind::kList || kind == Kind::kTuple) partial.push_back(member);
         return !found && Spend(1);
       });
       if (found || steps_ < 0) return true;

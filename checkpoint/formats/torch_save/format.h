@@ -1,4 +1,4 @@
-// What is common to those who read files of torch.save.
+// What the readers of torch.save's files share.
 #ifndef RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_FORMAT_H_
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_FORMAT_H_
 

@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<RankFile>> RankFilesOf(absl::Span<const std::string> 
   if (!files.empty() || others || items.empty()) return files;
   const int64_t ranks = static_cast<int64_t>(items.begin()->second.size());
   for (const auto& [stem, by_rank] : items) {
-    // Files that are numbered otherwise are no ranks' files.
+    // Files that are numbered otherwise are not ranks' files.
     if (stem.size() < 2 || !stem.ends_with('_') || by_rank.begin()->first != 0) return std::vector<RankFile>();
   }
   for (const auto& [stem, by_rank] : items) {

@@ -133,7 +133,7 @@ absl::Status Reader::Add(const Archive& archive, const Leaf& leaf) {
   }
   if (IsAnyTensor(description, value)) return AddUnreadable(leaf, KindOfTensor(description, value));
   if (archive.is_script()) {
-    // Flags and numbers of its code are no part of its state.
+    // Flags and numbers of its code are not part of its state.
     if (description.kind(value) == Kind::kObject) AddOpaque(archive, leaf, value);
     return absl::OkStatus();
   }

@@ -132,7 +132,7 @@ class RecordReader {
 
   absl::Status ReadFlags(Value flags) {
     if (pickle_.kind(flags) == Kind::kNone) return absl::OkStatus();
-    if (pickle_.kind(flags) != Kind::kDict) return archive_.Bad("flags that are no dict");
+    if (pickle_.kind(flags) != Kind::kDict) return archive_.Bad("flags that are not a dict");
     const std::optional<DType> dtype = record_.dtype;
     const bool is_complex = dtype == DType::kC32 || dtype == DType::kC64 || dtype == DType::kC128;
     const bool is_float = dtype == DType::kF32 || dtype == DType::kF64;

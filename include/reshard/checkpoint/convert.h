@@ -50,7 +50,7 @@ struct ConvertOptions {
   int64_t workers = 1;
   int64_t worker = 0;  // which of them this one is, 0 .. workers-1
   // Stall timeout: how long a worker that is done waits while none of the others makes progress.
-  absl::Duration patience = absl::Minutes(10);
+  absl::Duration stall_timeout = absl::Minutes(10);
   // safetensors: most bytes of tensors in one file, unless a single tensor has more.
   int64_t file_bytes = int64_t{5} << 30;
   // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
@@ -59,9 +59,9 @@ struct ConvertOptions {
   // The result's reshard.json says whether it was made of weights alone, and what has come off names: whoever compares
   // source and result then does the same.
   bool record_made = false;
-  Recipe recipe;             // what of the source is taken, and what is made of it; its layouts are not looked at
-  SideFileTerms side_files;  // which files beside the source belong to it, and are copied
-  CatalogLimits limits;      // on the source's metadata
+  Recipe recipe;                  // what of the source is taken, and what is made of it; its layouts are not looked at
+  AuxiliaryFileTerms side_files;  // which files beside the source belong to it, and are copied
+  CatalogLimits limits;           // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
   // Ends the run soon after it asks for that: Cancelled, an error of kind kSystem, so that `resume` continues.
@@ -86,8 +86,8 @@ struct ConvertSummary {
   int64_t bytes = 0;          // of contents
   int64_t own_pieces = 0;     // this worker's share of `pieces`
   int64_t own_bytes = 0;      // this worker's share of `bytes`
-  int64_t files = 0;          // number of files of the result, without side files
-  int64_t disk_bytes = 0;     // size of all these files and of the side files
+  int64_t files = 0;          // number of files of the result, without auxiliary files
+  int64_t disk_bytes = 0;     // size of all these files and of the auxiliary files
   int64_t free_bytes = 0;     // free on the destination's filesystem, before
   int64_t memory_bytes = 0;   // planned for this process; at most the limit
   int64_t read_bytes = 0;     // that this worker read from the source's files of contents
@@ -101,7 +101,7 @@ struct ConvertSummary {
   std::vector<LeftOut> not_selected;        // what the selection leaves in the source
   // Attributes of the source that describe its files, and that the result has no use for.
   std::vector<std::string> dropped_attributes;
-  std::vector<SideFile> side_files;  // copied from beside the source
+  std::vector<AuxiliaryFile> side_files;  // copied from beside the source
   // Tensors of which a recipe takes only a part, as "name: 6 of 8 elements are used".
   std::vector<std::string> partly_used;
   // Names of quantized tensors with scales beside them whose values are not scaled in the result: they are cast as they
@@ -131,10 +131,10 @@ absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const s
 // InvalidArgument: a tensor that the format cannot hold, before anything is written. AlreadyExists: there is something
 // at the destination. ResourceExhausted: the memory limit (with the bytes needed and
 // allowed), or the disk is full. DataLoss: the source is damaged. FailedPrecondition: another live process does the
-// same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `patience`; the message says which
-// workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor.
-// After an error the destination is as it was. What was written so far is kept beside it for `resume` if the error is
-// of kind kSystem or kPeer, and removed otherwise.
+// same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `stall_timeout`; the message says
+// which workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor. After an
+// error the destination is as it was. What was written so far is kept beside it for `resume` if the error is of kind
+// kSystem or kPeer, and removed otherwise.
 absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
                                        const std::optional<LayoutRules>& rules, const ConvertOptions& options);
 

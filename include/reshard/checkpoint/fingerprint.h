@@ -50,8 +50,8 @@ struct CheckpointFingerprint {
 };
 
 // Post-condition: of all parts together, the sum of FingerprintOf over the devices of any layout, for each tensor; what
-// is no tensor does not count. Reads every element once, in the order of the checkpoint's list, through a megabyte per
-// thread. Errors as ReadCatalog; DataLoss if a checksum shows that the checkpoint is damaged; InvalidArgument for a
+// is not a tensor does not count. Reads every element once, in the order of the checkpoint's list, through a megabyte
+// per thread. Errors as ReadCatalog; DataLoss if a checksum shows that the checkpoint is damaged; InvalidArgument for a
 // recipe that does not fit and for parts that make no sense; Unimplemented for elements of a type that this library
 // does not have, which the recipe can leave out.
 absl::StatusOr<CheckpointFingerprint> FingerprintCheckpoint(const std::string& path,

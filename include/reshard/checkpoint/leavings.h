@@ -11,17 +11,27 @@
 namespace reshard {
 
 // The private directory of one job, beside its destination.
-struct Leaving {
+struct StaleStaging {
   std::string job;     // its name
   std::string path;    // of the directory
   bool alive = false;  // a process is at work in it
 };
 
 // All of `destination`, by path. Errors of the system; InvalidArgument: it names no directory's entry.
-absl::StatusOr<std::vector<Leaving>> FindLeavings(const std::string& destination);
+absl::StatusOr<std::vector<StaleStaging>> FindStaleStaging(const std::string& destination);
 
 // Removes those in which no process is at work, and returns how many; those that are alive stay. Errors of the system.
-absl::StatusOr<int> RemoveLeavings(const std::string& destination);
+absl::StatusOr<int> RemoveStaleStaging(const std::string& destination);
+
+// The names that these had before 0.3.
+using Leaving [[deprecated("StaleStaging")]] = StaleStaging;
+[[deprecated("FindStaleStaging")]] inline absl::StatusOr<std::vector<StaleStaging>> FindLeavings(
+    const std::string& destination) {
+  return FindStaleStaging(destination);
+}
+[[deprecated("RemoveStaleStaging")]] inline absl::StatusOr<int> RemoveLeavings(const std::string& destination) {
+  return RemoveStaleStaging(destination);
+}
 
 }  // namespace reshard
 

@@ -32,7 +32,7 @@ namespace reshard {
 struct TensorRule {
   std::string to;
   Expression from;
-  bool optional = false;  // it is no error that there is nothing to make
+  bool optional = false;  // it is not an error that there is nothing to make
 };
 
 struct Recipe {
@@ -63,7 +63,7 @@ struct Recipe {
   bool only_selects() const { return tensors.empty() && drop.empty() && dtypes.empty(); }
 
   // reshard.recipe/1, see docs/recipe.schema.json. InvalidArgument: no JSON, or none that is one; with the place of
-  // what is wrong. Nothing of the text is taken for granted: it may come from a stranger.
+  // what is wrong. Nothing of the text is taken for granted: it may be untrusted.
   static absl::StatusOr<Recipe> Parse(std::string_view json);
 
   // Takes in what is asked for beside the recipe: renamings, patterns and casts of `selection` and `casts` come before

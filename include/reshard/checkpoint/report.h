@@ -33,7 +33,7 @@ struct Listing {
   Totals totals;
   std::map<std::string, RecordedLayout> layouts;      // by the name of the tensor; the caller's to fill
   std::vector<const Catalog::Attribute*> attributes;  // of the whole checkpoint; without a pattern
-  SideFiles beside;                                   // the caller's to fill
+  AuxiliaryFiles beside;                              // the caller's to fill
 };
 
 // `pattern` is as in layout rules; empty matches everything.

@@ -15,16 +15,16 @@ namespace reshard {
 // Which files beside a checkpoint belong to it. Those that frameworks are known to look for do: Megatron's `common.pt`
 // and `metadata.json`, Lightning's `meta.pt`, the configurations, tokenizers, processors and chat templates of Hugging
 // Face models (docs/design/checkpoints.md has the list).
-struct SideFileTerms {
+struct AuxiliaryFileTerms {
   std::vector<std::string> also = {};  // patterns of paths (MatchesPattern) of others that do
   bool none = false;                   // none does
-  bool may_match_nothing = false;      // it is no error that one of `also` matches nothing that lies there
+  bool may_match_nothing = false;      // it is not an error that one of `also` matches nothing that lies there
   bool beside_file = false;            // what lies beside a single file belongs to it if a `config.json` or an
                                        // `adapter_config.json` does
 };
 
 // A file beside a checkpoint. It is copied as it is, and nobody reads it.
-struct SideFile {
+struct AuxiliaryFile {
   std::string path;      // relative to the checkpoint's directory, with '/' between its parts
   int64_t bytes = 0;     // its size
   int64_t modified = 0;  // time of the last modification, in nanoseconds since 1970
@@ -33,8 +33,8 @@ struct SideFile {
   bool may_run = false;  // a pickle or Python source: whoever loads it runs what is in it
 };
 
-struct SideFiles {
-  std::vector<SideFile> carried;  // by path
+struct AuxiliaryFiles {
+  std::vector<AuxiliaryFile> carried;  // by path
   std::vector<std::string> left;  // paths of all else that lies there, sorted; a directory that was not entered as "a/"
 };
 
@@ -43,12 +43,21 @@ struct SideFiles {
 // not belong to it. Directories in that one are then not entered.
 //
 // Never carried, whatever the terms say: files with tensors or their index in any format, and what this library writes
-// itself; what is no regular file; links, but for those of a hub's cache, which lead from a snapshot to `blobs` beside
-// all snapshots. Not entered: links, directories in which nothing is looked for, of which the name begins with a dot,
-// that have a checkpoint of their own in them, that are deeper than 8, or that come after the first 10,000 entries.
-// InvalidArgument: a pattern of `also` matches neither what is carried nor what is left. Errors of the system.
-absl::StatusOr<SideFiles> FindSideFiles(const std::string& path, const Catalog& catalog,
-                                        const SideFileTerms& terms = {});
+// itself; what is not a regular file; links, but for those of a hub's cache, which lead from a snapshot to `blobs`
+// beside all snapshots. Not entered: links, directories in which nothing is looked for, of which the name begins with a
+// dot, that have a checkpoint of their own in them, that are deeper than 8, or that come after the first 10,000
+// entries. InvalidArgument: a pattern of `also` matches neither what is carried nor what is left. Errors of the system.
+absl::StatusOr<AuxiliaryFiles> FindAuxiliaryFiles(const std::string& path, const Catalog& catalog,
+                                                  const AuxiliaryFileTerms& terms = {});
+
+// The names that these had before 0.3.
+using SideFile [[deprecated("AuxiliaryFile")]] = AuxiliaryFile;
+using SideFiles [[deprecated("AuxiliaryFiles")]] = AuxiliaryFiles;
+using SideFileTerms [[deprecated("AuxiliaryFileTerms")]] = AuxiliaryFileTerms;
+[[deprecated("FindAuxiliaryFiles")]] inline absl::StatusOr<AuxiliaryFiles> FindSideFiles(
+    const std::string& path, const Catalog& catalog, const AuxiliaryFileTerms& terms = {}) {
+  return FindAuxiliaryFiles(path, catalog, terms);
+}
 
 }  // namespace reshard
 

@@ -20,11 +20,11 @@ namespace reshard {
 
 // How to compare.
 struct VerifyOptions {
-  int threads = 0;              // 0: one per core
-  bool ignore_sidecar = false;  // does not read either's reshard.json
-  Recipe recipe;                // what of A is compared, and what B has made of it; its layouts are not looked at
-  SideFileTerms side_files;     // which files beside A belong to it, and are compared
-  CatalogLimits limits;         // on the metadata of each
+  int threads = 0;                // 0: one per core
+  bool ignore_sidecar = false;    // does not read either's reshard.json
+  Recipe recipe;                  // what of A is compared, and what B has made of it; its layouts are not looked at
+  AuxiliaryFileTerms side_files;  // which files beside A belong to it, and are compared
+  CatalogLimits limits;           // on the metadata of each
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
   std::stop_token stop;  // ends it soon after it asks for that: Cancelled
@@ -32,7 +32,7 @@ struct VerifyOptions {
 
 // The result of a comparison.
 struct VerifyReport {
-  // One tensor, byte item, attribute or side file that is not the same in both.
+  // One tensor, byte item, attribute or auxiliary file that is not the same in both.
   struct Difference {
     std::string name;  // the flat key
     // "only in A", "dtype f32 in A, bf16 in B", "elements [3, 0] to [3, 7] differ (8 of 64)", ..
@@ -46,17 +46,17 @@ struct VerifyReport {
 
   int64_t tensors = 0;     // number of tensors compared
   int64_t byte_items = 0;  // number of byte items compared
-  int64_t side_files = 0;  // number of side files compared
+  int64_t side_files = 0;  // number of auxiliary files compared
   int64_t bytes = 0;       // of tensors and byte items, compared
   // In the order of A, then what only B has. One per tensor, with the first ranges of row-major indices that differ.
   std::vector<Difference> differences;
 };
 
-// Compares names, dtypes, shapes, every byte of the contents, attributes but those of files, and the side files of A
-// with what is in their place beside B; not where either is a single file. Where the reshard.json of B says how B
-// was made of another checkpoint (ConvertOptions::record_made), the same is done with A first: only weights count, and
-// what comes off names does, if it is what came off those. Differences are not errors. Errors as
-// ReadCatalog, and DataLoss if a checksum shows that either is damaged.
+// Compares names, dtypes, shapes, every byte of the contents, attributes but those of files, and the auxiliary files of
+// A with what is in their place beside B; not where either is a single file. Where the reshard.json of B says how B was
+// made of another checkpoint (ConvertOptions::record_made), the same is done with A first: only weights count, and what
+// comes off names does, if it is what came off those. Differences are not errors. Errors as ReadCatalog, and DataLoss
+// if a checksum shows that either is damaged.
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Characters of text that strangers wrote, and which of them a message or a terminal may show.
+// Characters of untrusted text, and which of them a message or a terminal may show.
 #ifndef RESHARD_LAYOUT_CHARACTERS_H_
 #define RESHARD_LAYOUT_CHARACTERS_H_
 

@@ -103,13 +103,13 @@ const char* Name(ReduceOp op);
 
 // A reduction that is still to be done: the values held are partial, and the tensor's value is their reduction by `op`
 // over the devices along `axes`.
-struct Pending {
+struct Partial {
   ReduceOp op = ReduceOp::kSum;  // combines the contributions
   std::vector<AxisRef> axes;     // each device along these holds one contribution
-  bool operator==(const Pending&) const = default;
+  bool operator==(const Partial&) const = default;
   template <typename H>
-  friend H AbslHashValue(H h, const Pending& pending) {
-    return H::combine(std::move(h), pending.op, pending.axes);
+  friend H AbslHashValue(H h, const Partial& partial) {
+    return H::combine(std::move(h), partial.op, partial.axes);
   }
 };
 
@@ -127,7 +127,7 @@ class Layout {
   // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
   // more than kMaxIntervals intervals.
   static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
-                                       std::optional<Pending> pending = std::nullopt);
+                                       std::optional<Partial> partial = std::nullopt);
 
   // The devices, and the axes that the factors refer to.
   const Mesh& mesh() const { return state_->mesh; }
@@ -138,7 +138,8 @@ class Layout {
   // Requires 0 <= d < rank().
   const DimLayout& dim(int d) const { return dims()[static_cast<size_t>(d)]; }
   // The reduction still to be done; nullopt if the values are complete.
-  const std::optional<Pending>& pending() const { return state_->pending; }
+  const std::optional<Partial>& partial() const { return state_->partial; }
+  [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.3
   // Global sizes in elements, one per dimension.
   std::vector<int64_t> shape() const;
   // Number of elements of the whole tensor.
@@ -166,12 +167,12 @@ class Layout {
 
  private:
   struct State {
-    State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Pending> of_pending, int64_t elements);
+    State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Partial> of_partial, int64_t elements);
     Mesh mesh;
     std::vector<DimLayout> dims;
-    std::optional<Pending> pending;
+    std::optional<Partial> partial;
     int64_t num_elements;
-    size_t hash;  // of mesh, dims and pending
+    size_t hash;  // of mesh, dims and partial
   };
 
   explicit Layout(std::shared_ptr<const State> state) : state_(std::move(state)) {}

@@ -8,7 +8,7 @@
 // this library. Only the calling thread makes calls of MPI, one at a time; MPI_THREAD_FUNNELED suffices where that is
 // the main thread.
 //
-// Failure (see Communicator): every wait ends after `timeout`, and names the rank to blame, which is found by asking
+// Failure (see Communicator): every wait ends after `timeout`, and names the culprit, which is found by asking
 // over sockets and not by means of MPI. What launchers do comes before: they end all processes when one of them dies,
 // Open MPI's unless it is told `--enable-recovery`. Messages in flight after a failure are cancelled, which MPI grants
 // for receives that nothing came for; where it holds on to others for two seconds the error says so, and what was

@@ -18,9 +18,9 @@
 // while a graph is alive, the communicators of one that is destroyed stay until the process ends.
 //
 // Failure (see Communicator): NCCL does not notice most lost peers, so every operation has a deadline. A thread watches
-// the operations in progress; when one fails or is late, it finds out through the store which rank is to blame, tells
-// the others there, and aborts all communicators, which ends whatever hangs on the device. From then on every call, and
-// Wait, returns the error. The outputs of a step that was in progress are unspecified.
+// the operations in progress; when one fails or is late, it finds out through the store which rank is the culprit,
+// tells the others there, and aborts all communicators, which ends whatever hangs on the device. From then on every
+// call, and Wait, returns the error. The outputs of a step that was in progress are unspecified.
 //
 // Agreement (see Communicator::Agree) travels on the stream too, ahead of the data, and is compared when it arrives:
 // Agree itself returns OK immediately. If ranks disagree, or one of them passes an error, the communicator becomes

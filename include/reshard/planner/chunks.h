@@ -1,5 +1,5 @@
 // Steps at the same time. On a network with levels the steps of a plan use different links: while one part of the
-// tensor crosses between islands, the next can already move within them. So the tensor is cut into chunks, all moved by
+// tensor crosses between domains, the next can already move within them. So the tensor is cut into chunks, all moved by
 // the same steps, each one step behind the one before it:
 //
 //   turn      0    1    2    3    4    5

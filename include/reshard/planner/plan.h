@@ -1,5 +1,5 @@
 // A plan: the steps from a source layout to a target layout, their costs, the lower bounds, and why it was chosen.
-// A plan is symbolic: its size does not grow with the number of devices. See traffic.h for who sends what to whom.
+// A plan is symbolic: its size does not grow with the number of devices. See transfers.h for who sends what to whom.
 #ifndef RESHARD_PLANNER_PLAN_H_
 #define RESHARD_PLANNER_PLAN_H_
 
@@ -123,12 +123,12 @@ struct Totals {
   std::vector<LevelFigures> levels;
 };
 
-// What has to cross a level whatever the algorithm, in bytes: an island of the next level in must receive everything
-// that its devices need and none of them holds (with partial values, its share of the transmissions between islands).
+// What has to cross a level whatever the algorithm, in bytes: a domain of the next level in must receive everything
+// that its devices need and none of them holds (with partial values, its share of the transmissions between domains).
 struct LevelBound {
-  int64_t island_recv_bytes_max = 0;  // by one island of the next level in (on the innermost level, by one device)
-  int64_t nic_recv_bytes_max = 0;     // by one link, if the links of an island share that evenly
-  int64_t recv_bytes_total = 0;       // by all islands together
+  int64_t island_recv_bytes_max = 0;  // by one domain of the next level in (on the innermost level, by one device)
+  int64_t nic_recv_bytes_max = 0;     // by one link, if the links of a domain share that evenly
+  int64_t recv_bytes_total = 0;       // by all domains together
   bool operator==(const LevelBound&) const = default;
 };
 
@@ -138,7 +138,7 @@ struct Bounds {
   int64_t recv_bytes_total = 0;        // received by all devices together
   int64_t intermediate_bytes_max = 0;  // of the largest fragment of source and target
   // One per level, counting what crosses this level or one further out. Empty if the topology has one level, or if its
-  // islands are not sub-meshes of the meshes.
+  // domains are not sub-meshes of the meshes.
   std::vector<LevelBound> levels;
 };
 

@@ -3,7 +3,7 @@
 // Three families of plans compete under one cost model: a direct Exchange, which always meets the per-device lower
 // bound; sequences of Slice, AllGather, AllToAll, AllPermute, ReduceScatter and AllReduce, found by exact search over
 // layouts made of mesh digits, none larger than max(source, target); and, where some links are slower than others,
-// plans that move data within islands, across them and within them again, so that the links between islands carry as
+// plans that move data within domains, across them and within them again, so that the links between domains carry as
 // little as any plan can make them carry.
 #ifndef RESHARD_PLANNER_PLANNER_H_
 #define RESHARD_PLANNER_PLANNER_H_

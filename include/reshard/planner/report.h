@@ -24,9 +24,9 @@ std::string PlanToText(const Plan& plan);
 // plan is to it, and what else was tried and why it lost. Ends with a newline.
 std::string ExplainPlan(const Plan& plan);
 
-// How the islands of each level of the topology fall on the devices of a mesh, and which axes lead out of them, a line
-// each: "islands of 8 (dgx-h100): 15 devices = 1 of 8 and 1 of 7; dp, tp cross them". Empty without islands.
-std::string DescribeIslands(const Topology& topology, const Mesh& mesh);
+// How the domains of each level of the topology fall on the devices of a mesh, and which axes lead out of them, a line
+// each: "domains of 8 (dgx-h100): 15 devices = 1 of 8 and 1 of 7; dp, tp cross them". Empty without domains.
+std::string DescribeDomains(const Topology& topology, const Mesh& mesh);
 
 // A picture of who holds what, as text for a terminal; with `device`, only of what that device id holds.
 std::string DrawLayout(const Layout& layout, std::optional<int64_t> device = std::nullopt);

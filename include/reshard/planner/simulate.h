@@ -6,7 +6,7 @@
 // L occupies the sender's out-port and the receiver's in-port of L. Messages that flow at the same time share ports
 // max-min fairly.
 //  - A device enters a step once it has sent and received everything of the steps before: there is no global barrier.
-//  - At each level it posts its messages one after another, to the islands after its own in turn and within each to the
+//  - At each level it posts its messages one after another, to the domains after its own in turn and within each to the
 //    devices from its own place on. The k-th message (from 1) starts to flow latency * (1 + k) after the sender entered
 //    the step, and not before the receiver has entered it too.
 //  - An AllReduce is a ReduceScatter and an AllGather of chunks of ceil(elements/n); a step of several rounds is that

@@ -1,6 +1,6 @@
-// What communication costs: levels of links from the fastest island outwards, each with a bandwidth and a latency.
+// What communication costs: levels of links from the fastest domain outwards, each with a bandwidth and a latency.
 //
-// Two devices meet at the innermost level that has both in one island; what they send each other crosses the links of
+// Two devices meet at the innermost level that has both in one domain; what they send each other crosses the links of
 // that level. A device posts its messages one after another, a latency apart, and each flows while later ones are
 // posted. So the time of one step is, in integer nanoseconds (no floating point: all machines agree):
 //   time = max over levels of the larger of
@@ -26,13 +26,13 @@ namespace reshard {
 struct Topology {
   // One level of links.
   struct Level {
-    // Devices k*devices .. (k+1)*devices-1 form one island. 0 on the outermost level: all devices are one island.
+    // Devices k*devices .. (k+1)*devices-1 form one domain. 0 on the outermost level: all devices are one domain.
     int64_t devices = 0;
     // Bandwidth of one link, in each direction.
     int64_t bytes_per_second = 0;
     // Latency of one message, in nanoseconds.
     int64_t latency_ns = 0;
-    // Number of links to this level that an island of the next level in has (on the innermost level, a device). 0: one
+    // Number of links to this level that a domain of the next level in has (on the innermost level, a device). 0: one
     // per device. If there are fewer, neighboring devices share them evenly.
     int64_t nics = 0;
     bool operator==(const Level&) const = default;
@@ -45,19 +45,19 @@ struct Topology {
   // The topology called "flat", "dgx-h100", "dgx-a100", "pcie" or "cpu". NotFound, with these names, for any other.
   static absl::StatusOr<Topology> Preset(std::string_view name);
   // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12,"nics":4}]}
-  // `name` becomes Topology::name. InvalidArgument with the reason: not JSON, no levels, island sizes that do not nest,
+  // `name` becomes Topology::name. InvalidArgument with the reason: not JSON, no levels, domain sizes that do not nest,
   // figures out of range.
   static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
 
-  // Makes the islands of the innermost of two levels nodes of `devices` devices, of which there are `nodes`. A node has
+  // Makes the domains of the innermost of two levels nodes of `devices` devices, of which there are `nodes`. A node has
   // no more links than devices. InvalidArgument: not two levels, not at least one node of one device, too many devices.
   absl::Status SetNodes(int64_t nodes, int64_t devices);
 
   // InvalidArgument if a topology put together by hand makes no sense: no levels, a bandwidth that is not positive, a
-  // negative latency, islands without devices, more links than devices.
+  // negative latency, domains without devices, more links than devices.
   absl::Status Validate() const;
 
-  // The level at which two device ids meet: the innermost level whose islands hold both.
+  // The level at which two device ids meet: the innermost level whose domains hold both.
   int LevelOf(int64_t device_a, int64_t device_b) const;
   // At least 1 in a valid topology.
   int num_levels() const { return static_cast<int>(levels.size()); }

@@ -40,7 +40,7 @@ struct Message {
 };
 
 // Figures of one step, in elements. What a device keeps does not count.
-struct TrafficFigures {
+struct TransferFigures {
   int64_t recv_max = 0;        // received by one device
   int64_t recv_total = 0;      // received by all devices together
   int64_t send_max = 0;        // sent by one device
@@ -71,22 +71,22 @@ struct DigitLink;
 }
 
 // All messages of one step, in enumerated or in closed form. Immutable.
-class Traffic {
+class TransferSchedule {
  public:
-  virtual ~Traffic() = default;
+  virtual ~TransferSchedule() = default;
 
-  // The traffic of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
+  // The transfers of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
   // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
   // member to the whole fragment; which member reduces what is given by AllReduceChunk, and the figures count that.
   // `topology` decides which holders are near, except in an AllPermute that the nearest holders would not form;
   // `first_holder`: see Step.
   // InvalidArgument if shapes or reductions do not fit the op. Unimplemented if `to` is partial over an axis over which
   // `from` is not.
-  static absl::StatusOr<std::unique_ptr<Traffic>> Create(Op op, const Layout& from, const Layout& to,
-                                                         const Topology& topology = Topology::Flat(),
-                                                         int64_t first_holder = 0);
-  // The traffic of one step of a plan.
-  static absl::StatusOr<std::unique_ptr<Traffic>> Create(const Step& step, const Topology& topology) {
+  static absl::StatusOr<std::unique_ptr<TransferSchedule>> Create(Op op, const Layout& from, const Layout& to,
+                                                                  const Topology& topology = Topology::Flat(),
+                                                                  int64_t first_holder = 0);
+  // The transfers of one step of a plan.
+  static absl::StatusOr<std::unique_ptr<TransferSchedule>> Create(const Step& step, const Topology& topology) {
     return Create(step.op, step.from, step.to, topology, step.first_holder);
   }
 
@@ -96,7 +96,7 @@ class Traffic {
   virtual std::vector<Message> Sends(int64_t device) const = 0;
 
   // The figures of the whole step.
-  virtual TrafficFigures Figures() const = 0;
+  virtual TransferFigures Figures() const = 0;
   // The device ids that take part: those of the mesh, by position; across meshes those of `from`, then those only in
   // `to`.
   virtual std::vector<int64_t> Devices() const = 0;
@@ -119,6 +119,8 @@ class Traffic {
 // The half-open range of a fragment's elements, in local row-major order, that member `index` of `group_size` reduces
 // in an AllReduce: the index-th chunk of ceil(fragment_elements / group_size).
 Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index);
+
+using Traffic [[deprecated("TransferSchedule")]] = TransferSchedule;  // the name before 0.3
 
 }  // namespace reshard
 

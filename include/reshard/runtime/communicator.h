@@ -2,7 +2,7 @@
 // it can use one grouped exchange or a native collective for all messages of all tensors of a step.
 //
 // Failure. A call that fails on one rank fails within the timeout on every rank that waits for it, with an error that
-// names the rank to blame:
+// names the culprit:
 //   Aborted           "rank 3 failed: <its message>": another rank reported an error
 //   Unavailable       "rank 3 left ...": another rank is gone
 //   DeadlineExceeded  "rank 3 did not arrive within 500 ms ..."

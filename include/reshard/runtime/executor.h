@@ -76,7 +76,7 @@ class Executor {
   Agreement agreement_ = Agreement::kEveryCall;
   // There is one step, it moves every source to its target, and all have elements: the caller's views can be passed on.
   bool one_step_ = false;
-  absl::Status lost_;                             // the error after which it cannot be used
+  absl::Status failure_;                          // the error after which it cannot be used
   std::vector<std::unique_ptr<StepMemo>> memos_;  // one per step
 };
 

@@ -29,7 +29,7 @@ namespace reshard {
 // What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of
 // the fragment becomes its blocks, and a part of each.
 struct ChunkPart {
-  int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is no part
+  int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is not part
   int dim = 0;        // index of a dimension of that fragment
   int64_t block = 0;  // size of a block along it, in elements
   int64_t first = 0;  // index of the chunk's first element in each block
@@ -132,7 +132,7 @@ struct CompileOptions {
 class ProgramCompiler {
  public:
   // InvalidArgument or Unimplemented: a reduction that the dtype does not support (see CompileProgram), or a step that
-  // Traffic::Create refuses.
+  // TransferSchedule::Create refuses.
   static absl::StatusOr<ProgramCompiler> Create(const Plan& plan);
   ProgramCompiler(ProgramCompiler&&) noexcept;
   ProgramCompiler& operator=(ProgramCompiler&&) noexcept;

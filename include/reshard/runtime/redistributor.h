@@ -84,8 +84,8 @@ class Redistributor {
   // The options that it was made with, but for the topology.
   const RedistributorOptions& options() const { return options_; }
 
-  // Plans for this network from now on, and forgets what was prepared for another; who holds that may still run it.
-  // Ranks whose networks differ get an error from Run, as for any other difference. Any thread.
+  // Plans for this network from now on, and forgets what was prepared for another; a caller that holds that may still
+  // run it. Ranks whose networks differ get an error from Run, as for any other difference. Any thread.
   void SetTopology(const Topology& topology);
 
   // Plans and compiles, or finds what was prepared before, which costs one lookup and no allocation. Device ids of the

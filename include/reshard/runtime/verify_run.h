@@ -82,7 +82,7 @@ struct RankReport {
 
 // Executes the plan on the ranks of a communicator that moves host memory. Collective: every rank calls it, also those
 // that hold nothing. A mismatch is not an error, but part of the report. Ranks whose plans or options differ all get an
-// error that says so, as they do where one of them could not begin. InvalidArgument: a device that is no rank;
+// error that says so, as they do where one of them could not begin. InvalidArgument: a device that is not a rank;
 // otherwise as RunPlanLocally.
 absl::StatusOr<RankReport> RunPlanOnRank(const Plan& plan, Communicator& communicator, const RunOptions& options = {});
 

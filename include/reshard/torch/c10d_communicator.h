@@ -12,7 +12,7 @@
 // Device ids are ranks of the group. The group's own timeout is not used: every wait ends after `timeout`.
 //
 // Failure (see Communicator): when a wait fails or times out, the rank asks its peer, over a socket of its own, what
-// that one is waiting for, and follows the answers to the rank to blame. Then it tells all others, so that they need
+// that one is waiting for, and follows the answers to the culprit. Then it tells all others, so that they need
 // not wait for their own deadlines. The group's connections cannot be used afterwards.
 #ifndef RESHARD_TORCH_C10D_COMMUNICATOR_H_
 #define RESHARD_TORCH_C10D_COMMUNICATOR_H_

@@ -14,7 +14,7 @@
 // stream before it may write the inputs, and work enqueued after it may read the results. Errors of other ranks and of
 // the device are then reported by a later call (see docs/design/runtime.md).
 //
-// Errors are exceptions here, as everywhere in LibTorch, and say which rank is to blame: c10::ValueError for invalid
+// Errors are exceptions here, as everywhere in LibTorch, and say which rank is the culprit: c10::ValueError for invalid
 // arguments of this rank, c10::NotImplementedError, c10::OutOfMemoryError, c10::DistBackendError if another rank
 // failed, is gone or disagrees, and c10::Error for anything else.
 #ifndef RESHARD_TORCH_REDISTRIBUTE_H_

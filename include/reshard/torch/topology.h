@@ -19,12 +19,12 @@ void SetTopology(std::optional<Topology> topology);
 
 // What is told, or nullopt for nothing. InvalidArgument or NotFound: RESHARD_TOPOLOGY names neither a preset nor a file
 // with a topology.
-absl::StatusOr<std::optional<Topology>> ToldTopology();
+absl::StatusOr<std::optional<Topology>> ConfiguredTopology();
 
 // How often SetTopology was called, plus one.
 int64_t TopologyVersion();
 
-// The same network for a group: its device i is device global_ranks[i] of `topology`. A level whose islands are not
+// The same network for a group: its device i is device global_ranks[i] of `topology`. A level whose domains are not
 // equally long runs of these ranks (the last run may be shorter) is left out: its devices meet at the next one.
 // Post-condition: OnRanks(t, {0, 1, ..., n-1}) == t.
 Topology OnRanks(const Topology& topology, absl::Span<const int64_t> global_ranks);

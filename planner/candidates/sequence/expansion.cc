@@ -13,19 +13,19 @@ void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink
   local_ = space_.model.LocalElements(from_);
   std::fill(place_digit_.begin(), place_digit_.end(), -1);
   taken_.assign(place_digit_.size(), false);
-  bool any_replicated = false, any_pending = false, any_placed = false;
+  bool any_replicated = false, any_partial = false, any_placed = false;
   for (int e = 0; e < space_.k; ++e) {
     const int8_t place = from_.at[static_cast<size_t>(e)];
     any_replicated |= place == digits::kReplicated;
-    any_pending |=
-        place == digits::kPendingDigit && space_.model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+    any_partial |=
+        place == digits::kPartialDigit && space_.model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
     if (place < 0) continue;
     any_placed = true;
     place_digit_[static_cast<size_t>(place)] = e;
     taken_[static_cast<size_t>(place)] = true;
   }
-  FindOff();
-  FindTwins();
+  FindScratchSlots();
+  FindInterchangeable();
   boxed_ = space_.options.boxes_only && space_.model.IsBox(from_) && space_.model.IsBox(space_.model.target());
   next_ = from_;
   group_ = Group();
@@ -35,15 +35,15 @@ void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink
   if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) ChooseAll(Move::kSlice);
   if (ops.contains(Op::kAllGather) && any_placed) ChooseAll(Move::kAllGather);
   if (ops.contains(Op::kAllToAll) && any_placed) ChooseAll(Move::kAllToAll);
-  if (phase_ != kNamed && any_placed && before != Move::kAllPermute) {
+  if (phase_ != kLabeled && any_placed && before != Move::kAllPermute) {
     ChoosePermutes();
   }
-  if (any_pending) {
+  if (any_partial) {
     if (ops.contains(Op::kReduceScatter)) ChooseAll(Move::kReduceScatter);
     // Frees no place and takes none, so that boxes stay boxes without further care.
     if (ops.contains(Op::kAllReduce)) Choose(Move::kAllReduce, 0);
     // Without a reduction the direct Exchange is a candidate that the caller has priced already.
-  } else if (phase_ == kNamed && space_.reduces && ops.contains(Op::kExchange) && !space_.options.boxes_only) {
+  } else if (phase_ == kLabeled && space_.reduces && ops.contains(Op::kExchange) && !space_.options.boxes_only) {
     EmitExchange();
   }
 }
@@ -71,34 +71,34 @@ void Expansion::ChooseAll(Move move) {
   ChooseBoxes(move, 0);
 }
 
-void Expansion::FindOff() {
-  off_.fill(-1);
+void Expansion::FindScratchSlots() {
+  scratch_.fill(-1);
   for (int e = 0; space_.free && e < space_.k; ++e) {
-    for (size_t p = 0; p < taken_.size() && off_[static_cast<size_t>(e)] < 0; ++p) {
+    for (size_t p = 0; p < taken_.size() && scratch_[static_cast<size_t>(e)] < 0; ++p) {
       if (space_.digit_of_place[p] < 0 && !taken_[p] && space_.model.Fits(e, static_cast<int>(p))) {
-        off_[static_cast<size_t>(e)] = static_cast<int>(p);
+        scratch_[static_cast<size_t>(e)] = static_cast<int>(p);
       }
     }
   }
 }
 
 // Digits are interchangeable when swapping them, and the places where they are going, changes nothing.
-void Expansion::FindTwins() {
-  twin_.fill(-1);
+void Expansion::FindInterchangeable() {
+  interchangeable_.fill(-1);
   std::array<std::array<int, 4>, digits::kMaxSearchDigits> kinds;
   for (int e = 0; e < space_.k; ++e) {
     const auto i = static_cast<size_t>(e);
     const int8_t place = from_.at[i];
-    const bool anonymous = space_.Anonymous(e, phase_, place);
+    const bool unlabeled = space_.Unlabeled(e, phase_, place);
     const int8_t target = space_.model.target().at[i];
     const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[static_cast<size_t>(place)] >= 0);
-    // Who is at the digit's own place matters for one that has a name.
+    // For a labeled digit it matters which digit is at its target.
     const bool own_is_empty = target < 0 || (space_.free && place_digit_[static_cast<size_t>(target)] < 0);
-    const int own = anonymous || own_is_empty ? -1 : e;
-    kinds[i] = {anonymous, anonymous ? space_.kin[i] : space_.class_of[i],
+    const int own = unlabeled || own_is_empty ? -1 : e;
+    kinds[i] = {unlabeled, unlabeled ? space_.swap_class[i] : space_.class_of[i],
                 at_a_target ? e + 1 : std::min<int>(place, 0), own};
     for (int f = 0; f < e; ++f) {
-      if (kinds[static_cast<size_t>(f)] == kinds[i]) twin_[i] = f;
+      if (kinds[static_cast<size_t>(f)] == kinds[i]) interchangeable_[i] = f;
     }
   }
 }
@@ -110,8 +110,8 @@ bool Expansion::CanMove(Move move, int e) const {
       return place == digits::kReplicated;
     case Move::kReduceScatter:
     case Move::kAllReduce:
-      return place == digits::kPendingDigit &&
-             space_.model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+      return place == digits::kPartialDigit &&
+             space_.model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
     case Move::kAllToAll:
       return place >= 0 || (space_.joint && place == digits::kReplicated);
     default:
@@ -127,19 +127,19 @@ void Expansion::Choose(Move move, int e) {
   }
   const auto i = static_cast<size_t>(e);
   // Of interchangeable digits the later one never has the smaller choice.
-  const int least = twin_[i] < 0 ? 0 : code_[static_cast<size_t>(twin_[i])];
+  const int least = interchangeable_[i] < 0 ? 0 : code_[static_cast<size_t>(interchangeable_[i])];
   if (least == 0) {
     code_[i] = 0;
     Choose(move, e + 1);
   }
   const int8_t place = from_.at[i];
   const int8_t own = space_.model.target().at[i];
-  const bool named = space_.cost.rank_of_digit(e) > phase_;  // once it is no longer pending
+  const bool labeled = space_.cost.tier_of_digit(e) > phase_;  // once it is no longer partial
   if (!CanMove(move, e)) return;
-  const bool at_home = space_.free && named && place >= 0 && place == own;
-  if (at_home) return;
+  const bool at_target = space_.free && labeled && place >= 0 && place == own;
+  if (at_target) return;
   // Codes only order the choices of interchangeable digits; any order will do.
-  constexpr int kOffCode = 1000, kWholeCode = 2000;
+  constexpr int kScratchCode = 1000, kWholeCode = 2000;
   if (space_.joint && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, digits::kReplicated, kWholeCode);
   if (move == Move::kAllGather || move == Move::kAllReduce) {
     if (least <= 1) ChooseMoved(move, e, digits::kReplicated, 1);
@@ -153,8 +153,8 @@ void Expansion::Choose(Move move, int e) {
     }
     return;
   }
-  const bool is_off = place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0;
-  if (named) {
+  const bool in_scratch = place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0;
+  if (labeled) {
     if (own >= 0 && !taken_[static_cast<size_t>(own)] && least <= 1) ChooseMoved(move, e, own, 1);
   } else {
     for (int f = 0; f < space_.k; ++f) {
@@ -163,11 +163,11 @@ void Expansion::Choose(Move move, int e) {
       ChooseMoved(move, e, p, f + 1);
     }
   }
-  if (is_off) return;
-  // Several may go off in one step, each to a place of its own.
-  for (size_t p = off_[i] < 0 ? taken_.size() : static_cast<size_t>(off_[i]); p < taken_.size(); ++p) {
+  if (in_scratch) return;
+  // Several may go to scratch in one step, each to another slot.
+  for (size_t p = scratch_[i] < 0 ? taken_.size() : static_cast<size_t>(scratch_[i]); p < taken_.size(); ++p) {
     if (space_.digit_of_place[p] >= 0 || taken_[p] || !space_.model.Fits(e, static_cast<int>(p))) continue;
-    ChooseMoved(move, e, static_cast<int>(p), kOffCode);
+    ChooseMoved(move, e, static_cast<int>(p), kScratchCode);
     break;
   }
 }
@@ -177,7 +177,7 @@ void Expansion::ChooseMoved(Move move, int e, int place, int code) {
   const int64_t size = space_.model.digit_size(e);
   const int64_t local = next_local_;
   const int8_t before = next_.at[i];
-  const auto rank = static_cast<size_t>(space_.cost.rank_of_digit(e));
+  const auto tier = static_cast<size_t>(space_.cost.tier_of_digit(e));
   if (before >= 0) next_local_ *= size;
   if (place >= 0) next_local_ /= size;
   // Along a digit that replicates, a device only keeps a part of what it has, and no data moves.
@@ -190,12 +190,12 @@ void Expansion::ChooseMoved(Move move, int e, int place, int code) {
     if (place >= 0) taken_[static_cast<size_t>(place)] = true;
     if (in_group) {
       group_.size *= size;
-      group_.size_of_rank[rank] *= size;
+      group_.size_of_tier[tier] *= size;
     }
     Choose(move, e + 1);
     if (in_group) {
       group_.size /= size;
-      group_.size_of_rank[rank] /= size;
+      group_.size_of_tier[tier] /= size;
     }
     if (place >= 0) taken_[static_cast<size_t>(place)] = false;
     next_.at[i] = before;
@@ -218,15 +218,15 @@ void Expansion::ChoosePermutes() {
   for (const bool of_target : {true, false}) {
     for (size_t p = 0; p < place_digit_.size(); ++p) {
       const int e = place_digit_[p];
-      if (e < 0 || (space_.digit_of_place[p] >= 0) != of_target || !space_.Anonymous(e, phase_, static_cast<int8_t>(p)))
+      if (e < 0 || (space_.digit_of_place[p] >= 0) != of_target || !space_.Unlabeled(e, phase_, static_cast<int8_t>(p)))
         continue;
       occupied_.push_back(static_cast<int>(p));
       next_.at[static_cast<size_t>(e)] = digits::kReplicated;
     }
   }
-  ChoosePermute(0, kNamed);
+  ChoosePermute(0, kLabeled);
   // Several ranks: a permute across the farthest may be followed by others.
-  for (int to = 0; space_.cost.num_ranks() > 1 && to <= phase_; ++to) {
+  for (int to = 0; space_.cost.num_tiers() > 1 && to <= phase_; ++to) {
     if (space_.reduces || (to == phase_ && phase_ > 0)) ChoosePermute(0, to);
   }
   next_ = from_;
@@ -243,19 +243,19 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
   const int owner = space_.digit_of_place[static_cast<size_t>(place)];
   const auto is_candidate = [&](int e) {
     return next_.at[static_cast<size_t>(e)] == digits::kReplicated &&
-           space_.Anonymous(e, phase_, from_.at[static_cast<size_t>(e)]) && space_.model.Fits(e, place);
+           space_.Unlabeled(e, phase_, from_.at[static_cast<size_t>(e)]) && space_.model.Fits(e, place);
   };
   const bool owner_first =
-      space_.free && owner >= 0 && is_candidate(owner) && space_.cost.rank_of_digit(owner) > to_phase;
+      space_.free && owner >= 0 && is_candidate(owner) && space_.cost.tier_of_digit(owner) > to_phase;
   std::array<std::array<int, 2>, digits::kMaxSearchDigits> tried;
   size_t num_tried = 0;
   for (int e = 0; e < space_.k; ++e) {
     const auto i = static_cast<size_t>(e);
     if (!is_candidate(e)) continue;
-    if (owner_first && e != owner && space_.kin[i] == space_.kin[static_cast<size_t>(owner)]) continue;
+    if (owner_first && e != owner && space_.swap_class[i] == space_.swap_class[static_cast<size_t>(owner)]) continue;
     // One of those that are interchangeable from now on.
-    std::array<int, 2> kind = {space_.kin[i], -1};
-    if (space_.cost.rank_of_digit(e) > to_phase) {
+    std::array<int, 2> kind = {space_.swap_class[i], -1};
+    if (space_.cost.tier_of_digit(e) > to_phase) {
       const int8_t own = space_.model.target().at[i];
       const bool own_occupied = own >= 0 && (!space_.free || place_digit_[static_cast<size_t>(own)] >= 0);
       kind = {100 + space_.class_of[i], own_occupied ? e : -1};
@@ -285,19 +285,19 @@ void Expansion::EmitPermute(int to_phase) {
     return e;
   };
   int64_t agree = 1;
-  int rank = 0;
+  int tier = 0;
   for (int f = 0; f < space_.k; ++f) {
     const int8_t place = next_.at[static_cast<size_t>(f)];
     const int e = place < 0 ? -1 : place_digit_[static_cast<size_t>(place)];
     if (e < 0 || e == f) continue;
-    rank = std::max({rank, space_.cost.rank_of_digit(e), space_.cost.rank_of_digit(f)});
+    tier = std::max({tier, space_.cost.tier_of_digit(e), space_.cost.tier_of_digit(f)});
     const int x = find(e), y = find(f);
     if (x == y) continue;
     parent[static_cast<size_t>(x)] = y;
     agree *= space_.model.digit_size(e);
   }
   const int64_t moved = space_.model.devices() - space_.model.devices() / agree;
-  Emit(next_, to_phase, Move::kAllPermute, space_.cost.Permute(local_, moved, rank));
+  Emit(next_, to_phase, Move::kAllPermute, space_.cost.Permute(local_, moved, tier));
 }
 
 void Expansion::EmitExchange() {
@@ -309,7 +309,7 @@ void Expansion::EmitExchange() {
   }
   int64_t max = 0, total = 0;
   space_.LackedElements(from_, 0, &max, &total);
-  Emit(space_.model.target(), kNamed, Move::kExchange,
+  Emit(space_.model.target(), kLabeled, Move::kExchange,
        space_.cost.Exchange(max, total, std::max<int64_t>(2, shards) - 1));
 }
 

@@ -14,7 +14,7 @@ namespace reshard::sequence {
 // A state that one step leads to.
 struct ReachedState {
   const digits::State& to;
-  int phase = kNamed;
+  int phase = kLabeled;
   Move move = Move::kNone;
   const cost::Cost& cost;  // of the step
   bool allowed = true;     // false: no box where only boxes may be
@@ -34,8 +34,8 @@ class Expansion {
   void Run(const digits::State& from, int phase, Move before, Sink sink);
 
  private:
-  void FindTwins();
-  void FindOff();
+  void FindInterchangeable();
+  void FindScratchSlots();
   bool CanMove(Move move, int e) const;
   void ChooseAll(Move move);
   // Enumerates all sets of digits that one step of a kind can move, with digit e and those after it still to be chosen.
@@ -58,12 +58,13 @@ class Expansion {
   bool stopped_ = false;  // by the sink
 
   digits::State from_;
-  int phase_ = kNamed;
+  int phase_ = kLabeled;
   int64_t local_ = 0;
-  std::vector<int> place_digit_;                      // per place: the digit there, or -1
-  std::vector<bool> taken_;                           // per place, while moves are chosen
-  std::array<int, digits::kMaxSearchDigits> off_{};   // per digit: the first empty place off the target's, or -1
-  std::array<int, digits::kMaxSearchDigits> twin_{};  // an earlier digit that is interchangeable with this one, or -1
+  std::vector<int> place_digit_;                         // per place: the digit there, or -1
+  std::vector<bool> taken_;                              // per place, while moves are chosen
+  std::array<int, digits::kMaxSearchDigits> scratch_{};  // per digit: its first empty scratch slot, or -1
+  std::array<int, digits::kMaxSearchDigits>
+      interchangeable_{};                             // per digit: an earlier one interchangeable with it, or -1
   std::array<int, digits::kMaxSearchDigits> code_{};  // what was chosen for each digit; 0: it stays where it is
   digits::State next_;
   bool boxed_ = false;  // both ends of the step must be boxes
@@ -71,7 +72,7 @@ class Expansion {
   int64_t next_local_ = 0;
   std::vector<int> leaving_;         // digits, with boxes
   std::vector<size_t> left_of_dim_;  // places still occupied, with boxes
-  std::vector<int> occupied_;        // places of anonymous digits, the target's first
+  std::vector<int> occupied_;        // places of unlabeled digits, the target's first
 };
 
 }  // namespace reshard::sequence

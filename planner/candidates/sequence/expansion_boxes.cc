@@ -25,16 +25,16 @@ void Expansion::ChooseBoxes(Move move, size_t dim) {
   const int e = place_digit_[static_cast<size_t>(place)];
   const int64_t size = space_.model.digit_size(e);
   if (move == Move::kAllGather && next_local_ * size > space_.cap) return;
-  const auto rank = static_cast<size_t>(space_.cost.rank_of_digit(e));
+  const auto tier = static_cast<size_t>(space_.cost.tier_of_digit(e));
   leaving_.push_back(e);
   --left_of_dim_[dim];
   next_.at[static_cast<size_t>(e)] = digits::kReplicated;
   next_local_ *= size;
   group_.size *= size;
-  group_.size_of_rank[rank] *= size;
+  group_.size_of_tier[tier] *= size;
   ChooseBoxes(move, dim);
   group_.size /= size;
-  group_.size_of_rank[rank] /= size;
+  group_.size_of_tier[tier] /= size;
   next_local_ /= size;
   next_.at[static_cast<size_t>(e)] = static_cast<int8_t>(place);
   ++left_of_dim_[dim];
@@ -59,8 +59,10 @@ void Expansion::FillBoxes(Move move, size_t dim, size_t at) {
     const auto i = static_cast<size_t>(e);
     if (next_.at[i] >= 0 || !space_.model.Fits(e, place)) continue;
     // One of those that are interchangeable from here on.
-    const bool named = space_.cost.rank_of_digit(e) > phase_;
-    const int kind = !named ? space_.kin[i] : space_.model.target().at[i] < 0 ? 100 + space_.class_of[i] : 200 + e;
+    const bool labeled = space_.cost.tier_of_digit(e) > phase_;
+    const int kind = !labeled                          ? space_.swap_class[i]
+                     : space_.model.target().at[i] < 0 ? 100 + space_.class_of[i]
+                                                       : 200 + e;
     if (std::find(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(num_tried), kind) !=
         tried.begin() + static_cast<std::ptrdiff_t>(num_tried)) {
       continue;
@@ -68,17 +70,17 @@ void Expansion::FillBoxes(Move move, size_t dim, size_t at) {
     tried[num_tried++] = kind;
     const int8_t before = next_.at[i];
     const int64_t size = space_.model.digit_size(e);
-    const auto rank = static_cast<size_t>(space_.cost.rank_of_digit(e));
+    const auto tier = static_cast<size_t>(space_.cost.tier_of_digit(e));
     next_.at[i] = static_cast<int8_t>(place);
     next_local_ /= size;
     if (move == Move::kReduceScatter) {
       group_.size *= size;
-      group_.size_of_rank[rank] *= size;
+      group_.size_of_tier[tier] *= size;
     }
     FillBoxes(move, dim, at + 1);
     if (move == Move::kReduceScatter) {
       group_.size /= size;
-      group_.size_of_rank[rank] /= size;
+      group_.size_of_tier[tier] /= size;
     }
     next_local_ *= size;
     next_.at[i] = before;

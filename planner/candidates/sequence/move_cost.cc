@@ -25,7 +25,7 @@ MoveCost::MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptio
   levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
   for (int level : level_of_digit) {
     const auto at = std::lower_bound(levels_.begin(), levels_.end(), level);
-    rank_of_digit_.push_back(static_cast<int>(at - levels_.begin()));
+    tier_of_digit_.push_back(static_cast<int>(at - levels_.begin()));
   }
   min_latency_ = levels[0].latency_ns;
   for (const auto& level : levels) {
@@ -47,7 +47,7 @@ cost::Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time, i
 }
 
 // The bytes through a link of the outermost level, or of the one inside it, where `bytes` cross that of the rank.
-int64_t MoveCost::OverLevel(int level, size_t rank, int64_t bytes) const { return levels_[rank] == level ? bytes : 0; }
+int64_t MoveCost::OverLevel(int level, size_t tier, int64_t bytes) const { return levels_[tier] == level ? bytes : 0; }
 
 cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group& group) const {
   if (move == Move::kSlice) return Total(0, 0, 0, 0, 0);
@@ -77,7 +77,7 @@ cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const 
   int64_t time = 0, far = 0, near = 0;
   int64_t inside = 1;
   for (size_t r = 0; r < levels_.size(); ++r) {
-    const int64_t reached = inside * group.size_of_rank[r];
+    const int64_t reached = inside * group.size_of_tier[r];
     const int64_t peers = reached - inside;
     inside = reached;
     if (peers == 0) continue;
@@ -89,11 +89,11 @@ cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const 
   return Total(recv, total, time, far, near);
 }
 
-cost::Cost MoveCost::Permute(int64_t local, int64_t moved, int rank) const {
-  const int level = levels_[static_cast<size_t>(rank)];
+cost::Cost MoveCost::Permute(int64_t local, int64_t moved, int tier) const {
+  const int level = levels_[static_cast<size_t>(tier)];
   const int64_t bytes = local * element_ * options_.topology.DevicesPerNic(level);
   const int last = options_.topology.num_levels() - 1;
-  const auto r = static_cast<size_t>(rank);
+  const auto r = static_cast<size_t>(tier);
   return Total(local, local * moved, options_.topology.StepTime(level, 1, bytes), OverLevel(last, r, bytes),
                OverLevel(last - 1, r, bytes));
 }
@@ -136,7 +136,7 @@ cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>
     if (levels.size() > 1) {
       for (size_t r = 0; r < levels_.size(); ++r) {
         if (lacks[r] == 0) continue;
-        // What crosses this rank or a farther one, over all of those links.
+        // What crosses this tier or a farther one, over all of those links.
         __int128 reach = 0;
         for (size_t i = static_cast<size_t>(levels_[r]); i < levels.size(); ++i) reach += levels[i].bytes_per_second;
         const __int128 far = static_cast<__int128>(lacks[r]) * element_ * kNanoseconds;

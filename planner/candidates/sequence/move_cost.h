@@ -1,6 +1,6 @@
 // The cost of one step of a sequence, from the digits that it moves.
 //
-// A collective over a group of n devices of which n(L) share an island of level L has n(L) - n(L - 1) peers across
+// A collective over a group of n devices of which n(L) share a domain of level L has n(L) - n(L - 1) peers across
 // level L, and as many equal parts of its bytes cross it. Levels work in parallel: the slowest one decides the time.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEQUENCE_MOVE_COST_H_
 #define RESHARD_PLANNER_CANDIDATES_SEQUENCE_MOVE_COST_H_
@@ -18,27 +18,27 @@ namespace reshard::sequence {
 
 enum class Move : uint8_t { kNone, kSlice, kAllGather, kAllToAll, kAllPermute, kReduceScatter, kAllReduce, kExchange };
 
-// Digits along which a collective runs: the product of their sizes, by level (see MoveCost::rank_of_digit).
+// Digits along which a collective runs: the product of their sizes, by level (see MoveCost::tier_of_digit).
 struct Group {
-  Group() { size_of_rank.fill(1); }
+  Group() { size_of_tier.fill(1); }
   int64_t size = 1;
-  std::array<int64_t, digits::kMaxSearchDigits> size_of_rank;
+  std::array<int64_t, digits::kMaxSearchDigits> size_of_tier;
 };
 
 class MoveCost {
  public:
   MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptions& options);
 
-  // A rank numbers the levels that the model's digits cross, innermost first, from 0. (Not a device, nor a tensor's
+  // A tier numbers the levels that the model's digits cross, innermost first, from 0. (Not a device, nor a tensor's
   // rank.)
-  int num_ranks() const { return static_cast<int>(levels_.size()); }
-  int rank_of_digit(int e) const { return rank_of_digit_[static_cast<size_t>(e)]; }
+  int num_tiers() const { return static_cast<int>(levels_.size()); }
+  int tier_of_digit(int e) const { return tier_of_digit_[static_cast<size_t>(e)]; }
 
   // A collective in groups like `group`, whose devices hold `before` elements before it and `after` elements after it.
   cost::Cost Collective(Move move, int64_t before, int64_t after, const Group& group) const;
   // An AllPermute of shards of `local` elements, in which `moved` devices get another shard, the farthest across
-  // `rank`.
-  cost::Cost Permute(int64_t local, int64_t moved, int rank) const;
+  // `tier`.
+  cost::Cost Permute(int64_t local, int64_t moved, int tier) const;
   // Every device gets at most `max` elements of `total` from at most `peers` devices, across all levels.
   cost::Cost Exchange(int64_t max, int64_t total, int64_t peers) const;
 
@@ -49,14 +49,14 @@ class MoveCost {
 
  private:
   cost::Cost Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes, int64_t near_bytes) const;
-  int64_t OverLevel(int level, size_t rank, int64_t bytes) const;
+  int64_t OverLevel(int level, size_t tier, int64_t bytes) const;
   int64_t LeastLatency(int64_t shards) const;
 
   const PlanOptions& options_;
   const int64_t element_;
   const int64_t devices_;
   std::vector<int> levels_;
-  std::vector<int> rank_of_digit_;
+  std::vector<int> tier_of_digit_;
   int64_t min_latency_ = 0;
   __int128 bandwidth_ = 0;  // of all levels together
   mutable std::vector<std::pair<int64_t, int64_t>> known_latency_;

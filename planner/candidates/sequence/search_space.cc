@@ -32,16 +32,16 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
     const auto i = static_cast<size_t>(e);
     const int8_t at = model.target().at[i];
     if (at >= 0) digit_of_place[static_cast<size_t>(at)] = e;
-    reduces |= model.source().at[i] == digits::kPendingDigit && at != digits::kPendingDigit;
+    reduces |= model.source().at[i] == digits::kPartialDigit && at != digits::kPartialDigit;
     // Whether the target shards along the digit is part of its kind, but not at which place: digits that are renamed
     // together with their places make the same problem (see KeyOf).
-    kinds.push_back({model.digit_size(e), cost.rank_of_digit(e), std::min<int64_t>(at, 0)});
-    families.push_back({model.digit_size(e), cost.rank_of_digit(e)});
+    kinds.push_back({model.digit_size(e), cost.tier_of_digit(e), std::min<int64_t>(at, 0)});
+    families.push_back({model.digit_size(e), cost.tier_of_digit(e)});
   }
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
     class_of.push_back(static_cast<int>(std::find(kinds.begin(), kinds.end(), kinds[i]) - kinds.begin()));
-    kin.push_back(static_cast<int>(std::find(families.begin(), families.end(), families[i]) - families.begin()));
+    swap_class.push_back(static_cast<int>(std::find(families.begin(), families.end(), families[i]) - families.begin()));
     int digits = 0;
     int places = 0;
     for (int f = 0; f < k; ++f) digits += model.digit_size(f) == model.digit_size(e) ? 1 : 0;
@@ -53,7 +53,7 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
   }
 }
 
-void SearchSpace::LackedElements(const digits::State& state, int rank, int64_t* max, int64_t* total) const {
+void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const {
   // A box holds 1/size of the elements for each digit at a place, so boxes and their overlaps are quotients, and no
   // element is looked at. At a place there is the same digit in state and target, another digit (a clash), or a digit
   // of one side only.
@@ -70,7 +70,7 @@ void SearchSpace::LackedElements(const digits::State& state, int rank, int64_t* 
   std::array<bool, digits::kMaxSearchDigits> met{};  // digits of the target at whose place another one of the rank is
   int64_t agree = 1;                                 // one device in so many has clashing digits with equal coordinates
   for (int e = 0; e < k; ++e) {
-    if (cost.rank_of_digit(e) < rank) {
+    if (cost.tier_of_digit(e) < tier) {
       devices *= model.digit_size(e);
       continue;
     }
@@ -78,7 +78,7 @@ void SearchSpace::LackedElements(const digits::State& state, int rank, int64_t* 
     if (place < 0) continue;
     overlap /= model.digit_size(e);
     const int other = digit_of_place[static_cast<size_t>(place)];
-    if (other < 0 || cost.rank_of_digit(other) < rank) continue;
+    if (other < 0 || cost.tier_of_digit(other) < tier) continue;
     met[static_cast<size_t>(other)] = true;
     if (other == e) continue;
     clash = true;
@@ -91,7 +91,7 @@ void SearchSpace::LackedElements(const digits::State& state, int rank, int64_t* 
     }
   }
   for (int e = 0; e < k; ++e) {
-    if (model.target().at[static_cast<size_t>(e)] < 0 || cost.rank_of_digit(e) < rank) continue;
+    if (model.target().at[static_cast<size_t>(e)] < 0 || cost.tier_of_digit(e) < tier) continue;
     wanted /= model.digit_size(e);
     // The target narrows the overlap further unless the state already uses that place.
     if (!met[static_cast<size_t>(e)]) overlap /= model.digit_size(e);
@@ -107,33 +107,33 @@ cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
   std::array<int64_t, digits::kMaxSearchDigits> lacks{};
   int64_t total = 0;
   LackedElements(state, 0, lacks.data(), &total);
-  for (int r = 1; r < cost.num_ranks(); ++r) LackedElements(state, r, &lacks[static_cast<size_t>(r)], nullptr);
+  for (int r = 1; r < cost.num_tiers(); ++r) LackedElements(state, r, &lacks[static_cast<size_t>(r)], nullptr);
   // Distinct shards and contributions that meet in a device's target box.
   int64_t shards = 1;
   for (int e = 0; e < k; ++e) {
     const int8_t place = state.at[static_cast<size_t>(e)];
     const bool reduced =
-        place == digits::kPendingDigit && model.target().at[static_cast<size_t>(e)] != digits::kPendingDigit;
+        place == digits::kPartialDigit && model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
     if (reduced || (place >= 0 && digit_of_place[static_cast<size_t>(place)] < 0)) shards *= model.digit_size(e);
   }
   return cost.AtLeast(lacks, total, shards);
 }
 
-// With a name, what counts of a digit is whether it is at its own place, at that of another digit, off, replicated or
-// pending. So the state is a set of chains e -> f: "e is at the place of f".
+// Of a labeled digit, what counts is whether it is at its target, at that of another digit, in scratch, replicated or
+// partial. So the state is a set of chains e -> f: "e is at the place of f".
 SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const {
   if (!free) return KeyOfPlaces(state, phase);
   std::array<int, digits::kMaxSearchDigits> next;
   std::array<uint8_t, digits::kMaxSearchDigits>
-      before{};  // who is at the digit's place: nobody, an anonymous digit, a digit
+      before{};  // what is at the digit's target: nothing, an unlabeled digit, a digit
   std::array<uint8_t, digits::kMaxSearchDigits> off_count{};
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
     const int8_t place = state.at[i];
     next[i] = -1;
     const int other = place < 0 ? -1 : digit_of_place[static_cast<size_t>(place)];
-    if (Anonymous(e, phase, place)) {
-      const auto family = static_cast<size_t>(kin[i]);
+    if (Unlabeled(e, phase, place)) {
+      const auto family = static_cast<size_t>(swap_class[i]);
       if (other >= 0) before[static_cast<size_t>(other)] = static_cast<uint8_t>(0x40 + family);
       if (place >= 0 && other < 0) ++off_count[family];
     } else if (other >= 0) {
@@ -141,7 +141,7 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
       before[static_cast<size_t>(other)] = 0xff;
     }
   }
-  constexpr uint8_t kOff = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
+  constexpr uint8_t kScratch = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
   using Chain = unsigned __int128;  // its bytes, none of them 0
   const auto class_byte = [&](int e) {
     const int byte = 1 + class_of[static_cast<size_t>(e)];  // added as an int: 128 bits take longer
@@ -165,9 +165,9 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
       last = at;
     }
     const int8_t place = state.at[static_cast<size_t>(last)];
-    add(chain << 8 | (Anonymous(last, phase, place)    ? kNobody
-                      : place >= 0                     ? kOff
-                      : place == digits::kPendingDigit ? kSums
+    add(chain << 8 | (Unlabeled(last, phase, place)    ? kNobody
+                      : place >= 0                     ? kScratch
+                      : place == digits::kPartialDigit ? kSums
                                                        : kWhole));
   }
   for (int e = 0; e < k; ++e) {
@@ -193,7 +193,7 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   std::array<uint8_t, sizeof(Key)> bytes{};
   size_t used = 0;
   bytes[used++] = static_cast<uint8_t>(phase + 1);
-  if (phase != kNamed) {
+  if (phase != kLabeled) {
     for (uint8_t n : off_count) bytes[used++] = n;
   }
   for (size_t c = 0; c < count; ++c) {
@@ -209,7 +209,7 @@ SearchSpace::Key SearchSpace::KeyOfPlaces(const digits::State& state, int phase)
   for (int e = 0; e < k; ++e) {
     for (int f = e + 1; f < k; ++f) {
       const auto i = static_cast<size_t>(e), j = static_cast<size_t>(f);
-      if (kin[i] == kin[j] && Anonymous(e, phase, sorted.at[i]) && Anonymous(f, phase, sorted.at[j]) &&
+      if (swap_class[i] == swap_class[j] && Unlabeled(e, phase, sorted.at[i]) && Unlabeled(f, phase, sorted.at[j]) &&
           sorted.at[j] < sorted.at[i]) {
         std::swap(sorted.at[i], sorted.at[j]);
       }

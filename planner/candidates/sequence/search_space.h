@@ -1,17 +1,23 @@
-// What SearchSequence searches: the states of a problem, the phases and canonical keys under which they count as one,
-// and the least that the rest of a path can cost.
+// The space that SearchSequence searches: the states of a problem, the phases and canonical keys under which states
+// count as one, and the least that the rest of a path can cost.
 //
-// Phase. An AllPermute may put any digits of equal size at the occupied places, so before a permute it does not matter
-// which of two digits of equal size and rank (level) is where. In phase r >= 0 a permute is still to come, and digits
-// of rank <= r that are not partial are anonymous; in phase -1 no permute is to come and every digit has its name. A
-// path with two permutes of one rank is never better than one with a single permute: relabeling the digits between them
+// Swap class. Digits of equal size and tier: a tier is a level of links that digits cross, so swapping two of a class
+// changes no cost.
+//
+// Phase. An AllPermute may put any digits of a swap class at the occupied places, so before a permute it does not
+// matter which of two such digits is where. In phase t >= 0 a permute is still to come, and digits of tier <= t that
+// are not partial are unlabeled: the state says that some digit of the class is there. In phase -1 no permute is to
+// come and every digit is labeled. Example: [<x,y>8] to [<y>8] on {x:2, y:2} starts in phase 0 with "two digits of the
+// class at p0 and p1"; AllPermute labels them y at p0, x at p1 (phase -1); AllGather over x reaches the target. A path
+// with two permutes of one tier is never better than one with a single permute: relabeling the digits between them
 // merges the first into the second, or vice versa, and every other step stays what it was.
 //
-// If every digit has a place of its own beyond those of the target ("off"; `free_` below), more is known:
-//  - places that the target does not use are all alike, so that they count as one;
-//  - a digit with a name goes to its own place or off, never to the place of another, since off serves as well;
-//  - a digit at its own place stays there;
-//  - a permute gives an occupied place to the digit that belongs there rather than to another of its size and rank: the
+// If there is a scratch slot, a place that the target does not use, for every digit (`free` below), more is known:
+//  - scratch slots are interchangeable, so that they count as one;
+//  - a labeled digit goes to its target or to a scratch slot, never to the target of another, since a slot serves as
+//  well;
+//  - a digit at its target stays there;
+//  - a permute gives an occupied place to the digit whose target it is rather than to another of its swap class: the
 //    other one can take its part until the place would have been left.
 // Each of these follows by replaying the steps of a path that does otherwise, with the same or smaller groups and no
 // larger local sizes, so it holds for every objective. See docs/design/planner.md.
@@ -28,7 +34,7 @@
 
 namespace reshard::sequence {
 
-inline constexpr int kNamed = -1;  // the phase in which every digit has its name
+inline constexpr int kLabeled = -1;  // the phase in which every digit is labeled
 
 // The facts of one problem; nothing here changes during a search. Model and options must outlive it.
 struct SearchSpace {
@@ -37,12 +43,12 @@ struct SearchSpace {
 
   SearchSpace(const digits::DigitModel& of_model, DType dtype, const PlanOptions& with);
 
-  bool Anonymous(int e, int phase, int8_t place) const {
-    return cost.rank_of_digit(e) <= phase && place != digits::kPendingDigit;
+  bool Unlabeled(int e, int phase, int8_t place) const {
+    return cost.tier_of_digit(e) <= phase && place != digits::kPartialDigit;
   }
   // What the target still lacks if digits not yet reduced count as replicated. Devices that differ only in digits of a
-  // rank below `rank` count as one. `total` may be null.
-  void LackedElements(const digits::State& state, int rank, int64_t* max, int64_t* total) const;
+  // tier below `tier` count as one. `total` may be null.
+  void LackedElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const;
   // At most the cost of any path from the state to the target.
   cost::Cost Heuristic(const digits::State& state) const;
   Key KeyOf(const digits::State& state, int phase) const;
@@ -54,10 +60,10 @@ struct SearchSpace {
   int64_t cap = 0;                              // most elements that a device may hold in between
   std::vector<int> digit_of_place;              // of the target, or -1
   std::vector<std::vector<int>> places_of_dim;  // those that may move, in order
-  std::vector<int> class_of;                    // by digit: of equal size, rank and kind of target
-  std::vector<int> kin;                         // by digit: of equal size and rank
+  std::vector<int> class_of;                    // by digit: of equal size, tier and kind of target
+  std::vector<int> swap_class;                  // by digit
   bool reduces = false;                         // something is to be reduced
-  bool free = false;                            // every digit has a place of its own beyond those of the target
+  bool free = false;                            // there is a scratch slot for every digit
   // Whether an AllToAll may slice along some digits what it gathers along others. Its bytes and time are at best those
   // of the two steps, so this only helps with the number of steps.
   bool joint = false;

@@ -16,7 +16,7 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
   const cost::Cost f = g + h;
   if (bound_ && f >= *bound_) return;
   // From now on only cheaper paths matter.
-  if (phase == kNamed && next == space_.model.target()) bound_ = g;
+  if (phase == kLabeled && next == space_.model.target()) bound_ = g;
   const auto [it, added] = index_.emplace(space_.KeyOf(next, phase), static_cast<int64_t>(nodes_.size()));
   if (added) {
     nodes_.push_back({next, phase, step.move, false, from, g});
@@ -31,22 +31,22 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
 }
 
 // The chain of layouts that leads to a node.
-std::vector<cost::Hop> SequenceSearch::PathTo(int64_t index) const {
+std::vector<cost::ChainStep> SequenceSearch::PathTo(int64_t index) const {
   std::vector<digits::State> states;
   for (int64_t i = index; i >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     states.push_back(nodes_[static_cast<size_t>(i)].state);
   }
   const digits::DigitModel model = space_.model.Compacted(states);
-  std::vector<cost::Hop> out;
+  std::vector<cost::ChainStep> out;
   for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
     const Node& node = nodes_[static_cast<size_t>(i)];
-    cost::Hop hop;
-    hop.kind = node.move == Move::kReduceScatter ? cost::Hop::Kind::kReduceScatter
-               : node.move == Move::kAllReduce   ? cost::Hop::Kind::kAllReduce
-               : node.move == Move::kAllPermute  ? cost::Hop::Kind::kPermute
-                                                 : cost::Hop::Kind::kMove;
-    hop.to = model.ToLayout(node.state);
-    out.push_back(std::move(hop));
+    cost::ChainStep step;
+    step.kind = node.move == Move::kReduceScatter ? cost::ChainStep::Kind::kReduceScatter
+                : node.move == Move::kAllReduce   ? cost::ChainStep::Kind::kAllReduce
+                : node.move == Move::kAllPermute  ? cost::ChainStep::Kind::kPermute
+                                                  : cost::ChainStep::Kind::kMove;
+    step.to = model.ToLayout(node.state);
+    out.push_back(std::move(step));
   }
   std::reverse(out.begin(), out.end());
   return out;
@@ -56,14 +56,14 @@ SequenceResult SequenceSearch::Run(bool greedy) {
   greedy_ = greedy;
   // One start per phase: whether a permute is to come, and how far it reaches, is decided at the beginning.
   const cost::Cost first = space_.Heuristic(space_.model.source());
-  for (int phase = kNamed; phase < (space_.options.ops.contains(Op::kAllPermute) ? space_.cost.num_ranks() : 0);
+  for (int phase = kLabeled; phase < (space_.options.ops.contains(Op::kAllPermute) ? space_.cost.num_tiers() : 0);
        ++phase) {
     const auto index = static_cast<int64_t>(nodes_.size());
     if (!index_.emplace(space_.KeyOf(space_.model.source(), phase), index).second) continue;
     nodes_.push_back({space_.model.source(), phase, Move::kNone, false, -1, {}});
     open_.push({first, index, index});
   }
-  const SearchSpace::Key target = space_.KeyOf(space_.model.target(), kNamed);
+  const SearchSpace::Key target = space_.KeyOf(space_.model.target(), kLabeled);
   SequenceResult out;
   out.exhausted = true;
   while (!open_.empty()) {
@@ -79,7 +79,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
     Node& node = nodes_[static_cast<size_t>(top.node)];
     if (node.closed) continue;
     node.closed = true;
-    if (node.phase == kNamed && node.state == space_.model.target()) break;
+    if (node.phase == kLabeled && node.state == space_.model.target()) break;
     expansion_.Run(node.state, node.phase, node.move, [this, from = top.node](const ReachedState& step) {
       ++generated_;
       Reach(from, step);
@@ -90,7 +90,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
   const auto found = index_.find(target);
   if (found == index_.end()) return out;
   out.found = true;
-  out.hops = PathTo(found->second);
+  out.steps = PathTo(found->second);
   out.objective = nodes_[static_cast<size_t>(found->second)].g.objective;
   if (out.exhausted) out.bound = out.objective;
   return out;

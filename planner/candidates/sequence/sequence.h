@@ -1,12 +1,26 @@
 // Exact search for the cheapest sequence of Slice, AllGather, AllToAll, AllPermute, ReduceScatter and AllReduce over
 // the digit-level layouts of DigitModel (A*).
 //
-// State: where each digit is. Cost of a path: the sum over steps of Cost (price.h), compared from its first entry.
-// Heuristic: component by component, a lower bound on the rest of the path, namely the bytes that the target still
-// lacks, on each level of links, and for time also the latency, since a step with p peers multiplies the number of
-// shards whose elements a device has seen by at most 1 + p. Invariants: no state is larger than max(source, target);
-// with `boxes` only contiguous states between the ends; if the search ends within its budget, no path has a smaller
-// objective. Interchangeable digits and places are tried once; see sequence_search.h.
+// A state assigns each digit (a factor of a mesh axis) to a place (a factor of a dimension), or leaves it replicated or
+// partial. One step moves some digits at once. Example: bf16[8, 4] on {x:2, y:2}, from [<x,y>8, 4] to [<y>8, <x>4].
+// Dimension 0 has the places p0 (major) and p1, dimension 1 has q0; what is left of both provides scratch slots, which
+// the target does not use.
+//
+//     state            step that leads to it           received    f = g + h
+//     x at p0, y at p1  (source)                              -    0 + 16 B
+//     x at q0, y at p1  AllToAll over x                     8 B    8 +  8 B
+//     x at q0, y at p0  AllToAll over y                     8 B   16 +  0 B   the target: emitted
+//
+// y cannot go to p0 first, which x occupies. Via a scratch slot it could go there third, at 8 B more: that state is
+// never expanded, because its f is larger. An AllPermute could put y at p0 and x at p1 at once, but receives 16 B.
+// ToLayout prints the states: [2<x,y>8, 4], [4<2,y>8, 2<x>4], [4<y>8, 2<x>4].
+//
+// Cost of a path: the sum over steps of Cost (price.h), compared from its first entry. Heuristic: component by
+// component, a lower bound on the rest of the path, namely the bytes that the target still lacks, on each level of
+// links, and for time also the latency, since a step with p peers multiplies the number of shards whose elements a
+// device has seen by at most 1 + p. Invariants: no state is larger than max(source, target); with `boxes` only
+// contiguous states between the ends; if the search ends within its budget, no path has a smaller objective.
+// Interchangeable digits and places are tried once; see search_space.h.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEQUENCE_SEQUENCE_H_
 #define RESHARD_PLANNER_CANDIDATES_SEQUENCE_SEQUENCE_H_
 
@@ -21,7 +35,7 @@
 namespace reshard::sequence {
 
 struct SequenceResult {
-  std::vector<cost::Hop> hops;  // empty if nothing was found
+  std::vector<cost::ChainStep> steps;  // empty if nothing was found
   bool found = false;
   bool exhausted = false;  // the whole space below the bound was searched
   // That of the sequence found, and a lower bound over all sequences of the space, both in the objective's unit.

@@ -28,7 +28,7 @@ class SequenceSearch {
  private:
   struct Node {
     digits::State state;
-    int phase = kNamed;
+    int phase = kLabeled;
     Move move = Move::kNone;
     bool closed = false;
     int64_t parent = -1;
@@ -43,7 +43,7 @@ class SequenceSearch {
 
   // One more step from that node, which leads to a new state or perhaps to a known one at less cost.
   void Reach(int64_t from, const ReachedState& step);
-  std::vector<cost::Hop> PathTo(int64_t index) const;
+  std::vector<cost::ChainStep> PathTo(int64_t index) const;
 
   const SearchSpace& space_;
   std::optional<cost::Cost> bound_;

@@ -169,7 +169,7 @@ class StorageReader(checkpoint.StorageReader):
     def _value(self, name: str) -> bytes:
         assert self._stored is not None
         if name not in self._stored.items:
-            raise KeyError(f"{name} is no value in {os.fspath(self.path)}")
+            raise KeyError(f"{name} is not a value in {os.fspath(self.path)}")
         bytes_ = self._stored.read_item(name)
         if self._weights_only:
             unpickled(name, bytes_, "or anything by StorageReader(weights_only=False)")
@@ -234,4 +234,4 @@ class _PlainData(pickle.Unpickler):
     """Numbers, texts and containers of them, as reshard writes them; nothing that a name stands for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+        raise pickle.UnpicklingError(f"{module}.{name} is not plain data")

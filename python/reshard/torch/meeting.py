@@ -59,7 +59,7 @@ class Meeting:
         self._record = json.dumps(dataclasses.asdict(own) | {"token": secrets.token_hex(8)})
 
     def meet(self, connect: Callable[[int], Any]) -> tuple[int, tuple[Member, ...], Any]:
-        """The generation in which all are there, who they are, and what connect(generation) returned on this rank.
+        """The generation in which all are present, their identities, and what connect(generation) returned on this rank.
 
         `connect` runs on a thread of its own, which is left behind where it does not return in time.
 
@@ -116,7 +116,7 @@ class Meeting:
         return self._wait(generation, "come", self._deadline)
 
     def _replace(self, generation: int, other: dict) -> None:
-        """Another process has the number. Where it is gone, so is its generation: the others are told, who would wait
+        """Another process has the number. Where it is gone, so is its generation: the others, which would wait
         for it. Raises where it waits as this one would.
         """
         beat = f"{generation}/beat/{self._own.rank}"

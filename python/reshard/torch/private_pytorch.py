@@ -156,15 +156,15 @@ def connect_group(store: dist.Store, rank: int, ranks: int, timeout: float) -> d
     Raises:
         RuntimeError: no connection. Seen: where one fails, other ranks may stand far beyond the timeout.
     """
-    patience = datetime.timedelta(seconds=timeout)
+    stall_timeout = datetime.timedelta(seconds=timeout)
     kinds = dist.ProcessGroup.BackendType
     group = dist.ProcessGroup(store, rank, ranks)
-    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", store), rank, ranks, timeout=patience)
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", store), rank, ranks, timeout=stall_timeout)
     group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
     group._set_default_backend(kinds.GLOO)
     if torch.cuda.is_available() and dist.is_nccl_available():
         options = dist.ProcessGroupNCCL.Options()
-        options._timeout = patience
+        options._timeout = stall_timeout
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", store), rank, ranks, options)
         group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
     return group

@@ -22,7 +22,7 @@ def told_of(progress: Progress, rank: int) -> Told | None:
     """Whom to tell on this rank, if anybody.
 
     Raises:
-        TypeError: `progress` is no function.
+        TypeError: `progress` is not a function.
     """
     if progress is None or progress is False:
         return None

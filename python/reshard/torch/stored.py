@@ -28,7 +28,7 @@ class Stored:
 
     Raises:
         FileNotFoundError, OSError: there is none; it cannot be read.
-        ValueError: a recipe that is none, or does not fit.
+        ValueError: text that is not a recipe, or one that does not fit.
         RuntimeError: the checkpoint is damaged.
     """
 
@@ -53,7 +53,7 @@ class Stored:
         raise_reported(self.handle.read(outs, indices, offsets, threads))
 
     def read_item(self, name: str) -> bytes:
-        """The bytes of a value that is no tensor."""
+        """The bytes of a value that is not a tensor."""
         bytes_, reported = self.handle.read_item(self.items[name])
         raise_reported(reported)
         return bytes_.numpy().tobytes()

@@ -20,7 +20,7 @@ def set_topology(topology: Topology | None) -> None:
     Args:
         topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one, as
             `reshard.plan` has it. Its devices are global ranks. A group sees it by the global ranks of its members; a
-            level whose islands are no equally long runs of these is left out for that group. None forgets what was
+            level whose domains are not equally long runs of these is left out for that group. None forgets what was
             told: RESHARD_TOPOLOGY counts again.
 
     Raises:

@@ -75,12 +75,12 @@ ConvertPlace::ConvertPlace(const ConvertSource& source, Content expected, const 
 }
 
 absl::StatusOr<ConvertSummary> ConvertPlace::Run(bool resume, int64_t workers, int64_t worker,
-                                                 absl::Duration patience) const {
+                                                 absl::Duration stall_timeout) const {
   ConvertOptions options = OptionsOf(what_);
   options.resume = resume;
   options.workers = workers;
   options.worker = worker;
-  options.patience = patience;
+  options.stall_timeout = stall_timeout;
   options.stop = stop_;
   return Convert(source_.path(), destination(), Rules(), options);
 }

@@ -46,7 +46,7 @@ class ConvertPlace {
   void StopBy(std::stop_token stop) { stop_ = std::move(stop); }
   // Through the current system. Several workers wait for each other for a moment only, unless told otherwise.
   absl::StatusOr<ConvertSummary> Run(bool resume, int64_t workers = 1, int64_t worker = 0,
-                                     absl::Duration patience = absl::Milliseconds(1)) const;
+                                     absl::Duration stall_timeout = absl::Milliseconds(1)) const;
   // Files of what was begun: name -> path.
   std::map<std::string, std::string> Staged() const;
 

@@ -148,8 +148,8 @@ class Waiting {
 
 // Worker 0 makes its calls, and after the `call`-th of them worker 1 gets `milliseconds` to do all it has to do.
 void WithOther(const ConvertPlace& place, int64_t call, bool has_started, int64_t milliseconds) {
-  const absl::Duration patience = absl::Seconds(60);
-  Waiting other([&] { return place.Run(false, 2, 1, patience).ok(); });
+  const absl::Duration stall_timeout = absl::Seconds(60);
+  Waiting other([&] { return place.Run(false, 2, 1, stall_timeout).ok(); });
   if (has_started) other.Start();
   bool happened = false;
   FaultySystem system;
@@ -160,7 +160,7 @@ void WithOther(const ConvertPlace& place, int64_t call, bool has_started, int64_
   });
   {
     const io::ScopedSystem scoped(&system);
-    const absl::StatusOr<ConvertSummary> summary = place.Run(false, 2, 0, patience);
+    const absl::StatusOr<ConvertSummary> summary = place.Run(false, 2, 0, stall_timeout);
     INFO(summary.status());
     CHECK(summary.ok());
   }

@@ -145,7 +145,7 @@ class Patient {
     }
     ++found_;
     const absl::Status& status = contents.status();
-    // A name that is another one is no file: NotFound would be the caller's mistake.
+    // A name that is another one is not a file: NotFound would be the caller's mistake.
     const bool expected = absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
                           absl::IsUnimplemented(status) || absl::IsResourceExhausted(status);
     if (!expected || status.message().size() < 10) FAIL(what << ": " << status);

@@ -32,7 +32,7 @@ TEST_CASE("a worker that gets on is waited for, one that does not is not") {
   const absl::Time begin = absl::Now();
   std::thread beating([&] {
     while (absl::Now() - begin < absl::Seconds(4)) {
-      slow.Beat();
+      slow.Heartbeat();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   });
@@ -99,7 +99,7 @@ TEST_CASE("other terms are refused while others live") {
   *first = nullptr;
   auto changed = begin(1, "3 workers");
   REQUIRE(changed.ok());
-  CHECK((*changed)->found_leavings());
+  CHECK((*changed)->found_stale_staging());
   CHECK(begin(0, "2 workers").status().code() == absl::StatusCode::kFailedPrecondition);
 }
 

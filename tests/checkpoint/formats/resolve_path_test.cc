@@ -42,7 +42,7 @@ TEST_CASE("an index means what it says, whatever else is in its directory") {
   CHECK(NamesAt(index) == Names{"a", "b"});
   CHECK(DirectoryMeantBy(index) == dir.path());
   // What lies beside it belongs to it.
-  const absl::StatusOr<SideFiles> beside = FindSideFiles(index, *ReadCatalog(index));
+  const absl::StatusOr<AuxiliaryFiles> beside = FindAuxiliaryFiles(index, *ReadCatalog(index));
   REQUIRE(beside.ok());
   REQUIRE(beside->carried.size() == 1);
   CHECK(beside->carried[0].path == "config.json");

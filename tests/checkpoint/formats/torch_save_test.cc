@@ -380,7 +380,7 @@ TEST_CASE("the files of an index") {
   Has(read(good, {{"1.bin", bin("a")}}), "\"2.bin\" is missing");
   Has(read(good, {{"1.bin", bin("b")}, {"2.bin", bin("a")}}), "has none of that name");
   Has(read(R"({"weight_map": {"a": "1.bin", "b": "../2.bin"}})", {{"1.bin", bin("a")}}), "leaves its directory");
-  Has(read(R"({"weight_map": {"a": 1}})", {}), "is no text");
+  Has(read(R"({"weight_map": {"a": 1}})", {}), "is not text");
   const std::string both =
       File(Dict({{Str("a"), Tensor("0", 2, {2}, {1})}, {Str("b"), Tensor("0", 2, {2}, {1})}}), {Floats("0", 2)});
   Has(read(good, {{"1.bin", both}, {"2.bin", bin("b")}}), "another of its files has it, too");

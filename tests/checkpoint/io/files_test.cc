@@ -124,7 +124,7 @@ TEST_CASE("files: errors are told with the path, and nothing stays open") {
   }
 }
 
-TEST_CASE("files: what ends too early, and what is no file") {
+TEST_CASE("files: what ends too early, and what is not a file") {
   TempDirectory directory;
   PutContent(directory.path(), {{"file", "abc"}, {"folder/inside", ""}});
   const auto file = io::ReadFile::Open(directory / "file");

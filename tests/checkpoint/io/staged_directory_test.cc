@@ -48,7 +48,7 @@ TEST_CASE("a staged directory is nothing until it is complete, and nothing is le
   TempDirectory directory;
   {
     auto staged = MustBegin(directory / "dst", {});
-    CHECK_FALSE(staged->found_leavings());
+    CHECK_FALSE(staged->found_stale_staging());
     CHECK_FALSE(staged->was_committed());
     REQUIRE(Fill(*staged, kNew).ok());
     CHECK(NamesIn(directory.path()) == Names{".dst.reshard-job1"});
@@ -121,18 +121,18 @@ TEST_CASE("destinations are spelled in many ways") {
   CHECK(CodeOfBegin(directory / "dst", {.worker = -1}) == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("leavings are kept by a job that resumes and removed by one that does not") {
+TEST_CASE("stale staging directories are kept by a job that resumes and removed by one that does not") {
   TempDirectory directory;
   const std::string destination = directory / "dst";
   REQUIRE(Fill(*MustBegin(destination, {}), kNew).ok());
   {
     auto staged = MustBegin(destination, {.resume = true});
-    CHECK(staged->found_leavings());
+    CHECK(staged->found_stale_staging());
     CHECK(ContentAt(staged->data()) == kNew);
   }
   {
     auto staged = MustBegin(destination, {});
-    CHECK_FALSE(staged->found_leavings());
+    CHECK_FALSE(staged->found_stale_staging());
     CHECK(ContentAt(staged->data()).empty());
     REQUIRE(Fill(*staged, kNew).ok());
     CHECK(staged->Abandon().ok());
@@ -254,7 +254,7 @@ TEST_CASE("another directory that was put in the place of a complete one is not 
   {
     auto staged = MustBegin(destination, {.replace = true, .resume = true});
     CHECK_FALSE(staged->was_committed());
-    CHECK_FALSE(staged->found_leavings());
+    CHECK_FALSE(staged->found_stale_staging());
     CHECK(ContentAt(staged->data()).empty());
   }
   CHECK(ContentAt(destination) == ContentOf("somebody"));

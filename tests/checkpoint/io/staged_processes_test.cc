@@ -101,7 +101,7 @@ TEST_CASE("workers share a stage, and one commits for all") {
   for (int64_t worker = 0; worker < 3; ++worker) {
     auto staged = io::StagedDirectory::Begin(destination, "job1", {.replace = true, .resume = true, .worker = worker});
     REQUIRE(staged.ok());
-    CHECK((*staged)->found_leavings() == (worker > 0));
+    CHECK((*staged)->found_stale_staging() == (worker > 0));
     workers.push_back(*std::move(staged));
   }
   CHECK(workers[0]->Abandon().code() == absl::StatusCode::kFailedPrecondition);

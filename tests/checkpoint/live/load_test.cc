@@ -197,7 +197,8 @@ TEST_CASE("Read once: ranks together read hardly more bytes than the tensor has,
   for (const auto& rank : own.ranks) CHECK(rank->received_bytes == 0);
 }
 
-// Each rank compares what it uses, so that who uses a part of each chunk reads all of them; but not the parts again.
+// Each rank compares what it uses, so that a rank that uses part of each chunk reads all of them; but not the parts
+// again.
 TEST_CASE("Ranks read chunks once, whole or in part, although they compare them") {
   // As dense rows, and as columns, which lie apart in the tensor.
   constexpr int64_t kBytes = 1024 * 64 * 4;
@@ -251,8 +252,8 @@ TEST_CASE("Errors reach every rank") {
     RequireOnAll(LoadOnFour(rows.path, "w", {"[64, 32]"}, {}, DType::kI32), absl::StatusCode::kInvalidArgument,
                  "not converted");
   }
-  SECTION("a pending reduction") {
-    RequireOnAll(LoadOnFour(rows.path, "w", {"[64, 32] sum<X>"}, {}), absl::StatusCode::kInvalidArgument, "pending");
+  SECTION("partial values") {
+    RequireOnAll(LoadOnFour(rows.path, "w", {"[64, 32] sum<X>"}, {}), absl::StatusCode::kInvalidArgument, "partial");
   }
   SECTION("no checkpoint") {
     RequireOnAll(LoadOnFour(rows.directory / "none", "w", {"[64, 32]"}, {}), absl::StatusCode::kNotFound, "none");

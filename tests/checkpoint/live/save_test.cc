@@ -132,9 +132,9 @@ TEST_CASE("An error on one rank is every rank's, and leaves what was there") {
     states[1].entries[0].from = DenseView(states[1].entries[0].from.data, DType::kF32, {16, 1});
     part = "disagree";
   }
-  SECTION("a pending reduction") {
+  SECTION("partial values") {
     for (RankState& state : states) state.entries[0].layout = LayoutOf("[16, 4] sum<X>", "{X:4}");
-    part = "pending";
+    part = "partial";
   }
   SECTION("one name twice") {
     for (RankState& state : states) state.entries.push_back(state.entries[0]);

@@ -151,7 +151,7 @@ TEST_CASE("a journal with any bit flipped gives the records before") {
   }
 }
 
-TEST_CASE("bytes of any kind are no records") {
+TEST_CASE("bytes of any kind are not records") {
   TempDirectory directory;
   const std::string path = directory / "journal-0";
   const std::string content = Written(path, 2);

@@ -130,8 +130,8 @@ TEST_CASE("rules: wrong texts, and where") {
   wrong(R"({"mesh":"{x:2}","layouts":[[],["a","b"]]})", "layouts[0]: a pattern and a layout are needed");
   wrong(R"({"mesh":"{x:2}","layouts":[["a","[*]"],["a","[*]","c"]]})", "layouts[1]: more than");
   wrong(R"({"mesh":"{x:2}","layouts":[["a*","[<q>]"]]})", "unknown axis \"q\"");
-  wrong(R"({"mesh":"{x:2}","layouts":[["a",1]]})", "layouts[0]: the layout is no text");
-  wrong(R"({"mesh":"{x:2}","layouts":[[null,"b"]]})", "layouts[0]: the pattern is no text");
+  wrong(R"({"mesh":"{x:2}","layouts":[["a",1]]})", "layouts[0]: the layout is not text");
+  wrong(R"({"mesh":"{x:2}","layouts":[[null,"b"]]})", "layouts[0]: the pattern is not text");
   wrong(R"({"mesh":"{x:2}","mesh":"{x:2}","layouts":[]})", "\"mesh\" comes twice");
   wrong(R"({"mesh":"{x:2}","layouts":[["a","b"]]} x)", "not JSON at byte");
   wrong("{\"mesh\":\"{x:2}\xff\",\"layouts\":[]}", "not JSON at byte");

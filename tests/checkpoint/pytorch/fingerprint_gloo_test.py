@@ -32,7 +32,7 @@ def wholes():
 
 
 def state_of(c, rng):
-    """A model of these, each in a random layout over all ranks, and what is no tensor. All ranks alike."""
+    """A model of these, each in a random layout over all ranks, and what is not a tensor. All ranks alike."""
     mesh = init_device_mesh("cpu", (c.world,), mesh_dim_names=("x",))
     model = {}
     for name, whole in wholes().items():

@@ -194,7 +194,7 @@ class KeysTest(ChecksTest):
             path = os.path.join(root, "saved")
             reshard.save(path, {"model": {"w": torch.ones(2)}, "extra": {5: Custom()}, "step": 7})
             state = {"model": {"w": torch.zeros(2)}, "extra": {5: None}, "step": 0}
-            with self.assertRaisesRegex(ValueError, r"extra\.5 is no plain value but needs .*Custom.*add_safe_globals.*leave it out"):
+            with self.assertRaisesRegex(ValueError, r"extra\.5 is not a plain value but needs .*Custom.*add_safe_globals.*leave it out"):
                 reshard.load(path, state)
             self.assertEqual((state["extra"], state["step"]), ({5: None}, 0))
             with torch.serialization.safe_globals([Custom]):

@@ -140,7 +140,7 @@ def check_loads_what_torch_saves(c):
 
 
 def nested(c, seed, fill):
-    """A state dict as trainers have it: DTensors, plain tensors, optimizer state, values that are no tensors."""
+    """A state dict as trainers have it: DTensors, plain tensors, optimizer state, values that are not tensors."""
     rows, both = Placed((4,), [Shard(0)]), Placed((2, 2), [Replicate(), Shard(0)])
     plain = whole((3, 2), torch.float64, seed)
     return {
@@ -312,7 +312,7 @@ def check_recipes(c):
             for name, full in wanted.items():
                 equal_bits(c, f"made, {placed}, {read}, {name}", state[name]._local_tensor, placed.local(full, c.rank))
     plain = {"t": torch.zeros(6, 4, 2)}
-    c.raises("no recipe", lambda: reshard.load(path, plain, recipe={"schema": "?"}), "this is no recipe", kind=ValueError)
+    c.raises("no recipe", lambda: reshard.load(path, plain, recipe={"schema": "?"}), "this is not a recipe", kind=ValueError)
     other = {**recipe, "dtype": []} if c.rank == 1 else recipe
     c.raises("ranks differ", lambda: reshard.load(path, plain, recipe=other), "rank 1 has another recipe")
     c.raises("used up", lambda: reshard.load(path, {"q": q.clone()}, recipe=recipe), "is not in the checkpoint", kind=ValueError)

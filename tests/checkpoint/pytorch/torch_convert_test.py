@@ -306,7 +306,7 @@ class ConvertTest(unittest.TestCase):
                 *("--memory-limit", "64MiB", "--json"),
             ).stdout
         )
-        if "RESHARD_SANITIZED" not in os.environ:  # what sanitizers take is no memory of the library's
+        if "RESHARD_SANITIZED" not in os.environ:  # what sanitizers take is not memory of the library's
             self.assertLess(summary["peak_resident_bytes"], 64 << 20)
         self.assertEqual(512 << 20, summary["bytes"])
         self.command("verify", source, self.folder / "target")

@@ -91,14 +91,14 @@ TEST_CASE("each operation is written and shown with its own members") {
         "dequantize(a, scales=slice(s, dim=0, end=1), block=[1,-1], dtype=f32)");
 }
 
-TEST_CASE("a recipe that is none is refused, with the place") {
+TEST_CASE("a malformed recipe is refused, with the place") {
   Has(Refused("{"), "byte");
   Has(Refused("[]"), "is not \"reshard.recipe/1\"");
   Has(Refused(R"({"schema": "reshard.recipe/2"})"), "is not \"reshard.recipe/1\"");
   Has(Refused(With(R"("tensor": [])")), "no member \"tensor\"");
   Has(Refused(With(R"("keep": "*")")), "keep: no list of texts");
   Has(Refused(With(R"("keep": ["*"])")), "there are no rules for tensors");
-  Has(Refused(With(R"("dtype": [["*", "bfloat"]])")), "\"bfloat\" is no dtype");
+  Has(Refused(With(R"("dtype": [["*", "bfloat"]])")), "\"bfloat\" is not a dtype");
   Has(Refused(With(R"("rename": [["a", "$1"]])")), "$ that stands for no *");
   Has(Refused(With(R"("mesh": "{tp:2}")")), "mesh and layouts are needed together");
   Has(Refused(With(R"("tensors": [{"to": "a"}])")), "tensors[0]: both to and from are needed");
@@ -113,7 +113,7 @@ TEST_CASE("a recipe that is none is refused, with the place") {
   Has(Refused(Rule("a", R"({"unflatten": "b", "ratio": [1]})")), "unflatten has no such member");
   Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "no whole number");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "x{e}"})")), "neither a number nor a placeholder");
-  Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is no dtype");
+  Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is not a dtype");
   Has(Refused(Rule("a", R"({"pad": "b", "to": 2, "from": -1})")), "not a size: -1");
   Has(Refused(Rule("a", R"({"dequantize": "b"})")), "dequantize needs \"scales\"");
   Has(Refused(Rule("a", R"({"stack": "b.{e}", "over": "{e}"})")), "is not the name of a placeholder, without braces");
@@ -131,9 +131,9 @@ TEST_CASE("placeholders that have no value, or two, are refused") {
   Has(Refused(Rule("a", R"({"stack": "b", "over": "i"})")), "no name has {i}");
   Has(Refused(Rule("a", R"({"stack": "b.{i*}", "over": "i"})")), "only numbers have an order");
   Has(Refused(Rule("a", R"({"stack": ["b.{i}", "c.{i}"], "over": "i"})")), "has one input");
-  Has(Refused(Rule("a", R"({"unstack": "b", "part": "{i}"})")), "is no placeholder of the new name");
+  Has(Refused(Rule("a", R"({"unstack": "b", "part": "{i}"})")), "is not a placeholder of the new name");
   Has(Refused(Rule("a.{", R"("b")")), "a brace without its partner");
-  Has(Refused(Rule("a.{1}", R"("b")")), "a placeholder that is no identifier");
+  Has(Refused(Rule("a.{1}", R"("b")")), "a placeholder that is not an identifier");
   Has(Refused(Rule("{a*}{b*}{c*}", R"("{a*}{b*}{c*}")")), "more than 2 placeholders that are any text");
   Has(Refused(Rule("", R"("b")")), "the new name is empty");
 }

@@ -247,7 +247,7 @@ TEST_CASE("what cannot be dequantized is refused, with the reason") {
   CHECK(has(lowered("w", "s.2.2", {128, 128}),
             "the scales have shape [2, 2], and blocks of [128, 128] in [6, 4] need [1, 1]"));
   CHECK(has(lowered("v", "s.6", {1, 1}), "blocks of [1, 1] have more dimensions than [6]"));
-  CHECK(has(lowered("w", "s.2.2", {0, 3}), "are no sizes of a block"));
+  CHECK(has(lowered("w", "s.2.2", {0, 3}), "are not sizes of a block"));
   CHECK(has(lowered("w", "d", {4, 3}), "the scales are f64"));
   CHECK(has(lowered("w", "s.2.2", {4, 3}, DType::kF8E5M2), "the result would be f8e5m2"));
 }

@@ -244,9 +244,9 @@ TEST_CASE("what does not fit is refused, with the shapes") {
   e.op = Op::kReshape;
   e.inputs = {a};
   e.numbers = {5, -1};
-  CHECK(has(refused(e), "is no multiple of 5"));
+  CHECK(has(refused(e), "is not a multiple of 5"));
   e.numbers = {int64_t{1} << 62, int64_t{1} << 62};
-  CHECK(has(refused(e), "are no sizes"));
+  CHECK(has(refused(e), "are not sizes"));
   e = {};
   e.op = Op::kPermute;
   e.inputs = {a};
@@ -287,7 +287,7 @@ TEST_CASE("what does not fit is refused, with the shapes") {
   e.op = Op::kPermuteForRope;
   e.inputs = {a};
   e.count = 2;
-  CHECK(has(refused(e), "is no multiple of 4"));
+  CHECK(has(refused(e), "is not a multiple of 4"));
   e = {};
   e.op = Op::kStack;
   CHECK(has(refused(e), "an operation on nothing"));

@@ -59,7 +59,7 @@ TEST_CASE("DTensor: partial values") {
   CHECK(Import("(Partial(sum), Partial('sum'))", mesh, {8}) == "[8] sum<dp,tp>");
   CHECK(Import("(Partial(reduce_op=max), R)", mesh, {8}) == "[8] max<dp>");
   CHECK(Import("P(product)R", mesh, {8}) == "[8] prod<dp>");
-  CHECK(Import("P(min)P(max)", mesh, {8}) == "unsupported: pending min and pending max in one layout at column 7");
+  CHECK(Import("P(min)P(max)", mesh, {8}) == "unsupported: partial min and partial max in one layout at column 7");
   CHECK(Import("P(bor)R", mesh, {8}) ==
         "unsupported: the reduction \"bor\" is none of sum, avg, min, max and product at column 3");
 }

@@ -29,9 +29,9 @@ TEST_CASE("HLO: iota lists") {
   CHECK(Import("{devices=[1]<=[1]}", "{}", {8}) == "[8]");
   // The digits of the text and the axes of the mesh need a common refinement.
   CHECK(Import("{devices=[2,3]<=[6]}", "{A:3,B:2}", {6, 6}) ==
-        "unsupported: tile dimension 0 of 2 shards is no product of mesh axes or parts of them at column 2");
+        "unsupported: tile dimension 0 of 2 shards is not a product of mesh axes or parts of them at column 2");
   CHECK(Import("{devices=[3,2]<=[2,3]T(1,0)}", "{A:3,B:2}", {6, 6}) ==
-        "unsupported: tile dimension 0 of 3 shards is no product of mesh axes or parts of them at column 2");
+        "unsupported: tile dimension 0 of 3 shards is not a product of mesh axes or parts of them at column 2");
 }
 
 TEST_CASE("HLO: lists of device numbers") {
@@ -41,10 +41,10 @@ TEST_CASE("HLO: lists of device numbers") {
   // The order within a replicated group means nothing.
   CHECK(Import("{devices=[2,2]2,0,1,3 last_tile_dim_replicate}", "{A:2,B:2}", {8}) == "[4<B>8]");
   CHECK(Import("{devices=[4]3,2,1,0}", "{A:4}", {8}) ==
-        "unsupported: this order of the devices is no product of factors at column 13");
+        "unsupported: this order of the devices is not a product of factors at column 13");
   CHECK(Import("{devices=[4]0,1,3,2}", "{A:4}", {8}) ==
-        "unsupported: this order of the devices is no product of factors at column 13");
-  CHECK(Import("{devices=[4]0,1,2,2}", "{A:4}", {8}) == "device 2 is there twice at column 19");
+        "unsupported: this order of the devices is not a product of factors at column 13");
+  CHECK(Import("{devices=[4]0,1,2,2}", "{A:4}", {8}) == "device 2 appears twice at column 19");
   CHECK(Import("{devices=[4]0,1,2,4}", "{A:4}", {8}) == "device 4 is outside a mesh of 4 devices at column 19");
   CHECK(Import("{devices=[4]0,1,2}", "{A:4}", {8}) == "there are 3 devices but the mesh has 4 at column 18");
 }
@@ -88,8 +88,8 @@ TEST_CASE("HLO: bad shardings") {
         "the tile dimensions must multiply to 8, the number of devices of the mesh at column 2");
   CHECK(Import("{devices=[8,0]<=[8]}", mesh, {8, 8}) ==
         "the tile dimensions must multiply to 8, the number of devices of the mesh at column 2");
-  CHECK(Import("{devices=[8]<=[4,2]T(0,0)}", mesh, {8}) == "the transpose is no permutation of 0 to 1 at column 20");
-  CHECK(Import("{devices=[8]<=[4,2]T(1)}", mesh, {8}) == "the transpose is no permutation of 0 to 1 at column 20");
+  CHECK(Import("{devices=[8]<=[4,2]T(0,0)}", mesh, {8}) == "the transpose is not a permutation of 0 to 1 at column 20");
+  CHECK(Import("{devices=[8]<=[4,2]T(1)}", mesh, {8}) == "the transpose is not a permutation of 0 to 1 at column 20");
   CHECK(Import("{devices=[8]<=[8]}", mesh, {8, 8}) ==
         "there are 1 tile dimensions for a tensor of 2 dimensions at column 2");
   CHECK(Import("{devices=[4,2]<=[8] last_tile_dim_replicate}", mesh, {8, 8}) ==

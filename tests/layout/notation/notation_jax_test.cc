@@ -24,7 +24,7 @@ TEST_CASE("JAX: entries are dimensions, tuples are major first") {
   CHECK(Import("P('x',)", mesh, {16, 16}) == "[4<x>16, 16]");
 }
 
-TEST_CASE("JAX: unreduced axes are pending sums") {
+TEST_CASE("JAX: unreduced axes are partial sums") {
   const char* mesh = "{x:4,y:2}";
   CHECK(Import("P('x', unreduced={'y'})", mesh, {16}) == "[4<x>16] sum<y>");
   CHECK(Import("P(unreduced=frozenset({'x', 'y'}))", mesh, {16}) == "[16] sum<x,y>");
@@ -74,7 +74,7 @@ TEST_CASE("JAX: exports") {
   CHECK(Export("[<x:(1)2>16]", mesh) == "unsupported: JAX cannot say a part of an axis (x:(1)2)");
   CHECK(Export("[<2,x>16]", mesh) == "unsupported: JAX cannot say that a device holds several blocks of a dimension");
   CHECK(Export("[<x=[16,0,0,0]>16]", mesh) == "unsupported: JAX cannot say explicit sizes");
-  CHECK(Export("[16] avg<x>", mesh) == "unsupported: JAX cannot say pending avg, only pending sums");
+  CHECK(Export("[16] avg<x>", mesh) == "unsupported: JAX cannot say partial avg, only partial sums");
   CHECK(Export("[<y,x>9]", mesh).find("unsupported: jax cannot say it exactly: dimension 0 of 9 elements") == 0);
 }
 

@@ -60,7 +60,7 @@ TEST_CASE("Shardy: bad shardings") {
   CHECK(Import("<@m, [{\"y\":(1)2}], replicated={\"y\"}>", mesh, {8}) ==
         "y overlaps with y:(1)2, which is used too at column 32");
   CHECK(Import("<@m, [{}], unreduced={\"x\"}, unreduced={\"y\"}>", mesh, {8}) ==
-        "this list is there twice at column 29");
+        "this list appears twice at column 29");
   CHECK(Import("<@m, [{}], reduced={}>", mesh, {8}) == "expected replicated or unreduced, found reduced at column 12");
   CHECK(Import("<@m, [{\"y\":(3)2}]>", mesh, {8}) ==
         "the part y:(3)2 does not fit the axis: 3*2 must divide 4 at column 8");
@@ -77,7 +77,7 @@ TEST_CASE("Shardy: exports") {
   CHECK(Export("[<y:(2)2,y:(1)2>8]", mesh) == "#sdy.sharding<@mesh, [{\"y\":(2)2, \"y\":(1)2}]>");
   CHECK(Export("[]", mesh) == "#sdy.sharding<@mesh, []>");
   CHECK(Export("[<2,x>8]", mesh) == "unsupported: Shardy cannot say that a device holds several blocks of a dimension");
-  CHECK(Export("[8] max<z>", mesh) == "unsupported: Shardy cannot say pending max, only pending sums");
+  CHECK(Export("[8] max<z>", mesh) == "unsupported: Shardy cannot say partial max, only partial sums");
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_CASE("what a notation can say is not refused") {
   // Even sizes and whole axes: everybody can say it. Parts of axes: Shardy and HLO.
   LayoutGen gen;
   gen.even = true;
-  gen.digits = gen.reflected = gen.sizes = gen.pending = false;
+  gen.digits = gen.reflected = gen.sizes = gen.partial = false;
   for (const Notation notation : kAll) {
     gen.sub_axes = notation == Notation::kShardy || notation == Notation::kHlo;
     rc::prop(Name(notation), [&] { RC_ASSERT(ExportLayout(notation, AnyLayout(AnyMesh(), gen)).ok()); });

@@ -48,9 +48,9 @@ std::map<int64_t, Counted> CountMessages(const BatchPlan& batch) {
     }
     for (auto& [device, counted] : out) counted.lacks += Lacks(plan.source, plan.target, device) * element;
     for (const Step& step : plan.steps) {
-      const auto traffic = Traffic::Create(step, plan.options.topology).value();
-      for (int64_t device : traffic->Devices()) {
-        for (const Message& message : traffic->Receives(device)) {
+      const auto transfers = TransferSchedule::Create(step, plan.options.topology).value();
+      for (int64_t device : transfers->Devices()) {
+        for (const Message& message : transfers->Receives(device)) {
           if (message.sender == message.receiver) continue;
           out[message.receiver].recv += message.elements() * element;
           out[message.sender].send += message.elements() * element;

@@ -77,12 +77,12 @@ TEST_CASE("a dimension with fewer elements than replicas is not cut among them")
   for (const Chain& chain : chains) {
     INFO(testing::Text(source, chain));
     CHECK(WrongWith(source, target, chain) == "");
-    for (const cost::Hop& hop : chain) CHECK(hop.to.dim(0).factors.empty());
+    for (const cost::ChainStep& step : chain) CHECK(step.to.dim(0).factors.empty());
   }
   CHECK(CrossOnceChains(LayoutOf("[3]", "{dp:4}"), LayoutOf("[3]", "{r:2}@4"), Within).empty());
 }
 
-TEST_CASE("what is pending is reduced before it crosses") {
+TEST_CASE("what is partial is reduced before it crosses") {
   const Layout source = LayoutOf("[64, 8] sum<dp>", "{dp:4,tp:2}");
   const Layout target = LayoutOf("[64, <r>8]", "{r:2}@8");
   const std::vector<Chain> chains = CrossOnceChains(source, target, Within);

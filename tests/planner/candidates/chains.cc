@@ -45,7 +45,8 @@ std::string WrongWith(const Layout& source, const Layout& target, const Chain& c
 
 std::string Text(const Layout& source, const Chain& chain) {
   std::string text = absl::StrCat(ToString(source.mesh()), " ", ToString(source), "\n");
-  for (const cost::Hop& hop : chain) absl::StrAppend(&text, ToString(hop.to.mesh()), " ", ToString(hop.to), "\n");
+  for (const cost::ChainStep& step : chain)
+    absl::StrAppend(&text, ToString(step.to.mesh()), " ", ToString(step.to), "\n");
   return text;
 }
 
@@ -60,7 +61,7 @@ std::string RandomLayout(std::mt19937_64& random, const std::vector<Axis>& axes,
   std::vector<std::vector<std::string>> cuts(shape.size());
   std::vector<std::string> sum;
   for (const Axis& axis : axes) {
-    const size_t where = random() % (shape.size() + 1 + (kinds.pending ? 1 : 0));
+    const size_t where = random() % (shape.size() + 1 + (kinds.partial ? 1 : 0));
     if (where < shape.size()) {
       auto& cut = cuts[where];
       cut.insert(cut.begin() + static_cast<std::ptrdiff_t>(random() % (cut.size() + 1)), axis.name);

@@ -15,9 +15,9 @@ namespace reshard::testing {
 
 using candidates::Chain;
 
-// Islands of so many devices, with slow links between them.
-inline Topology Islands(int64_t devices) {
-  return {"islands", {{devices, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
+// LocalityDomains of so many devices, with slow links between them.
+inline Topology LocalityDomains(int64_t devices) {
+  return {"domains", {{devices, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
 }
 inline PlanOptions On(const Topology& topology) {
   PlanOptions options;
@@ -43,7 +43,7 @@ struct Axis {
 std::string MeshText(const std::vector<Axis>& axes, int64_t first_device = 0);
 // Every axis cuts a dimension or replicates.
 struct LayoutKinds {
-  bool pending = false;  // an axis may also be pending, in one sum
+  bool partial = false;  // an axis may also be partial, in one sum
   bool blocks = false;   // dimensions that are cut may be cut into blocks too
 };
 std::string RandomLayout(std::mt19937_64& random, const std::vector<Axis>& axes, const std::vector<int64_t>& shape,

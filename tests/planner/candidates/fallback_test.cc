@@ -63,7 +63,7 @@ TEST_CASE("a reduce-scatter that ends at the target needs no further step") {
   const std::vector<Chain> chains = ReductionChains(source, target);
   const auto direct = std::find_if(chains.begin(), chains.end(), [](const Chain& chain) { return chain.size() == 1; });
   REQUIRE(direct != chains.end());
-  CHECK(direct->front().kind == cost::Hop::Kind::kReduceScatter);
+  CHECK(direct->front().kind == cost::ChainStep::Kind::kReduceScatter);
 }
 
 TEST_CASE("nothing to reduce, no chains") {
@@ -73,7 +73,7 @@ TEST_CASE("nothing to reduce, no chains") {
   CHECK(ReductionChains(LayoutOf("[16] sum<X>", "{X:1,Y:4}"), LayoutOf("[<Y>16]", "{X:1,Y:4}")).empty());
 }
 
-TEST_CASE("every chain that reduces is a plan, whatever stays pending and wherever it goes") {
+TEST_CASE("every chain that reduces is a plan, whatever stays partial and wherever it goes") {
   const uint64_t seed = testing::Seed();
   std::mt19937_64 random(seed);
   int chains_seen = 0;
@@ -82,7 +82,7 @@ TEST_CASE("every chain that reduces is a plan, whatever stays pending and wherev
     const std::vector<int64_t> shape = RandomShape(random, random() % 3 == 0);
     const std::string mesh = testing::MeshText(axes);
     const std::string to_mesh = testing::MeshText(axes, i % 5 == 0 ? 6 : 0);
-    const Layout source = LayoutOf(RandomLayout(random, axes, shape, {.pending = true}), mesh);
+    const Layout source = LayoutOf(RandomLayout(random, axes, shape, {.partial = true}), mesh);
     const Layout target = LayoutOf(RandomLayout(random, axes, shape), to_mesh);
     for (const Chain& chain : ReductionChains(source, target)) {
       INFO("seed " << seed << ", " << i << ": " << testing::Text(source, chain));

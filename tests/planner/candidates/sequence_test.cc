@@ -56,8 +56,8 @@ TEST_CASE("sequences cost what the oracle's shortest paths cost") {
     CHECK(result.exhausted);
     CHECK(result.objective == all.Optimum(s, t));
     CHECK(result.bound == result.objective);
-    REQUIRE(WrongWith(source, target, result.hops, Bytes()) == "");
-    longer += result.hops.size() > 1 ? 1 : 0;
+    REQUIRE(WrongWith(source, target, result.steps, Bytes()) == "");
+    longer += result.steps.size() > 1 ? 1 : 0;
   }
   CHECK(longer > 50);
 }
@@ -70,7 +70,7 @@ TEST_CASE("only sequences cheaper than what is known are looked for") {
   REQUIRE(best.found);
   const SequenceResult none = SearchSequence(model, DType::kI8, Bytes(), Below(best.objective), kEnough);
   CHECK_FALSE(none.found);
-  CHECK(none.hops.empty());
+  CHECK(none.steps.empty());
   CHECK(none.exhausted);
   const SequenceResult again = SearchSequence(model, DType::kI8, Bytes(), Below(best.objective + 1), kEnough);
   CHECK(again.found);
@@ -93,7 +93,7 @@ TEST_CASE("a search that ends early does not claim the best") {
     if (!early.found) continue;
     CHECK(early.objective >= best.objective);
     CHECK(early.bound <= early.objective);
-    CHECK(WrongWith(source, target, early.hops, options) == "");
+    CHECK(WrongWith(source, target, early.steps, options) == "");
   }
   CHECK_FALSE(SearchSequence(model, DType::kI8, options, std::nullopt, 1).exhausted);
 }
@@ -113,11 +113,11 @@ TEST_CASE("only allowed ops, only boxes") {
     const auto model = DigitModel::Create(source, target, options.boxes_only);
     if (!model || *Equivalent(source, target)) continue;
     const SequenceResult result = SearchSequence(*model, DType::kI8, options, std::nullopt, kEnough);
-    INFO("seed " << seed << ", " << i << ": " << testing::Text(source, result.hops) << "target " << ToString(target));
-    REQUIRE(result.found == !result.hops.empty());
+    INFO("seed " << seed << ", " << i << ": " << testing::Text(source, result.steps) << "target " << ToString(target));
+    REQUIRE(result.found == !result.steps.empty());
     if (!result.found) continue;
-    REQUIRE(WrongWith(source, target, result.hops, options) == "");
-    const Plan plan = testing::PlanOf(source, target, result.hops, options);
+    REQUIRE(WrongWith(source, target, result.steps, options) == "");
+    const Plan plan = testing::PlanOf(source, target, result.steps, options);
     for (const Step& step : plan.steps) REQUIRE(options.ops.contains(step.op));
     if (options.objective == Objective::kSteps) REQUIRE(result.objective == std::ssize(plan.steps));
     ++found;
@@ -134,7 +134,7 @@ TEST_CASE("sums are reduced on the way") {
   // One reduce-scatter: three other members' contributions to a quarter. Over Y the work can be shared: each half of
   // the devices reduces half, which is then gathered.
   CHECK(result.objective <= 3 * 64 * 8 / 4);
-  CHECK(WrongWith(source, target, result.hops, Bytes()) == "");
+  CHECK(WrongWith(source, target, result.steps, Bytes()) == "");
 }
 
 }  // namespace reshard

@@ -13,8 +13,8 @@ namespace {
 
 using candidates::UnevenPhaseChains;
 using testing::Chain;
-using testing::Islands;
 using testing::LayoutOf;
+using testing::LocalityDomains;
 using testing::On;
 using testing::WrongWith;
 
@@ -24,10 +24,10 @@ int64_t Across(const Layout& source, const Layout& target, const Chain& chain, c
 
 }  // namespace
 
-TEST_CASE("uneven pairs cross between islands once, in equal shares") {
+TEST_CASE("uneven pairs cross between domains once, in equal shares") {
   struct Pair {
     const char* mesh;
-    int64_t island;
+    int64_t domain;
     const char* from;
     const char* to;
     const char* target_mesh = "";  // the same
@@ -37,7 +37,7 @@ TEST_CASE("uneven pairs cross between islands once, in equal shares") {
       {"{N:2,X:4}", 4, "[<X,N>1301, 1103]", "[<N>1301, 1103]"},
       {"{N:2,X:4}", 4, "[<N>1301, <X>1103]", "[1301, <N>1103]"},
       {"{N:2,X:4}", 4, "[1301, <N,X>1103]", "[1301, 1103]"},
-      {"{N:2,X:4}", 4, "[<N>130, 110]", "[130, <N>110]"},  // even between islands, not within them
+      {"{N:2,X:4}", 4, "[<N>130, 110]", "[130, <N>110]"},  // even between domains, not within them
       {"{N:3,X:5}", 5, "[<X>50257, <N>4097]", "[<N>50257, 4097]"},
       {"{N:4,X:8}", 8, "[50257, <N>4097]", "[50257, 4097]"},
       {"{N:2,X:2,Y:3}", 6, "[<X,N>1301, <Y>1103]", "[<N,Y>1301, 1103]"},
@@ -51,7 +51,7 @@ TEST_CASE("uneven pairs cross between islands once, in equal shares") {
     INFO(pair.mesh << " " << pair.from << " -> " << pair.to);
     const Layout source = LayoutOf(pair.from, pair.mesh);
     const Layout target = LayoutOf(pair.to, *pair.target_mesh == 0 ? pair.mesh : pair.target_mesh);
-    PlanOptions options = On(Islands(pair.island));
+    PlanOptions options = On(LocalityDomains(pair.domain));
     options.objective = Objective::kBytes;
     const absl::StatusOr<Plan> plan = MakePlan({source, target, DType::kF32}, options);
     REQUIRE(plan.ok());
@@ -71,8 +71,8 @@ TEST_CASE("chains in uneven phases are plans, and cross less than the direct mov
   constexpr int kProblems = testing::kSanitized ? 30 : 120;
   for (int i = 0; i < kProblems; ++i) {
     const std::vector<testing::Axis> axes = {{"N", 2 + i % 2}, {"X", 2 + i % 3}, {"Y", 1 + i % 2}};
-    const int64_t island = axes[1].size * axes[2].size;
-    const Topology topology = Islands(island);
+    const int64_t domain = axes[1].size * axes[2].size;
+    const Topology topology = LocalityDomains(domain);
     const std::vector<int64_t> shape = i % 4 == 0 ? std::vector<int64_t>{101} : std::vector<int64_t>{37, 23};
     const Layout source =
         LayoutOf(testing::RandomLayout(random, axes, shape, {.blocks = true}), testing::MeshText(axes));
@@ -85,7 +85,7 @@ TEST_CASE("chains in uneven phases are plans, and cross less than the direct mov
     INFO("seed " << seed << ", " << i << ": " << ToString(source.mesh()) << " " << ToString(source) << " -> "
                  << ToString(target));
     REQUIRE(chains.size() <= 4);
-    const int64_t direct = Across(source, target, {{cost::Hop::Kind::kMove, target}}, topology);
+    const int64_t direct = Across(source, target, {{cost::ChainStep::Kind::kMove, target}}, topology);
     for (const Chain& chain : chains) {
       INFO(testing::Text(source, chain));
       REQUIRE(WrongWith(source, target, chain, On(topology)) == "");
@@ -102,12 +102,12 @@ TEST_CASE("no uneven phases where they mean nothing") {
   const auto chains = [](const Layout& from, const Layout& to, const Topology& topology) {
     return UnevenPhaseChains(from, to, DType::kF32, topology, 0).size();
   };
-  CHECK(chains(source, target, Islands(4)) > 0);
+  CHECK(chains(source, target, LocalityDomains(4)) > 0);
   CHECK(chains(source, target, Topology::Flat()) == 0);
-  CHECK(chains(source, target, Islands(8)) == 0);
-  CHECK(chains(LayoutOf("[<N,X>63, 8]", "{N:2,X:4}"), source, Islands(4)) == 0);
-  CHECK(chains(LayoutOf("[<N>63, 8]", "{N:2,X:4}@2"), LayoutOf("[63, 8]", "{N:2,X:4}@2"), Islands(4)) == 0);
-  CHECK(chains(LayoutOf("[63, 8] sum<N>", "{N:2,X:4}"), target, Islands(4)) == 0);
+  CHECK(chains(source, target, LocalityDomains(8)) == 0);
+  CHECK(chains(LayoutOf("[<N,X>63, 8]", "{N:2,X:4}"), source, LocalityDomains(4)) == 0);
+  CHECK(chains(LayoutOf("[<N>63, 8]", "{N:2,X:4}@2"), LayoutOf("[63, 8]", "{N:2,X:4}@2"), LocalityDomains(4)) == 0);
+  CHECK(chains(LayoutOf("[63, 8] sum<N>", "{N:2,X:4}"), target, LocalityDomains(4)) == 0);
 }
 
 }  // namespace reshard

@@ -56,7 +56,7 @@ TEST_CASE("a device holds an equal part of its fragment in every chunk") {
           const auto one = OfChunk(layout, chunks);
           REQUIRE(one.ok() == (largest % block == 0 && block % count == 0));
           if (!one.ok()) continue;
-          CHECK(one->pending() == layout.pending());
+          CHECK(one->partial() == layout.partial());
           for (int64_t p = 0; p < layout.mesh().size(); ++p) {
             // Index i of the dimension is in block i / block of the chunk that has its part of it.
             for (int64_t i = 0; i < layout.dim(dim).size; ++i) {
@@ -153,15 +153,15 @@ TEST_CASE("plans with overlap are never slower, and are followed message by mess
   const std::vector<std::string> dims = {"*", "<n>", "<g>", "<n,g>", "<g,n>", "<2,n>", "<h>", "<h,n>", "<g,h>"};
   int moves = 0, reductions = 0;  // that are cut
   for (int trial = 0; trial < 300; ++trial) {
-    const auto layout = [&](const std::string& pending) -> std::string {
+    const auto layout = [&](const std::string& partial) -> std::string {
       for (;;) {
         const std::string a = dims[any(dims.size())], b = dims[any(dims.size())];
-        const std::string text = "[" + (a == "*" ? "" : a) + "64, " + (b == "*" ? "" : b) + "48]" + pending;
+        const std::string text = "[" + (a == "*" ? "" : a) + "64, " + (b == "*" ? "" : b) + "48]" + partial;
         if (ParseLayout(text, testing::MeshOf("{n:3,g:2,h:2}")).ok()) return text;
       }
     };
-    const std::vector<std::string> pending = {"", "", " sum<n>", " max<g>", " sum<n,g>", " avg<n,g,h>"};
-    const std::string from = layout(pending[any(pending.size())]), to = layout("");
+    const std::vector<std::string> partial = {"", "", " sum<n>", " max<g>", " sum<n,g>", " avg<n,g,h>"};
+    const std::string from = layout(partial[any(partial.size())]), to = layout("");
     CAPTURE(from, to, testing::Seed());
     const Problem problem = ProblemOf("{n:2,g:2,h:2}", from, to);
     Topology topology{"three", {{2, 9'000'000'000, 2}, {4, 4'000'000'000, 5}, {0, 1'000'000'000, 9}}};
@@ -170,7 +170,7 @@ TEST_CASE("plans with overlap are never slower, and are followed message by mess
     const Plan whole = PlanOf(problem, On(topology, false));
     CHECK(plan.totals.time_ns <= whole.totals.time_ns);
     if (plan.chunks.count == 1) continue;
-    ++(problem.source.pending() ? reductions : moves);
+    ++(problem.source.partial() ? reductions : moves);
     const auto simulated = Simulate(plan);
     REQUIRE(simulated.ok());
     CHECK(std::abs(static_cast<double>(simulated->time_ns) - testing::FollowMessages(plan, topology)) <

@@ -61,19 +61,19 @@ TEST_CASE("a page gives every device the load and the peers that its step gives 
   }
   REQUIRE(static_cast<int64_t>(devices.size()) == plan.source.mesh().size());
   for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const auto traffic = Traffic::Create(plan.steps[s], plan.options.topology);
-    REQUIRE(traffic.ok());
+    const auto transfers = TransferSchedule::Create(plan.steps[s], plan.options.topology);
+    REQUIRE(transfers.ok());
     const int64_t element = SizeOf(plan.dtype);
     const Json& step = data["plans"][0]["steps"][s];
-    const std::vector<int64_t> taking_part = (*traffic)->Devices();
-    const std::vector<DeviceLoad> loads = (*traffic)->Loads();
+    const std::vector<int64_t> taking_part = (*transfers)->Devices();
+    const std::vector<DeviceLoad> loads = (*transfers)->Loads();
     const auto load_of = Expanded(step["loads"]["of"]);
     for (const bool receives : {true, false}) {
       const auto peers_of = Expanded(step["peers"][receives ? "receives" : "sends"]);
       REQUIRE(peers_of.size() == devices.size());
       for (size_t i = 0; i < devices.size(); ++i) {
         std::vector<std::pair<int64_t, int64_t>> expected, told;
-        for (const Message& m : receives ? (*traffic)->Receives(devices[i]) : (*traffic)->Sends(devices[i])) {
+        for (const Message& m : receives ? (*transfers)->Receives(devices[i]) : (*transfers)->Sends(devices[i])) {
           if (m.sender == m.receiver) continue;
           expected.emplace_back(receives ? m.sender : m.receiver, m.elements() * element);
         }

@@ -199,7 +199,7 @@ TEST_CASE("pictures name what they leave out") {
   CHECK(absl::StrContains(LayoutToSvg(LayoutOf("[<X>5]", "{X:4}")), "device 3 holds nothing"));
 }
 
-TEST_CASE("pending reductions are stated") {
+TEST_CASE("partial values are stated") {
   const Layout layout = LayoutOf("[<X>16, 8] sum<Y>", "{X:2,Y:4}");
   const std::string sentence = "each value is a partial sum over Y: 4 contributions";
   CHECK(absl::StrContains(DrawLayout(layout), sentence));
@@ -223,9 +223,9 @@ copies   2 devices hold these elements: 10,11
   CHECK(absl::StrContains(svg, "device 10 (X=1 Y=1 Z=0)"));
   CHECK(absl::StrContains(svg, "holds 16 of 128 elements: dim 0 [2,4) [10,12), dim 1 [4,8)"));
 
-  for (const int64_t stranger : {int64_t{16}, int64_t{-1}, kMaxDeviceId}) {
-    CHECK(absl::StrContains(DrawLayout(layout, stranger), "it holds nothing"));
-    CHECK(absl::StrContains(LayoutToSvg(layout, stranger), "it holds nothing"));
+  for (const int64_t outsider : {int64_t{16}, int64_t{-1}, kMaxDeviceId}) {
+    CHECK(absl::StrContains(DrawLayout(layout, outsider), "it holds nothing"));
+    CHECK(absl::StrContains(LayoutToSvg(layout, outsider), "it holds nothing"));
   }
   CHECK(absl::StrContains(DrawLayout(LayoutOf("[<X>5]", "{X:4}"), 3), "holds    nothing\n"));
 

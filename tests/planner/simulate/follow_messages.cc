@@ -30,9 +30,9 @@ std::vector<Sent> SentAtOnce(const Plan& plan) {
   const auto chunks = static_cast<size_t>(plan.chunks.count);
   std::vector<Sent> out(plan.steps.empty() ? 0 : plan.steps.size() + chunks - 1);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const auto traffic = *Traffic::Create(plan.steps[i], plan.options.topology);
-    for (const int64_t device : traffic->Devices()) {
-      for (const Message& m : traffic->Receives(device)) {
+    const auto transfers = *TransferSchedule::Create(plan.steps[i], plan.options.topology);
+    for (const int64_t device : transfers->Devices()) {
+      for (const Message& m : transfers->Receives(device)) {
         if (m.sender == device) continue;
         const auto bytes = static_cast<double>(m.elements() * SizeOf(plan.dtype)) / static_cast<double>(chunks);
         for (size_t c = 0; c < chunks; ++c) out[i + c][{m.sender, device}] += bytes;
@@ -65,7 +65,7 @@ std::vector<Packet> PacketsOf(const Plan& plan, const Topology& topology) {
                       {{level, true, sender / per_nic}, {level, false, receiver / per_nic}}});
     }
     for (Packet& p : step) {
-      // Receivers in front of this one: in islands sooner reached going up and around, or there at an earlier place.
+      // Receivers in front of this one: in domains sooner reached going up and around, or there at an earlier place.
       const auto away = [&](int64_t r) {
         std::vector<int64_t> digits;
         for (size_t l = topology.levels.size(); l-- > 0;) {

@@ -111,7 +111,7 @@ TEST_CASE("fragments in the same unusual order of dimensions are one run") {
   CHECK(table.entries[0].run == 7 * 5 * 3 * 2);
 }
 
-TEST_CASE("transposes go by tiles, of any element size, alignment and direction") {
+TEST_CASE("transposes are done in tiles, of any element size, alignment and direction") {
   std::mt19937_64 random(testing::Seed());
   for (int64_t size : {1, 2, 4, 8, 16}) {
     for (const Dims& shape : {Dims{150, 131}, Dims{8, 300}, Dims{257, 9}, Dims{64, 64}}) {

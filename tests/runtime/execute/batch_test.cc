@@ -10,11 +10,11 @@
 
 #include "reshard/runtime/local_world.h"
 #include "reshard/runtime/redistributor.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/packed_world.h"
-#include "tests/runtime/shared/near_world.h"
+#include "tests/runtime/shared/shared_memory_world.h"
 
 namespace reshard {
 namespace {
@@ -75,7 +75,7 @@ void RunModel(const std::vector<Case>& model, int64_t ranks, Over over, int64_t 
   const bool pulled = over == Over::kThreads;
   CAPTURE(over, batch_bytes, repeat);
   std::vector<Problem> problems;
-  std::vector<trial::LogicalContent> contents;
+  std::vector<self_test::LogicalContent> contents;
   for (int i = 0; i < repeat; ++i) {
     for (const Case& c : model) {
       const DType dtype = i % 2 == 0 ? DType::kF32 : DType::kI16;
@@ -87,7 +87,7 @@ void RunModel(const std::vector<Case>& model, int64_t ranks, Over over, int64_t 
   options.batch_bytes = batch_bytes;
   const BatchPlan batch = PlanBatch(problems, {options.plan, batch_bytes}).value();
   for (size_t t = 0; t < problems.size(); ++t) {
-    contents.push_back(trial::LogicalContent::Create(batch.PlanOf(static_cast<int64_t>(t)), t + 1).value());
+    contents.push_back(self_test::LogicalContent::Create(batch.PlanOf(static_cast<int64_t>(t)), t + 1).value());
   }
   std::map<int64_t, const BatchDevice*> devices;
   for (const BatchDevice& device : batch.devices) devices[device.device] = &device;
@@ -138,7 +138,7 @@ void RunModel(const std::vector<Case>& model, int64_t ranks, Over over, int64_t 
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto statuses = over == Over::kThreads    ? LocalWorld(all).RunEach(body)
                         : over == Over::kMessages ? testing::RunPacked(all, body)
-                                                  : testing::RunNearThreads(all, body);
+                                                  : testing::RunSharedMemoryThreads(all, body);
   for (const absl::Status& status : statuses) {
     INFO(status);
     CHECK(status.ok());

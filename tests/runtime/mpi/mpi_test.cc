@@ -41,7 +41,7 @@ std::unique_ptr<MpiCommunicator> Connect(MpiOptions options = {}) {
 bool Fits(const Plan& plan) { return DevicesOf(plan).back() < WorldSize(); }
 
 void CheckPlan(const Plan& plan, Communicator& comm) {
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   for (const bool strided : {false, true}) {
     const absl::Status status = CheckRank(plan, *content, comm, strided);
@@ -112,7 +112,7 @@ TEST_CASE("ranks that were about to move different tensors move the next ones") 
     for (int round = 0; round < 20; ++round) {
       const bool differs = round % 3 == 1 && WorldSize() > 1;
       const Plan& plan = differs && comm->rank() == round % comm->world_size() ? *rows_to_all : *rows_to_columns;
-      const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
+      const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(plan, 1);
       REQUIRE(content.ok());
       const absl::Status status = CheckRank(plan, *content, *comm, round % 2 == 0, Agreement::kEveryCall);
       INFO(round << ": " << status);
@@ -127,7 +127,7 @@ TEST_CASE("a rank that does not come is named in time, and nothing of its step i
   const std::string mesh = "{X:" + std::to_string(WorldSize()) + "}";
   const auto plan = testing::PlanOf({mesh, "[<X>2048, 1024]", "[2048, <X>1024]"}, DType::kF32);
   REQUIRE(plan.ok());
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
   REQUIRE(content.ok());
   for (const bool shared_memory : {true, false}) {
     MpiOptions options;
@@ -168,7 +168,7 @@ TEST_CASE("a rank that dies is named by all others", "[.kill]") {
   _exit(0);
 }
 
-TEST_CASE("what is no communicator is refused") {
+TEST_CASE("what is not a communicator is refused") {
   CHECK(absl::IsInvalidArgument(MpiCommunicator::Create(MPI_COMM_NULL).status()));
   MPI_Comm half = MPI_COMM_NULL;
   int rank = 0;

@@ -265,7 +265,7 @@ TEST_CASE("nccl api: the NCCL of this machine, where there is one") {
   CHECK(*LoadNcclApi() == *api);
 }
 
-TEST_CASE("cuda api: no driver, a library that is none, no device") {
+TEST_CASE("cuda api: no driver, a file that is not a library, no device") {
   const absl::Status missing = cuda::OpenCudaDriver("/no/such/libcuda.so.1").status();
   CHECK(missing.code() == absl::StatusCode::kUnavailable);
   Has(missing, "the CUDA driver cannot be loaded");

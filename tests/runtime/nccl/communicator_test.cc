@@ -43,7 +43,7 @@ void CheckAllOk(const std::vector<absl::Status>& statuses) {
 }
 
 void CheckPlan(const Plan& plan, int64_t world, const RankRun& how, const NcclOptions& options = {}) {
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   {
     const FakeWorld fakes(static_cast<int>(world));
@@ -98,7 +98,7 @@ TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
   CAPTURE(seed);
   constexpr int kPairs = testing::kSanitized ? 600 : 2400;
   constexpr int64_t kLargestWorld = 8;
-  std::map<int64_t, std::vector<std::pair<Plan, trial::LogicalContent>>> by_world;
+  std::map<int64_t, std::vector<std::pair<Plan, self_test::LogicalContent>>> by_world;
   int made = 0;
   for (uint64_t i = 0; made < kPairs; ++i) {
     REQUIRE(i < 50 * kPairs);
@@ -109,7 +109,7 @@ TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
     const absl::StatusOr<Plan> plan =
         PlanOf({problem.mesh, problem.from, problem.to, problem.target_mesh}, problem.dtype, problem.options);
     if (!plan.ok() || plan->world() > kLargestWorld) continue;
-    absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, i);
+    absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, i);
     if (!content.ok() || !CompileProgram(*plan, 0).ok()) continue;
     by_world[plan->world()].emplace_back(*plan, *std::move(content));
     ++made;
@@ -124,7 +124,7 @@ TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
         for (size_t k = 0; k < list.size(); ++k) {
           const auto& [plan, content] = list[k];
           // Without NCCL's own reductions only what reduces differs.
-          const bool reduces = plan.source.pending().has_value();
+          const bool reduces = plan.source.partial().has_value();
           if (!native && !reduces) continue;
           const RankRun how{k % 3 == 1, k % 2 == 0 ? Agreement::kEveryCall : Agreement::kOff};
           const absl::Status status = RunOnRank(plan, content, comm, how);
@@ -169,7 +169,7 @@ struct Count {
 Count CountOf(const Case& c, int ranks, const testing::FakeNcclOptions& fake = {}) {
   const absl::StatusOr<Plan> plan = PlanOf(c, DType::kF32);
   REQUIRE(plan.ok());
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
   REQUIRE(content.ok());
   const FakeWorld fakes(ranks, fake);
   Count count;
@@ -299,8 +299,8 @@ TEST_CASE("groups of axes are split off once") {
   const absl::StatusOr<Plan> other = PlanOf({"{X:2,Y:2}", "[<Y>8, 4]", "[8, 4]"}, DType::kF32);
   REQUIRE(plan.ok());
   REQUIRE(other.ok());
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
-  const absl::StatusOr<trial::LogicalContent> other_content = trial::LogicalContent::Create(*other, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> other_content = self_test::LogicalContent::Create(*other, 1);
   // A fifth rank is in no group, but takes part in splitting.
   const FakeWorld fakes(5);
   CheckAllOk(RunNcclRanks(5, {}, [&](NcclCommunicator& comm) -> absl::Status {

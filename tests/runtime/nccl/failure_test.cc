@@ -35,7 +35,7 @@ constexpr absl::Duration kInTime = absl::Seconds(20);
 // of NCCL, one that ranks combine.
 struct Work {
   std::vector<Plan> plans;
-  std::vector<trial::LogicalContent> contents;
+  std::vector<self_test::LogicalContent> contents;
 
   Work() {
     const Case cases[] = {{"{X:3}", "[4, <X>6]", "[4, 6]"},
@@ -44,7 +44,7 @@ struct Work {
                           {"{X:3}", "[6, 4] max<X>", "[6, 4]"}};
     for (const Case& c : cases) {
       plans.push_back(PlanOf(c, DType::kF32).value());
-      contents.push_back(trial::LogicalContent::Create(plans.back(), 1).value());
+      contents.push_back(self_test::LogicalContent::Create(plans.back(), 1).value());
     }
   }
   absl::Status Run(NcclCommunicator& comm) const {

@@ -48,7 +48,7 @@ class Twin {
 
 }  // namespace
 
-absl::Status RunOnRank(const Plan& plan, const trial::LogicalContent& content, NcclCommunicator& comm,
+absl::Status RunOnRank(const Plan& plan, const self_test::LogicalContent& content, NcclCommunicator& comm,
                        const RankRun& how) {
   absl::StatusOr<Program> compiled = CompileProgram(plan, comm.rank(), {comm.copies(), true});
   if (!compiled.ok()) return compiled.status();

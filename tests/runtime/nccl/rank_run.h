@@ -7,7 +7,7 @@
 #include "reshard/nccl/nccl_communicator.h"
 #include "reshard/planner/plan.h"
 #include "reshard/runtime/executor.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 
 namespace reshard::testing {
 
@@ -19,7 +19,7 @@ struct RankRun {
 
 // OK when every element is right, the source and the gaps are as they were, and as many bytes were counted as the plan
 // says. Collective over all ranks of the communicator.
-absl::Status RunOnRank(const Plan& plan, const trial::LogicalContent& content, NcclCommunicator& comm,
+absl::Status RunOnRank(const Plan& plan, const self_test::LogicalContent& content, NcclCommunicator& comm,
                        const RankRun& how = {});
 
 }  // namespace reshard::testing

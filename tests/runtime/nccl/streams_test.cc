@@ -1,5 +1,5 @@
 // Operations of one communicator on several streams: kernels of NCCL that are on a device at once may wait for each
-// other for ever, so each begins when the one before has ended, whatever stream it is on.
+// other forever, so each begins when the one before has ended, whatever stream it is on.
 #include <atomic>
 #include <string>
 #include <thread>

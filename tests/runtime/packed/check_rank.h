@@ -16,7 +16,7 @@
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/program.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/spread.h"
@@ -64,8 +64,8 @@ inline void CheckAllOk(absl::Span<const absl::Status> statuses) {
 }
 
 // One rank's part of a plan: fills its fragment by logical index, runs, checks the result by logical index.
-inline absl::Status CheckRank(const Plan& plan, const trial::LogicalContent& content, Communicator& comm, bool strided,
-                              Agreement agreement = Agreement::kOff) {
+inline absl::Status CheckRank(const Plan& plan, const self_test::LogicalContent& content, Communicator& comm,
+                              bool strided, Agreement agreement = Agreement::kOff) {
   absl::StatusOr<Program> program = CompileProgram(plan, comm.rank(), {comm.copies(), true});
   if (!program.ok()) return program.status();
   auto shared = std::make_shared<const Program>(*std::move(program));

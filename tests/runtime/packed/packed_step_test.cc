@@ -9,7 +9,7 @@
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/redistributor.h"
 #include "runtime/host/host_pool.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/packed/check_rank.h"
@@ -27,7 +27,7 @@ using testing::PlanOf;
 using testing::RunPacked;
 
 void CheckPlan(const Plan& plan) {
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(plan, 1);
   REQUIRE(content.ok());
   const std::vector<int64_t> devices = DevicesOf(plan);
   for (const bool together : {false, true}) {
@@ -78,10 +78,10 @@ TEST_CASE("a batch shares its exchanges, and is cut under its budget") {
                         {"{X:2,Y:2}", "[6] sum<X,Y>", "[6]"},
                         {"{X:2,Y:2}", "[300, <X>400]", "[<X>300, 400]"}};
   std::vector<Plan> plans;
-  std::vector<trial::LogicalContent> contents;
+  std::vector<self_test::LogicalContent> contents;
   for (const Case& c : cases) {
     plans.push_back(PlanOf(c).value());
-    contents.push_back(trial::LogicalContent::Create(plans.back(), 1).value());
+    contents.push_back(self_test::LogicalContent::Create(plans.back(), 1).value());
   }
   for (const int64_t budget : {int64_t{1}, int64_t{1000}, int64_t{1} << 30}) {
     CAPTURE(budget);

@@ -4,12 +4,12 @@
 
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/verify_run.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/chunk_cases.h"
 #include "tests/runtime/packed/check_rank.h"
 #include "tests/runtime/packed/packed_world.h"
-#include "tests/runtime/shared/near_world.h"
+#include "tests/runtime/shared/shared_memory_world.h"
 
 namespace reshard {
 namespace {
@@ -42,13 +42,13 @@ TEST_CASE("chunks in messages and through shared memory are element-exact, dense
   for (const Case& c : kInChunks) {
     CAPTURE(c.mesh, c.from, c.to, c.target_mesh);
     const Plan plan = PlanInChunks(c, DType::kBF16);
-    const auto content = trial::LogicalContent::Create(plan, 1);
+    const auto content = self_test::LogicalContent::Create(plan, 1);
     REQUIRE(content.ok());
     for (const bool strided : {false, true}) {
       const auto check = [&](Communicator& comm) { return CheckRank(plan, *content, comm, strided); };
       const std::vector<int64_t> devices = DevicesOf(plan);
       for (const bool together : {false, true}) CheckAllOk(testing::RunPacked(devices, check, together));
-      CheckAllOk(testing::RunNearThreads(devices, check));
+      CheckAllOk(testing::RunSharedMemoryThreads(devices, check));
     }
   }
 }

@@ -7,7 +7,7 @@
 
 #include "reshard/runtime/executor.h"
 #include "reshard/runtime/local_world.h"
-#include "runtime/trial/logical_content.h"
+#include "runtime/self_test/logical_content.h"
 #include "tests/catch.h"
 #include "tests/runtime/cases.h"
 #include "tests/runtime/spread.h"
@@ -106,7 +106,7 @@ TEST_CASE("every kind of step reads and writes strided fragments") {
     absl::StatusOr<Plan> plan = PlanOf(c, dtype, sequences);
     if (!plan.ok()) plan = PlanOf(c, dtype);
     REQUIRE(plan.ok());
-    const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
+    const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
     REQUIRE(content.ok());
     LocalWorld world(plan->world());
     const absl::Status status = world.Run([&](Communicator& comm) -> absl::Status {

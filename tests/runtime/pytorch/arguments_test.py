@@ -131,7 +131,7 @@ def check_models(c):
             for parameter in trainer.parameters():
                 parameter._local_tensor.add_(100.0)
         c.run("run", refit.run)
-        # By coordinate: distribute_tensor goes by rank, which is another order on this mesh.
+        # By coordinate: distribute_tensor follows the rank, which is another order on this mesh.
         wanted = whole((8, 12), 100.0 * step).chunk(4, 1)[other.get_coordinate()[0]]
         c.equal("weight", engine.a.weight.to_local().detach(), wanted.contiguous())
         c.equal("bias", engine.a.bias.to_local().detach(), whole((8,), 100.0 * step))

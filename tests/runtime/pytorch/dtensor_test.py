@@ -37,16 +37,16 @@ def make_mesh(shape, devices=None):
 def layout_of(shape, mesh, placements, shard_order=()):
     """The Layout of DTensor placements; shard_order as PyTorch writes it."""
     factors = [[] for _ in shape]
-    pending = {}
+    partial = {}
     for name, placement in zip(NAMES, placements):
         if placement.is_shard():
             factors[placement.dim].append(name)
         elif placement.is_partial():
-            pending.setdefault(placement.reduce_op, []).append(name)
+            partial.setdefault(placement.reduce_op, []).append(name)
     for dim, order in shard_order:
         factors[dim] = [NAMES[d] for d in order]
     text = "[" + ", ".join(f"<{','.join(f)}>{n}" if f else str(n) for f, n in zip(factors, shape)) + "]"
-    text += "".join(f" {op}<{','.join(axes)}>" for op, axes in pending.items())
+    text += "".join(f" {op}<{','.join(axes)}>" for op, axes in partial.items())
     return Layout(text, mesh)
 
 
@@ -65,9 +65,9 @@ class Tensor:
         layout = layout_of(self.shape, axes, placements, shard_order)
         if not layout.holds(self.c.rank):
             local = torch.empty(0, dtype=self.dtype)
-        elif layout.pending:
+        elif layout.partial:
             parts = contributions(layout, self.dtype, 5)
-            self.whole = reduced(layout.pending_op, list(parts.values())).astype(self.whole.dtype)
+            self.whole = reduced(layout.partial_op, list(parts.values())).astype(self.whole.dtype)
             local = torch.from_numpy(layout.local(parts[layout.contribution(self.c.rank)], self.c.rank)).to(self.dtype)
         else:
             local = torch.from_numpy(layout.local(self.whole, self.c.rank))
@@ -123,7 +123,7 @@ def random_placements(rng, mesh_dims, rank, partial):
 
 
 def check_random_pairs(c, mesh_shape, seed):
-    """With pending reductions, other ranks and other dtypes."""
+    """With partial reductions, other ranks and other dtypes."""
     mesh, axes = make_mesh(mesh_shape)
     rng = random.Random(seed * 10 + c.world)
     for number in range(60):

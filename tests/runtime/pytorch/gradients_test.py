@@ -296,7 +296,7 @@ def check_redistribute_batch(c):
 
 
 def check_double_backward(c):
-    """Where nothing is pending, the gradient of <gradient(g), v> with respect to g is the operation on v."""
+    """Where nothing is partial, the gradient of <gradient(g), v> with respect to g is the operation on v."""
     p = c.world
     cases = [
         (

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""When DTensor goes by reshard's plans, what that saves, and that it comes and goes as it says."""
+"""When DTensor follows reshard's plans, what that saves, and that it comes and goes as it says."""
 
 import contextlib
 import itertools

@@ -79,10 +79,10 @@ def _explicit(rng, name, axis_size, size):
     return f"{name}=[{','.join(map(str, sizes))}]"
 
 
-def random_layout(rng, axes, shape, pending=None):
-    """pending: (operation, parts) that may not be used in dimensions, since they are pending."""
-    operation, pending_parts = pending or (None, [])
-    taken = {text.split(":")[0] for text in pending_parts}
+def random_layout(rng, axes, shape, partial=None):
+    """partial: (operation, parts) that may not be used in dimensions, since they are partial."""
+    operation, partial_parts = partial or (None, [])
+    taken = {text.split(":")[0] for text in partial_parts}
     dims = [[] for _ in shape]
     for text, size, whole in _parts(rng, [a for a in axes if a[0] not in taken]):
         if not dims or rng.random() < 0.2:
@@ -96,11 +96,11 @@ def random_layout(rng, axes, shape, pending=None):
             text = "~" + text
         dims[d].append(text)
     written = [f"<{','.join(factors)}>{size}" if factors else str(size) for factors, size in zip(dims, shape)]
-    after = f" {operation}<{','.join(pending_parts)}>" if pending_parts else ""
+    after = f" {operation}<{','.join(partial_parts)}>" if partial_parts else ""
     return f"[{', '.join(written)}]{after}"
 
 
-def _random_pending(rng, axes, dtype):
+def _random_partial(rng, axes, dtype):
     if not axes or dtype in EIGHT_BIT_FLOATS or rng.random() < 0.6:
         return None
     operations = ["sum", "sum", "prod"]
@@ -125,13 +125,13 @@ def random_problem(rng, world, axes_and_mesh=None, shape_of=random_shape):
     axes, mesh = axes_and_mesh or random_mesh(rng, world)
     dtype = rng.choice(DTYPES)
     shape = shape_of(rng)
-    pending = _random_pending(rng, axes, dtype)
-    source = random_layout(rng, axes, shape, pending)
+    partial = _random_partial(rng, axes, dtype)
+    source = random_layout(rng, axes, shape, partial)
     target_axes, target_mesh, kept = axes, None, None
     if axes_and_mesh is None and rng.random() < 0.3:
         target_axes, target_mesh = random_mesh(rng, world)
-    elif pending and rng.random() < 0.3:
-        kept = (pending[0], rng.sample(pending[1], rng.randint(1, len(pending[1]))))
+    elif partial and rng.random() < 0.3:
+        kept = (partial[0], rng.sample(partial[1], rng.randint(1, len(partial[1]))))
     target = random_layout(rng, target_axes, shape, kept)
     return Problem(mesh, source, target, target_mesh, dtype, rng.randrange(1 << 31))
 
@@ -160,13 +160,13 @@ def whole_bytes(layout, dtype, seed):
 
 
 def contributions(layout, dtype, seed):
-    """{coordinates along the pending axes: global array of int64}."""
+    """{coordinates along the partial axes: global array of int64}."""
     rng = np.random.default_rng(seed)
     places = layout.contributions()
     low = 0 if dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool) else -2
     if dtype == torch.bool:
         return {p: rng.integers(0, 2, layout.shape) for p in places}
-    if layout.pending_op == "prod":
+    if layout.partial_op == "prod":
         return {p: rng.integers(1, 3, layout.shape) * rng.choice([1, low // 2 or 1], layout.shape) for p in places}
     return {p: rng.integers(low, 4, layout.shape) for p in places}
 

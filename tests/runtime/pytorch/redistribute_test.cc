@@ -143,8 +143,8 @@ TEST_CASE("gradients come back the way the values went") {
     // A contribution to a sum gets the gradient of the sum, to an average a fourth of it.
     for (const char* op : {"sum", "avg"}) {
       at::Tensor part = at::full({8, 12}, static_cast<double>(rank), at::kDouble).requires_grad_(true);
-      const Layout pending = LayoutOf("{X:4}", std::string("[8, 12] ") + op + "<X>");
-      const at::Tensor rows = Redistribute(part, pending, RowLayout(), group);
+      const Layout partial = LayoutOf("{X:4}", std::string("[8, 12] ") + op + "<X>");
+      const at::Tensor rows = Redistribute(part, partial, RowLayout(), group);
       Require(rows.eq(std::string(op) == "sum" ? 6.0 : 1.5).all().item<bool>(), "the sum");
       const auto back = ::torch::autograd::grad({(rows * Rows(weights, rank)).sum()}, {part})[0];
       Require(back.allclose(std::string(op) == "sum" ? weights : weights / 4), "the gradient of a contribution");

@@ -46,28 +46,28 @@ def local_input(problem, source, rank):
     """The tensor that this rank passes."""
     if not source.holds(rank):
         return torch.empty(0, dtype=problem.dtype)
-    if source.pending:
+    if source.partial:
         whole = contributions(source, problem.dtype, problem.contents)[source.contribution(rank)]
         return tensor_of_numbers(source.local(whole, rank), problem.dtype)
     return tensor_of_bytes(source.local(whole_bytes(source, problem.dtype, problem.contents), rank), problem.dtype)
 
 
 def reduced_whole(problem, source):
-    return reduced(source.pending_op, list(contributions(source, problem.dtype, problem.contents).values()))
+    return reduced(source.partial_op, list(contributions(source, problem.dtype, problem.contents).values()))
 
 
 def difference(problem, source, target, rank, out):
-    """What is wrong with the output of this rank, '' if nothing is. Collective where the target is pending."""
-    if target.pending:
-        return _pending_difference(problem, source, target, rank, out)
+    """What is wrong with the output of this rank, '' if nothing is. Collective where the target is partial."""
+    if target.partial:
+        return _partial_difference(problem, source, target, rank, out)
     if not target.holds(rank):
         return "" if out.numel() == 0 and out.dtype == problem.dtype else f"a rank outside got {out}"
-    if not source.pending:
+    if not source.partial:
         whole = whole_bytes(source, problem.dtype, problem.contents)
         wanted = tensor_of_bytes(target.local(whole, rank), problem.dtype)
         return "" if same_bits(out, wanted) else f"{out} instead of {wanted}"
     wanted = tensor_of_numbers(target.local(reduced_whole(problem, source), rank), problem.dtype)
-    return "" if close(out, wanted, source.pending_op) else f"{out} instead of {wanted}"
+    return "" if close(out, wanted, source.partial_op) else f"{out} instead of {wanted}"
 
 
 def close(out, wanted, operation):
@@ -78,7 +78,7 @@ def close(out, wanted, operation):
     return torch.equal(out, wanted)
 
 
-def _pending_difference(problem, source, target, rank, out):
+def _partial_difference(problem, source, target, rank, out):
     """Partial results are free as long as they reduce to the right values."""
     wide = torch.complex128 if problem.dtype.is_complex else torch.float64
     gathered = [None] * dist.get_world_size()
@@ -93,20 +93,20 @@ def _pending_difference(problem, source, target, rank, out):
     for device in target.mesh.devices:
         if [i.tolist() for i in target.indices(device)] == mine and _same_group(target, rank, device):
             parts.setdefault(target.contribution(device), gathered[device])
-    total = reduced_tensors(target.pending_op, list(parts.values()))
+    total = reduced_tensors(target.partial_op, list(parts.values()))
     return (
         ""
-        if close(total.to(problem.dtype), wanted, target.pending_op)
+        if close(total.to(problem.dtype), wanted, target.partial_op)
         else f"parts reduce to {total} instead of {wanted}"
     )
 
 
 def _same_group(target, a, b):
-    """Whether two devices differ along the target's pending parts only."""
+    """Whether two devices differ along the target's partial parts only."""
     mesh = target.mesh
     for axis in mesh.axes:
         rest_a, rest_b = mesh.coordinate(a, axis), mesh.coordinate(b, axis)
-        for part in target.pending:
+        for part in target.partial:
             if part.axis == axis:
                 rest_a -= part.coordinate(mesh, a) * part.rest
                 rest_b -= part.coordinate(mesh, b) * part.rest

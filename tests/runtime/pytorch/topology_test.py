@@ -116,7 +116,7 @@ def check_disagreement(c):
     """Whoever was told something else: everybody gets an error that names it, and can go on."""
     import reshard
 
-    other = {"levels": [{"gb_per_s": 7, "latency_us": 1}]}  # no islands, so that the plans are the same
+    other = {"levels": [{"gb_per_s": 7, "latency_us": 1}]}  # no domains, so that the plans are the same
     for topology in (NODES, other):
         reshard.set_topology(topology if c.rank == 2 else None)
         c.raises("told something else", lambda: gathered(c), "topology")

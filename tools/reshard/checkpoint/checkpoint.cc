@@ -59,8 +59,8 @@ std::string BesideText(const ConvertSummary& summary) {
     if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
     text += "\n";
   };
-  list("side files: ", summary.side_files.size(), [&](size_t i) {
-    const SideFile& file = summary.side_files[i];
+  list("auxiliary files: ", summary.side_files.size(), [&](size_t i) {
+    const AuxiliaryFile& file = summary.side_files[i];
     return absl::StrCat(Printable(file.path), file.to == file.path ? "" : absl::StrCat(" as ", Printable(file.to)),
                         file.may_run ? " (unchecked: loading it runs code)" : "");
   });
@@ -179,11 +179,11 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
 
 // Names what runs that were interrupted have left beside the destination, and nobody works in.
 void SayWhatIsLeft(const std::string& destination) {
-  const absl::StatusOr<std::vector<Leaving>> leavings = FindLeavings(destination);
-  if (!leavings.ok()) return;  // it was only to be said
-  for (const Leaving& leaving : *leavings) {
-    if (leaving.alive) continue;
-    Note(absl::StrCat("reshard: an interrupted run has left ", Printable(leaving.path),
+  const absl::StatusOr<std::vector<StaleStaging>> stale_staging = FindStaleStaging(destination);
+  if (!stale_staging.ok()) return;  // it was only to be said
+  for (const StaleStaging& stale : *stale_staging) {
+    if (stale.alive) continue;
+    Note(absl::StrCat("reshard: an interrupted run has left ", Printable(stale.path),
                       ": with its flags and --resume it goes on, --clean removes it"));
   }
 }
@@ -231,7 +231,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   }
   options.workers = flags.workers;
   options.worker = flags.worker_id;
-  options.patience = DefaultTimeout();
+  options.stall_timeout = DefaultTimeout();
   options.overwrite = flags.overwrite;
   options.resume = flags.resume;
   options.verify = flags.verify;
@@ -244,7 +244,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   if (bad_rules != kOk) return bad_rules;
 
   if (flags.clean && !flags.dry_run) {
-    const absl::StatusOr<int> removed = RemoveLeavings(flags.destination);
+    const absl::StatusOr<int> removed = RemoveStaleStaging(flags.destination);
     if (!removed.ok()) return FailCheckpoint(removed.status());
     if (*removed > 0) Note(absl::StrCat("reshard: removed what ", *removed, " interrupted runs had left"));
   }
@@ -306,7 +306,7 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
-  flags->what.DeclareSideFiles(app, "SRC");
+  flags->what.DeclareAuxiliaryFiles(app, "SRC");
   app.option_defaults()->group("Run and output");
   app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)")
       ->type_name("BYTES");

@@ -51,7 +51,7 @@ int RunInspect(const InspectCommand& state) {
   if (!catalog.ok()) return FailCheckpoint(catalog.status());
   Listing listing = List(*catalog, state.tensor);
   if (state.tensor.empty()) {
-    auto beside = FindSideFiles(state.checkpoint, *catalog);
+    auto beside = FindAuxiliaryFiles(state.checkpoint, *catalog);
     if (!beside.ok()) return FailCheckpoint(beside.status());
     listing.beside = *std::move(beside);
   }

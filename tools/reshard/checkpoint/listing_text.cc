@@ -199,7 +199,7 @@ std::string BesideText(const Listing& listing) {
                                                             : "";
     attributes.push_back(absl::StrCat(Printable(attribute->name), what));
   }
-  for (const SideFile& file : listing.beside.carried) {
+  for (const AuxiliaryFile& file : listing.beside.carried) {
     files.push_back(absl::StrCat(Printable(file.path), file.may_run ? " (loading it runs code)" : ""));
   }
   for (const std::string& path : listing.beside.left) left.push_back(Printable(path));
@@ -212,7 +212,7 @@ std::string BesideText(const Listing& listing) {
     absl::StrAppend(&out, head, absl::StrJoin(words, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "", "\n");
   };
   line("attributes: ", std::move(attributes));
-  line("side files: ", std::move(files));
+  line("auxiliary files: ", std::move(files));
   line("beside it: ", std::move(left));
   return out;
 }

@@ -45,7 +45,7 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
                "a PATTERN, PREFIX or OLD of these flags may match nothing; otherwise that is an error");
 }
 
-void SelectionFlags::DeclareSideFiles(CLI::App& app, const std::string& source) {
+void SelectionFlags::DeclareAuxiliaryFiles(CLI::App& app, const std::string& source) {
   app.add_option("--side-file", side_files.also, "also files beside " + source + " whose paths match")
       ->allow_extra_args(false)
       ->type_name("PATTERN");

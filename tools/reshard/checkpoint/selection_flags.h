@@ -1,6 +1,6 @@
 // The flags of `reshard checkpoint`, `reshard verify` and `reshard fingerprint` that say which tensors, byte items and
-// side files of the source are meant, what the tensors and items are called in the result, and what tensors are made of
-// them.
+// auxiliary files of the source are meant, what the tensors and items are called in the result, and what tensors are
+// made of them.
 #ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 #define RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 
@@ -16,12 +16,12 @@ namespace reshard::tool {
 
 struct SelectionFlags {
   Recipe recipe;
-  SideFileTerms side_files;
+  AuxiliaryFileTerms side_files;
 
   // `source` is what the flags' help calls the checkpoint that they are about.
   void Declare(CLI::App& app, const std::string& source);
-  // Those about side files, for commands that look at them.
-  void DeclareSideFiles(CLI::App& app, const std::string& source);
+  // Those about auxiliary files, for commands that look at them.
+  void DeclareAuxiliaryFiles(CLI::App& app, const std::string& source);
   // After the command line was read: completes `recipe`, from the file that is named, too. Returns an exit code, kOk if
   // all is well.
   int Parse();

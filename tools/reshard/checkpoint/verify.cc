@@ -37,7 +37,7 @@ std::string ReportText(const VerifyReport& report) {
   absl::StrAppendFormat(
       &text, "%d tensors and %d byte items compared, %s%s: %s\n", report.tensors, report.byte_items,
       HumanBytes(report.bytes),
-      report.side_files == 0 ? std::string() : absl::StrCat(", and ", report.side_files, " side files"),
+      report.side_files == 0 ? std::string() : absl::StrCat(", and ", report.side_files, " auxiliary files"),
       report.differences.empty() ? std::string("equal") : absl::StrCat(report.differences.size(), " differ"));
   return text;
 }
@@ -71,7 +71,7 @@ Action AddVerify(CLI::App& parent) {
   app.add_option("A", flags->a, "a checkpoint")->required()->type_name("PATH|URL");
   app.add_option("B", flags->b, "another, in any layout and format")->required()->type_name("PATH|URL");
   flags->what.Declare(app, "A");
-  flags->what.DeclareSideFiles(app, "A");
+  flags->what.DeclareAuxiliaryFiles(app, "A");
   app.option_defaults()->group("Run and output");
   app.add_option("--threads", flags->threads, "number of threads (default: one per core)")->type_name("N");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read either's reshard.json");

@@ -51,14 +51,14 @@ They are read exactly or not at all: where axes cut unevenly, frameworks differ.
 constexpr std::string_view kTopologies =
     R"(What a network costs decides between plans of the same bytes. --topology is flat
 (all devices equally far), dgx-h100, dgx-a100, pcie, cpu, or a JSON file with
-the levels from the inside out, each but the last with the devices of an island:
+the levels from the inside out, each but the last with the devices of a domain:
 
   {"levels": [{"devices": 8, "gb_per_s": 400, "latency_us": 3},
               {"gb_per_s": 50, "latency_us": 12, "nics": 4}]}
 
-nics is how many links an island has (default: one per device). Ids decide which
-devices share an island; --nodes 8x8 says it in place of the topology. The plan
-says how islands fall on the mesh.
+nics is how many links a domain has (default: one per device). Ids decide which
+devices share a domain; --nodes 8x8 says it in place of the topology. The plan
+says how domains fall on the mesh.
 
   reshard plan '{dp:8,tp:8}' '[<dp>64, 64]' '[64, <tp>64]' --topology dgx-h100
 )";

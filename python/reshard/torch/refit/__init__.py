@@ -68,8 +68,8 @@ class Refit:
 
         Raises:
             ValueError: names that only one side has (with the nearest ones), other shapes, dtypes that are not cast, a
-                recipe that is none or does not fit; ranks that have different things under one name.
-            NotImplementedError: placements that are no layout; what a recipe makes that is no boxes of the source.
+                malformed recipe or one that does not fit; ranks that have different things under one name.
+            NotImplementedError: placements that are not a layout; what a recipe makes that is not boxes of the source.
             reshard.LimitError: nothing fits the memory limit; with the rank, and what it needs.
             torch.distributed.DistBackendError: another rank could not make it, is gone or is late, by number.
         """

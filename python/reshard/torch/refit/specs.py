@@ -55,7 +55,7 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
 
     Raises:
         ValueError: a tensor that is not plain memory; a mesh with a rank that is not in the group.
-        NotImplementedError: placements that are no layout.
+        NotImplementedError: placements that are not a layout.
     """
     shards: dict[str, torch.Tensor] = {}
     described: list[list[Any]] = []

@@ -61,9 +61,9 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
     """In the order of the targets; of empty tensors there are none.
 
     Raises:
-        ValueError: names that only one side has, another shape, a dtype that is not cast, or a recipe that is none or
+        ValueError: names that only one side has, another shape, a dtype that is not cast, or a malformed recipe or
             does not fit.
-        NotImplementedError: what a recipe makes that is no boxes of the source, such as padding.
+        NotImplementedError: what a recipe makes that is not boxes of the source, such as padding.
     """
     made = _made(sources, recipe)
     for missing, there, where in (
@@ -142,7 +142,7 @@ def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
         loops += _within_dimensions(target, strides, start, dim, count, step, to)
     for dim, size in enumerate(target.shape):
         if start[dim] + sum((l.count - 1) * l.target_step for l in loops if l.target_dim == dim) >= size:
-            raise NotImplementedError(f"{target.name}: {text} is no boxes of the target")
+            raise NotImplementedError(f"{target.name}: {text} is not boxes of the target")
     return View(source.name, target.name, tuple(box["at"]), start, tuple(loops), tuple(casts), text)
 
 
@@ -164,7 +164,7 @@ def _within_dimensions(
     if count <= room:
         return [Loop(count, source_dim, step, dim, target_step)]
     if dim == 0 or start[dim] or target.shape[dim] % target_step or count % room:
-        raise NotImplementedError(f"{target.name}: a reshape that cuts rows is no boxes of the target")
+        raise NotImplementedError(f"{target.name}: a reshape that cuts rows is not boxes of the target")
     outer = _within_dimensions(target, strides, start, source_dim, count // room, step * room, to * room)
     if room == 1:
         return outer

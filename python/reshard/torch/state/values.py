@@ -48,7 +48,7 @@ def _why(content: bytes, error: Exception) -> str:
         return f"cannot be loaded as a plain value: {str(error).splitlines()[0]}; save it as plain data"
     classes = ", ".join(sorted(names))
     return (
-        f"is no plain value but needs {classes}, and loading it may run what the checkpoint says; "
+        f"is not a plain value but needs {classes}, and loading it may run what the checkpoint says; "
         "if you trust the checkpoint, allow that by torch.serialization.add_safe_globals([...])"
     )
 

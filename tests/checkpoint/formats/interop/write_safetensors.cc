@@ -1,4 +1,4 @@
-// write_safetensors OUT: lays out the tensors that standard input lists, one a line as JSON, and writes the file with
+// write_safetensors OUT: lays out the tensors that standard input lists, one per line as JSON, and writes the file with
 // the data that comes with them. For the tests that give what this library writes to the safetensors package.
 //
 //   {"name":"w","dtype":"F32","shape":[2],"data":[0,0,128,63,0,0,0,64]}       data: the bytes

@@ -41,14 +41,14 @@ using testing::RunOnRank;
 struct Work {
   std::string name;
   Plan plan;
-  trial::LogicalContent content;
+  self_test::LogicalContent content;
 };
 
 std::vector<Work> MakeWork(const std::string& suite, int64_t ranks, int samples, uint64_t seed) {
   std::vector<Work> all;
   const auto add = [&](const std::string& name, const absl::StatusOr<Plan>& plan) {
     if (!plan.ok() || plan->world() > ranks || !CompileProgram(*plan, 0).ok()) return false;
-    absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, all.size());
+    absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, all.size());
     if (!content.ok()) return false;
     all.push_back({name, *plan, *std::move(content)});
     return true;
@@ -91,8 +91,8 @@ absl::Status RunFailures(int64_t rank, int64_t ranks, int device, const std::str
   const absl::StatusOr<Plan> usual = PlanOf({mesh, "[<X>64, 64]", "[64, <X>64]"}, DType::kF32);
   const absl::StatusOr<Plan> other = PlanOf({mesh, "[<X>64, 64]", "[64, 64]"}, DType::kF32);
   if (!usual.ok() || !other.ok()) return absl::InternalError("no plan");
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*usual, 1);
-  const absl::StatusOr<trial::LogicalContent> other_content = trial::LogicalContent::Create(*other, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*usual, 1);
+  const absl::StatusOr<self_test::LogicalContent> other_content = self_test::LogicalContent::Create(*other, 1);
   {
     testing::FileStore store(folder + "/disagree");
     auto comm = NcclCommunicator::Create(rank, ranks, &store, Options(device, absl::Seconds(20)));
@@ -125,7 +125,7 @@ absl::Status RunGraph(int64_t rank, int64_t ranks, int device, const std::string
       PlanOf({absl::StrCat("{X:", ranks, "}"), "[<X>64, 64]", "[64, <X>64]"}, DType::kF32);
   if (!loaded.ok() || !plan.ok()) return absl::InternalError("no driver, or no plan");
   const cuda::CudaApi& api = **loaded;
-  const absl::StatusOr<trial::LogicalContent> content = trial::LogicalContent::Create(*plan, 1);
+  const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
   if (!content.ok()) return content.status();
   // Keeps the context for the graph.
   const absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> opened = cuda::CudaDevice::Open(api, device);

@@ -301,7 +301,7 @@ def errors(found, rank, world, arguments):
         found.equal("before", swap(group), columns)
     dist.barrier()
     culprit = world - 1
-    patience = 3 * TIMEOUT_MS["errors"] / 1000
+    timeout = 3 * TIMEOUT_MS["errors"] / 1000
     if rank == culprit:
         try:
             swap(first, torch.ones(3, 3, device="cuda"))
@@ -316,12 +316,12 @@ def errors(found, rank, world, arguments):
             except Exception as error:
                 said = str(error)
         else:
-            said = first_error(lambda: swap(first), patience)
+            said = first_error(lambda: swap(first), timeout)
         found.check("another rank's wrong shape", f"rank {culprit}" in said, said or "no error")
     if agrees_on_host(arguments):
         found.equal("afterwards", swap(first), columns)
     else:
-        said = first_error(lambda: swap(first), patience)
+        said = first_error(lambda: swap(first), timeout)
         found.check("a call after an error", f"rank {culprit}" in said, said or "no error")
     # Another group goes on, until a rank is killed.
     found.equal("another group", swap(second), columns)
@@ -330,11 +330,11 @@ def errors(found, rank, world, arguments):
         report(found)
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
-    said = first_error(lambda: swap(second), patience)
+    said = first_error(lambda: swap(second), timeout)
     found.check("a killed rank", f"rank {culprit}" in said, said or "no error")
-    found.check("the time until then", time.monotonic() - begin < patience, f"{time.monotonic() - begin:.1f} s")
+    found.check("the time until then", time.monotonic() - begin < timeout, f"{time.monotonic() - begin:.1f} s")
     begin = time.monotonic()
-    said = first_error(lambda: swap(second), patience)
+    said = first_error(lambda: swap(second), timeout)
     found.check("a call after that", said and time.monotonic() - begin < 2, said or "no error")
 
 

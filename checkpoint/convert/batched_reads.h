@@ -1,0 +1,50 @@
+// Which pieces of a conversion are read together.
+#ifndef RESHARD_CHECKPOINT_CONVERT_BATCHED_READS_H_
+#define RESHARD_CHECKPOINT_CONVERT_BATCHED_READS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "checkpoint/output/output_plan.h"
+#include "checkpoint/source/box.h"
+
+namespace reshard::convert {
+
+// Pieces side by side: each begins where the one before ends in dimension `dim`, and they are alike in all others, so
+// that together they are a box. Those of columns are read together since a row of the box is one run in the source, of
+// which each by itself would read a part; those of rows where a chunk goes into both, so that it lies in the box, and
+// its checksum is compared on the way (source::StreamingReader). A single piece is a batch, too.
+struct BatchedRead {
+  size_t first = 0;  // in BatchedReads::pieces
+  size_t count = 1;
+  size_t dim = 0;
+};
+
+struct BatchedReads {
+  std::vector<int64_t> pieces;  // of the plan
+  std::vector<BatchedRead> batches;
+
+  absl::Span<const int64_t> PiecesOf(const BatchedRead& batch) const {
+    return absl::MakeConstSpan(pieces).subspan(batch.first, batch.count);
+  }
+};
+
+struct BatchLimits {
+  int64_t pieces = 1;  // of a batch of columns
+  int64_t bytes = 0;   // of a batch of several pieces
+};
+
+// Puts pieces of the plan, in ascending order, into reads: each into one. Columns whose rows are long runs by
+// themselves stay alone.
+BatchedReads BatchReads(const output::OutputPlan& plan, absl::Span<const int64_t> pieces, const BatchLimits& limits);
+
+// The box of a piece of a tensor.
+source::Box BoxOf(const output::OutputPlan& plan, const output::OutputPlan::Piece& piece);
+// That of all pieces of a batch, which are of a tensor.
+source::Box BoxOf(const output::OutputPlan& plan, const BatchedReads& reads, const BatchedRead& batch);
+
+}  // namespace reshard::convert
+
+#endif  // RESHARD_CHECKPOINT_CONVERT_BATCHED_READS_H_

@@ -1,0 +1,272 @@
+// MeshTransfers: which op its pattern is, along which axes data moves, and its single messages.
+#include <algorithm>
+
+#include "planner/transfers/mesh_transfers.h"
+
+namespace reshard::transfers {
+
+void MeshTransfers::FindAxes() {
+  axes_.assign(digits_.size(), false);
+  if (figures_.recv_total == 0) return;
+  // The weight of the digit in the rows of one side of the dimension that it shards there.
+  const auto weight = [](const digits::RowDigits& side, int digit) {
+    return side
+        .weights[static_cast<size_t>(std::find(side.digits.begin(), side.digits.end(), digit) - side.digits.begin())];
+  };
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    const int digit = static_cast<int>(e);
+    const int64_t size = digits_[e].size;
+    if (from_dim_[e] < 0) {
+      // The senders of a receiver have its coordinate on sigma(e) as theirs on e. So data moves along e only if these
+      // two coordinates of some receiver differ.
+      for (size_t i = 0; sigma_[e] != digit && i < classes_.size(); ++i) {
+        if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma_[e])) axes_[e] = true;
+      }
+      continue;
+    }
+    if (to_dim_[e] < 0) {
+      axes_[e] = true;  // the receiver may have any coordinate, the sender has that of the shard
+      continue;
+    }
+    const Dim& from = dims_[static_cast<size_t>(from_dim_[e])];
+    const Dim& to = dims_[static_cast<size_t>(to_dim_[e])];
+    const int64_t sent = weight(from.from, digit), received = weight(to.to, digit);
+    const auto sender = [&](const Pair& pair) { return pair.from_row / sent % size; };
+    const auto receiver = [&](const Pair& pair) { return pair.to_row / received % size; };
+    if (to_dim_[e] == from_dim_[e]) {
+      // In the same dimension the pairs say, for each message, whether the two coordinates differ.
+      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+                             [&](const Pair& pair) { return sender(pair) != receiver(pair); });
+    } else {
+      // In different dimensions any of these coordinates of a sender meets any of those of a receiver. There are pairs:
+      // something is received.
+      const int64_t one = sender(from.overlap.pairs[0]);
+      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+                             [&](const Pair& pair) { return sender(pair) != one; }) ||
+                 std::any_of(to.overlap.pairs.begin(), to.overlap.pairs.end(),
+                             [&](const Pair& pair) { return receiver(pair) != one; });
+    }
+  }
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    if (axes_[e]) group_size_ *= digits_[e].size;
+  }
+}
+
+std::vector<AxisRef> MeshTransfers::Axes() const { return digits::MergeDigits(digits_, axes_); }
+
+// Whether every shard of a group goes completely into every member's fragment, which contains nothing else.
+bool MeshTransfers::IsAllGather() const {
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    if (axes_[e] && from_dim_[e] < 0) return false;
+  }
+  for (const Dim& dim : dims_) {
+    for (const Pair& pair : dim.overlap.pairs) {
+      if (pair.elements != dim.from_length[static_cast<size_t>(pair.from_row)]) return false;
+    }
+    // Rows of the source that a member of the group of a device in target row t can hold: all that agree with t on the
+    // digits outside the axes. They must add up to row t.
+    std::vector<int64_t> fixed_from(static_cast<size_t>(dim.overlap.from_rows), 0);
+    std::vector<int64_t> fixed_to(static_cast<size_t>(dim.overlap.to_rows), 0);
+    int64_t keys = 1;
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      const int digit = dim.from.digits[j];
+      const int64_t size = digits_[static_cast<size_t>(digit)].size;
+      if (axes_[static_cast<size_t>(digit)]) continue;
+      const auto at = std::find(dim.to.digits.begin(), dim.to.digits.end(), digit);
+      if (at == dim.to.digits.end()) return false;
+      const int64_t to_weight = dim.to.weights[static_cast<size_t>(at - dim.to.digits.begin())];
+      for (size_t s = 0; s < fixed_from.size(); ++s) {
+        fixed_from[s] = fixed_from[s] * size + static_cast<int64_t>(s) / dim.from.weights[j] % size;
+      }
+      for (size_t t = 0; t < fixed_to.size(); ++t) {
+        fixed_to[t] = fixed_to[t] * size + static_cast<int64_t>(t) / to_weight % size;
+      }
+      keys *= size;
+    }
+    std::vector<int64_t> pooled(static_cast<size_t>(keys), 0);
+    for (size_t s = 0; s < fixed_from.size(); ++s) pooled[static_cast<size_t>(fixed_from[s])] += dim.from_length[s];
+    for (size_t t = 0; t < fixed_to.size(); ++t) {
+      if (pooled[static_cast<size_t>(fixed_to[t])] != dim.to_length[t]) return false;
+    }
+  }
+  return true;
+}
+
+// Whether every member of a group gets pieces of one size from every member. Since a device holds as much as it gets,
+// that size is then the same for all members. Groups that hold nothing exchange nothing.
+bool MeshTransfers::IsAllToAll() const {
+  for (const Dim& dim : dims_) {
+    for (const Pair& pair : dim.overlap.pairs) {
+      const auto first = static_cast<size_t>(dim.overlap.first_of_to[static_cast<size_t>(pair.to_row)]);
+      if (pair.elements != dim.overlap.pairs[first].elements) return false;
+    }
+  }
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const DeviceLoad& load = loads_[i];
+    if (load.before != load.after) return false;
+    if (load.before == 0) continue;
+    int64_t count = 1;
+    for (const Dim& dim : dims_) {
+      count *= dim.received[static_cast<size_t>(dim.to_row[i])].total_count();
+      if (dim.overlap.Find(dim.from_row[i], dim.to_row[i]) == nullptr) return false;
+    }
+    if (count != group_size_) return false;
+  }
+  return true;
+}
+
+void MeshTransfers::ClassifyPattern() {
+  op_ = Op::kExchange;
+  if (figures_.recv_total == 0) {
+    op_ = Op::kSlice;
+    return;
+  }
+  if (IsAllGather()) {
+    op_ = Op::kAllGather;
+    return;
+  }
+  if (IsAllToAll()) {
+    op_ = Op::kAllToAll;
+    return;
+  }
+  // In a permute no device has more than one peer, shapes stay, and shards stay whole.
+  op_ = Op::kExchange;
+  if (figures_.peers_max > 1) return;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    for (const Dim& dim : dims_) {
+      if (dim.from_length[static_cast<size_t>(dim.from_row[i])] != dim.to_length[static_cast<size_t>(dim.to_row[i])])
+        return;
+    }
+  }
+  for (const Dim& dim : dims_) {
+    for (const Pair& pair : dim.overlap.pairs) {
+      if (pair.elements != dim.from_length[static_cast<size_t>(pair.from_row)] ||
+          pair.elements != dim.to_length[static_cast<size_t>(pair.to_row)]) {
+        return;
+      }
+    }
+  }
+  op_ = Op::kAllPermute;
+}
+
+Message MeshTransfers::MakeMessage(int64_t sender, int64_t receiver, const std::vector<const Pair*>& pairs) const {
+  Message message{mesh_.Device(sender), mesh_.Device(receiver), {}};
+  message.runs.resize(static_cast<size_t>(rank_));
+  for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
+    const auto begin = dims_[d].overlap.runs.begin() + pairs[d]->first_run;
+    message.runs[d].assign(begin, begin + pairs[d]->num_runs);
+  }
+  return message;
+}
+
+std::vector<Message> MeshTransfers::Receives(int64_t device) const {
+  std::vector<Message> out;
+  const auto position = mesh_.Position(device);
+  if (!position) return out;
+  const size_t n = dims_.size();
+  std::vector<const Pair*> begin(n), end(n), at(n);
+  std::vector<int64_t> own(n);
+  for (size_t d = 0; d < n; ++d) {
+    const Dim& dim = dims_[d];
+    int64_t t = 0;
+    for (size_t j = 0; j < dim.to.digits.size(); ++j) {
+      t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(*position) * dim.to.weights[j];
+    }
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
+    }
+    begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t)];
+    end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t) + 1];
+    if (begin[d] == end[d]) return out;
+    at[d] = begin[d];
+  }
+  while (true) {
+    // What the device holds itself it keeps, whatever sigma says. Otherwise the holder has the shard's coordinates on
+    // the source's digits, and the receiver's (by sigma) on the others.
+    int64_t sender = *position;
+    bool kept = true;
+    for (size_t d = 0; d < n; ++d) kept &= at[d]->from_row == own[d];
+    if (!kept) {
+      sender = 0;
+      for (size_t d = 0; d < n; ++d) {
+        const Dim& dim = dims_[d];
+        for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+          const digits::Digit& digit = digits_[static_cast<size_t>(dim.from.digits[j])];
+          sender += at[d]->from_row / dim.from.weights[j] % digit.size * digit.stride;
+        }
+      }
+      for (size_t e = 0; e < digits_.size(); ++e) {
+        if (sigma_[e] < 0) continue;
+        sender += digits_[static_cast<size_t>(sigma_[e])].Coordinate(*position) * digits_[e].stride;
+      }
+    }
+    out.push_back(MakeMessage(sender, *position, at));
+    size_t d = n;
+    while (d > 0 && ++at[d - 1] == end[d - 1]) {
+      at[d - 1] = begin[d - 1];
+      --d;
+    }
+    if (d == 0) break;
+  }
+  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
+  return out;
+}
+
+std::vector<Message> MeshTransfers::Sends(int64_t device) const {
+  std::vector<Message> out;
+  const auto position = mesh_.Position(device);
+  if (!position) return out;
+  const size_t n = dims_.size();
+  std::vector<int64_t> own(n, 0);
+  for (size_t d = 0; d < n; ++d) {
+    const Dim& dim = dims_[d];
+    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
+    }
+  }
+  // By sigma this device's coordinates fix some digits of its receivers; the others take every value.
+  std::vector<int> free_digits;
+  int64_t receiver = 0;
+  for (size_t f = 0; f < digits_.size(); ++f) {
+    if (sigma_inverse_[f] < 0) {
+      free_digits.push_back(static_cast<int>(f));
+    } else {
+      receiver += digits_[static_cast<size_t>(sigma_inverse_[f])].Coordinate(*position) * digits_[f].stride;
+    }
+  }
+  std::vector<const Pair*> pairs(n);
+  auto visit = [&](int64_t r) {
+    bool holds_it = true;
+    for (size_t d = 0; d < n; ++d) {
+      const Dim& dim = dims_[d];
+      int64_t t = 0, s = 0;
+      for (size_t j = 0; j < dim.to.digits.size(); ++j) {
+        t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(r) * dim.to.weights[j];
+      }
+      for (size_t j = 0; j < dim.from.digits.size(); ++j) {
+        s += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(r) * dim.from.weights[j];
+      }
+      holds_it &= s == own[d];
+      pairs[d] = dim.overlap.Find(own[d], t);
+      if (pairs[d] == nullptr) return;
+    }
+    if (r == *position || !holds_it) out.push_back(MakeMessage(*position, r, pairs));
+  };
+  std::vector<int64_t> at(free_digits.size(), 0);
+  bool visited_self = false;
+  while (true) {
+    int64_t r = receiver;
+    for (size_t i = 0; i < at.size(); ++i) r += at[i] * digits_[static_cast<size_t>(free_digits[i])].stride;
+    visited_self |= r == *position;
+    visit(r);
+    size_t i = at.size();
+    while (i > 0 && ++at[i - 1] == digits_[static_cast<size_t>(free_digits[i - 1])].size) at[--i] = 0;
+    if (i == 0) break;
+  }
+  // A device that sigma does not pair with itself still keeps what it holds.
+  if (!visited_self) visit(*position);
+  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
+  return out;
+}
+
+}  // namespace reshard::transfers

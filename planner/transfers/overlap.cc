@@ -1,0 +1,185 @@
+#include "planner/transfers/overlap.h"
+
+#include <algorithm>
+
+namespace reshard::transfers {
+namespace {
+
+// One interval of one row, with where it starts in the row's dense local order.
+struct Piece {
+  Interval interval;
+  int64_t row;
+  int64_t local;
+};
+
+std::vector<Piece> Sorted(const DimShards& shards) {
+  std::vector<Piece> pieces;
+  pieces.reserve(shards.intervals.size());
+  bool ascending = true;
+  for (int64_t row = 0; row < shards.num_rows(); ++row) {
+    int64_t local = 0;
+    for (int64_t i = shards.first[static_cast<size_t>(row)]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
+      const Interval& interval = shards.intervals[static_cast<size_t>(i)];
+      if (!pieces.empty() && interval.begin < pieces.back().interval.begin) ascending = false;
+      pieces.push_back({interval, row, local});
+      local += interval.length();
+    }
+  }
+  if (!ascending) {
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece& a, const Piece& b) { return a.interval.begin < b.interval.begin; });
+  }
+  return pieces;
+}
+
+struct Segment {
+  int64_t from_row;
+  int64_t to_row;
+  Run run;
+};
+
+Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length) {
+  if (elements == row_length) return elements == 1 ? Spread::kWholeOne : Spread::kWhole;
+  if (elements == 1) return Spread::kOne;
+  return contiguous ? Spread::kRun : Spread::kScattered;
+}
+
+// Whether row r is interval r, and rows are in ascending order: any nest of plain axes that leaves no row empty.
+bool OneAscendingIntervalEach(const DimShards& shards) {
+  if (static_cast<int64_t>(shards.intervals.size()) != shards.num_rows()) return false;
+  for (size_t row = 0; row < shards.intervals.size(); ++row) {
+    if (shards.first[row] != static_cast<int64_t>(row)) return false;
+    if (row > 0 && shards.intervals[row].begin < shards.intervals[row - 1].begin) return false;
+  }
+  return true;
+}
+
+// Where both sides are such, the stretches they share come in the order of the pairs, one each.
+void OverlapInOrder(const DimShards& from, const DimShards& to, DimOverlap& out) {
+  const std::vector<Interval>& a = from.intervals;
+  const std::vector<Interval>& b = to.intervals;
+  out.pairs.reserve(a.size() + b.size());
+  out.runs.reserve(a.size() + b.size());
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const int64_t begin = std::max(a[i].begin, b[j].begin);
+    const int64_t length = std::min(a[i].end, b[j].end) - begin;
+    if (length > 0) {
+      out.pairs.push_back({static_cast<int64_t>(i), static_cast<int64_t>(j), length,
+                           SpreadOf(true, length, from.length[i]), SpreadOf(true, length, to.length[j]),
+                           static_cast<int64_t>(out.runs.size()), 1});
+      out.runs.push_back({begin - a[i].begin, begin - b[j].begin, begin, length});
+      ++out.first_of_to[j + 1];
+    }
+    (a[i].end < b[j].end) ? ++i : ++j;
+  }
+}
+
+// Any rows.
+void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) {
+  const std::vector<Piece> a = Sorted(from);
+  const std::vector<Piece> b = Sorted(to);
+  std::vector<Segment> segments;
+  segments.reserve(a.size() + b.size());
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
+    const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
+    if (begin < end) {
+      segments.push_back({a[i].row, b[j].row,
+                          Run{a[i].local + begin - a[i].interval.begin, b[j].local + begin - b[j].interval.begin, begin,
+                              end - begin}});
+    }
+    (a[i].interval.end < b[j].interval.end) ? ++i : ++j;
+  }
+  auto before = [](const Segment& x, const Segment& y) {
+    if (x.to_row != y.to_row) return x.to_row < y.to_row;
+    if (x.from_row != y.from_row) return x.from_row < y.from_row;
+    return x.run.global < y.run.global;
+  };
+  if (!std::is_sorted(segments.begin(), segments.end(), before)) std::sort(segments.begin(), segments.end(), before);
+
+  for (size_t i = 0; i < segments.size();) {
+    Pair pair{segments[i].from_row,
+              segments[i].to_row,
+              0,
+              Spread::kWhole,
+              Spread::kWhole,
+              static_cast<int64_t>(out.runs.size()),
+              0};
+    bool contiguous_from = true;
+    bool contiguous_to = true;
+    for (; i < segments.size() && segments[i].from_row == pair.from_row && segments[i].to_row == pair.to_row; ++i) {
+      const Run& run = segments[i].run;
+      pair.elements += run.length;
+      if (static_cast<int64_t>(out.runs.size()) > pair.first_run) {
+        Run& last = out.runs.back();
+        const bool touches_from = last.from + last.length == run.from;
+        const bool touches_to = last.to + last.length == run.to;
+        contiguous_from &= touches_from;
+        contiguous_to &= touches_to;
+        if (touches_from && touches_to && last.global + last.length == run.global) {
+          last.length += run.length;
+          continue;
+        }
+      }
+      out.runs.push_back(run);
+    }
+    pair.num_runs = static_cast<int64_t>(out.runs.size()) - pair.first_run;
+    pair.in_from = SpreadOf(contiguous_from, pair.elements, from.length[static_cast<size_t>(pair.from_row)]);
+    pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[static_cast<size_t>(pair.to_row)]);
+    out.pairs.push_back(pair);
+    ++out.first_of_to[static_cast<size_t>(pair.to_row) + 1];
+  }
+}
+
+}  // namespace
+
+const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
+  auto begin = pairs.begin() + first_of_to[static_cast<size_t>(to_row)];
+  auto end = pairs.begin() + first_of_to[static_cast<size_t>(to_row) + 1];
+  auto it = std::lower_bound(begin, end, from_row, [](const Pair& p, int64_t row) { return p.from_row < row; });
+  return it != end && it->from_row == from_row ? &*it : nullptr;
+}
+
+DimOverlap Overlap(const DimShards& from, const DimShards& to) {
+  DimOverlap out;
+  out.from_rows = from.num_rows();
+  out.to_rows = to.num_rows();
+  out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
+  if (OneAscendingIntervalEach(from) && OneAscendingIntervalEach(to)) {
+    OverlapInOrder(from, to, out);
+  } else {
+    OverlapSorted(from, to, out);
+  }
+  for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
+  return out;
+}
+
+std::vector<int32_t> RowsOf(const Mesh& mesh, const DimShards& shards) {
+  std::vector<int32_t> rows(static_cast<size_t>(mesh.size()), 0);
+  for (const AxisRef& ref : shards.digits) {
+    const int64_t stride = mesh.stride(ref.axis) * (mesh.axis(ref.axis).size / (ref.pre * ref.size));
+    for (size_t p = 0; p < rows.size(); ++p) {
+      rows[p] = static_cast<int32_t>(rows[p] * ref.size + static_cast<int64_t>(p) / stride % ref.size);
+    }
+  }
+  return rows;
+}
+
+void Contiguity::AddDim(const SpreadSums& sums) {
+  auto scaled = [](const Sum& base, int64_t elements, int64_t count) {
+    return Sum{base.elements * elements, base.count * count};
+  };
+  auto at = [&](Spread s) { return static_cast<size_t>(s); };
+  const auto& e = sums.elements;
+  const auto& c = sums.count;
+  const Sum run_from_whole =
+      scaled(whole_, e[at(Spread::kOne)] + e[at(Spread::kRun)], c[at(Spread::kOne)] + c[at(Spread::kRun)]);
+  const Sum run_from_run =
+      scaled(run_, e[at(Spread::kWholeOne)] + e[at(Spread::kOne)], c[at(Spread::kWholeOne)] + c[at(Spread::kOne)]);
+  run_ = {run_from_whole.elements + run_from_run.elements, run_from_whole.count + run_from_run.count};
+  whole_ = scaled(whole_, e[at(Spread::kWholeOne)] + e[at(Spread::kWhole)],
+                  c[at(Spread::kWholeOne)] + c[at(Spread::kWhole)]);
+  all_ = scaled(all_, sums.total_elements(), sums.total_count());
+}
+
+}  // namespace reshard::transfers

@@ -1,0 +1,87 @@
+// How the shards of one dimension in one layout overlap those in another: for every pair of rows that share elements,
+// the runs that they share, with the local offsets on both sides.
+#ifndef RESHARD_PLANNER_TRANSFERS_OVERLAP_H_
+#define RESHARD_PLANNER_TRANSFERS_OVERLAP_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "reshard/layout/shard_map.h"
+#include "reshard/planner/traffic.h"
+
+namespace reshard::transfers {
+
+// How a pair's shared elements lie within one side's row. This decides whether a product over dimensions is one
+// contiguous stretch of the dense local fragment.
+enum class Spread : uint8_t {
+  kWholeOne,   // the whole row, one element
+  kWhole,      // the whole row, several elements
+  kOne,        // one element of several
+  kRun,        // consecutive elements, but not the whole row
+  kScattered,  // anything else
+};
+inline constexpr int kNumSpreads = 5;
+
+struct Pair {
+  int64_t from_row = 0;
+  int64_t to_row = 0;
+  int64_t elements = 0;
+  Spread in_from = Spread::kWhole;
+  Spread in_to = Spread::kWhole;
+  int64_t first_run = 0;  // into DimOverlap::runs
+  int64_t num_runs = 0;
+};
+
+struct DimOverlap {
+  std::vector<Pair> pairs;           // by (to_row, from_row)
+  std::vector<int64_t> first_of_to;  // pairs of to_row t: pairs[first_of_to[t] .. first_of_to[t+1])
+  std::vector<Run> runs;             // runs that touch in the tensor and on both sides are merged
+  int64_t from_rows = 0;
+  int64_t to_rows = 0;
+
+  // The pair of these rows, or nullptr if they share no element.
+  const Pair* Find(int64_t from_row, int64_t to_row) const;
+};
+
+DimOverlap Overlap(const DimShards& from, const DimShards& to);
+
+// The row that every position of a mesh holds in one dimension's table.
+std::vector<int32_t> RowsOf(const Mesh& mesh, const DimShards& shards);
+
+// Number of elements and of messages of a set of pairs, by spread. The product of these sums over dimensions tells how
+// much of a device's transfers is contiguous, without looking at single messages.
+struct SpreadSums {
+  std::array<int64_t, kNumSpreads> elements{};
+  std::array<int64_t, kNumSpreads> count{};
+  void Add(Spread spread, int64_t n) {
+    elements[static_cast<size_t>(spread)] += n;
+    count[static_cast<size_t>(spread)] += 1;
+  }
+  int64_t total_elements() const { return elements[0] + elements[1] + elements[2] + elements[3] + elements[4]; }
+  int64_t total_count() const { return count[0] + count[1] + count[2] + count[3] + count[4]; }
+};
+
+// Folds the sums of dimensions, which are added from the last (fastest) to the first, into those of their product.
+class Contiguity {
+ public:
+  void AddDim(const SpreadSums& sums);
+  struct Sum {
+    int64_t elements = 0;
+    int64_t count = 0;
+  };
+  Sum all() const { return all_; }
+  // Messages that are not one contiguous stretch.
+  Sum scattered() const {
+    return {all_.elements - whole_.elements - run_.elements, all_.count - whole_.count - run_.count};
+  }
+
+ private:
+  Sum all_{1, 1};
+  Sum whole_{1, 1};  // all dimensions so far whole
+  Sum run_{0, 0};    // contiguous, but not whole: every slower dimension must be a single element
+};
+
+}  // namespace reshard::transfers
+
+#endif  // RESHARD_PLANNER_TRANSFERS_OVERLAP_H_

@@ -1,0 +1,45 @@
+// Shard maps of layouts whose transfers is asked for again and again, and transfers between layouts whose maps are
+// known.
+#ifndef RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
+#define RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/planner/traffic.h"
+
+namespace reshard::transfers {
+
+// State: a few layouts, and the map of each that was asked for. Invariant: a map is that of its layout. Not
+// thread-safe.
+class ShardMaps {
+ public:
+  // Keeps the maps of these: the ends of a problem, say. Those of other layouts are made at every call.
+  explicit ShardMaps(const std::vector<Layout>& kept) {
+    for (const Layout& layout : kept) kept_.emplace_back(layout, nullptr);
+  }
+  // Never null. Errors: those of ShardMap::Create.
+  absl::StatusOr<std::shared_ptr<const ShardMap>> Of(const Layout& layout);
+
+ private:
+  std::vector<std::pair<Layout, std::shared_ptr<const ShardMap>>> kept_;
+};
+
+// A layout with its map. Both must outlive it.
+struct MappedLayout {
+  const Layout& layout;
+  const ShardMap& map;
+};
+
+// TransferSchedule::Create without enumerating the layouts again. The result does not refer to the maps.
+absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
+                                                                  const MappedLayout& to, const Topology& topology,
+                                                                  int64_t first_holder = 0);
+
+}  // namespace reshard::transfers
+
+#endif  // RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_

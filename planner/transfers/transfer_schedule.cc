@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "layout/axes.h"
+#include "planner/digits/digits.h"
+#include "planner/transfers/list_transfers.h"
+#include "planner/transfers/mesh_transfers.h"
+#include "planner/transfers/reduce_transfers.h"
+#include "planner/transfers/shard_maps.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/shard_map.h"
+#include "reshard/layout/text.h"
+#include "reshard/planner/traffic.h"
+#include "status/macros.h"
+
+namespace reshard {
+namespace {
+
+bool SamePartial(const Layout& a, const Layout& b) {
+  const auto axes = layout::PartialAxes(a);
+  return axes == layout::PartialAxes(b) && (axes.empty() || a.partial()->op == b.partial()->op);
+}
+
+// A retained partial axis behaves like a dimension of its own in which every device holds its own contribution: a
+// contribution may move between replicas, never turn into another one.
+DimShards ContributionDim(const std::vector<AxisRef>& axes) {
+  DimShards out;
+  out.size = 1;
+  for (const AxisRef& ref : axes) out.size *= ref.size;
+  out.digits = axes;
+  for (int64_t row = 0; row < out.size; ++row) {
+    out.first.push_back(row);
+    out.intervals.push_back({row, row + 1});
+    out.length.push_back(1);
+  }
+  out.first.push_back(out.size);
+  return out;
+}
+
+std::string Shape(const Layout& layout) { return absl::StrCat("shape of ", ToString(layout)); }
+
+absl::Status SameShape(const Layout& from, const Layout& to) {
+  const auto& a = from.dims();
+  const auto& b = to.dims();
+  const bool same = std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                               [](const DimLayout& x, const DimLayout& y) { return x.size == y.size; });
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the layouts have different shapes: ", Shape(from), ", ", Shape(to)));
+}
+
+}  // namespace
+
+int64_t Message::elements() const {
+  int64_t out = 1;
+  for (const auto& dim : runs) {
+    int64_t length = 0;
+    for (const Run& run : dim) length += run.length;
+    out *= length;
+  }
+  return out;
+}
+
+std::vector<DeviceLoad> TransferSchedule::Loads() const {
+  std::vector<DeviceLoad> out;
+  const auto devices = static_cast<int64_t>(Devices().size());
+  out.reserve(static_cast<size_t>(devices));
+  for (int64_t i = 0; i < devices; ++i) out.push_back(Load(i));
+  return out;
+}
+
+Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index) {
+  const int64_t chunk = CeilDiv(fragment_elements, group_size);
+  const int64_t begin = std::min(fragment_elements, index * chunk);
+  return {begin, std::min(fragment_elements, begin + chunk)};
+}
+
+absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op, const Layout& from, const Layout& to,
+                                                                           const Topology& topology,
+                                                                           int64_t first_holder) {
+  RETURN_IF_ERROR(SameShape(from, to));
+  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(from));
+  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(to));
+  return transfers::CreateTransfers(op, {from, from_map}, {to, to_map}, topology, first_holder);
+}
+
+namespace transfers {
+
+absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& mapped_from,
+                                                                  const MappedLayout& mapped_to,
+                                                                  const Topology& topology, int64_t first_holder) {
+  const Layout& from = mapped_from.layout;
+  const Layout& to = mapped_to.layout;
+  RETURN_IF_ERROR(SameShape(from, to));
+  std::vector<const DimShards*> from_dims, to_dims;
+  for (int d = 0; d < from.rank(); ++d) {
+    from_dims.push_back(&mapped_from.map.dim(d));
+    to_dims.push_back(&mapped_to.map.dim(d));
+  }
+  const bool same_mesh = from.mesh() == to.mesh();
+  const auto from_partial = layout::PartialAxes(from);
+  const auto to_partial = layout::PartialAxes(to);
+
+  if (op == Op::kReduceScatter || op == Op::kAllReduce) {
+    if (!same_mesh) return absl::InvalidArgumentError("a reduction stays within one mesh");
+    const auto refinement = digits::Refine(from, to);
+    if (!refinement) return absl::InvalidArgumentError("the sub-axes of the two layouts have no common digits");
+    std::vector<int> reduced;
+    for (int digit : refinement->from_partial) {
+      const auto& kept = refinement->to_partial;
+      if (std::find(kept.begin(), kept.end(), digit) == kept.end()) reduced.push_back(digit);
+    }
+    bool aligned = topology.num_levels() == 1;
+    if (!aligned) {
+      const auto levels = digits::LevelsOf(from.mesh(), topology);
+      aligned = levels && digits::Refine(from, to, &*levels).has_value();
+    }
+    ASSIGN_OR_RETURN(auto out, ReduceTransfers::Create(op, from.mesh(), *refinement, reduced, from_dims, to_dims,
+                                                       topology, aligned));
+    return std::unique_ptr<TransferSchedule>(std::move(out));
+  }
+
+  DimShards contributions;
+  if (!from_partial.empty() || !to_partial.empty()) {
+    if (!same_mesh) {
+      return absl::UnimplementedError("values that are still partial do not move between meshes; reduce them first");
+    }
+    if (!SamePartial(from, to)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a step that only moves data cannot change partial values: ", ToString(from), " -> ", ToString(to)));
+    }
+    contributions = ContributionDim(from_partial);
+    from_dims.push_back(&contributions);
+    to_dims.push_back(&contributions);
+  }
+  std::optional<digits::Refinement> refinement;
+  if (same_mesh) {
+    std::optional<digits::MeshLevels> levels;
+    if (topology.num_levels() > 1) levels = digits::LevelsOf(from.mesh(), topology);
+    if (levels) refinement = digits::Refine(from, to, &*levels);
+    const bool aligned = topology.num_levels() == 1 || refinement.has_value();
+    if (!refinement) refinement = digits::Refine(from, to);
+    if (refinement) {
+      ASSIGN_OR_RETURN(auto out, MeshTransfers::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(),
+                                                       topology, aligned));
+      if (op == Op::kAllPermute && topology.num_levels() > 1 && (!out || (*out)->Classify() != Op::kAllPermute)) {
+        // The nearest holders make no permutation of it; without regard to distance there may be one.
+        ASSIGN_OR_RETURN(auto permuting, MeshTransfers::Create(from.mesh(), *refinement, from_dims, to_dims,
+                                                               from.rank(), topology, false));
+        const bool found = permuting && (*permuting)->Classify() == Op::kAllPermute;
+        if (found) return std::unique_ptr<TransferSchedule>(*std::move(permuting));
+      }
+      if (out) return std::unique_ptr<TransferSchedule>(*std::move(out));
+    }
+  }
+  ASSIGN_OR_RETURN(auto out, ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
+                                                   refinement ? &*refinement : nullptr, topology, first_holder));
+  return std::unique_ptr<TransferSchedule>(std::move(out));
+}
+
+}  // namespace transfers
+}  // namespace reshard

@@ -1,0 +1,78 @@
+// Which rank is the culprit when an operation is late or its connections break. One rule for all backends: they differ
+// in how they ask the other ranks, over sockets or through a store, and judge the answers here.
+#ifndef RESHARD_RUNTIME_EXECUTE_CULPRIT_H_
+#define RESHARD_RUNTIME_EXECUTE_CULPRIT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "reshard/runtime/rendezvous_store.h"
+
+namespace reshard::execute {
+
+// What a rank says about one communicator.
+struct PeerState {
+  // kRunning also for a rank that only says how many operations it has begun.
+  enum class Phase : int64_t { kIdle, kRunning, kFailed };
+  Phase phase = Phase::kIdle;
+  int64_t operations = 0;    // collective operations begun so far
+  int64_t waiting_for = -1;  // rank, or kEverybody, while running; -1: nobody, or it does not say
+  static constexpr int64_t kEverybody = -2;
+  std::string message;  // why it is lost
+};
+
+// The answer to the question for it.
+struct PeerAnswer {
+  // kGone: its process has ended. kSilent: there was no answer in time.
+  enum class Kind { kState, kGone, kSilent };
+  Kind kind = Kind::kSilent;
+  PeerState state;
+};
+
+// The rank that asks, and the operation that it waits in.
+struct Waiting {
+  int64_t rank = 0;
+  int64_t operations = 0;  // begun by this rank, this one included
+  std::string place;       // the operation's name
+  absl::Duration timeout;  // how long it waits
+  std::string reason;      // what the transport said; may be empty
+};
+
+// The error of a wait for everybody. answers[r] is that of rank r; its own is not looked at. In this order: what a lost
+// rank says (Aborted); who is gone (Unavailable); who has not begun this operation and does nothing (DeadlineExceeded);
+// who does not answer (Unavailable); who has not begun it (DeadlineExceeded); else nobody (Unavailable).
+absl::Status CulpritError(const Waiting& waiting, absl::Span<const PeerAnswer> answers);
+
+// Its parts, for callers that ask one rank after the other.
+absl::Status GoneError(const Waiting& waiting, const std::vector<int64_t>& ranks);
+absl::Status SilentError(const Waiting& waiting, const std::vector<int64_t>& ranks);
+absl::Status LateError(const Waiting& waiting, const std::vector<int64_t>& ranks);
+
+// The verdict that ranks leave in a store for those whom they cannot reach otherwise: the first error of any of them.
+class SharedVerdict {
+ public:
+  // `store` must outlive it; null: nobody is told. `key` is of one communicator.
+  SharedVerdict(RendezvousStore* store, std::string key, int64_t rank)
+      : store_(store), key_(std::move(key)), rank_(rank) {}
+
+  // Leaves this rank's error; best effort. An error that names no rank is this rank's.
+  void Broadcast(const absl::Status& error) const;
+  // What was left, as it concerns this rank: Aborted, or for ranks that disagree the same error as theirs. Nothing if
+  // there is nothing. Unavailable: the store cannot be reached.
+  absl::StatusOr<std::optional<absl::Status>> Read() const;
+
+ private:
+  RendezvousStore* const store_;
+  const std::string key_;
+  const int64_t rank_;
+};
+
+}  // namespace reshard::execute
+
+#endif  // RESHARD_RUNTIME_EXECUTE_CULPRIT_H_

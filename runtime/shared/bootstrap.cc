@@ -1,0 +1,183 @@
+#include "runtime/shared/bootstrap.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace reshard::shared {
+namespace {
+
+// What goes with the descriptor.
+struct Hello {
+  uint64_t magic = 0x7265736861726448;
+  int64_t rank = 0;
+};
+
+// The address of that name in the abstract namespace: nothing is left of it when the process ends.
+socklen_t AddressOf(const SocketName& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const int length = std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "reshard-%016llx%016llx",
+                                   static_cast<unsigned long long>(name[0]), static_cast<unsigned long long>(name[1]));
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+}
+
+// Of whoever is at the other end; false unless it is this user.
+bool OfThisUser(int fd, ucred* peer) {
+  socklen_t length = sizeof(*peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0 && peer->uid == geteuid();
+}
+
+// A hello with room for one descriptor, as sendmsg and recvmsg take it. Stays where it is made.
+struct Parcel {
+  Parcel() {
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
+  Parcel(const Parcel&) = delete;
+  Parcel& operator=(const Parcel&) = delete;
+
+  Hello hello;
+  iovec data{&hello, sizeof(hello)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+};
+
+bool Pass(int fd, int64_t rank, int memory) {
+  Parcel parcel;
+  parcel.hello.rank = rank;
+  cmsghdr* const header = CMSG_FIRSTHDR(&parcel.message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
+  return sendmsg(fd, &parcel.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
+}
+
+// What was passed, which has to be there already; no descriptor where it is anything else.
+Descriptor Passed(int fd, int64_t* rank) {
+  Parcel parcel;
+  msghdr& message = parcel.message;
+  const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0) return {};
+  Descriptor memory;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+        header->cmsg_len != CMSG_LEN(sizeof(int))) {
+      continue;
+    }
+    int passed = -1;
+    std::memcpy(&passed, CMSG_DATA(header), sizeof(int));
+    memory = Descriptor(passed);
+  }
+  if (got != static_cast<ssize_t>(sizeof(Hello)) || parcel.hello.magic != Hello().magic) return {};
+  *rank = parcel.hello.rank;
+  return memory;
+}
+
+}  // namespace
+
+absl::StatusOr<Bootstrap> Bootstrap::Listen(int64_t rank) {
+  std::random_device device;
+  const auto random = [&] { return (static_cast<uint64_t>(device()) << 32) | device() | 1; };
+  const SocketName name = {random(), random()};
+  Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  const socklen_t length = AddressOf(name, &address);
+  // The system cuts the backlog to what it allows; a rank that does not fit is not shared with.
+  constexpr int kBacklog = 1 << 16;
+  if (!listener || bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(listener.get(), kBacklog) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen for ranks of this host: ", std::strerror(errno)));
+  }
+  return Bootstrap(rank, name, std::move(listener));
+}
+
+absl::Status Bootstrap::Offer(absl::Span<const SocketName> names) {
+  reached_.clear();
+  accepted_.clear();
+  std::vector<int64_t> ranks;
+  for (size_t r = 0; r < names.size(); ++r) {
+    reached_.emplace_back();
+    accepted_.emplace_back();
+    if (static_cast<int64_t>(r) == rank_ || names[r] == SocketName{}) continue;
+    Descriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address;
+    const socklen_t length = AddressOf(names[r], &address);
+    ucred peer{};
+    if (!connection || connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        !OfThisUser(connection.get(), &peer)) {
+      continue;
+    }
+    reached_.back() = std::move(connection);
+    ranks.push_back(static_cast<int64_t>(r));
+  }
+  if (ranks.empty()) return absl::OkStatus();
+  absl::StatusOr<Segment> segment = Segment::Create(rank_, ranks);
+  if (!segment.ok()) {
+    reached_ = std::vector<Descriptor>(names.size());
+    return segment.status();
+  }
+  segment_ = *std::move(segment);
+  for (const int64_t r : ranks) {
+    Descriptor& connection = reached_[static_cast<size_t>(r)];
+    if (!Pass(connection.get(), rank_, segment_.descriptor())) connection = Descriptor();
+  }
+  return absl::OkStatus();
+}
+
+void Bootstrap::Accept() {
+  for (;;) {
+    Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      break;
+    }
+    ucred peer{};
+    if (!OfThisUser(connection.get(), &peer)) continue;
+    int64_t rank = -1;
+    Descriptor memory = Passed(connection.get(), &rank);
+    if (!memory || rank < 0 || rank >= static_cast<int64_t>(accepted_.size()) || rank == rank_) continue;
+    absl::StatusOr<Segment> segment = Segment::Map(std::move(memory));
+    if (!segment.ok() || segment->rank() != rank || segment->RingTo(rank_) < 0) continue;
+    LocalPeer& accepted = accepted_[static_cast<size_t>(rank)];
+    accepted.rank = rank;
+    accepted.segment = *std::move(segment);
+    accepted.connection = std::move(connection);
+    // A process of another pid namespace has no number here.
+    if (peer.pid > 0) accepted.process = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
+  listener_ = Descriptor();
+}
+
+bool Bootstrap::mapped(int64_t r) const {
+  const auto at = static_cast<size_t>(r);
+  return at < accepted_.size() && accepted_[at].segment && reached_[at];
+}
+
+std::vector<LocalPeer> Bootstrap::Keep(const std::vector<bool>& mutual) {
+  std::vector<LocalPeer> kept;
+  for (size_t r = 0; r < accepted_.size(); ++r) {
+    if (!mutual[r] || !accepted_[r].segment) continue;
+    // One of the two connections of each pair is enough: that which the lower rank made.
+    if (rank_ < static_cast<int64_t>(r)) accepted_[r].connection = std::move(reached_[r]);
+    kept.push_back(std::move(accepted_[r]));
+  }
+  reached_.clear();
+  accepted_.clear();
+  return kept;
+}
+
+}  // namespace reshard::shared

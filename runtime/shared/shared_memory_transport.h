@@ -1,0 +1,147 @@
+// What one rank exchanges with the others of its host, through the memory that they share (segment.h).
+//
+// To each peer leads a ring of slots: the sender packs straight into a slot, the receiver unpacks straight from it,
+// while both go on with the other slots and the other peers. What several peers receive alike is packed once.
+// An idle rank yields its core for some microseconds, then sleeps.
+//
+// A peer that is gone is noticed within some tens of milliseconds, by the connection that it leaves behind; one
+// that does not go on, at the deadline. The owner finds out which rank is the culprit.
+#ifndef RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
+#define RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "runtime/packed/intra_host_exchange.h"
+#include "runtime/shared/bootstrap.h"
+#include "runtime/shared/flows.h"
+#include "runtime/shared/pack_mode.h"
+#include "runtime/shared/segment.h"
+#include "runtime/shared/slot_cuts.h"
+
+namespace reshard::shared {
+
+// Whom a rank that waits tells, and asks.
+struct WaitContext {
+  // This rank waits for that one; -1: for several.
+  std::function<void(int64_t rank)> waiting;
+  // Turns what went wrong while it waited into an error that names the culprit. `reason` is empty after a
+  // timeout, and after Abort.
+  std::function<absl::Status(int64_t rank, const std::string& reason)> find_culprit;
+};
+
+class SharedMemoryTransport final : public packed::IntraHostExchange {
+ public:
+  // `own` has a ring to each of `others`, which are ascending by rank, and each of theirs has one to this rank.
+  // `everybody`: see below. A wait ends after `timeout` in which nothing came.
+  SharedMemoryTransport(Segment own, std::vector<LocalPeer> others, bool everybody, absl::Duration timeout,
+                        WaitContext context);
+
+  int64_t rank() const { return own_.rank(); }
+
+  // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
+  // that move with different ones get FailedPrecondition.
+  void Use(uint64_t tag);
+
+  bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
+  bool everybody() const override { return everybody_; }
+  absl::Status Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives, CopyMode mode,
+                    absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, packed::Stopwatch* stopwatch) override;
+
+  absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                       absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
+                       packed::Stopwatch* stopwatch) override;
+  absl::Status CombineForAll(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+                             absl::Span<const packed::Piece> results, CombineInto combine,
+                             absl::Span<const packed::Piece> takes, CopyMode mode, MoveStats* stats,
+                             packed::Stopwatch* stopwatch) override;
+
+  void Prepack(uint64_t tag, absl::Span<const packed::Piece> sends, bool for_all) override;
+  // Takes back what was packed ahead, if anything was.
+  void Rollback();
+
+  // records holds `bytes` bytes for each rank of the world, all of which are peers; everybody gets everybody's.
+  absl::Status Gather(char* records, int64_t bytes);
+
+  // Makes the wait in progress, and all later ones, end at once. Thread-safe.
+  void Abort();
+  // Aborts, and to the others this rank is gone. Thread-safe.
+  void Leave();
+
+ private:
+  friend class Waiter;
+  // One of this rank's that is being filled.
+  struct Slot {
+    char* data = nullptr;
+    int64_t bytes = 0;  // in use
+    int64_t ring = 0;
+    uint64_t number = 0;
+  };
+  // What a rank remembers of a slot that it has filled.
+  struct Filled {
+    // Slots of other rings that refer to it, as ring and number: it is free when all of these are emptied.
+    std::vector<std::pair<int64_t, uint64_t>> lent;
+    CopyMode mode = CopyMode::kCached;
+    int64_t bytes = 0;        // 0: too few to learn from
+    int64_t nanoseconds = 0;  // that packing took
+    int64_t receivers = 0;
+  };
+
+  // What of the next move has been packed.
+  struct Prepacked {
+    uint64_t tag = 0;
+    std::vector<std::pair<SlotCuts, int64_t>> left;    // of each flow: what is left, the slots filled
+    std::vector<std::pair<int64_t, uint64_t>> filled;  // of each ring that leads to a receiver, before
+    double seconds = 0;                                // that it took
+  };
+
+  int64_t IndexOf(int64_t rank) const;
+  std::vector<Outgoing> OutgoingOf(absl::Span<const packed::Piece> pieces) const;
+  void AddIncoming(absl::Span<const packed::Piece> pieces, std::vector<Incoming>& in, MoveStats* stats) const;
+  Incoming IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces, std::vector<int64_t> lengths) const;
+  Filled& FilledAt(int64_t ring, uint64_t number) {
+    return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
+  }
+  bool Held(const Outgoing& flow, std::optional<int64_t> by);
+  bool Free(const Outgoing& flow) { return !Held(flow, std::nullopt); }
+  Slot Begin(Outgoing& flow);
+  void Publish(Outgoing& flow, const Slot& slot);
+  void Fill(Outgoing& flow);
+  void RingFor(const Outgoing& flow) const;
+  absl::Status ResumePrepacked(std::vector<Outgoing>& out, MoveStats* stats);
+  absl::Status Open(Incoming& flow) const;
+  absl::Status CheckSameSlots(const std::vector<Incoming>& in) const;
+  absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
+                     absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
+                     MoveStats* stats, packed::Stopwatch* stopwatch);
+  absl::Status GatherMailboxes(char* records, int64_t pitch, int64_t bytes);
+
+  Segment own_;
+  const std::vector<LocalPeer> others_;
+  const bool everybody_;
+  const absl::Duration timeout_;
+  const WaitContext context_;
+  std::vector<Filled> filled_;        // by ring and slot
+  std::vector<PackMode> pack_modes_;  // by ring
+  const int64_t owner_ = getpid();
+  uint64_t tag_ = 0;
+  std::optional<Prepacked> prepacked_;
+  uint64_t posted_ = 0;  // given so far
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace reshard::shared
+
+#endif  // RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_

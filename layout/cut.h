@@ -35,7 +35,7 @@ inline int64_t CoordinateAlong(const Mesh& mesh, int64_t position, const AxisRef
 // number is old * parts + j.
 inline bool OddAfterDigit(bool odd, int64_t parts, int64_t j) { return ((odd && parts % 2 != 0) ? 1 : 0) != j % 2; }
 
-// The factors that matter for who holds what: not those of one part, and no integer digits behind the last axis.
+// The factors that decide which device holds what: not those of one part, and no integer digits behind the last axis.
 std::vector<const Factor*> EffectiveFactors(const DimLayout& dim);
 
 // Elements of the largest shard along the dimension, over all coordinates. The factors must be valid.

@@ -80,7 +80,7 @@ class Remover {
       if (Unlink(child, name, AT_REMOVEDIR)) continue;
       if (!NotEmpty(errno)) return Error(JoinPath(child_name, name));
       int moved;
-      do {  // until a number is no other entry's name
+      do {  // until a number is not the name of another entry
         const std::string number = absl::StrCat(next_++);
         moved = Uninterrupted([&] { return CurrentSystem().RenameAt(child, name.c_str(), top_, number.c_str()); });
       } while (moved != 0 && (NotEmpty(errno) || errno == ENOTDIR));

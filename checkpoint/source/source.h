@@ -71,7 +71,7 @@ class Source {
     bool is_whole = false;  // it is all of the chunk
     bool at_once = false;   // it should not be cut: it is a whole chunk of at most 64 MiB, or one that is compared
   };
-  // The parts of a box that are in one chunk each. Who reads those that should not be cut at once, and in a
+  // The parts of a box that are in one chunk each. A caller that reads those that should not be cut at once, and in a
   // StreamingReader where they are not whole, reads no byte twice. Of what a recipe makes of tensors: the box.
   std::vector<BoxOfChunk> CutAlongChunks(int64_t tensor, const Box& box);
   // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared

@@ -3,8 +3,8 @@
 // If the domains are sub-meshes, every axis is cut into parts, major first, such that two devices that differ in only
 // one part meet at the level of that part. {dp:4,tp:16} over nodes of 8 devices has dp at level 1 and tp cut in two:
 // tp:(1)2 at level 1 and tp:(2)8 at level 0.
-#ifndef RESHARD_PLANNER_DIGITS_ISLANDS_H_
-#define RESHARD_PLANNER_DIGITS_ISLANDS_H_
+#ifndef RESHARD_PLANNER_DIGITS_DOMAINS_H_
+#define RESHARD_PLANNER_DIGITS_DOMAINS_H_
 
 #include <cstdint>
 #include <optional>
@@ -44,4 +44,4 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
 
 }  // namespace reshard::digits
 
-#endif  // RESHARD_PLANNER_DIGITS_ISLANDS_H_
+#endif  // RESHARD_PLANNER_DIGITS_DOMAINS_H_

@@ -44,9 +44,10 @@ struct Waiting {
   std::string reason;      // what the transport said; may be empty
 };
 
-// The error of a wait for everybody. answers[r] is that of rank r; its own is not looked at. In this order: what a lost
-// rank says (Aborted); who is gone (Unavailable); who has not begun this operation and does nothing (DeadlineExceeded);
-// who does not answer (Unavailable); who has not begun it (DeadlineExceeded); else nobody (Unavailable).
+// The error of a wait for everybody. answers[r] is that of rank r; its own is not looked at. The first that applies:
+// what a failed rank says (Aborted); ranks that are gone (Unavailable); ranks that have not begun this operation and do
+// nothing (DeadlineExceeded); ranks that do not answer (Unavailable); ranks that have not begun it (DeadlineExceeded);
+// nobody (Unavailable).
 absl::Status CulpritError(const Waiting& waiting, absl::Span<const PeerAnswer> answers);
 
 // Its parts, for callers that ask one rank after the other.

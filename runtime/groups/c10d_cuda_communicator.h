@@ -9,8 +9,8 @@
 // immediately, and if ranks disagree or one has an error, the communicator becomes unusable on all ranks, with the same
 // errors. While a stream is captured into a graph, nothing is compared there.
 //
-// Failure: as in NcclCommunicator, a thread watches what was enqueued, finds out through the store which rank is to
-// blame for what is late, and aborts the backend, which ends whatever hangs on the device. From then on every call
+// Failure: as in NcclCommunicator, a thread watches what was enqueued, finds out through the store which rank is
+// the culprit of what is late, and aborts the backend, which ends whatever hangs on the device. From then on every call
 // returns the error. (By default torch's own watchdog ends the process if NCCL reports an error; with
 // TORCH_NCCL_ASYNC_ERROR_HANDLING=0 it leaves that to this library.)
 #ifndef RESHARD_RUNTIME_GROUPS_C10D_CUDA_COMMUNICATOR_H_

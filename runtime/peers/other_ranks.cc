@@ -158,7 +158,7 @@ void OtherRanks::ForEach(const std::vector<PeerAddress>& addresses, const std::f
     try {
       threads.emplace_back([&f, r] { f(r); });
     } catch (const std::system_error&) {
-      break;  // no threads to be had: the others find out by waiting, and count as silent
+      break;  // no thread could be started: the others find out by waiting, and count as silent
     }
   }
   for (std::thread& thread : threads) thread.join();

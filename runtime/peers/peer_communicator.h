@@ -1,8 +1,8 @@
 // A communicator between processes, over whatever carries their messages: steps, agreement, deadlines, culprits.
 //
 // Ranks of one host exchange through shared memory instead, and need no messages. When a wait fails or times out, the
-// rank asks its peer, over a socket of its own, what that one is waiting for, and follows the answers to the rank to
-// blame. Then it tells all others, so that they need not wait for their own deadlines.
+// rank asks its peer, over a socket of its own, what that one is waiting for, and follows the answers to the
+// culprit. Then it tells all others, so that they need not wait for their own deadlines.
 #ifndef RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
 #define RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
 

@@ -33,7 +33,7 @@ struct LocalPeer {
   int64_t rank = 0;
   Segment segment;        // its memory
   Descriptor connection;  // ends when it is gone
-  Descriptor process;     // a pidfd of it, where one is to be had: forked children keep connections open
+  Descriptor process;     // a pidfd of it, where the system has them: forked children keep connections open
 };
 
 class Bootstrap {

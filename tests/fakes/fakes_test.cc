@@ -120,7 +120,7 @@ TEST_CASE("fake nccl: reductions of all types") {
   CHECK(Reduced<int64_t>(kNcclInt64, kNcclSum, {L{int64_t{1} << 40}, L{-1}, L{0}}) == L{(int64_t{1} << 40) - 1});
   using M = std::vector<uint64_t>;
   CHECK(Reduced<uint64_t>(kNcclUint64, kNcclMax, {M{~uint64_t{0}}, M{1}, M{0}}) == M{~uint64_t{0}});
-  // 2048 + 1 is no f16, but 2048 + 1 + 1 is: rounded once, at the end.
+  // 2048 + 1 is not an f16, but 2048 + 1 + 1 is: rounded once, at the end.
   using H = std::vector<uint16_t>;
   const auto half = [](float value) { return host::FloatToHalf(value); };
   CHECK(Reduced<uint16_t>(kNcclFloat16, kNcclSum, {H{half(2048)}, H{half(1)}, H{half(1)}}) == H{half(2050)});

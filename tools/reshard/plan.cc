@@ -216,7 +216,7 @@ int RunPlan(const PlanCommand& state) {
   }
   auto plan = MakePlan(*problem, options);
   if (!plan.ok()) {
-    // Without --memory-limit the only limits are those on the size of the input, so the input is to blame.
+    // Without --memory-limit the only limits are those on the size of the input, so the input is at fault.
     const bool over_input_limit = absl::IsResourceExhausted(plan.status()) && !options.memory_limit_bytes;
     return Fail(plan.status(), over_input_limit ? Stage::kInput : Stage::kPlan);
   }

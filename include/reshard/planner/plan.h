@@ -1,5 +1,5 @@
 // A plan: the steps from a source layout to a target layout, their costs, the lower bounds, and why it was chosen.
-// A plan is symbolic: its size does not grow with the number of devices. See transfers.h for who sends what to whom.
+// A plan is symbolic: its size does not grow with the number of devices. See traffic.h for the transfers of a step.
 #ifndef RESHARD_PLANNER_PLAN_H_
 #define RESHARD_PLANNER_PLAN_H_
 

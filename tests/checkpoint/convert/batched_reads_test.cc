@@ -1,4 +1,4 @@
-// Bands: every piece is in one, pieces of a batch are a box, and what they have in common is read once.
+// Batched reads: every piece is in one, pieces of a batch are a box, and what they have in common is read once.
 #include "checkpoint/convert/batched_reads.h"
 
 #include <algorithm>

@@ -55,7 +55,7 @@ def make(rng):
         return shared if rng.random() < 0.2 else Size(number() for _ in range(rng.choice([rank, rank, rank, rng.randrange(5)])))
 
     files = [f"__{i}_0.distcp" for i in range(3)]
-    tensors, places, strangers = {}, {}, []
+    tensors, places, unknown = {}, {}, []
     for t in range(rng.randrange(1, 4)):
         name = f"layers.{t}.weight"
         chunks = [fill(Chunk(), offsets=size(), sizes=size()) for _ in range(rng.randrange(1, 40))]
@@ -67,11 +67,11 @@ def make(rng):
             if rng.random() < 0.1:
                 info.transform_descriptors = rng.choice([None, True, ["zstd"], 1.5, b"x", {"a": 1}])
             if rng.random() < 0.03:
-                strangers.append(rng.choice([chunk, info, info.__dict__, chunk.offsets, tuple(chunk.offsets), Stranger(),
+                unknown.append(rng.choice([chunk, info, info.__dict__, chunk.offsets, tuple(chunk.offsets), Stranger(),
                                              fill(Stranger(), index=1, other=info)]))
             places[index] = info
     # The long text is behind everything else, so that nothing else is near the end.
-    return fill(Metadata(), state_dict_metadata=tensors, storage_data=places, planner_data=strangers, storage_meta="x" * 1500)
+    return fill(Metadata(), state_dict_metadata=tensors, storage_data=places, planner_data=unknown, storage_meta="x" * 1500)
 
 
 def main():

@@ -27,8 +27,8 @@ using testing::RunOnRank;
 
 constexpr int kRanks = 3;
 constexpr absl::Duration kTimeout = absl::Milliseconds(250);
-// What a rank may take on a busy machine beyond its deadlines: making a communicator, one operation, and asking who is
-// to blame.
+// What a rank may take on a busy machine beyond its deadlines: making a communicator, one operation, and finding the
+// culprit.
 constexpr absl::Duration kInTime = absl::Seconds(20);
 
 // Plans that use every kind of call: a group split off with a collective, sends and receives with packing, a reduction

@@ -20,13 +20,13 @@ absl::Status CopyNow(cuda::CudaDevice& device, void* to, const void* from, int64
   return cuda::CudaStatus(device.api(), device.api().StreamSynchronize(nullptr), "waiting for a copy");
 }
 
-// A host buffer and its twin on the device.
-class Twin {
+// A host buffer and its copy on the device.
+class DeviceCopy {
  public:
-  static absl::StatusOr<Twin> Create(cuda::CudaDevice& device, std::vector<char>* host) {
+  static absl::StatusOr<DeviceCopy> Create(cuda::CudaDevice& device, std::vector<char>* host) {
     absl::StatusOr<cuda::DeviceBlock> block = device.Allocate(static_cast<int64_t>(host->size()), nullptr);
     if (!block.ok()) return block.status();
-    return Twin(device, host, *std::move(block));
+    return DeviceCopy(device, host, *std::move(block));
   }
   absl::Status ToDevice() {
     return CopyNow(*device_, block_.data(), host_->data(), static_cast<int64_t>(host_->size()));
@@ -39,7 +39,7 @@ class Twin {
   }
 
  private:
-  Twin(cuda::CudaDevice& device, std::vector<char>* host, cuda::DeviceBlock block)
+  DeviceCopy(cuda::CudaDevice& device, std::vector<char>* host, cuda::DeviceBlock block)
       : device_(&device), host_(host), block_(std::move(block)) {}
   cuda::CudaDevice* device_;
   std::vector<char>* host_;
@@ -70,9 +70,9 @@ absl::Status RunOnRank(const Plan& plan, const self_test::LogicalContent& conten
   std::vector<char>* const host_target = how.strided ? &wide_target.memory : &target;
   const std::vector<char> before = *host_source;
 
-  absl::StatusOr<Twin> device_source = Twin::Create(comm.device(), host_source);
+  absl::StatusOr<DeviceCopy> device_source = DeviceCopy::Create(comm.device(), host_source);
   if (!device_source.ok()) return device_source.status();
-  absl::StatusOr<Twin> device_target = Twin::Create(comm.device(), host_target);
+  absl::StatusOr<DeviceCopy> device_target = DeviceCopy::Create(comm.device(), host_target);
   if (!device_target.ok()) return device_target.status();
   const TensorView source_view = device_source->View(
       how.strided ? wide_source.View() : DenseView(static_cast<void*>(nullptr), from.dtype, from.shape));

@@ -13,13 +13,16 @@ namespace reshard {
 
 // From the next call on, all operators of this process plan for this network, whose devices are the global ranks of the
 // job; nullopt: for the one that RESHARD_TOPOLOGY names (a preset or a JSON file), and if that is not set, for one in
-// which all ranks are equally far. Every rank has to be told the same: where they differ, all get an error that names
+// which all ranks are equally far. Every rank must set the same one: where they differ, all get an error that names
 // the topology. What is bound already (BoundBatch) keeps its plan. Any thread.
 void SetTopology(std::optional<Topology> topology);
 
-// What is told, or nullopt for nothing. InvalidArgument or NotFound: RESHARD_TOPOLOGY names neither a preset nor a file
+// The topology that is set, or nullopt. InvalidArgument or NotFound: RESHARD_TOPOLOGY names neither a preset nor a file
 // with a topology.
 absl::StatusOr<std::optional<Topology>> ConfiguredTopology();
+[[deprecated("ConfiguredTopology")]] inline absl::StatusOr<std::optional<Topology>> ToldTopology() {  // until 0.3
+  return ConfiguredTopology();
+}
 
 // How often SetTopology was called, plus one.
 int64_t TopologyVersion();

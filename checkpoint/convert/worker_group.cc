@@ -13,6 +13,7 @@
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/whole_file.h"
 #include "checkpoint/tasks/run_tasks.h"
+#include "status/log.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -125,6 +126,8 @@ absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(const std:
       if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
       if (now.ok() && *now != heartbeats) got_on = Clock::now();
       if (now.ok()) heartbeats = *std::move(now);
+      RESHARD_LOG(kInfo, "worker ", worker_, " of ", workers_, " waits for ", missing.size(),
+                  " others, the first is worker ", missing.empty() ? worker_ : missing[0]);
       looked = Clock::now();
     }
     if (stop.stop_requested()) return tasks::Stopped();

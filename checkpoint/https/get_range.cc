@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "checkpoint/https/curl_api.h"
 #include "checkpoint/https/url.h"
+#include "status/log.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -262,6 +263,8 @@ absl::StatusOr<Range> GetRange(const std::string& admitted, int64_t at, absl::Sp
   for (int tried = 1;; ++tried) {
     absl::StatusOr<Range> range = one.Get(at, out);
     if (range.ok() || !one.again() || tried == kTries) return range;
+    RESHARD_LOG(kInfo, "attempt ", tried, " of ", kTries,
+                " to read over https failed: ", std::string(range.status().message()));
     std::this_thread::sleep_for(pause);
     pause *= 4;
   }

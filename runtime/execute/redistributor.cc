@@ -7,12 +7,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/planner.h"
 #include "reshard/runtime/program.h"
+#include "status/log.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
@@ -38,6 +41,23 @@ absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const Plan
   out.tensors.push_back({0, 0, 0});
   out.buckets.push_back({0, 1, 0, 0, 0, {}});
   return out;
+}
+
+// One line per distinct plan, but no more than a log can bear.
+void LogPlans(const BatchPlan& batch, int64_t rank) {
+  constexpr size_t kMost = 20;
+  if (batch.tensors.size() > 1) {
+    RESHARD_LOG(kInfo, "rank ", rank, " plans ", batch.tensors.size(), " tensors with ", batch.plans.size(),
+                " distinct plans in ", batch.buckets.size(), " rounds");
+  }
+  for (size_t p = 0; p < std::min(kMost, batch.plans.size()); ++p) {
+    const Plan& plan = batch.plans[p];
+    const auto name = [](std::string* out, const Step& step) { absl::StrAppend(out, status::View(Name(step.op))); };
+    RESHARD_LOG(kInfo, "rank ", rank, " plans ", ToString(plan.source), " to ", ToString(plan.target), ": ",
+                plan.steps.empty() ? "nothing to do" : absl::StrJoin(plan.steps, ", ", name),
+                "; a device receives at most ", plan.totals.recv_bytes_max, " bytes, ",
+                status::View(Name(plan.certificate.kind)));
+  }
 }
 
 }  // namespace
@@ -96,6 +116,7 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
   PlanOptions options = options_.plan;
   if (memory_limit_bytes) options.memory_limit_bytes = memory_limit_bytes;
   ASSIGN_OR_RETURN(const BatchPlan batch, PlanAll(problems, options, options_.batch_bytes, *communicator_));
+  if (status::Logs(status::LogLevel::kInfo)) LogPlans(batch, communicator_->rank());
   // Tensors of one plan that start at the same holders share a program.
   absl::flat_hash_map<std::pair<int64_t, int64_t>, std::shared_ptr<const Program>> compiled;
   std::vector<std::shared_ptr<const Program>> each;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "status/log.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -102,8 +103,9 @@ absl::Status Watchdog::Enqueued(cuda::CudaStream stream, std::function<absl::Sta
     free_events_.push_back(event);
     return recorded;
   }
+  const absl::Time now = absl::Now();
   under_way_.push_back(
-      {current_number_, begun_, current_, stream, event, absl::Now() + options_.timeout, std::move(check)});
+      {current_number_, begun_, current_, stream, event, now, now + options_.timeout, std::move(check)});
   changed_.notify_all();
   return absl::OkStatus();
 }
@@ -205,6 +207,13 @@ absl::Status Watchdog::LookAtFirst(bool* ended) {
   if (now - looked_at_nccl_ >= absl::Milliseconds(5)) {
     looked_at_nccl_ = now;
     RETURN_IF_ERROR(options_.async_error());
+  }
+  if (status::Logs(status::LogLevel::kInfo) &&
+      now - std::max(first.begun, logged_wait_) >= absl::Seconds(status::kLoggedWaitSeconds)) {
+    logged_wait_ = now;
+    RESHARD_LOG(kInfo, "rank ", options_.rank, " of ", options_.size, " has waited ",
+                absl::FormatDuration(absl::Floor(now - first.begun, absl::Seconds(1))), " for operation ",
+                first.sequence, ", ", first.name, ", to end on the device");
   }
   return now < first.deadline ? absl::OkStatus() : CulpritErrorFor(first);
 }

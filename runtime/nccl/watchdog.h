@@ -73,6 +73,7 @@ class Watchdog {
     std::string name;
     cuda::CudaStream stream = nullptr;
     cuda::CudaEvent event = nullptr;
+    absl::Time begun;
     absl::Time deadline;
     std::function<absl::Status()> check;
   };
@@ -114,6 +115,7 @@ class Watchdog {
   bool answered_ = false;
   absl::Time looked_at_store_ = absl::InfinitePast();
   absl::Time looked_at_nccl_ = absl::InfinitePast();
+  absl::Time logged_wait_ = absl::InfinitePast();
 
   std::thread thread_;
 };

@@ -43,7 +43,7 @@ void OtherRanks::Begin(absl::string_view place) {
 
 void OtherRanks::GoOn() {
   ++operations_;
-  board_.Begin(operations_);
+  board_.Begin(operations_, place_);
 }
 
 void OtherRanks::GiveUpRendezvous(const std::vector<PeerAddress>& addresses, const absl::Status& error) const {

@@ -22,7 +22,8 @@ namespace reshard::peers {
 class OtherRanks {
  public:
   // Of rank `rank` of 0 .. size - 1, who wait for each other so long at most.
-  OtherRanks(int64_t rank, int64_t size, absl::Duration timeout) : rank_(rank), size_(size), timeout_(timeout) {}
+  OtherRanks(int64_t rank, int64_t size, absl::Duration timeout)
+      : rank_(rank), size_(size), timeout_(timeout), board_(rank) {}
   ~OtherRanks() { board_.OnFailure(nullptr); }
 
   // `abort` is called, from another thread, when another rank tells that the communicator is unusable. `store`: see

@@ -20,7 +20,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/shared/descriptor.h"
+#include "status/log.h"
 
 namespace reshard::peers {
 namespace {
@@ -172,6 +175,7 @@ class PeerServer {
 
   void Serve() {
     for (;;) {
+      if (status::Logs(status::LogLevel::kInfo)) AwaitClient();
       const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (stop_) {
         const shared::Descriptor late(fd);
@@ -184,6 +188,15 @@ class PeerServer {
       }
       const shared::Descriptor socket(fd);
       Answer(fd);
+    }
+  }
+
+  // Returns when a client connects, or the listener is shut down; logs meanwhile what the boards wait for.
+  void AwaitClient() {
+    pollfd listens{listener_.get(), POLLIN, 0};
+    while (poll(&listens, 1, 1000) == 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const auto& [id, board] : boards_) board->LogWait();
     }
   }
 
@@ -225,7 +238,7 @@ class PeerServer {
   std::unique_ptr<std::thread> thread_;  // last: it uses the others
 };
 
-PeerBoard::PeerBoard() : server_(PeerServer::Get()), id_(server_->Add(this)) {}
+PeerBoard::PeerBoard(int64_t rank) : rank_(rank), server_(PeerServer::Get()), id_(server_->Add(this)) {}
 PeerBoard::~PeerBoard() { Close(); }
 
 void PeerBoard::Close() {
@@ -242,9 +255,10 @@ PeerAddress PeerBoard::address() const {
   return server_ == nullptr ? PeerAddress() : server_->AddressOf(id_);
 }
 
-void PeerBoard::Begin(int64_t operations) {
+void PeerBoard::Begin(int64_t operations, absl::string_view place) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (state_.phase == PeerState::Phase::kFailed) return;
+  if (status::Logs(status::LogLevel::kInfo)) place_ = std::string(place);
   state_.phase = PeerState::Phase::kRunning;
   state_.operations = operations;
   state_.waiting_for = -1;
@@ -252,7 +266,25 @@ void PeerBoard::Begin(int64_t operations) {
 
 void PeerBoard::WaitFor(int64_t rank) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (status::Logs(status::LogLevel::kInfo) && state_.waiting_for != rank) {
+    waiting_since_ = logged_at_ = absl::Now();
+  }
   state_.waiting_for = rank;
+}
+
+void PeerBoard::LogWait() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Time now = absl::Now();
+  if (state_.phase != PeerState::Phase::kRunning || state_.waiting_for == -1 ||
+      now - logged_at_ < absl::Seconds(status::kLoggedWaitSeconds)) {
+    return;
+  }
+  logged_at_ = now;
+  const std::string whom =
+      state_.waiting_for == PeerState::kEverybody ? "all other ranks" : absl::StrCat("rank ", state_.waiting_for);
+  RESHARD_LOG(kInfo, "rank ", rank_, " of the group has waited ",
+              static_cast<int64_t>(absl::ToDoubleSeconds(now - waiting_since_)), " s for ", whom, " in operation ",
+              state_.operations, ", ", place_);
 }
 
 void PeerBoard::End() {

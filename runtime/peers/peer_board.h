@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/execute/culprit.h"
 
@@ -41,9 +42,9 @@ using execute::PeerState;
 // One communicator's entry.
 class PeerBoard {
  public:
-  // Starts to listen, unless this process already does. Never fails: without a port peers cannot ask, and their errors
-  // say less.
-  PeerBoard();
+  // `rank` is what the log calls this one. Starts to listen, unless this process already does. Never fails: without a
+  // port peers cannot ask, and their errors say less.
+  explicit PeerBoard(int64_t rank);
   ~PeerBoard();
   PeerBoard(const PeerBoard&) = delete;
   PeerBoard& operator=(const PeerBoard&) = delete;
@@ -55,8 +56,8 @@ class PeerBoard {
   // Port 0 when it is closed.
   PeerAddress address() const;
 
-  void Begin(int64_t operations);
-  void WaitFor(int64_t rank);  // as PeerState::waiting_for
+  void Begin(int64_t operations, absl::string_view place);  // `place`: the operation's name
+  void WaitFor(int64_t rank);                               // as PeerState::waiting_for
   void End();
   void Fail(const std::string& message);
   PeerState state() const;
@@ -68,9 +69,15 @@ class PeerBoard {
  private:
   friend class PeerServer;
   void ReceiveFailure(const std::string& message);
+  void LogWait();  // if it has lasted
 
+  const int64_t rank_;
   mutable std::mutex mutex_;
   PeerState state_;
+  // For the log, only kept where that is on.
+  std::string place_;
+  absl::Time waiting_since_;
+  absl::Time logged_at_;
   std::function<void(const std::string&)> on_failure_;
   std::shared_ptr<class PeerServer> server_;  // null when closed
   const uint64_t id_;

@@ -6,8 +6,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "runtime/execute/agreement.h"
 #include "runtime/packed/packed_step.h"
+#include "status/log.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 #include "status/view.h"
@@ -47,6 +49,9 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
   if (closed_) return transport_->Gone();
   RETURN_IF_ERROR(transport_->Begin());
   const int64_t number = recent_.Begin(name, bytes);
+  RESHARD_LOG(kDebug, "operation ", others_.operations() + 1, ", ", name, " of ", bytes, " bytes, begins on rank ",
+              rank_, " of ", size_);
+  const absl::Time began = status::Logs(status::LogLevel::kDebug) ? absl::Now() : absl::InfinitePast();
   others_.Begin(name);
   transport_->Use(others_.operations());
   HoldSharedMemory();
@@ -59,6 +64,8 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
     if (current_shared_memory_ != nullptr) current_shared_memory_->Use(SharedMemoryTag(operations, salt));
     return f();
   });
+  RESHARD_LOG(kDebug, "operation ", others_.operations(), ", ", name, ", ended on rank ", rank_, " after ",
+              absl::FormatDuration(absl::Now() - began));
   others_.End();
   transport_->UseSharedMemory(nullptr);
   current_shared_memory_ = nullptr;
@@ -86,6 +93,10 @@ absl::Status PeerCommunicator::Rendezvous() {
   others_.Met(std::move(addresses));
   RETURN_IF_ERROR(ConnectSharedMemory(std::move(bootstrap)));
   others_.GoOn();
+  RESHARD_LOG(kInfo, "rank ", rank_, " of ", size_, " has met all others; ",
+              shared_memory_ == nullptr     ? "no rank shares memory with it"
+              : shared_memory_->everybody() ? "all ranks share memory"
+                                            : "some ranks share memory with it");
   return absl::OkStatus();
 }
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from . import _core
 from .errors import InputError
-from .planning import _dtype, _Result, byte_count
+from .arguments import byte_count, dtype_name
+from .planning import _Result
 
 __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
 
@@ -312,11 +313,11 @@ def terms_of(
     if dtype is None:
         casts = []
     elif isinstance(dtype, Mapping):
-        casts = [(pattern, _dtype(one)) for pattern, one in dtype.items()]
+        casts = [(pattern, dtype_name(one)) for pattern, one in dtype.items()]
     elif isinstance(dtype, (list, tuple)):
-        casts = [(pattern, _dtype(one)) for pattern, one in dtype]
+        casts = [(pattern, dtype_name(one)) for pattern, one in dtype]
     else:
-        casts = [("*", _dtype(dtype))]
+        casts = [("*", dtype_name(dtype))]
     return {
         "recipe": _json(recipe),
         "invert": invert,

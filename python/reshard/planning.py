@@ -1,12 +1,13 @@
 """Plans, pictures and the judge of plans. Nothing here moves data."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .arguments import Topology, byte_count, dtype_name, topology_text
+from .errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -229,30 +230,6 @@ class Verdict(_Page, _Result):
         return f"<reshard.Verdict: {'agrees' if self.agrees else 'does not agree'}>"
 
 
-def byte_count(value: int | str | None) -> int | None:
-    """Bytes, of a number or of text such as "256MiB". InputError: text that is not a number of bytes."""
-    return _core.parse_bytes(value) if isinstance(value, str) else value
-
-
-# A name, a file, or what is in one.
-Topology = str | os.PathLike[str] | Mapping[str, Any]
-
-
-def topology_text(topology: Topology) -> tuple[str, str | None]:
-    """The name of a topology and, unless it is a preset, its JSON.
-
-    Raises:
-        OSError: a file that cannot be read.
-    """
-    name = str(topology)
-    if isinstance(topology, Mapping):
-        return "topology", json.dumps(topology)
-    if "/" in name or "." in name:
-        with open(topology, encoding="utf-8") as file:
-            return name, file.read()
-    return name, None
-
-
 def _options(
     objective: str,
     ops: str | Iterable[str],
@@ -267,15 +244,8 @@ def _options(
     if nodes is not None:
         options.set_nodes(*nodes)
         if nodes[0] * nodes[1] < world:
-            from .errors import InputError
-
             raise InputError(f"nodes {nodes[0]}x{nodes[1]} are {nodes[0] * nodes[1]} devices, but there are {world}")
     return options
-
-
-def _dtype(dtype: object) -> str:
-    # "bf16", torch.bfloat16, numpy.dtype("float32"), numpy.float32
-    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def plan(
@@ -335,14 +305,14 @@ def plan(
         if target is not None or dtype is not None or shape is not None:
             raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
         from .torch.problems import plan_texts
-        from .torch.topology import told_topology
+        from .torch.topology import configured_topology
 
         mesh, source, target_mesh, target, dtype = plan_texts(mesh, source, target_mesh)
-        told = told_topology()
+        told = configured_topology()
     elif target is None:
         raise TypeError("plan(mesh, source, target): the target is missing")
     problem = _core.problem(
-        mesh, source, target, target_mesh, _dtype(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
+        mesh, source, target, target_mesh, dtype_name(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
     )
     named = topology_text(topology) if topology is not None else told or ("flat", None)
     options = _options(objective, ops, memory_limit, named, nodes, problem.world, overlap)
@@ -384,15 +354,13 @@ def plan_batch(
     Raises:
         as plan(), with the tensor's "id" in the message.
     """
-    from .errors import InputError
-
     told = None
     if targets is not None:
         from .torch.problems import batch_lines
-        from .torch.topology import told_topology
+        from .torch.topology import configured_topology
 
         problems = batch_lines(problems, targets)
-        told = told_topology()
+        told = configured_topology()
     known = {"id", "mesh", "from", "to", "dtype", "shape", "to_mesh", "from_format", "to_format"}
     read, names = [], []
     for place, one in enumerate(problems):
@@ -408,7 +376,7 @@ def plan_batch(
                     one["from"],
                     one["to"],
                     one.get("to_mesh"),
-                    _dtype(one.get("dtype") or dtype),
+                    dtype_name(one.get("dtype") or dtype),
                     _shape(one.get("shape")),
                     one.get("from_format") or "reshard",
                     one.get("to_format") or "reshard",

@@ -8,13 +8,16 @@ usage: rooms_test.py ROOT [--compiler CXX FLAG...]
  - A class, struct or enum has one definition; two of one name in one namespace are undefined behaviour that no linker
    reports.
  - What a private header declares is in the namespace of its folder.
+ - No Python modules of the package import each other in a circle, also not inside functions or for types alone.
  - An include guard is the path of its file, a room has at most 25 files, a file at most 500 lines.
  - With --compiler: every public header compiles alone.
 
 Each rule is first shown to fire on a small tree that breaks it.
 """
+import ast
 import collections
 import concurrent.futures
+import graphlib
 import os
 import re
 import subprocess
@@ -178,6 +181,42 @@ def judge(root):
     return reasons, files
 
 
+def imports_of(module, path, modules):
+    """The modules among `modules` that the file imports anywhere."""
+    package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join(above + ([node.module] if node.module else []))
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                if inner in modules:
+                    yield inner
+                elif base in modules and not alias.name.startswith("_"):  # those are compiled modules
+                    yield base
+
+
+def python_circle(root):
+    """One circle of imports below python/, as text, or None."""
+    paths = {}
+    for folder, _, names in os.walk(os.path.join(root, "python")):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                parts = os.path.relpath(path, os.path.join(root, "python"))[:-3].split(os.sep)
+                paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {module: set(imports_of(module, path, paths)) - {module} for module, path in paths.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return " <- ".join(error.args[1])
+    return None
+
+
 def compile_alone(root, compiler, headers):
     def check(path):
         done = subprocess.run([*compiler, "-std=c++20", "-fsyntax-only", "-I", os.path.join(root, "include"), "-x", "c++", os.path.join(root, path)],
@@ -236,6 +275,12 @@ def self_test():
             reasons, _ = judge(root)
             assert len(reasons) == 1 and want in reasons[0], (path, text, want, reasons)
             os.remove(os.path.join(root, path))
+        write("python/pack/__init__.py", "def f():\n    from . import low\n")
+        write("python/pack/low.py", "from . import _compiled\nfrom .lowest import x\n")
+        write("python/pack/lowest.py", "x = 1\n")
+        assert python_circle(root) is None
+        write("python/pack/lowest.py", "def f():\n    from .low import y\n")
+        assert "pack.low <- pack.lowest" in python_circle(root), python_circle(root)
         for i in range(25):
             write(f"layout/{i}.cc", "")
         reasons, _ = judge(root)
@@ -244,13 +289,15 @@ def self_test():
         assert compile_alone(root, ["c++"], ["include/reshard/layout/x.h"])
         write("include/reshard/layout/x.h", "#include <string>\nstd::string f();\n")
         assert not compile_alone(root, ["c++"], ["include/reshard/layout/x.h"])
-    return len(bad) + 2
+    return len(bad) + 3
 
 
 def main():
     root, compiler = sys.argv[1], sys.argv[3:]
     shown = self_test()
     reasons, files = judge(root)
+    if circle := python_circle(root):
+        reasons.append(f"Python modules import each other in a circle: {circle}")
     public = sorted(path for path in files if path.startswith("include/"))
     if compiler:
         torch = any("/torch/include" in flag for flag in compiler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch.distributed.checkpoint import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
@@ -12,9 +12,17 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadIte
 from ..torch.entries import span_or_alone
 from ..torch.groups import Group
 from ..torch.load import Loading
+from ..torch.progress import Progress
+from ..torch.stored import Recipe, Stored
 
-if TYPE_CHECKING:
-    from .reader import StorageReader
+
+class Source(Protocol):
+    """What LoadPlanner needs of a StorageReader."""
+
+    recipe: Recipe
+    progress: Progress
+
+    def opened(self, recipe: Recipe) -> Stored: ...
 
 
 class LoadPlanner(DefaultLoadPlanner):
@@ -71,7 +79,7 @@ class LoadPlanner(DefaultLoadPlanner):
         none = [0]
         return LoadPlan([ReadItem(LoadItemType.BYTE_IO, nothing, none, nothing, none, none)])
 
-    def load_with(self, reader: StorageReader) -> None:
+    def load_with(self, reader: Source) -> None:
         """Loads what `set_up_planner` was given. Collective; raises what reshard.load raises."""
         span = span_or_alone(self._group)
         how = (self._read, self._strict, self._cast, span, reader.progress, self._rank_local)

@@ -20,7 +20,6 @@ from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
 from .load import load  # noqa: E402
 from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
-from ..fingerprints import fingerprint  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
@@ -57,7 +56,6 @@ __all__ = [
     "compute_padding_for_sp",
     "dtensor_redistribution",
     "exchange_overlapping_regions",
-    "fingerprint",
     "gather",
     "install",
     "join",

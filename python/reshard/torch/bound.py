@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..planning import byte_count
+from ..arguments import byte_count
 from .groups import Group, group_name, span_of_group
 from .private_pytorch import local_of
 from .problems import Tensors, problems_of

@@ -6,7 +6,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
-from ..planning import byte_count
+from ..arguments import byte_count
 from .groups import Group, Span, span_of_group, span_of_meshes
 from .layouts import normalized_placements, normalized_shard_order, placements_of_text, spec_texts
 from .private_pytorch import DTensorSpec, ShardOrder, StridedShard, TensorMeta, disable_dynamo, local_of, spec_of

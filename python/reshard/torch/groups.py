@@ -1,17 +1,22 @@
 """Process groups: their names, and the group that spans given meshes."""
 
 import weakref
-from typing import TYPE_CHECKING, Callable, NamedTuple, Union
+from typing import Callable, NamedTuple, Union
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from .private_pytorch import forget_group, named_group, resolve_group, use_group
 
-if TYPE_CHECKING:
-    from .joined import Joined
 
-Group = Union[dist.ProcessGroup, DeviceMesh, "Joined", str, None]
+
+class SpanningGroup:
+    """A group that is more than a process group, with the span by which the operators know it; see joined.Joined."""
+
+    span: "Span"
+
+
+Group = Union[dist.ProcessGroup, DeviceMesh, SpanningGroup, str, None]
 
 
 def group_name(group: Group) -> str:
@@ -34,8 +39,8 @@ def group_name(group: Group) -> str:
         if group.ndim != 1:
             raise ValueError(f"a mesh of {group.ndim} dimensions is several groups; choose one: mesh[name]")
         return group.get_group().group_name
-    if isinstance(span := getattr(group, "span", None), Span):
-        return span.name
+    if isinstance(group, SpanningGroup):
+        return group.span.name
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"not a process group of which this process is a member: {group!r}")
     return group.group_name

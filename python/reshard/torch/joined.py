@@ -7,13 +7,13 @@ import socket
 import torch.distributed as dist
 
 from ..errors import InputError
-from .groups import Span, forget_joined_group, use_joined_group
+from .groups import Span, SpanningGroup, forget_joined_group, use_joined_group
 from .meeting import Meeting, Member
 from .private_pytorch import connect_group, default_store
 from .shared_store import SharedStore, default_timeout
 
 
-class Joined:
+class Joined(SpanningGroup):
     """A process group over the ranks of several jobs: `group` is what every function of reshard takes as group=.
 
     Its ranks are those that `join` was called with. DTensors keep the meshes of their own jobs: where this group is

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..planning import Topology, topology_text
+from ..arguments import Topology, topology_text
 
 
 def set_topology(topology: Topology | None) -> None:
@@ -33,7 +33,7 @@ def set_topology(topology: Topology | None) -> None:
     torch.ops.reshard._set_topology(*topology_text(topology))
 
 
-def told_topology() -> tuple[str, str] | None:
+def configured_topology() -> tuple[str, str] | None:
     """The name and the JSON of what was told, or None.
 
     Raises:

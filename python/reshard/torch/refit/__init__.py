@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from ...errors import PeerError, UndeterminedError
-from ...planning import byte_count
+from ...arguments import byte_count
 from ..diagnostics import last_timings
 from ..entries import gathered
 from ..joined import Joined

@@ -1,0 +1,36 @@
+"""Arguments as users write them: sizes, dtypes, topologies. The bottom of the package, which every part may import."""
+
+import json
+import os
+from collections.abc import Mapping
+
+from . import _core
+
+
+def byte_count(value: int | str | None) -> int | None:
+    """Bytes, of a number or of text such as "256MiB". InputError: text that is not a number of bytes."""
+    return _core.parse_bytes(value) if isinstance(value, str) else value
+
+
+# A name, a file, or what is in one.
+Topology = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def topology_text(topology: Topology) -> tuple[str, str | None]:
+    """The name of a topology and, unless it is a preset, its JSON.
+
+    Raises:
+        OSError: a file that cannot be read.
+    """
+    name = str(topology)
+    if isinstance(topology, Mapping):
+        return "topology", json.dumps(topology)
+    if "/" in name or "." in name:
+        with open(topology, encoding="utf-8") as file:
+            return name, file.read()
+    return name, None
+
+
+def dtype_name(dtype: object) -> str:
+    """The name of "bf16", torch.bfloat16, numpy.dtype("float32") or numpy.float32."""
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype)

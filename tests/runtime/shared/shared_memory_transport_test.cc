@@ -419,13 +419,13 @@ TEST_CASE("one that does not come is waited for until the deadline") {
 
 TEST_CASE("a wait ends when it is told to") {
   const Plan plan = Gather().value();
-  std::vector<std::atomic<shared::SharedMemoryTransport*>> transport(3);
+  std::vector<std::atomic<shared::SharedMemoryTransport*>> transports(3);
   std::thread teller([&] {
     for (const size_t rank : {0, 2}) {
-      while (neighbors[rank].load() == nullptr) std::this_thread::yield();
+      while (transports[rank].load() == nullptr) std::this_thread::yield();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    for (const size_t rank : {0, 2}) neighbors[rank].load()->Abort();
+    for (const size_t rank : {0, 2}) transports[rank].load()->Abort();
   });
   std::atomic<int> ended{0};
   const std::vector<absl::Status> statuses =
@@ -434,7 +434,7 @@ TEST_CASE("a wait ends when it is told to") {
           while (ended.load() < 2) std::this_thread::yield();
           return absl::OkStatus();
         }
-        neighbors[static_cast<size_t>(comm.rank())] = &comm.transport();
+        transports[static_cast<size_t>(comm.rank())] = &comm.transport();
         const absl::Status status = Execute(plan, comm);
         if (Execute(plan, comm).ok()) return absl::InternalError("it goes on");
         if (++ended == 2) return status;

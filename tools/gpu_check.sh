@@ -43,7 +43,7 @@ programs=(gpu_kernels gpu_ranks)
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 build() { # TARGET...
-  cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" --target "$@" >/dev/null
+  cmake --preset "$preset" -D RESHARD_GPU_KERNELS=ON >/dev/null && cmake --build --preset "$preset" --target "$@" >/dev/null
 }
 
 if [[ $mode == pack ]]; then

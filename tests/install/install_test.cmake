@@ -149,7 +149,7 @@ elseif(KIND STREQUAL archives)
   expect_a_plan(${WORK_DIR}/by_pkg_config)
 else()
   # Not optimized: this is about targets and paths, and the library is built anew for it.
-  run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_BUILD_TYPE=Debug -D RESHARD_SOURCE_DIR=${SOURCE_DIR}
+  run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D RESHARD_SOURCE_DIR=${SOURCE_DIR}
       -D RESHARD_GPU_KERNELS=OFF)
   build_and_run(${WORK_DIR}/build)
 endif()

@@ -46,7 +46,7 @@ absl::StatusOr<bool> Bool(const std::string& where, const Value& value) {
 
 absl::StatusOr<int64_t> Integer(const std::string& where, const Value& value) {
   const std::optional<int64_t> number = value.Integer();
-  if (!number) return Bad(where, "no whole number: " + value.Shown());
+  if (!number) return Bad(where, "not a whole number: " + value.Shown());
   return *number;
 }
 

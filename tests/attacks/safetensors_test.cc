@@ -68,22 +68,22 @@ TEST_CASE("safetensors: shapes") {
   shape("[9223372036854775807]", 4, "too large");
   shape("[0,9223372036854775807,9223372036854775807]", 0, "too large");
   shape("[4294967296,4294967296]", 0, "too large");
-  shape("[9223372036854775808]", 4, "no whole number");
-  shape("[18446744073709551617]", 4, "no whole number");
+  shape("[9223372036854775808]", 4, "not a whole number");
+  shape("[18446744073709551617]", 4, "not a whole number");
   shape("[1e400]", 4, "not JSON at byte");
-  shape("[-1]", 4, "no whole number");
-  shape("[-0]", 0, "no whole number");
-  shape("[1.0]", 4, "no whole number");
-  shape("[1e0]", 4, "no whole number");
-  shape("[\"1\"]", 4, "no whole number");
-  shape("[[1]]", 4, "no whole number");
-  shape("[null]", 4, "no whole number");
+  shape("[-1]", 4, "not a whole number");
+  shape("[-0]", 0, "not a whole number");
+  shape("[1.0]", 4, "not a whole number");
+  shape("[1e0]", 4, "not a whole number");
+  shape("[\"1\"]", 4, "not a whole number");
+  shape("[[1]]", 4, "not a whole number");
+  shape("[null]", 4, "not a whole number");
   shape("[NaN]", 4, "not JSON at byte");
   shape("1", 4, "shape is not a list");
   shape("{}", 4, "shape is not a list");
   shape("[2]", 4, "takes 8 bytes");
   shape("[]", 8, "takes 4 bytes");
-  shape("[3]", 1, "no whole number of bytes", "F4");
+  shape("[3]", 1, "not a whole number of bytes", "F4");
   shape("[" + Repeated("1,", 64) + "1]", 4, "65 dimensions");
 }
 
@@ -91,19 +91,19 @@ TEST_CASE("safetensors: offsets") {
   const auto offsets = [](const std::string& text, int64_t bytes, const std::string& part) {
     RefusesHeader("{" + Entry("w", "U8", "[4]", text) + "}", bytes, part);
   };
-  offsets("[-4,0]", 4, "no whole number");
-  offsets("[0.0,4.0]", 4, "no whole number");
-  offsets("[0,4e0]", 4, "no whole number");
+  offsets("[-4,0]", 4, "not a whole number");
+  offsets("[0.0,4.0]", 4, "not a whole number");
+  offsets("[0,4e0]", 4, "not a whole number");
   offsets("[4,0]", 4, "no range");
   offsets("[0,5]", 4, "no range");
   offsets("[4,8]", 4, "no range");
   offsets("[0,9223372036854775807]", 4, "no range");
-  offsets("[18446744073709551612,18446744073709551615]", 4, "no whole number");
+  offsets("[18446744073709551612,18446744073709551615]", 4, "not a whole number");
   offsets("[0,4,4]", 4, "more than two");
   offsets("[0]", 4, "no two data_offsets");
   offsets("[]", 4, "no two data_offsets");
-  offsets("{}", 4, "no list");
-  offsets("null", 4, "no list");
+  offsets("{}", 4, "not a list");
+  offsets("null", 4, "not a list");
   offsets("[1,5]", 5, "bytes 0 to 1 belong to no tensor");
   offsets("[0,4]", 5, "the tensors end at byte 4");
   const auto two = [](const std::string& a, const std::string& b, int64_t bytes, const std::string& part) {
@@ -140,8 +140,8 @@ TEST_CASE("safetensors: JSON that is something else") {
   RefusesHeader(R"({"w":["U8",[1],[0,1]]})", 1, "no JSON object");
   RefusesHeader(R"({"w":null})", 0, "no JSON object");
   RefusesHeader(R"({"__metadata__":[]})", 0, "__metadata__");
-  RefusesHeader(R"({"__metadata__":{"a":1}})", 0, "no text");
-  RefusesHeader(R"({"__metadata__":{"a":{"b":"c"}}})", 0, "no text");
+  RefusesHeader(R"({"__metadata__":{"a":1}})", 0, "not text");
+  RefusesHeader(R"({"__metadata__":{"a":{"b":"c"}}})", 0, "not text");
   RefusesHeader(R"({"__metadata__":{"a":"1","a":"2"}})", 0, "\"a\" comes twice");
   RefusesHeader("{\"\xff\":1}", 0, "not JSON at byte");
   RefusesHeader("{\"\xc0\xaf\":1}", 0, "not JSON at byte");

@@ -114,7 +114,7 @@ TEST_CASE("sidecar: numbers") {
     };
     for (const char* number : {"1e300", "-1", "0.5", "1.0", "9223372036854775808", "18446744073709551615",
                                "99999999999999999999999", "true", "null", "[]", "-9223372036854775808"}) {
-      refuses(number, "no whole number");
+      refuses(number, "not a whole number");
     }
     refuses("9223372036854775807", "speaks of bytes");
     refuses("100000000", "speaks of bytes");

@@ -295,7 +295,7 @@ class MetadataReader {
   }
 
   absl::Status AddTensor(const Item& item) {
-    if (!fields_.Ints(item.shape, &left_)) return Bad("has a shape of ", ShownText(item.name), " that is none");
+    if (!fields_.Ints(item.shape, &left_)) return Bad("has a shape of ", ShownText(item.name), " that is not one");
     absl::Status added = builder_->AddTensor(pickle_.Text(item.name), item.stored_dtype,
                                              torch_save::DTypeOfTorch(item.stored_dtype), left_, item.requires_grad);
     for (size_t i = 0; added.ok() && i < item.num_chunks; ++i) {

@@ -140,7 +140,7 @@ TEST_CASE("safetensors: an index") {
   refused(R"({"weight_map":{"a":"1.safetensors\u0000.x"}})", absl::StatusCode::kInvalidArgument, "NUL");
   refused(R"({"weight_map":{"a":""}})", absl::StatusCode::kInvalidArgument, "empty");
   refused(R"({"weight_map":{"a":"x"}})", absl::StatusCode::kDataLoss, "regular");
-  refused(R"({"weight_map":{"a":7}})", absl::StatusCode::kDataLoss, "no text");
+  refused(R"({"weight_map":{"a":7}})", absl::StatusCode::kDataLoss, "not text");
   refused(R"({"weight_map":{"a":"1.safetensors","a":"1.safetensors"}})", absl::StatusCode::kDataLoss, "twice");
   refused(R"({"weight_map":[]})", absl::StatusCode::kDataLoss, "weight_map is no JSON object");
   refused(R"({"metadata":{}})", absl::StatusCode::kDataLoss, "no weight_map");

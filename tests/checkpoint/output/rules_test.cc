@@ -136,7 +136,7 @@ TEST_CASE("rules: wrong texts, and where") {
   wrong(R"({"mesh":"{x:2}","layouts":[["a","b"]]} x)", "not JSON at byte");
   wrong("{\"mesh\":\"{x:2}\xff\",\"layouts\":[]}", "not JSON at byte");
   wrong(std::string(100000, '['), "no JSON object");
-  wrong(R"({"mesh":"{x:2}","layouts":[[)" + std::string(100000, '['), "no text");
+  wrong(R"({"mesh":"{x:2}","layouts":[[)" + std::string(100000, '['), "not text");
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST_CASE("a malformed recipe is refused, with the place") {
   Has(Refused(Rule("a", R"({"split": "b", "part": 0})")), "split needs \"sizes\"");
   Has(Refused(Rule("a", R"({"split": "b", "part": 0, "sizes": [1], "ratio": [1]})")), "both sizes and ratio");
   Has(Refused(Rule("a", R"({"unflatten": "b", "ratio": [1]})")), "unflatten has no such member");
-  Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "no whole number");
+  Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "not a whole number");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "x{e}"})")), "neither a number nor a placeholder");
   Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is not a dtype");
   Has(Refused(Rule("a", R"({"pad": "b", "to": 2, "from": -1})")), "not a size: -1");

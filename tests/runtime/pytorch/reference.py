@@ -4,7 +4,7 @@
     layout = Layout("[<2,~Y>12, <X:(1)2>7] sum<X:(2)2>", mesh)
     layout.indices(4)          # per dimension the global indices that device 4 holds, ascending
     layout.local_shape(4)
-    layout.contribution(4)     # the coordinates of device 4 along the pending axes
+    layout.contribution(4)     # the coordinates of device 4 along the partial axes
 
 The meaning of a dimension of n elements with factors f1..fk: start with the interval [0,n); every factor cuts every
 interval; an axis keeps one chunk, a digit keeps all of them.
@@ -142,23 +142,23 @@ class _Factor:
 
 
 class Layout:
-    """shape, and per dimension its factors; pending_op and pending (parts of axes)."""
+    """shape, and per dimension its factors; partial_op and partial (parts of axes)."""
 
     def __init__(self, text, mesh):
         self.text = text
         self.mesh = mesh
         self.shape = []
         self.factors = []
-        self.pending_op = None
-        self.pending = []
+        self.partial_op = None
+        self.partial = []
         t = _Text(text)
         stated = list(self._dims(t))
         if t.peek():
-            self.pending_op = t.next()
-            assert self.pending_op in ("sum", "avg", "min", "max", "prod")
+            self.partial_op = t.next()
+            assert self.partial_op in ("sum", "avg", "min", "max", "prod")
             t.expect("<")
             while not t.accept(">"):
-                self.pending.append(_Part(mesh, t))
+                self.partial.append(_Part(mesh, t))
                 t.accept(",")
         assert t.peek() == "", text
         for d, size in enumerate(stated):
@@ -201,11 +201,11 @@ class Layout:
         return [len(i) for i in self.indices(device)]
 
     def contribution(self, device):
-        return tuple(p.coordinate(self.mesh, device) for p in self.pending)
+        return tuple(p.coordinate(self.mesh, device) for p in self.partial)
 
     def contributions(self):
-        """All coordinates along the pending axes; [()] when nothing is pending."""
-        return list(itertools.product(*(range(p.size) for p in self.pending)))
+        """All coordinates along the partial axes; [()] when nothing is partial."""
+        return list(itertools.product(*(range(p.size) for p in self.partial)))
 
     def local(self, whole, device):
         """What `device` holds of `whole`, an array of the global shape; further dimensions ride along."""

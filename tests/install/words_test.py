@@ -49,12 +49,13 @@ SKIPPED = ("CHANGELOG.md", "tests/install/words_test.py", "tests/fuzz/corpus/", 
 
 def broken(text):
     """(line, what was found, what to write instead) of each rule that the text breaks."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if ALLOWED.search(line):
+    lines = text.splitlines()
+    for rule, instead, *_ in WORDS + PATTERNS:
+        if not re.search(rule, text):  # as of most texts, at the speed of one search
             continue
-        for rule, instead, *_ in WORDS + PATTERNS:
+        for number, line in enumerate(lines, 1):
             found = re.search(rule, line)
-            if found:
+            if found and not ALLOWED.search(line):
                 yield number, found[0], instead
 
 

@@ -94,10 +94,10 @@ TEST_CASE("safetensors: offsets") {
   offsets("[-4,0]", 4, "not a whole number");
   offsets("[0.0,4.0]", 4, "not a whole number");
   offsets("[0,4e0]", 4, "not a whole number");
-  offsets("[4,0]", 4, "no range");
-  offsets("[0,5]", 4, "no range");
-  offsets("[4,8]", 4, "no range");
-  offsets("[0,9223372036854775807]", 4, "no range");
+  offsets("[4,0]", 4, "not a range");
+  offsets("[0,5]", 4, "not a range");
+  offsets("[4,8]", 4, "not a range");
+  offsets("[0,9223372036854775807]", 4, "not a range");
   offsets("[18446744073709551612,18446744073709551615]", 4, "not a whole number");
   offsets("[0,4,4]", 4, "more than two");
   offsets("[0]", 4, "no two data_offsets");

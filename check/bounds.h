@@ -17,7 +17,7 @@ struct BoundFacts {
   int64_t recv_max = 0;
   int64_t recv_total = 0;
   int64_t local_max = 0;
-  bool reduces = false;  // partial values of the source is gone in the target
+  bool reduces = false;  // values that are partial in the source are complete in the target
 };
 // Nothing when the target leaves partial what the source does not: no plan leads there.
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,

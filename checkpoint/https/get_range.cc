@@ -263,8 +263,7 @@ absl::StatusOr<Range> GetRange(const std::string& admitted, int64_t at, absl::Sp
   for (int tried = 1;; ++tried) {
     absl::StatusOr<Range> range = one.Get(at, out);
     if (range.ok() || !one.again() || tried == kTries) return range;
-    RESHARD_LOG(kInfo, "attempt ", tried, " of ", kTries,
-                " to read over https failed: ", std::string(range.status().message()));
+    RESHARD_LOG(kInfo, "attempt ", tried, " of ", kTries, " to read over https failed: ", range.status().message());
     std::this_thread::sleep_for(pause);
     pause *= 4;
   }

@@ -11,7 +11,7 @@ namespace reshard {
 namespace {
 
 // How many domains of `devices` ids each have how many devices of the mesh: "2 of 8", "1 of 8 and 1 of 7".
-std::string LocalityDomains(const Mesh& mesh, int64_t devices) {
+std::string SizesOfDomains(const Mesh& mesh, int64_t devices) {
   std::map<int64_t, int64_t> in_domain;
   for (int64_t position = 0; position < mesh.size(); ++position) ++in_domain[mesh.Device(position) / devices];
   std::map<int64_t, int64_t, std::greater<>> domains_with;
@@ -48,7 +48,7 @@ std::string DescribeDomains(const Topology& topology, const Mesh& mesh) {
       (StaysInside(mesh, axis, level.devices) ? inside : across).push_back(mesh.axis(axis).name);
     }
     absl::StrAppend(&out, "domains of ", level.devices, " (", topology.name, "): ", mesh.size(),
-                    mesh.size() == 1 ? " device" : " devices", " = ", LocalityDomains(mesh, level.devices));
+                    mesh.size() == 1 ? " device" : " devices", " = ", SizesOfDomains(mesh, level.devices));
     const auto says = [&](const std::vector<std::string>& axes, const char* one, const char* many) {
       if (!axes.empty()) absl::StrAppend(&out, "; ", absl::StrJoin(axes, ", "), axes.size() == 1 ? one : many);
     };
@@ -57,6 +57,12 @@ std::string DescribeDomains(const Topology& topology, const Mesh& mesh) {
     out += "\n";
   }
   return out;
+}
+
+std::string DescribeDomains(const Plan& plan) {
+  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
+  const Topology& topology = plan.options.topology;
+  return DescribeDomains(topology, from) + (from == to ? "" : DescribeDomains(topology, to));
 }
 
 }  // namespace reshard

@@ -58,10 +58,8 @@ std::string LevelsText(const Plan& plan) {
 
 std::string DomainsText(const Plan& plan) {
   std::string out;
-  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
-  for (const absl::string_view line : absl::StrSplit(DescribeDomains(plan.options.topology, from) +
-                                                         (from == to ? "" : DescribeDomains(plan.options.topology, to)),
-                                                     '\n', absl::SkipEmpty())) {
+  const std::string lines = DescribeDomains(plan);
+  for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
     absl::StrAppend(&out, "  ", line, "\n");
   }
   return out;

@@ -108,12 +108,6 @@ absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std:
   return options;
 }
 
-std::string LocalityDomains(const Plan& plan) {
-  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
-  const Topology& topology = plan.options.topology;
-  return DescribeDomains(topology, from) + (from == to ? "" : DescribeDomains(topology, to));
-}
-
 void AddProblems(nb::module_& module) {
   nb::class_<Problem>(module, "Problem").def_prop_ro("world", [](const Problem& problem) {
     return std::max(problem.source.mesh().world(), problem.target.mesh().world());
@@ -145,7 +139,7 @@ void AddProblems(nb::module_& module) {
 
 void AddPlans(nb::module_& module) {
   nb::class_<Plan>(module, "Plan")
-      .def("text", [](const Plan& plan) { return PlanToText(plan) + LocalityDomains(plan); })
+      .def("text", [](const Plan& plan) { return PlanToText(plan) + DescribeDomains(plan); })
       .def("explain", &ExplainPlan)
       .def("svg", &PlanToSvg)
       .def("html", [](const Plan& plan) { return ValueOrRaise(WithoutLock([&] { return PlanToHtml(plan); })); })

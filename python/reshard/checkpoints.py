@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _core
-from .errors import InputError
 from .arguments import byte_count, dtype_name
+from .errors import InputError
 from .planning import _Result
 
 __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
@@ -200,9 +200,9 @@ def convert(
     Ctrl-C ends the run with KeyboardInterrupt; resume=True then goes on.
 
     Raises:
-        InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the format cannot
-        hold.  LimitError: the memory limit, with the bytes needed.  FileError: files, disk space, a server, something
-        at the destination.  PeerError: other workers did not finish.
+        InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the
+        format cannot hold.  LimitError: the memory limit, with the bytes needed.  FileError: files, disk space, a
+        server, something at the destination.  PeerError: other workers did not finish.
     """
     if (mesh is None) != (layout is None):
         raise InputError("mesh and layout go together")

@@ -312,7 +312,14 @@ def plan(
     elif target is None:
         raise TypeError("plan(mesh, source, target): the target is missing")
     problem = _core.problem(
-        mesh, source, target, target_mesh, dtype_name(dtype or "bf16"), _shape(shape), source_format or format, target_format or format
+        mesh,
+        source,
+        target,
+        target_mesh,
+        dtype_name(dtype or "bf16"),
+        _shape(shape),
+        source_format or format,
+        target_format or format,
     )
     named = topology_text(topology) if topology is not None else told or ("flat", None)
     options = _options(objective, ops, memory_limit, named, nodes, problem.world, overlap)

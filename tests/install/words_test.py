@@ -32,7 +32,7 @@ WORDS = [
     (r"\bstrangers?\b", "untrusted", "text of a stranger", "strange"),
 ]
 PATTERNS = [
-    (r"(?<![Tt]here )\b(?:is|are|was|were) no (?!better|worse|quicker|faster|slower|larger|smaller|longer|more|less|help|harm|trouble|use|one|way|doubt|such|matter|different|other|faster|need|room|reason|sooner|later|closer)[a-z]",
+    (r"(?<![Tt]here )\b(?:is|are|was|were) no (?!better|worse|quicker|faster|slower|larger|smaller|longer|more|less|help|harm|trouble|use|one|way|doubt|such|matter|different|other|need|room|reason|sooner|later|closer)[a-z]",
      "is not a ...", "what is no list", "there is no list; it is no longer so"),
     (r"\bfor ever\b", "forever", "it waits for ever", "forever"),
     (r"\bone an? (?:rank|contribution|round|line|problem|mesh axis|batch|device|tensor|worker)\b", "one per ...", "one a rank", "one per rank"),

@@ -160,13 +160,6 @@ struct PlanCommand {
   std::string svg, html, batch, bucket;
 };
 
-// What --topology means for these devices: ids and the order of axes decide, and neither is checked against a cluster.
-std::string DomainsOf(const Plan& plan) {
-  const Mesh &from = plan.source.mesh(), &to = plan.target.mesh();
-  const Topology& topology = plan.options.topology;
-  return DescribeDomains(topology, from) + (from == to ? "" : DescribeDomains(topology, to));
-}
-
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
   if (state.explain || state.simulate || !state.svg.empty()) {
     return Fail(kUsage, "--explain, --simulate and --svg cannot be used with --batch");
@@ -228,7 +221,8 @@ int RunPlan(const PlanCommand& state) {
     if (state.explain) std::fputs((devices + ExplainPlan(*plan)).c_str(), stderr);
   } else {
     out = devices + (state.explain ? ExplainPlan(*plan) : PlanToText(*plan));
-    if (!state.explain) out += DomainsOf(*plan);
+    // What --topology means for these devices: ids and the order of axes decide, which no cluster confirms.
+    if (!state.explain) out += DescribeDomains(*plan);
     if (state.simulate) {
       const auto simulation = Simulate(*plan);
       if (!simulation.ok()) return Fail(simulation.status(), Stage::kPlan);

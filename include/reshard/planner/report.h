@@ -27,6 +27,12 @@ std::string ExplainPlan(const Plan& plan);
 // How the domains of each level of the topology fall on the devices of a mesh, and which axes lead out of them, a line
 // each: "domains of 8 (dgx-h100): 15 devices = 1 of 8 and 1 of 7; dp, tp cross them". Empty without domains.
 std::string DescribeDomains(const Topology& topology, const Mesh& mesh);
+// The same for a plan's topology and its meshes: of the source, then of the target unless that is the same.
+std::string DescribeDomains(const Plan& plan);
+// The name before 0.3.
+[[deprecated("DescribeDomains")]] inline std::string DescribeIslands(const Topology& topology, const Mesh& mesh) {
+  return DescribeDomains(topology, mesh);
+}
 
 // A picture of who holds what, as text for a terminal; with `device`, only of what that device id holds.
 std::string DrawLayout(const Layout& layout, std::optional<int64_t> device = std::nullopt);

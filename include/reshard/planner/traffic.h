@@ -120,7 +120,9 @@ class TransferSchedule {
 // in an AllReduce: the index-th chunk of ceil(fragment_elements / group_size).
 Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t index);
 
-using Traffic [[deprecated("TransferSchedule")]] = TransferSchedule;  // the name before 0.3
+// The names before 0.3.
+using Traffic [[deprecated("TransferSchedule")]] = TransferSchedule;
+using TrafficFigures [[deprecated("TransferFigures")]] = TransferFigures;
 
 }  // namespace reshard
 

@@ -71,7 +71,7 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
 
 
 def gathered(value: Any, span: Span) -> list[Any]:
-    """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names the rank that fails."""
+    """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names the culprit."""
     if span == ALONE:
         return [json.loads(json.dumps(value))]
     data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)

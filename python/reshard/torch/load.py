@@ -75,8 +75,8 @@ def load(
         the checkpoint, dtype here]).
 
     Raises:
-        ValueError: text that is not a recipe, or one that does not fit; names that are not in the checkpoint (all of them, with the
-            nearest ones that are), or only for other ranks; another shape or dtype, a placement that no layout can
+        ValueError: text that is not a recipe, or one that does not fit; names that are not in the checkpoint (all of
+            them, with the nearest ones that are), or only for other ranks; another shape or dtype, a placement that no layout can
             express, ranks that pass different things under one name, tensors that share memory and differ in the
             checkpoint, or a value of a class, which is not loaded because that may run what the checkpoint says. Leave it
             out of the state dict, or allow it by torch.serialization.add_safe_globals.

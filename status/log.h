@@ -1,6 +1,6 @@
 // What the library does, one line per event on stderr, for a job that is slow or hangs: RESHARD_LOG=info says which
-// plans are chosen, where ranks meet and which rank a rank waits for; RESHARD_LOG=debug also every operation. Off, it
-// costs one comparison.
+// plans are chosen, where ranks meet and which rank a rank waits for; RESHARD_LOG=debug also every operation between
+// processes, but for those over NCCL. Off, it costs one comparison.
 #ifndef RESHARD_STATUS_LOG_H_
 #define RESHARD_STATUS_LOG_H_
 

@@ -109,7 +109,7 @@ std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& t
   if (pairs > kMaxBoxPairs) return std::nullopt;
   const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
   CutFacts out;
-  const int64_t nics = level == 0 ? 0 : links.levels[static_cast<size_t>(level)].nics;
+  const int64_t nics = level == 0 ? 0 : links.levels[level].nics;
   int64_t most_links = 1;
   for (const auto& [id, domain] : domains) {
     int64_t lacks = 0;

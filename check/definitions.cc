@@ -22,7 +22,7 @@ struct Sum {
 absl::flat_hash_map<Key, Sum> SumPairs(const Meet& meet, const KeyedDim& keyed, bool by_from) {
   absl::flat_hash_map<Key, Sum> out;
   for (const Meet::Pair& pair : meet.pairs()) {
-    const int64_t key = keyed.key_of_row[static_cast<size_t>(by_from ? pair.from_row : pair.to_row)];
+    const int64_t key = keyed.key_of_row[by_from ? pair.from_row : pair.to_row];
     Sum& sum = out[{key, by_from ? pair.to_row : pair.from_row}];
     sum.least = sum.rows == 0 ? pair.elements : std::min(sum.least, pair.elements);
     sum.most = std::max(sum.most, pair.elements);
@@ -75,7 +75,7 @@ std::optional<std::string> StepJudge::LeavesGroups(const Groups& groups) const {
     const auto sums = SumPairs(meeting_->dim(d), keyed, true);
     for (int64_t p = 0; p < to_.mesh().size(); ++p) {
       if (to_.Elements(p) == 0) continue;
-      const int64_t key = keyed.key_of_row[static_cast<size_t>(from_.Row(p, d))];
+      const int64_t key = keyed.key_of_row[from_.Row(p, d)];
       if (Find(sums, key, to_.Row(p, d)).elements != to_.Length(to_.Row(p, d), d)) {
         return absl::StrCat(At(p), " needs what no device of its group holds");
       }
@@ -92,7 +92,7 @@ std::optional<std::string> StepJudge::BreaksAllGather() const {
   for (int d = 0; d < meeting_->num_dims(); ++d) {
     keyed.push_back(KeyRows(*digits_, *groups_, from_, d));
     for (const AxisRef& ref : from_.dim(d).digits) {
-      for (const int e : digits_->Of(ref)) used[static_cast<size_t>(e)] = true;
+      for (const int e : digits_->Of(ref)) used[e] = true;
     }
   }
   bool replicas = false;
@@ -101,8 +101,8 @@ std::optional<std::string> StepJudge::BreaksAllGather() const {
     bool empty = false;
     bool equal = true;
     for (int d = 0; d < meeting_->num_dims(); ++d) {
-      const KeyedDim& of = keyed[static_cast<size_t>(d)];
-      const int64_t pooled = of.length.at(of.key_of_row[static_cast<size_t>(from_.Row(p, d))]);
+      const KeyedDim& of = keyed[d];
+      const int64_t pooled = of.length.at(of.key_of_row[from_.Row(p, d)]);
       empty |= pooled == 0;
       equal &= pooled == to_.Length(to_.Row(p, d), d);
     }
@@ -130,9 +130,8 @@ std::optional<std::string> StepJudge::BreaksAllToAll() const {
     int64_t senders = 1;
     bool even = true;
     for (int d = 0; d < meeting_->num_dims(); ++d) {
-      const KeyedDim& of = keyed[static_cast<size_t>(d)];
-      const Sum sum =
-          Find(sums[static_cast<size_t>(d)], of.key_of_row[static_cast<size_t>(from_.Row(p, d))], to_.Row(p, d));
+      const KeyedDim& of = keyed[d];
+      const Sum sum = Find(sums[d], of.key_of_row[from_.Row(p, d)], to_.Row(p, d));
       even &= sum.least == sum.most && sum.elements == to_.Length(to_.Row(p, d), d);
       senders *= sum.rows;
     }
@@ -175,14 +174,14 @@ std::optional<std::string> StepJudge::BreaksReduceScatter() const {
     const KeyedDim keyed = KeyRows(*digits_, *groups_, to_, d);
     const auto sums = SumPairs(meeting_->dim(d), keyed, false);
     for (const AxisRef& ref : to_.dim(d).digits) {
-      for (const int e : digits_->Of(ref)) used[static_cast<size_t>(e)] = true;
+      for (const int e : digits_->Of(ref)) used[e] = true;
     }
     for (int64_t p = 0; p < to_.mesh().size(); ++p) {
       if (from_.Elements(p) == 0) {
         if (to_.Elements(p) > 0) return absl::StrCat(At(p), " ends with what its group does not hold");
         continue;
       }
-      const int64_t key = keyed.key_of_row[static_cast<size_t>(to_.Row(p, d))];
+      const int64_t key = keyed.key_of_row[to_.Row(p, d)];
       const int64_t whole = from_.Length(from_.Row(p, d), d);
       if (Find(sums, key, from_.Row(p, d)).elements != whole || keyed.length.at(key) != whole) {
         return absl::StrCat("the parts of the group of ", At(p), " are not the box that its members hold");

@@ -160,13 +160,13 @@ void PlanJudge::CompareTotalTime() {
       __int128 bytes = 0, peers = 0;
       for (int64_t s = 0; s < steps; ++s) {
         if (s > turn || turn - s >= count) continue;
-        const plan_text::StepText& step = plan_.steps[static_cast<size_t>(s)];
+        const plan_text::StepText& step = plan_.steps[s];
         if (!step.levels || step.levels->size() <= static_cast<size_t>(level)) {
           return Leave("totals.time_ns", "a step does not say what crosses which level");
         }
-        const plan_text::LevelText& said = (*step.levels)[static_cast<size_t>(level)];
+        const plan_text::LevelText& said = (*step.levels)[level];
         if (!said.nic_bytes_max || !said.peers_max) return;
-        moves = moves || steps_[static_cast<size_t>(s)].op != Op::kSlice;
+        moves = moves || steps_[s].op != Op::kSlice;
         if (*said.nic_bytes_max == 0) continue;
         bytes += (*said.nic_bytes_max + count - 1) / count;
         peers += *said.peers_max;
@@ -199,7 +199,7 @@ void PlanJudge::CompareTotals() {
   }
   for (int64_t device = 0; device < devices_->size(); ++device) {
     int64_t sum = 0;
-    for (const Step& step : steps_) sum += step.facts->loads[static_cast<size_t>(device)].recv;
+    for (const Step& step : steps_) sum += step.facts->loads[device].recv;
     derived_.recv_bytes_max = std::max(derived_.recv_bytes_max, sum * element_);
     derived_.recv_bytes_total += sum * element_;
   }
@@ -270,7 +270,7 @@ Derived PlanJudge::PeakInTurn() const {
     if (steps_.empty()) low = high = std::max(low, source_->ElementsOf(device));
     for (size_t s = 0; s < steps_.size(); ++s) {
       const Step& step = steps_[s];
-      const Derived& staging = step.facts->loads[static_cast<size_t>(device)].staging;
+      const Derived& staging = step.facts->loads[device].staging;
       const int64_t base =
           source_->ElementsOf(device) + (s == 0 ? 0 : step.from->ElementsOf(device)) + step.to->ElementsOf(device);
       low = std::max(low, base + staging.low);
@@ -287,7 +287,7 @@ Derived PlanJudge::PeakInChunks() const {
   for (int64_t device = 0; device < devices_->size(); ++device) {
     int64_t between = 0, recv = 0, sent_low = 0, sent_high = 0;
     for (size_t s = 0; s < steps_.size(); ++s) {
-      const auto& load = steps_[s].facts->loads[static_cast<size_t>(device)];
+      const auto& load = steps_[s].facts->loads[device];
       recv += load.recv;
       sent_low += load.send.low;
       sent_high += load.send.high;

@@ -19,13 +19,13 @@ std::optional<Digits> Digits::Align(const Mesh& mesh, const std::vector<const st
   std::vector<std::set<int64_t>> cuts(static_cast<size_t>(mesh.num_axes()));
   for (const std::vector<AxisRef>* list : lists) {
     for (const AxisRef& ref : *list) {
-      cuts[static_cast<size_t>(ref.axis)].insert({ref.pre, ref.pre * ref.size});
+      cuts[ref.axis].insert({ref.pre, ref.pre * ref.size});
     }
   }
   Digits out;
   for (int a = 0; a < mesh.num_axes(); ++a) {
     const int64_t n = mesh.axis(a).size;
-    std::set<int64_t>& at = cuts[static_cast<size_t>(a)];
+    std::set<int64_t>& at = cuts[a];
     at.insert({int64_t{1}, n});
     int64_t before = 1;
     for (const int64_t cut : at) {
@@ -51,8 +51,8 @@ std::optional<std::vector<bool>> Digits::Of(const std::vector<AxisRef>& refs) co
   std::vector<bool> out(digits_.size(), false);
   for (const AxisRef& ref : refs) {
     for (const int e : Of(ref)) {
-      if (out[static_cast<size_t>(e)]) return std::nullopt;
-      out[static_cast<size_t>(e)] = true;
+      if (out[e]) return std::nullopt;
+      out[e] = true;
     }
   }
   return out;
@@ -95,11 +95,11 @@ KeyedDim KeyRows(const Digits& digits, const Groups& groups, const Holdings& of,
     int64_t weight = rows;
     int64_t key = 0;
     for (const int e : list) {
-      const int64_t size = digits.digits()[static_cast<size_t>(e)].size;
+      const int64_t size = digits.digits()[e].size;
       weight /= size;
       if (!groups.inside(e)) key = key * size + row / weight % size;
     }
-    out.key_of_row[static_cast<size_t>(row)] = key;
+    out.key_of_row[row] = key;
     out.length[key] += of.Length(row, d);
     out.non_empty[key] += of.Length(row, d) > 0 ? 1 : 0;
   }

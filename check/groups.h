@@ -47,7 +47,7 @@ class Groups {
   int64_t Of(int64_t position) const;
   // The position's number within its group, ascending by position.
   int64_t Index(int64_t position) const;
-  bool inside(int digit) const { return inside_[static_cast<size_t>(digit)]; }
+  bool inside(int digit) const { return inside_[digit]; }
 
  private:
   const Digits* digits_;

@@ -50,7 +50,7 @@ std::optional<Contents::Place> Contents::Find(int32_t content, int64_t begin, in
   --it;
   if (begin >= it->end || size > it->end - begin) return std::nullopt;
   const int64_t number = it - list.begin();
-  return Place{number, starts_[static_cast<size_t>(content)][static_cast<size_t>(number)] + begin - it->begin};
+  return Place{number, starts_[content][number] + begin - it->begin};
 }
 
 Devices::Devices(const absl::flat_hash_set<Mesh>& meshes) {
@@ -106,13 +106,13 @@ absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
     for (int64_t p = 0; p < mesh().size(); ++p) {
       int64_t row = 0;
       for (const AxisRef& ref : dim.digits) row = row * ref.size + layout_.Coordinate(p, ref);
-      dim.row_of_position[static_cast<size_t>(p)] = static_cast<int32_t>(row);
-      holder[static_cast<size_t>(row)] = p;
+      dim.row_of_position[p] = static_cast<int32_t>(row);
+      holder[row] = p;
     }
   }
   std::vector<int64_t>& lengths = lengths_.emplace_back();
   for (int64_t row = 0; row < rows; ++row) {
-    const int32_t content = contents.Intern(layout_.Intervals(holder[static_cast<size_t>(row)], d));
+    const int32_t content = contents.Intern(layout_.Intervals(holder[row], d));
     dim.content_of_row.push_back(content);
     lengths.push_back(contents.length(content));
     num_intervals_ += 1 + static_cast<int64_t>(contents.intervals(content).size());
@@ -145,9 +145,9 @@ absl::StatusOr<Holdings> Holdings::Create(const Layout& layout, const Devices& d
   Holdings out(layout);
   int64_t budget = kMaxIntervalsInAll;
   for (int d = 0; d < layout.rank(); ++d) {
-    RETURN_IF_ERROR(out.AddDim(d, contents[static_cast<size_t>(d)], budget));
+    RETURN_IF_ERROR(out.AddDim(d, contents[d], budget));
   }
-  out.AddContributions(contents[static_cast<size_t>(layout.rank())]);
+  out.AddContributions(contents[layout.rank()]);
   for (const Dim& dim : out.dims_) out.num_cells_ *= dim.num_rows();
   out.position_of_.assign(static_cast<size_t>(devices.size()), -1);
   for (int64_t p = 0; p < layout.mesh().size(); ++p) {
@@ -157,7 +157,7 @@ absl::StatusOr<Holdings> Holdings::Create(const Layout& layout, const Devices& d
     out.max_elements_ = std::max(out.max_elements_, elements);
     const int64_t device = devices.Find(layout.mesh().Device(p));
     out.device_at_.push_back(static_cast<int32_t>(device));
-    out.position_of_[static_cast<size_t>(device)] = static_cast<int32_t>(p);
+    out.position_of_[device] = static_cast<int32_t>(p);
   }
   return out;
 }

@@ -20,8 +20,8 @@ class Contents {
  public:
   Contents() { Intern({}); }
   int32_t Intern(const std::vector<Interval>& intervals);
-  const std::vector<Interval>& intervals(int32_t content) const { return lists_[static_cast<size_t>(content)]; }
-  int64_t length(int32_t content) const { return starts_[static_cast<size_t>(content)].back(); }
+  const std::vector<Interval>& intervals(int32_t content) const { return lists_[content]; }
+  int64_t length(int32_t content) const { return starts_[content].back(); }
   struct Place {
     int64_t interval = 0;  // its number in the list
     int64_t local = 0;     // elements of the list before the first one of the run
@@ -40,7 +40,7 @@ class Devices {
  public:
   explicit Devices(const absl::flat_hash_set<Mesh>& meshes);
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
-  int64_t id(int64_t device) const { return ids_[static_cast<size_t>(device)]; }
+  int64_t id(int64_t device) const { return ids_[device]; }
   // The number of a device id, or -1.
   int64_t Find(int64_t id) const;
 
@@ -69,17 +69,15 @@ class Holdings {
   const Layout& layout() const { return layout_; }
   const Mesh& mesh() const { return layout_.mesh(); }
   int num_dims() const { return static_cast<int>(dims_.size()); }
-  const Dim& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
+  const Dim& dim(int d) const { return dims_[d]; }
   int64_t Row(int64_t position, int d) const {
     const Dim& of = dim(d);
-    return of.row_of_position.empty() ? 0 : of.row_of_position[static_cast<size_t>(position)];
+    return of.row_of_position.empty() ? 0 : of.row_of_position[position];
   }
-  int32_t Content(int64_t position, int d) const {
-    return dim(d).content_of_row[static_cast<size_t>(Row(position, d))];
-  }
-  int64_t Length(int64_t row, int d) const { return lengths_[static_cast<size_t>(d)][static_cast<size_t>(row)]; }
+  int32_t Content(int64_t position, int d) const { return dim(d).content_of_row[Row(position, d)]; }
+  int64_t Length(int64_t row, int d) const { return lengths_[d][row]; }
   // Elements of the fragment at a position.
-  int64_t Elements(int64_t position) const { return elements_[static_cast<size_t>(position)]; }
+  int64_t Elements(int64_t position) const { return elements_[position]; }
   int64_t MaxElements() const { return max_elements_; }
   // Over all shards of all dimensions.
   int64_t num_intervals() const { return num_intervals_; }
@@ -89,8 +87,8 @@ class Holdings {
   int64_t copies() const { return mesh().size() / num_cells_; }
 
   // Positions of the mesh and numbers of the plan's devices; -1 for a device outside the mesh.
-  int64_t DeviceAt(int64_t position) const { return device_at_[static_cast<size_t>(position)]; }
-  int64_t PositionOf(int64_t device) const { return position_of_[static_cast<size_t>(device)]; }
+  int64_t DeviceAt(int64_t position) const { return device_at_[position]; }
+  int64_t PositionOf(int64_t device) const { return position_of_[device]; }
   int64_t ElementsOf(int64_t device) const {
     const int64_t position = PositionOf(device);
     return position < 0 ? 0 : Elements(position);

@@ -200,7 +200,7 @@ void PlanJudge::CheckOptions() {
     const Holdings& to = *steps_[s].to;
     for (int d = 0; d < to.layout().rank(); ++d) {
       for (const int32_t content : to.dim(d).content_of_row) {
-        if (contents_[static_cast<size_t>(d)].intervals(content).size() <= 1) continue;
+        if (contents_[d].intervals(content).size() <= 1) continue;
         Find(absl::StrCat("steps[", s, "].to"), "options.boxes asks for contiguous boxes in between, and this is none");
         d = to.layout().rank();
         break;
@@ -226,7 +226,7 @@ void PlanJudge::CheckChunks() {
     const auto& contents = layout.dim(dim).content_of_row;
     return layout.layout().dim(dim).size % chunks.block == 0 &&
            std::all_of(contents.begin(), contents.end(), [&](int32_t content) {
-             const auto& intervals = contents_[static_cast<size_t>(dim)].intervals(content);
+             const auto& intervals = contents_[dim].intervals(content);
              return std::all_of(intervals.begin(), intervals.end(), [&](const Interval& interval) {
                return interval.begin % chunks.block == 0 && interval.end % chunks.block == 0;
              });

@@ -13,7 +13,7 @@ struct Piece {
 std::vector<Piece> Ascending(const Holdings::Dim& dim, const Contents& contents) {
   std::vector<Piece> out;
   for (int64_t row = 0; row < dim.num_rows(); ++row) {
-    for (const Interval& interval : contents.intervals(dim.content_of_row[static_cast<size_t>(row)])) {
+    for (const Interval& interval : contents.intervals(dim.content_of_row[row])) {
       out.push_back({interval, row});
     }
   }
@@ -37,10 +37,10 @@ Meet::Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& c
       const auto [it, added] = index_.try_emplace(a[i].row * to_rows_ + b[j].row, static_cast<int32_t>(pairs_.size()));
       if (added) {
         pairs_.push_back({a[i].row, b[j].row, 0});
-        ++to_rows_of_[static_cast<size_t>(a[i].row)];
-        ++from_rows_of_[static_cast<size_t>(b[j].row)];
+        ++to_rows_of_[a[i].row];
+        ++from_rows_of_[b[j].row];
       }
-      pairs_[static_cast<size_t>(it->second)].elements += end - begin;
+      pairs_[it->second].elements += end - begin;
     }
     if (a[i].interval.end < b[j].interval.end) {
       ++i;
@@ -53,7 +53,7 @@ Meet::Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& c
 Meeting::Meeting(const Holdings& from, const Holdings& to, const std::vector<Contents>& contents, bool contributions)
     : from_(&from), to_(&to) {
   const int dims = from.num_dims() - (contributions ? 0 : 1);
-  for (int d = 0; d < dims; ++d) dims_.emplace_back(from.dim(d), to.dim(d), contents[static_cast<size_t>(d)]);
+  for (int d = 0; d < dims; ++d) dims_.emplace_back(from.dim(d), to.dim(d), contents[d]);
 }
 
 int64_t Meeting::Shared(int64_t from_position, int64_t to_position) const {

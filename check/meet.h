@@ -24,11 +24,11 @@ class Meet {
   // Elements that the two rows share.
   int64_t Shared(int64_t from_row, int64_t to_row) const {
     const auto it = index_.find(from_row * to_rows_ + to_row);
-    return it == index_.end() ? 0 : pairs_[static_cast<size_t>(it->second)].elements;
+    return it == index_.end() ? 0 : pairs_[it->second].elements;
   }
   // Rows of the other side that share something with this one.
-  int64_t ToRowsOf(int64_t from_row) const { return to_rows_of_[static_cast<size_t>(from_row)]; }
-  int64_t FromRowsOf(int64_t to_row) const { return from_rows_of_[static_cast<size_t>(to_row)]; }
+  int64_t ToRowsOf(int64_t from_row) const { return to_rows_of_[from_row]; }
+  int64_t FromRowsOf(int64_t to_row) const { return from_rows_of_[to_row]; }
 
  private:
   int64_t to_rows_ = 0;
@@ -46,7 +46,7 @@ class Meeting {
   const Holdings& from() const { return *from_; }
   const Holdings& to() const { return *to_; }
   int num_dims() const { return static_cast<int>(dims_.size()); }
-  const Meet& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
+  const Meet& dim(int d) const { return dims_[d]; }
   // Elements that the box of a position of `from` shares with the box of a position of `to`.
   int64_t Shared(int64_t from_position, int64_t to_position) const;
   // The same for a device of the plan; 0 where it is not in both meshes.

@@ -79,7 +79,7 @@ class Judge {
   }
 
   void Place(int64_t number) {
-    const plan_text::PieceText& piece = pieces_[static_cast<size_t>(number)];
+    const plan_text::PieceText& piece = pieces_[number];
     const std::string where = absl::StrCat("pieces[", number, "]");
     const int64_t sender = step_.devices.Find(piece.sender);
     const int64_t receiver = step_.devices.Find(piece.receiver);
@@ -149,8 +149,7 @@ class Judge {
             facts_.unjudged.emplace_back("whether pieces overlap: too many lie in one corner of a shard");
             return;
           }
-          if (!Overlap(pieces_[static_cast<size_t>(entries_[i].number)],
-                       pieces_[static_cast<size_t>(entries_[end].number)])) {
+          if (!Overlap(pieces_[entries_[i].number], pieces_[entries_[end].number])) {
             continue;
           }
           Find(absl::StrCat("pieces[", entries_[end].number, "]"),
@@ -182,7 +181,7 @@ class Judge {
     if (step_.op != Op::kAllPermute) return;
     absl::flat_hash_set<int64_t> sent;
     for (const auto& [ends, message] : messages_) {
-      if (!sent.insert(ends.first).second || senders[static_cast<size_t>(ends.second)] > 1) {
+      if (!sent.insert(ends.first).second || senders[ends.second] > 1) {
         return Find("pieces", "it is no AllPermute: a device sends to several or gets from several");
       }
     }

@@ -140,7 +140,7 @@ void StepJudge::CheckAxes(StepFacts& facts) const {
 
 StepFacts StepJudge::Run() {
   StepFacts facts;
-  facts.loads.resize(static_cast<size_t>(devices_.size()));
+  facts.loads.resize(devices_.size());
   if (!CheckPartial(facts)) return facts;
   const bool grouped = FindGroups(facts);
   if (!facts.illegal.empty()) return facts;
@@ -184,7 +184,7 @@ std::optional<Op> StepJudge::OtherName(const StepFacts& facts, int64_t peers_max
 void StepJudge::CountReceived(StepFacts& facts) const {
   for (int64_t q = 0; q < to_.mesh().size() && !Reduces(op_); ++q) {
     const int64_t device = to_.DeviceAt(q);
-    Load& load = facts.loads[static_cast<size_t>(device)];
+    Load& load = facts.loads[device];
     load.recv = to_.Elements(q) - meeting_->Kept(device);
     facts.recv_max = std::max(facts.recv_max, load.recv);
     facts.recv_total += load.recv;
@@ -293,14 +293,14 @@ void StepJudge::CountHolders(StepFacts& facts) const {
     kept[cell] += own;
     keepers[cell] += own > 0 ? 1 : 0;
     receivers[cell] = from_.Elements(p) == 0 ? 0 : meeting_->ToCellsOf(p) * to_.copies();
-    if (facts.loads[static_cast<size_t>(from_.DeviceAt(p))].recv > 0) holder_receives[cell] = true;
+    if (facts.loads[from_.DeviceAt(p)].recv > 0) holder_receives[cell] = true;
   }
   int64_t peers = 0;
   int64_t peers_high = 0;
   int64_t receiving = 0;
   for (int64_t q = 0; q < to_.mesh().size(); ++q) {
     const int64_t device = to_.DeviceAt(q);
-    if (facts.loads[static_cast<size_t>(device)].recv == 0) continue;
+    if (facts.loads[device].recv == 0) continue;
     ++receiving;
     const int64_t boxes = meeting_->FromCellsOf(q) - (meeting_->Kept(device) > 0 ? 1 : 0);
     peers = std::max(peers, boxes);
@@ -322,7 +322,7 @@ void StepJudge::CountHolders(StepFacts& facts) const {
     if (!holder_receives[c]) ++senders;
   }
   for (int64_t p = 0; p < from_.mesh().size(); ++p) {
-    Load& load = facts.loads[static_cast<size_t>(from_.DeviceAt(p))];
+    Load& load = facts.loads[from_.DeviceAt(p)];
     const auto cell = static_cast<size_t>(from_.Cell(p));
     load.send = {copies == 1 ? demand[cell] : 0, demand[cell]};
     if (op_ == Op::kAllPermute) load.send.high = std::min(load.send.high, from_.Elements(p));

@@ -20,6 +20,8 @@ endif()
 
 add_library(reshard_build_flags INTERFACE)
 target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+# Whether what a mutex guards is used with it only (status/mutex.h).
+target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
 if(RESHARD_UNITY)

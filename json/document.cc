@@ -1,5 +1,6 @@
 #include "json/document.h"
 
+#include <cassert>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -47,7 +48,10 @@ bool Value::is_array() const { return Of(value_).is_array(); }
 bool Value::is_string() const { return Of(value_).is_string(); }
 bool Value::is_null() const { return Of(value_).is_null(); }
 size_t Value::size() const { return Of(value_).size(); }
-Value Value::at(size_t i) const { return Value(&Of(value_)[i]); }
+Value Value::at(size_t i) const {
+  assert(i < size());
+  return Value(&Of(value_)[i]);
+}
 
 std::optional<Value> Value::Find(std::string_view key) const {
   if (!is_object()) return std::nullopt;

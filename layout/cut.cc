@@ -61,7 +61,7 @@ Pieces KeepChunk(const Pieces& pieces, const Factor& factor, int64_t coordinate,
     const bool mirrored = factor.kind == Factor::Kind::kReflected && piece.odd;
     const int64_t length =
         factor.kind == Factor::Kind::kSizes
-            ? factor.sizes[static_cast<size_t>(coordinate)]
+            ? factor.sizes[coordinate]
             : CeilChunk({0, piece.length}, factor.parts(), mirrored ? factor.parts() - 1 - coordinate : coordinate)
                   .length();
     out.push_back({length, keep_parity && piece.odd, piece.count});
@@ -75,14 +75,11 @@ std::vector<int64_t> Representatives(const Pieces& pieces, const Factor& factor)
   const int64_t parts = factor.parts();
   std::vector<int64_t> out = {0};
   if (factor.kind == Factor::Kind::kSizes) {
-    out.resize(static_cast<size_t>(parts));
-    for (int64_t j = 0; j < parts; ++j) out[static_cast<size_t>(j)] = j;
+    out.resize(parts);
+    for (int64_t j = 0; j < parts; ++j) out[j] = j;
     const auto& sizes = factor.sizes;
-    std::sort(out.begin(), out.end(),
-              [&](int64_t a, int64_t b) { return sizes[static_cast<size_t>(a)] < sizes[static_cast<size_t>(b)]; });
-    out.erase(std::unique(
-                  out.begin(), out.end(),
-                  [&](int64_t a, int64_t b) { return sizes[static_cast<size_t>(a)] == sizes[static_cast<size_t>(b)]; }),
+    std::sort(out.begin(), out.end(), [&](int64_t a, int64_t b) { return sizes[a] < sizes[b]; });
+    out.erase(std::unique(out.begin(), out.end(), [&](int64_t a, int64_t b) { return sizes[a] == sizes[b]; }),
               out.end());
     return out;
   }

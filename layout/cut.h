@@ -2,6 +2,7 @@
 #ifndef RESHARD_LAYOUT_CUT_H_
 #define RESHARD_LAYOUT_CUT_H_
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace reshard::layout {
 // Chunk j of the interval cut into `parts` chunks of ceil(length/parts); the last ones may be short or empty.
 // Requires parts >= 1 and 0 <= j < parts; no intermediate value exceeds the interval's end.
 inline Interval CeilChunk(const Interval& whole, int64_t parts, int64_t j) {
+  assert(parts >= 1 && j >= 0 && j < parts);
   const int64_t length = whole.length();
   if (length == 0) return {whole.begin, whole.begin};
   const int64_t chunk = CeilDiv(length, parts);

@@ -16,7 +16,7 @@ class RowMatch {
   RowMatch(const DimShards& a, const DimShards& b) : a_(a), b_(b), a_in_b_(static_cast<size_t>(a.num_rows())) {
     // Rows of one table are disjoint, so the first element of a row tells it from all others.
     std::vector<std::pair<int64_t, int64_t>> b_rows;
-    b_rows.reserve(static_cast<size_t>(b.num_rows()));
+    b_rows.reserve(b.num_rows());
     for (int64_t r = 0; r < b.num_rows(); ++r) {
       if (Length(b, r) > 0) b_rows.emplace_back(First(b, r)->begin, r);
     }
@@ -25,19 +25,19 @@ class RowMatch {
       if (Length(a, r) == 0) continue;
       const auto at = std::lower_bound(b_rows.begin(), b_rows.end(), std::pair(First(a, r)->begin, int64_t{0}));
       const bool found = at != b_rows.end() && at->first == First(a, r)->begin && SameIntervals(r, at->second);
-      a_in_b_[static_cast<size_t>(r)] = found ? at->second : -1;
+      a_in_b_[r] = found ? at->second : -1;
     }
   }
 
   bool Same(int64_t row_a, int64_t row_b) const {
     if (Length(a_, row_a) == 0 || Length(b_, row_b) == 0) return Length(a_, row_a) == Length(b_, row_b);
-    return a_in_b_[static_cast<size_t>(row_a)] == row_b;
+    return a_in_b_[row_a] == row_b;
   }
 
  private:
-  static int64_t Length(const DimShards& dim, int64_t row) { return dim.length[static_cast<size_t>(row)]; }
+  static int64_t Length(const DimShards& dim, int64_t row) { return dim.length[row]; }
   static std::vector<Interval>::const_iterator First(const DimShards& dim, int64_t row) {
-    return dim.intervals.begin() + dim.first[static_cast<size_t>(row)];
+    return dim.intervals.begin() + dim.first[row];
   }
   bool SameIntervals(int64_t row_a, int64_t row_b) const {
     return std::equal(First(a_, row_a), First(a_, row_a + 1), First(b_, row_b), First(b_, row_b + 1));

@@ -67,8 +67,7 @@ class CellWalk {
     int64_t begin = whole.begin;
     for (int64_t j = 0; j < parts && begin < whole.end; ++j) {
       const int64_t left = whole.end - begin;
-      const int64_t length =
-          factor.kind == Factor::Kind::kSizes ? factor.sizes[static_cast<size_t>(j)] : std::min(chunk, left);
+      const int64_t length = factor.kind == Factor::Kind::kSizes ? factor.sizes[j] : std::min(chunk, left);
       if (length == 0) continue;
       const Interval part{begin, begin + length};
       begin = part.end;
@@ -94,17 +93,17 @@ class CellWalk {
 
 // Rows of one cell at most, in ascending order: nothing to sort or merge.
 bool FillInOrder(CellWalk& walk, DimShards& out) {
-  out.intervals.reserve(static_cast<size_t>(std::min(out.size, walk.num_rows())));
+  out.intervals.reserve(std::min(out.size, walk.num_rows()));
   int64_t next_row = 0;
   const bool complete = walk.Run(out.size, [&](const CellWalk::Cell& cell) {
     for (; next_row <= cell.row; ++next_row) {
-      out.first[static_cast<size_t>(next_row)] = static_cast<int64_t>(out.intervals.size());
+      out.first[next_row] = static_cast<int64_t>(out.intervals.size());
     }
     out.intervals.push_back(cell.interval);
-    out.length[static_cast<size_t>(cell.row)] = cell.interval.length();
+    out.length[cell.row] = cell.interval.length();
   });
   for (; next_row <= walk.num_rows(); ++next_row) {
-    out.first[static_cast<size_t>(next_row)] = static_cast<int64_t>(out.intervals.size());
+    out.first[next_row] = static_cast<int64_t>(out.intervals.size());
   }
   return complete;
 }
@@ -117,7 +116,7 @@ bool FillSorted(CellWalk& walk, DimShards& out) {
     const auto row = static_cast<size_t>(cell.row);
     out.length[row] += cell.interval.length();
     if (last_cell[row] >= 0) {
-      Interval& last = cells[static_cast<size_t>(last_cell[row])].interval;
+      Interval& last = cells[last_cell[row]].interval;
       if (last.end == cell.interval.begin) {
         last.end = cell.interval.end;
         return;
@@ -133,7 +132,7 @@ bool FillSorted(CellWalk& walk, DimShards& out) {
   std::copy(out.first.begin(), out.first.end() - 1, cursor.begin());
   out.intervals.resize(cells.size());
   for (const CellWalk::Cell& cell : cells) {
-    out.intervals[static_cast<size_t>(cursor[static_cast<size_t>(cell.row)]++)] = cell.interval;
+    out.intervals[cursor[cell.row]++] = cell.interval;
   }
   return true;
 }
@@ -146,7 +145,7 @@ absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
   }
   CellWalk walk(dim);
   out.first.resize(static_cast<size_t>(walk.num_rows()) + 1);
-  out.length.resize(static_cast<size_t>(walk.num_rows()));
+  out.length.resize(walk.num_rows());
   const bool complete = walk.one_cell_a_row() ? FillInOrder(walk, out) : FillSorted(walk, out);
   if (!complete) {
     return absl::ResourceExhaustedError(absl::StrCat("a dimension of ", dim.size, " elements is cut into more than ",
@@ -179,7 +178,7 @@ int64_t ShardMap::Row(int64_t position, int d) const {
 int64_t ShardMap::LocalElements(int64_t position) const {
   // Cannot overflow: at most the number of elements, or of those of the non-empty dimensions.
   int64_t elements = 1;
-  for (int d = 0; d < rank(); ++d) elements *= dim(d).length[static_cast<size_t>(Row(position, d))];
+  for (int d = 0; d < rank(); ++d) elements *= dim(d).length[Row(position, d)];
   return elements;
 }
 

@@ -127,7 +127,7 @@ std::string ToString(const Layout& layout) {
     const DimLayout& dim = layout.dim(d);
     if (d > 0) out += ", ";
     if (!dim.factors.empty()) {
-      absl::StrAppend(&out, local[static_cast<size_t>(d)], "<");
+      absl::StrAppend(&out, local[d], "<");
       for (size_t k = 0; k < dim.factors.size(); ++k) {
         if (k > 0) out += ",";
         AppendFactor(layout.mesh(), dim.factors[k], &out);

@@ -16,7 +16,7 @@ inline std::string FileBytes(const std::filesystem::path& path) {
   std::string bytes(error ? 0 : size, '\0');
   std::ifstream in(path, std::ios::binary);
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(in.gcount()));
+  bytes.resize(in.gcount());
   return bytes;
 }
 

@@ -23,7 +23,7 @@ struct Links {
   int size() const { return static_cast<int>(levels.size()); }
   // The domain of a device at a level; the outermost level is one domain.
   int64_t Domain(int level, int64_t id) const {
-    const int64_t devices = levels[static_cast<size_t>(level)].devices;
+    const int64_t devices = levels[level].devices;
     return level + 1 == size() ? 0 : id / devices;
   }
   // The innermost level whose domains hold both.
@@ -33,7 +33,7 @@ struct Links {
     return level;
   }
   int64_t DevicesPerLink(int level) const {
-    const int64_t nics = levels[static_cast<size_t>(level)].nics;
+    const int64_t nics = levels[level].nics;
     return nics == 0 || level == 0 ? 1 : std::max<int64_t>(1, levels[static_cast<size_t>(level) - 1].devices / nics);
   }
   // Devices that a device meets at a level; 0: not known.
@@ -45,7 +45,7 @@ struct Links {
   // All bytes flow after two latencies, or the last message is posted and flows by itself: the later of the two. Each
   // round has latencies of its own. Never more than a 1024th of an int64.
   int64_t Time(int level, int64_t peers, int64_t bytes, int64_t rounds) const {
-    const Level& link = levels[static_cast<size_t>(level)];
+    const Level& link = levels[level];
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 1024;
     const auto flow = [&](__int128 of) {
       return (of * 1'000'000'000 + link.bytes_per_second - 1) / link.bytes_per_second;

@@ -34,7 +34,7 @@ template <typename F>
 absl::Status ForEachPart(const io::ReadFile& file, const F& part) {
   std::string buffer;
   for (int64_t at = 0; at < file.bytes(); at += kAtOnce) {
-    buffer.resize(static_cast<size_t>(std::min(kAtOnce, file.bytes() - at)));
+    buffer.resize(std::min(kAtOnce, file.bytes() - at));
     RETURN_IF_ERROR(file.ReadAt(at, absl::MakeSpan(buffer)));
     RETURN_IF_ERROR(part(at, buffer));
   }

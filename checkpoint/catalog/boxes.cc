@@ -25,8 +25,8 @@ struct Cut {
 std::vector<Cut> CutsOf(const DimShards& dim) {
   std::vector<Cut> cuts;
   for (int64_t row = 0; row < dim.num_rows(); ++row) {
-    for (int64_t i = dim.first[static_cast<size_t>(row)]; i < dim.first[static_cast<size_t>(row) + 1]; ++i) {
-      cuts.push_back({dim.intervals[static_cast<size_t>(i)], row});
+    for (int64_t i = dim.first[row]; i < dim.first[static_cast<size_t>(row) + 1]; ++i) {
+      cuts.push_back({dim.intervals[i], row});
     }
   }
   std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.interval.begin < b.interval.begin; });

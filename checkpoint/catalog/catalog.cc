@@ -1,5 +1,6 @@
 #include "reshard/checkpoint/catalog.h"
 
+#include <cassert>
 #include <limits>
 #include <string>
 
@@ -27,14 +28,14 @@ std::string_view Catalog::NameInFiles(std::string_view name) const {
 const Catalog::Tensor* Catalog::FindTensor(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;
   const auto found = lookup_->items.find(name);
-  return found == lookup_->items.end() || found->second < 0 ? nullptr : &tensors_[static_cast<size_t>(found->second)];
+  return found == lookup_->items.end() || found->second < 0 ? nullptr : &tensors_[found->second];
 }
 
 const Catalog::ByteItem* Catalog::FindByteItem(std::string_view name) const {
   if (lookup_ == nullptr) return nullptr;
   const auto found = lookup_->items.find(name);
   if (found == lookup_->items.end() || found->second >= 0) return nullptr;
-  return &byte_items_[static_cast<size_t>(-1 - found->second)];
+  return &byte_items_[-1 - found->second];
 }
 
 const std::vector<Catalog::PathStep>* Catalog::PathOf(std::string_view name) const {
@@ -44,13 +45,14 @@ const std::vector<Catalog::PathStep>* Catalog::PathOf(std::string_view name) con
 }
 
 Catalog::Chunk Catalog::chunk(const Tensor& tensor, int64_t index) const {
+  assert(index >= 0 && index < tensor.num_chunks);
   const size_t rank = tensor.shape.size();
   const int64_t* const box = boxes_.data() + tensor.first_box + index * static_cast<int64_t>(2 * rank);
-  return {{box, rank}, {box + rank, rank}, places_[static_cast<size_t>(tensor.first_chunk + index)]};
+  return {{box, rank}, {box + rank, rank}, places_[tensor.first_chunk + index]};
 }
 
 const catalog::StoredElements* Catalog::StoredAs(const Tensor& tensor, int64_t index) const {
-  return elements_.empty() ? nullptr : elements_[static_cast<size_t>(tensor.first_chunk + index)].get();
+  return elements_.empty() ? nullptr : elements_[tensor.first_chunk + index].get();
 }
 
 int64_t Catalog::BytesOf(const Tensor& tensor) const {

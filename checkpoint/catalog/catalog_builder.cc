@@ -126,7 +126,7 @@ int32_t CatalogBuilder::AddContent(std::string path) {
 }
 
 void CatalogBuilder::SetContent(int32_t index, std::string bytes) {
-  Catalog::File& file = state_->files[static_cast<size_t>(index)];
+  Catalog::File& file = state_->files[index];
   file.bytes = static_cast<int64_t>(bytes.size());
   file.content = std::make_shared<const std::string>(std::move(bytes));
 }
@@ -151,7 +151,7 @@ absl::Status CatalogBuilder::AddTensor(std::string_view name, std::string_view s
   const auto found = state.lookup->items.find(name);
   if (found != state.lookup->items.end()) {
     if (found->second < 0) return bad("the name is that of a byte item");
-    const Catalog::Tensor& before = state.tensors[static_cast<size_t>(found->second)];
+    const Catalog::Tensor& before = state.tensors[found->second];
     if (before.stored_dtype != stored_dtype || before.shape != shape) {
       return bad("is ", io::Shown(before.stored_dtype), " of ", io::Shown(before.shape), " in one place and ",
                  io::Shown(stored_dtype), " of ", io::Shown(shape), " in another");
@@ -187,7 +187,7 @@ absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Sp
                                       const Catalog::Place& place) {
   State& state = *state_;
   if (state.runs.empty()) return absl::InternalError("AddChunk before AddTensor");
-  const Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(state.runs.back().tensor)];
+  const Catalog::Tensor& tensor = state.tensors[state.runs.back().tensor];
   bool inside = offset.size() == tensor.shape.size() && size.size() == tensor.shape.size();
   for (size_t d = 0; inside && d < offset.size(); ++d) {
     inside = offset[d] >= 0 && size[d] >= 0 && offset[d] <= tensor.shape[d] && size[d] <= tensor.shape[d] - offset[d];
@@ -252,10 +252,10 @@ absl::Status CatalogBuilder::MakeRankLocal(std::string_view name, std::string_vi
     return absl::DataLossError(absl::StrCat("the name ", io::Shown(rank_name), " appears twice"));
   }
   if (number >= 0) {
-    Catalog::Tensor& tensor = state_->tensors[static_cast<size_t>(number)];
+    Catalog::Tensor& tensor = state_->tensors[number];
     tensor.name = tensor.stored_name = kept;
   } else {
-    state_->byte_items[static_cast<size_t>(-1 - number)].name = kept;
+    state_->byte_items[-1 - number].name = kept;
   }
   lookup.items.erase(name);
   lookup.paths.erase(name);
@@ -301,7 +301,7 @@ absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Cata
   if (place.file < 0 || place.file >= static_cast<int64_t>(files.size())) {
     return absl::InternalError("a place in a file that was not added");
   }
-  const Catalog::File& file = files[static_cast<size_t>(place.file)];
+  const Catalog::File& file = files[place.file];
   if (place.at >= 0 && place.length >= 0 && place.length <= file.bytes && place.at <= file.bytes - place.length) {
     return absl::OkStatus();
   }
@@ -324,18 +324,18 @@ void CatalogBuilder::State::JoinRuns() {
     while (last < runs.size() && runs[last].tensor == runs[first].tensor) ++last;
     Run all = {runs[first].tensor, static_cast<int64_t>(joined_places.size()), 0,
                static_cast<int64_t>(joined_boxes.size())};
-    const size_t width = 2 * tensors[static_cast<size_t>(all.tensor)].shape.size();
+    const size_t width = 2 * tensors[all.tensor].shape.size();
     seen.clear();
     for (size_t r = first; r < last; ++r) {
       for (int64_t i = 0; i < runs[r].num_chunks; ++i) {
-        const Catalog::Place& place = places[static_cast<size_t>(runs[r].first_chunk + i)];
+        const Catalog::Place& place = places[runs[r].first_chunk + i];
         const auto box = boxes.begin() + runs[r].first_box + i * static_cast<int64_t>(width);
         std::vector<int64_t> key(box, box + static_cast<int64_t>(width));
         if (!format->replicas_come_again) key.insert(key.end(), {place.file, place.at, place.length});
         if (last - first > 1 && !seen.insert(std::move(key)).second) continue;
         joined_places.push_back(place);
         if (!elements.empty()) {
-          joined_elements.push_back(std::move(elements[static_cast<size_t>(runs[r].first_chunk + i)]));
+          joined_elements.push_back(std::move(elements[runs[r].first_chunk + i]));
         }
         joined_boxes.insert(joined_boxes.end(), box, box + static_cast<int64_t>(width));
         ++all.num_chunks;
@@ -355,12 +355,12 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
   if (state.again) state.JoinRuns();
 
   for (const State::Run& run : state.runs) {  // one per tensor, in their order
-    Catalog::Tensor& tensor = state.tensors[static_cast<size_t>(run.tensor)];
+    Catalog::Tensor& tensor = state.tensors[run.tensor];
     tensor.first_chunk = run.first_chunk;
     tensor.num_chunks = run.num_chunks;
     tensor.first_box = run.first_box;
     for (int64_t i = 0; i < run.num_chunks; ++i) {
-      const Catalog::Place& place = state.places[static_cast<size_t>(run.first_chunk + i)];
+      const Catalog::Place& place = state.places[run.first_chunk + i];
       RETURN_IF_ERROR(state.CheckPlace(tensor.name, place));
     }
   }

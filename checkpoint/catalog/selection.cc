@@ -119,7 +119,7 @@ std::optional<std::string> Fill(std::string_view to, const std::vector<std::stri
     if (to[i] == '$') {
       name += '$';
     } else if (to[i] >= '1' && to[i] <= '9' && static_cast<size_t>(to[i] - '1') < captures.size()) {
-      name += captures[static_cast<size_t>(to[i] - '1')];
+      name += captures[to[i] - '1'];
     } else {
       return std::nullopt;
     }

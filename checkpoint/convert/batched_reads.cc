@@ -44,7 +44,7 @@ class Joiner {
     chunk_rows_.clear();
     if (dim == 0 && sorted.size() > 1) {
       const Catalog& source = plan_.source();
-      chunk_rows_ = ChunkRowsOf(source, source.tensors()[static_cast<size_t>(piece(sorted[0]).tensor)]);
+      chunk_rows_ = ChunkRowsOf(source, source.tensors()[piece(sorted[0]).tensor]);
     }
     int64_t bytes = 0;
     for (const int64_t number : sorted) {
@@ -63,7 +63,7 @@ class Joiner {
   }
 
  private:
-  const Piece& piece(int64_t number) const { return plan_.pieces()[static_cast<size_t>(number)]; }
+  const Piece& piece(int64_t number) const { return plan_.pieces()[number]; }
 
   bool IsBehind(int64_t number, int64_t before, size_t dim) const {
     const absl::Span<const int64_t> offset = plan_.offset(piece(number)), size = plan_.size(piece(number));
@@ -102,7 +102,7 @@ BatchedReads BatchReads(const output::OutputPlan& plan, absl::Span<const int64_t
   BatchedReads reads;
   Joiner joiner(plan, limits, &reads);
   for (size_t i = 0; i < pieces.size();) {
-    const auto tensor_of = [&](size_t k) { return plan.pieces()[static_cast<size_t>(pieces[k])].tensor; };
+    const auto tensor_of = [&](size_t k) { return plan.pieces()[pieces[k]].tensor; };
     size_t end = i + 1;
     while (end < pieces.size() && tensor_of(i) >= 0 && tensor_of(end) == tensor_of(i)) ++end;
     joiner.Join(pieces.subspan(i, end - i));
@@ -118,8 +118,8 @@ source::Box BoxOf(const output::OutputPlan& plan, const Piece& piece) {
 
 source::Box BoxOf(const output::OutputPlan& plan, const BatchedReads& reads, const BatchedRead& batch) {
   const absl::Span<const int64_t> pieces = reads.PiecesOf(batch);
-  source::Box box = BoxOf(plan, plan.pieces()[static_cast<size_t>(pieces.front())]);
-  const source::Box last = BoxOf(plan, plan.pieces()[static_cast<size_t>(pieces.back())]);
+  source::Box box = BoxOf(plan, plan.pieces()[pieces.front()]);
+  const source::Box last = BoxOf(plan, plan.pieces()[pieces.back()]);
   if (pieces.size() > 1) box.size[batch.dim] = last.offset[batch.dim] + last.size[batch.dim] - box.offset[batch.dim];
   return box;
 }

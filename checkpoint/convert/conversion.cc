@@ -134,14 +134,12 @@ absl::Status Conversion::Summarize() {
   }
   if (source->views() != nullptr) {
     for (const views::PartlyUsed& part : views::FindPartlyUsed(*source->views(), source->stored())) {
-      const Catalog::Tensor& tensor = source->stored().tensors()[static_cast<size_t>(part.stored)];
+      const Catalog::Tensor& tensor = source->stored().tensors()[part.stored];
       summary.partly_used.push_back(
           absl::StrCat(io::Shown(tensor.name), ": ", part.used, " of ", part.elements, " elements are used"));
     }
     const views::Unscaled unscaled = views::FindUnscaled(*source->views(), catalog(), source->stored(), options.recipe);
-    const auto name_of = [&](int64_t tensor) {
-      return std::string(source->stored().tensors()[static_cast<size_t>(tensor)].name);
-    };
+    const auto name_of = [&](int64_t tensor) { return std::string(source->stored().tensors()[tensor].name); };
     for (const int64_t tensor : unscaled.cast) summary.cast_unscaled.push_back(name_of(tensor));
     for (const int64_t tensor : unscaled.kept) summary.left_quantized.push_back(name_of(tensor));
   }
@@ -177,8 +175,7 @@ std::vector<PlannedTensor> Conversion::Planned() const {
     // A selection may have renamed it; what it was called then is not what it is read as.
     planned.from = source->views() == nullptr ? std::string(tensor.stored_name) : (*source->views())[t].text;
     if (planned.from.empty()) {
-      planned.from =
-          std::string(source->stored().tensors()[static_cast<size_t>((*source->views())[t].stored)].stored_name);
+      planned.from = std::string(source->stored().tensors()[(*source->views())[t].stored].stored_name);
     }
     out.push_back(std::move(planned));
   }

@@ -44,7 +44,7 @@ absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes, bool stays
 
 absl::Status PieceWriter::WriteItem(Writing& item, std::string& buffer) const {
   while (item.done < item.piece->payload_bytes) {
-    buffer.resize(static_cast<size_t>(std::min(conversion_.buffers.stripe, item.piece->payload_bytes - item.done)));
+    buffer.resize(std::min(conversion_.buffers.stripe, item.piece->payload_bytes - item.done));
     RETURN_IF_ERROR(conversion_.source->ReadItem(item.piece->item, item.done, absl::MakeSpan(buffer)));
     RETURN_IF_ERROR(Put(item, buffer, /*stays=*/true));
   }
@@ -55,7 +55,7 @@ absl::Status PieceWriter::WriteBatch(const BatchedReads& reads, const BatchedRea
                                      std::string& buffer) const {
   source::Source& source = *conversion_.source;
   const int64_t tensor = pieces.front().piece->tensor;
-  const int64_t element = SizeOf(*source.catalog().tensors()[static_cast<size_t>(tensor)].dtype);
+  const int64_t element = SizeOf(*source.catalog().tensors()[tensor].dtype);
   const source::Box box = BoxOf(*conversion_.plan, reads, batch);
   source::StreamingReader reader(&source, tensor, box);
   const std::vector<source::Box> parts = catalog::CutBox(box, element, conversion_.buffers.stripe);
@@ -67,7 +67,7 @@ absl::Status PieceWriter::WriteBatch(const BatchedReads& reads, const BatchedRea
       boxes.push_back(Common(part, piece.box));
       begins.push_back(begins.back() + boxes.back().Elements() * element);
     }
-    buffer.resize(static_cast<size_t>(begins.back()));
+    buffer.resize(begins.back());
     RETURN_IF_ERROR(reader.Read(part, [&](const source::Box& read, std::string& bytes) -> absl::Status {
       if (pieces.size() == 1 && read == part) {
         buffer.swap(bytes);
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Batc
   std::vector<Writing> pieces(batch.count);
   for (size_t i = 0; i < batch.count; ++i) {
     pieces[i].index = reads.PiecesOf(batch)[i];
-    pieces[i].piece = &conversion_.plan->pieces()[static_cast<size_t>(pieces[i].index)];
+    pieces[i].piece = &conversion_.plan->pieces()[pieces[i].index];
     if (pieces[i].piece->tensor >= 0) pieces[i].box = BoxOf(*conversion_.plan, *pieces[i].piece);
   }
   if (pieces.front().piece->tensor < 0) {
@@ -115,13 +115,13 @@ absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Batc
 }
 
 absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, std::string& buffer) const {
-  const output::OutputPlan::Piece& piece = conversion_.plan->pieces()[static_cast<size_t>(record.piece)];
+  const output::OutputPlan::Piece& piece = conversion_.plan->pieces()[record.piece];
   const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(files_.path(piece.place.file));
   if (!file.ok()) return io::FromSystem(file.status());
   const int64_t stripe = conversion_.buffers.stripe;
   hash::ContentHasher hasher;
   for (int64_t at = 0; at < piece.payload_bytes; at += stripe) {
-    buffer.resize(static_cast<size_t>(std::min(stripe, piece.payload_bytes - at)));
+    buffer.resize(std::min(stripe, piece.payload_bytes - at));
     const absl::Status read = (*file)->ReadAt(piece.payload_at + at, absl::MakeSpan(buffer));
     if (absl::IsDataLoss(read)) return false;  // a file that was cut off
     if (!read.ok()) return io::FromSystem(read);

@@ -82,16 +82,15 @@ absl::Status Run::WriteShare() {
 
   std::vector<int64_t> missing;
   for (int64_t i = share.first; i < share.end; ++i) {
-    if (kept[static_cast<size_t>(i - share.first)] == 0) missing.push_back(i);
+    if (kept[i - share.first] == 0) missing.push_back(i);
   }
   const BatchedReads reads = BatchReads(*conversion_.plan, missing, LimitsOf(conversion_));
   std::vector<std::string> buffers(static_cast<size_t>(conversion_.buffers.threads));
   status = tasks::RunTasks(
       static_cast<int64_t>(reads.batches.size()), conversion_.buffers.threads,
       [&](int64_t i, int thread) -> absl::Status {
-        ASSIGN_OR_RETURN(
-            const std::vector<output::FinishedPiece> finished,
-            writer.Write(reads, reads.batches[static_cast<size_t>(i)], buffers[static_cast<size_t>(thread)]));
+        ASSIGN_OR_RETURN(const std::vector<output::FinishedPiece> finished,
+                         writer.Write(reads, reads.batches[i], buffers[thread]));
         for (const output::FinishedPiece& piece : finished) hashes_[piece.piece] = {piece.hash_low, piece.hash_high};
         return io::FromSystem((*journal)->Add(finished));
       },
@@ -119,8 +118,8 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
   absl::Status checked = tasks::RunTasks(
       static_cast<int64_t>(records.size()), conversion_.buffers.threads,
       [&](int64_t r, int thread) -> absl::Status {
-        const output::FinishedPiece& record = records[static_cast<size_t>(r)];
-        const absl::StatusOr<bool> there = writer.IsThere(record, buffers[static_cast<size_t>(thread)]);
+        const output::FinishedPiece& record = records[r];
+        const absl::StatusOr<bool> there = writer.IsThere(record, buffers[thread]);
         if (!there.ok() || !*there) return there.status();
         hashes_[record.piece] = {record.hash_low, record.hash_high};
         (*kept)[record.piece - static_cast<uint64_t>(share.first)] = 1;
@@ -139,7 +138,7 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
 absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   std::vector<int32_t> written;
   for (int64_t i = conversion_.share.first; i < conversion_.share.end; ++i) {
-    written.push_back(conversion_.plan->pieces()[static_cast<size_t>(i)].place.file);
+    written.push_back(conversion_.plan->pieces()[i].place.file);
   }
   // Worker 0 has given each file its length and its head.
   for (int64_t f = 0; options_.worker == 0 && f < conversion_.summary.files; ++f) {
@@ -150,7 +149,7 @@ absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   absl::Status synced = tasks::RunTasks(static_cast<int64_t>(written.size()), conversion_.buffers.threads,
                                         [&](int64_t i, int) -> absl::Status {
                                           group_.Heartbeat();
-                                          return io::FromSystem(files->Sync(written[static_cast<size_t>(i)]));
+                                          return io::FromSystem(files->Sync(written[i]));
                                         });
   if (!synced.ok() || group_.alone()) return synced;
   if (synced.ok()) synced = files->SyncNames();

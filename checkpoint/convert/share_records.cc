@@ -13,7 +13,7 @@ std::vector<output::FinishedPiece> LastRecords(const Share& share, const std::ve
   const auto first = static_cast<uint64_t>(share.first), end = static_cast<uint64_t>(share.end);
   std::vector<std::optional<output::FinishedPiece>> last(static_cast<size_t>(end - first));
   for (const output::FinishedPiece& record : records) {
-    if (record.piece >= first && record.piece < end) last[static_cast<size_t>(record.piece - first)] = record;
+    if (record.piece >= first && record.piece < end) last[record.piece - first] = record;
   }
   std::vector<output::FinishedPiece> found;
   for (const std::optional<output::FinishedPiece>& record : last) {

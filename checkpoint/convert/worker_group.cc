@@ -57,8 +57,8 @@ absl::Status WorkerGroup::TakeBackDone() const { return io::RemoveTree(Path("don
 
 void WorkerGroup::Heartbeat() {
   if (alone()) return;
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!mutex_.TryLock()) return;
+  const status::MutexLock lock(mutex_, std::adopt_lock);
   const auto now = Clock::now();
   if (heartbeats_ > 0 && now - last_heartbeat_ < absl::ToChronoNanoseconds(std::min(kHeartbeat, stall_timeout_ / 10)))
     return;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "absl/time/time.h"
 #include "checkpoint/io/file_lock.h"
 #include "checkpoint/io/staged_directory.h"
+#include "status/mutex.h"
 
 namespace reshard::convert {
 
@@ -58,9 +58,9 @@ class WorkerGroup {
   const std::string terms_;
   const int64_t worker_, workers_;
   const absl::Duration stall_timeout_;
-  std::mutex mutex_;
-  int64_t heartbeats_ = 0;                                // guarded by mutex_
-  std::chrono::steady_clock::time_point last_heartbeat_;  // guarded by mutex_
+  status::Mutex mutex_;
+  int64_t heartbeats_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point last_heartbeat_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::convert

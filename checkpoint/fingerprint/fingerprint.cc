@@ -88,11 +88,11 @@ absl::StatusOr<CheckpointFingerprint> Take(source::Source& source, const Fingerp
   std::mutex mutex;
   tasks::ProgressMeter meter(taken.bytes, options.progress);
   const auto add = [&](int64_t i, int thread) -> absl::Status {
-    const StripeTask& task = tasks[static_cast<size_t>(i)];
+    const StripeTask& task = tasks[i];
     const catalog::StoredBox& box = task.stripe.box;
     CheckpointFingerprint::Tensor& tensor = taken.tensors[task.tensor];
-    std::string& buffer = buffers[static_cast<size_t>(thread)];
-    buffer.resize(static_cast<size_t>(task.bytes));
+    std::string& buffer = buffers[thread];
+    buffer.resize(task.bytes);
     RETURN_IF_ERROR(source.Read(static_cast<int64_t>(task.tensor), box.offset, box.size, absl::MakeSpan(buffer)));
     fingerprint::TensorSum sum(identities[task.tensor]);
     sum.Add(buffer.data(), task.stripe.first * SizeOf(tensor.dtype), task.bytes);

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -22,6 +21,7 @@
 #include "checkpoint/https/url.h"
 #include "status/log.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 #include "status/view.h"
 
 namespace reshard::https {
@@ -38,7 +38,7 @@ class Handles {
  public:
   void* Take(const CurlApi& curl) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       if (!free_.empty()) {
         void* const handle = free_.back();
         free_.pop_back();
@@ -49,7 +49,7 @@ class Handles {
     return curl.Init();
   }
   void Return(const CurlApi& curl, void* handle) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (free_.size() < kMost) {
       free_.push_back(handle);
     } else {
@@ -59,8 +59,8 @@ class Handles {
 
  private:
   static constexpr size_t kMost = 32;
-  std::mutex mutex_;
-  std::vector<void*> free_;  // guarded by mutex_
+  status::Mutex mutex_;
+  std::vector<void*> free_ ABSL_GUARDED_BY(mutex_);
 };
 Handles& FreeHandles() {
   static Handles* const handles = new Handles();

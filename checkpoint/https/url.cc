@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "status/mutex.h"
 #include "status/view.h"
 
 namespace reshard::https {
@@ -23,8 +23,8 @@ struct Secrets {
   std::string query;
 };
 struct Kept {
-  std::mutex mutex;
-  std::map<std::string, Secrets, std::less<>> secrets;  // guarded by mutex
+  status::Mutex mutex;
+  std::map<std::string, Secrets, std::less<>> secrets ABSL_GUARDED_BY(mutex);
 };
 Kept& KeptSecrets() {
   static Kept* const kept = new Kept();
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> Admit(std::string_view url) {
   while (admitted.size() > kScheme.size() && admitted.back() == '/') admitted.pop_back();
   if (!secrets.user.empty() || !secrets.query.empty()) {
     Kept& kept = KeptSecrets();
-    const std::lock_guard<std::mutex> lock(kept.mutex);
+    const status::MutexLock lock(kept.mutex);
     kept.secrets[admitted] = std::move(secrets);
   }
   return admitted;
@@ -139,7 +139,7 @@ Request RequestFor(std::string_view admitted) {
   request.url = absl::StrCat(status::View(admitted.substr(0, end)), Encoded(admitted.substr(end)));
   {
     Kept& kept = KeptSecrets();
-    const std::lock_guard<std::mutex> lock(kept.mutex);
+    const status::MutexLock lock(kept.mutex);
     // From the URL itself upwards, to its host.
     for (std::string_view above = admitted;; above = above.substr(0, above.rfind('/'))) {
       if (const auto found = kept.secrets.find(above); found != kept.secrets.end()) {

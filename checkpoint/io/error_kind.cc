@@ -1,5 +1,6 @@
 #include "checkpoint/io/error_kind.h"
 
+#include <cassert>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,7 @@ absl::Status io::WithKind(absl::Status status, CheckpointError kind) {
 absl::Status io::FromSystem(absl::Status status) { return io::WithKind(std::move(status), CheckpointError::kSystem); }
 
 CheckpointError KindOf(const absl::Status& status) {
+  assert(!status.ok());
   if (const absl::optional<absl::Cord> kind = status.GetPayload(kKindUrl)) {
     int value = 0;
     if (absl::SimpleAtoi(std::string(*kind), &value)) return static_cast<CheckpointError>(value);

@@ -155,7 +155,7 @@ absl::StatusOr<std::string> ReadFile::ReadText(int64_t at, int64_t length) const
   std::string text;
   for (int64_t done = 0; done < length;) {
     const int64_t part = std::min(kAtOnce, length - done);
-    text.resize(static_cast<size_t>(done + part));
+    text.resize(done + part);
     RETURN_IF_ERROR(ReadAt(at + done, {text.data() + done, static_cast<size_t>(part)}));
     done += part;
   }
@@ -275,7 +275,7 @@ absl::StatusOr<std::string> TargetOf(const std::string& link) {
   if (static_cast<size_t>(length) > kLongest) {
     return absl::DataLossError(absl::StrCat(link, " is a link of more than ", kLongest, " bytes"));
   }
-  target.resize(static_cast<size_t>(length));
+  target.resize(length);
   return target;
 }
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/https/get_range.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 #include "status/view.h"
 
 namespace reshard::io {
@@ -62,14 +62,14 @@ class Blocks {
   using Block = std::shared_ptr<const std::string>;
 
   Block Find(const std::string& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     const auto found = index_.find(key);
     if (found == index_.end()) return nullptr;
     used_.splice(used_.begin(), used_, found->second);
     return found->second->second;
   }
   void Keep(const std::string& key, Block block) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (index_.contains(key)) return;
     used_.emplace_front(key, std::move(block));
     index_[key] = used_.begin();
@@ -79,9 +79,9 @@ class Blocks {
   }
 
  private:
-  std::mutex mutex_;
-  std::list<std::pair<std::string, Block>> used_;                                    // guarded by mutex_
-  std::map<std::string, std::list<std::pair<std::string, Block>>::iterator> index_;  // guarded by mutex_
+  status::Mutex mutex_;
+  std::list<std::pair<std::string, Block>> used_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::list<std::pair<std::string, Block>>::iterator> index_ ABSL_GUARDED_BY(mutex_);
 };
 Blocks& KeptBlocks() {
   static Blocks* const blocks = new Blocks();
@@ -154,8 +154,8 @@ class RemoteFile : public ReadFile {
 };
 
 struct Listings {
-  std::mutex mutex;
-  std::map<std::string, std::vector<std::string>> names;  // guarded by mutex
+  status::Mutex mutex;
+  std::map<std::string, std::vector<std::string>> names ABSL_GUARDED_BY(mutex);
 };
 Listings& KnownListings() {
   static Listings* const listings = new Listings();
@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std
   ASSIGN_OR_RETURN(const https::Range range, https::GetRange(url, 0, absl::MakeSpan(first)));
   if (count != nullptr) count->fetch_add(range.length, std::memory_order_relaxed);
   auto file = std::make_unique<RemoteFile>(url, range, count);
-  first.resize(static_cast<size_t>(range.length));
+  first.resize(range.length);
   file->KeepFirst(std::move(first));
   return file;
 }
@@ -191,7 +191,7 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
   Listings& known = KnownListings();
   {
-    const std::lock_guard<std::mutex> lock(known.mutex);
+    const status::MutexLock lock(known.mutex);
     if (const auto found = known.names.find(url); found != known.names.end()) return found->second;
   }
   std::vector<std::string> names;
@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
     return absl::NotFoundError(absl::StrCat(url, ": none of the files that checkpoints have is there"));
   }
   std::sort(names.begin(), names.end());
-  const std::lock_guard<std::mutex> lock(known.mutex);
+  const status::MutexLock lock(known.mutex);
   return known.names.emplace(url, std::move(names)).first->second;
 }
 

@@ -56,7 +56,7 @@ class Fragments {
   void Reserve(int64_t bytes) {
     if (bytes <= bytes_) return;
     data_.reset();
-    data_.reset(new char[static_cast<size_t>(bytes)]);
+    data_.reset(new char[bytes]);
     bytes_ = bytes;
   }
   char* at(int64_t offset) { return data_.get() + offset; }
@@ -247,7 +247,7 @@ class Loading {
 
   absl::Status ReadItems(absl::Span<const LoadItem> items) {
     for (size_t i = 0; i < items.size(); ++i) {
-      const Catalog::ByteItem& item = source_->catalog().byte_items()[static_cast<size_t>(items_[i])];
+      const Catalog::ByteItem& item = source_->catalog().byte_items()[items_[i]];
       items[i].into->resize(static_cast<size_t>(item.place.length));
       RETURN_IF_ERROR(source_->ReadItem(items_[i], 0, absl::MakeSpan(*items[i].into)));
     }

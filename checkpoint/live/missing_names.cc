@@ -1,6 +1,7 @@
 #include "checkpoint/live/missing_names.h"
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -55,6 +56,7 @@ std::optional<Prefix> CommonPrefix(const std::vector<std::string>& missing, cons
 
 std::string MissingNames(const std::vector<std::string>& missing, const std::vector<std::string>& there,
                          const std::string& where) {
+  assert(!missing.empty());
   std::string text = missing.size() == 1 ? absl::StrCat(io::Shown(missing[0]), " is not in ", where)
                                          : absl::StrCat(missing.size(), " names are not in ", where, ": ");
   const std::optional<Prefix> prefix = CommonPrefix(missing, there);

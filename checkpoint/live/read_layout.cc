@@ -49,9 +49,9 @@ double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_tar
   for (int d = read.rank(); d-- > 0;) {
     const std::vector<Interval> intervals = read.Intervals(0, d);
     const int64_t longest = intervals.empty() ? 0 : intervals.front().length();
-    const int64_t common = std::max<int64_t>(1, std::min(longest, chunk[static_cast<size_t>(d)]));
+    const int64_t common = std::max<int64_t>(1, std::min(longest, chunk[d]));
     if (whole) run *= static_cast<double>(common);
-    whole = whole && common == chunk[static_cast<size_t>(d)];
+    whole = whole && common == chunk[d];
   }
   const auto wanted = static_cast<double>(target.MaxLocalElements() * element);
   const double kept = is_part_of_target ? bytes : wanted / static_cast<double>(target.mesh().size());

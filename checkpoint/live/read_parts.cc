@@ -19,9 +19,7 @@ source::Box BoxOf(const PartRead& part) {
   return {{part.offset.begin(), part.offset.end()}, {part.size.begin(), part.size.end()}};
 }
 
-bool IsScalar(const source::Source& source, int64_t tensor) {
-  return source.catalog().tensors()[static_cast<size_t>(tensor)].shape.empty();
-}
+bool IsScalar(const source::Source& source, int64_t tensor) { return source.catalog().tensors()[tensor].shape.empty(); }
 
 // The part of it with these elements.
 PartRead Within(const PartRead& whole, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
@@ -76,7 +74,7 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
     });
   };
   const auto task = [&](int64_t p, int /*thread*/) -> absl::Status {
-    const PartRead& part = parts[static_cast<size_t>(p)];
+    const PartRead& part = parts[p];
     absl::Status read = read_part(part);
     if (read.ok() && progress != nullptr) progress->Add(NumElements(part.size) * SizeOf(part.into->dtype));
     return read;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -30,6 +29,7 @@
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/layout/text.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 #include "status/no_throw.h"
 #include "status/view.h"
 
@@ -114,12 +114,11 @@ class Saving {
     catalog_ = std::move(builder).BuildUnstored();
     ASSIGN_OR_RETURN(
         output::OutputPlan plan,
-        output::OutputPlan::Make(
-            *catalog_,
-            output::MakeDcpOutput({[&](const Catalog::Tensor& tensor) -> absl::StatusOr<Layout> {
-                                     return placed_[static_cast<size_t>(&tensor - catalog_->tensors().data())].layout;
-                                   },
-                                   [&](int64_t item) { return items_[static_cast<size_t>(item)].rank; }})));
+        output::OutputPlan::Make(*catalog_,
+                                 output::MakeDcpOutput({[&](const Catalog::Tensor& tensor) -> absl::StatusOr<Layout> {
+                                                          return placed_[&tensor - catalog_->tensors().data()].layout;
+                                                        },
+                                                        [&](int64_t item) { return items_[item].rank; }})));
     plan_.emplace(std::move(plan));
     job_ = output::JobName(*catalog_, *plan_);
     ASSIGN_OR_RETURN(std::string stage, io::StagedDirectory::StageOf(path_, job_));
@@ -169,7 +168,7 @@ class Saving {
 
   // The file of this rank's pieces, and a journal of their hashes.
   absl::Status WriteFile(int32_t own, const std::vector<size_t>& pieces, live::Progress& progress) {
-    const output::OutputPlan::File& planned = plan_->files()[static_cast<size_t>(own)];
+    const output::OutputPlan::File& planned = plan_->files()[own];
     const absl::StatusOr<std::unique_ptr<io::WriteFile>> file =
         io::WriteFile::Create(io::JoinPath(io::JoinPath(stage_path_, "data"), planned.name), planned.bytes);
     if (!file.ok()) {
@@ -183,8 +182,7 @@ class Saving {
     absl::Status status = tasks::RunTasks(
         static_cast<int64_t>(pieces.size()), threads,
         [&](int64_t p, int thread) -> absl::Status {
-          return WritePiece(pieces[static_cast<size_t>(p)], **file, *journal, buffers[static_cast<size_t>(thread)],
-                            progress);
+          return WritePiece(pieces[p], **file, *journal, buffers[thread], progress);
         },
         progress.stop());
     if (status.ok()) status = (*file)->Sync();
@@ -204,7 +202,7 @@ class Saving {
       const auto size = static_cast<int64_t>(bytes.size());
       {
         // Writes to one file take turns in the kernel, where those that wait keep their cores busy.
-        const std::lock_guard<std::mutex> lock(writing_);
+        const status::MutexLock lock(writing_);
         RETURN_IF_ERROR(file.WriteAt(std::exchange(at, at + size), bytes));
       }
       progress.Add(size);
@@ -212,11 +210,11 @@ class Saving {
     };
     absl::Status status;
     if (piece.tensor < 0) {
-      status = pass_on(items_[static_cast<size_t>(piece.item)].bytes);
+      status = pass_on(items_[piece.item].bytes);
     } else {
       if (piece.payload_bytes > 0) status = PassOnBox(piece, buffer, pass_on);
       const absl::StatusOr<zip::StoredArchive> frame =
-          torch_save::TensorFrame(entries_[static_cast<size_t>(piece.tensor)].dtype, plan_->size(piece));
+          torch_save::TensorFrame(entries_[piece.tensor].dtype, plan_->size(piece));
       if (status.ok()) status = frame.status();
       if (status.ok()) status = file.WriteAt(piece.place.at, frame->Before(sums.crc()));
       if (status.ok()) status = file.WriteAt(at, frame->After(sums.crc()));
@@ -287,7 +285,7 @@ class Saving {
   std::string job_;
   std::string stage_path_;
   std::unique_ptr<io::StagedDirectory> stage_;  // on the coordinator
-  std::mutex writing_;                          // to this rank's file
+  status::Mutex writing_;                       // to this rank's file
   SaveSummary summary_;
 };
 

@@ -115,7 +115,7 @@ TensorView SharedTargets::StagedIn(size_t i, char* memory) const {
 
 std::optional<size_t> SharedTargets::Settle(size_t i, const ConstTensorView& loaded) {
   if (sets_[i] < 0) return std::nullopt;
-  Set& set = list_[static_cast<size_t>(sets_[i])];
+  Set& set = list_[sets_[i]];
   const char* different = nullptr;
   if (staged(i)) {
     const auto span = ByteSpan(targets_[i]);
@@ -150,7 +150,7 @@ const char* SharedTargets::FirstDifference(size_t i, const ConstTensorView& load
 // The same where the set has been written; elsewhere what was loaded is copied.
 const char* SharedTargets::FirstDifferenceOrWrite(size_t i, const ConstTensorView& loaded, Set& set) {
   if (set.written.empty()) {
-    set.written.resize(static_cast<size_t>(set.end - set.first));
+    set.written.resize(set.end - set.first);
     for (const size_t other : set.settled) MarkWritten(other, set);
   }
   const char* different = nullptr;
@@ -160,7 +160,7 @@ const char* SharedTargets::FirstDifferenceOrWrite(size_t i, const ConstTensorVie
     const std::ptrdiff_t in_set = here + at - set.first;
     for (int64_t k = 0; k < bytes; ++k) {
       char& byte = here[at + k];
-      auto written = set.written[static_cast<size_t>(in_set + k)];
+      auto written = set.written[in_set + k];
       if (written && byte != there[from + k]) {
         different = &byte;
         return false;

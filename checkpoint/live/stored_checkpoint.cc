@@ -78,7 +78,7 @@ absl::Status StoredCheckpoint::Read(absl::Span<const BoxRead> boxes, int threads
       if (box.tensor < 0 || box.tensor >= static_cast<int64_t>(catalog().tensors().size())) {
         return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", box.tensor));
       }
-      const Catalog::Tensor& tensor = catalog().tensors()[static_cast<size_t>(box.tensor)];
+      const Catalog::Tensor& tensor = catalog().tensors()[box.tensor];
       const absl::Status fits = CheckBox(tensor, box);
       if (!fits.ok()) {
         return absl::Status(fits.code(), absl::StrCat("tensor ", io::Shown(tensor.name), ": ", fits.message()));
@@ -108,7 +108,7 @@ absl::StatusOr<std::string> StoredCheckpoint::ReadItem(int64_t item) {
     if (item < 0 || item >= static_cast<int64_t>(catalog().byte_items().size())) {
       return absl::InvalidArgumentError(absl::StrCat("there is no byte item ", item));
     }
-    std::string bytes(static_cast<size_t>(catalog().byte_items()[static_cast<size_t>(item)].place.length), '\0');
+    std::string bytes(static_cast<size_t>(catalog().byte_items()[item].place.length), '\0');
     RETURN_IF_ERROR(source_->ReadItem(item, 0, absl::MakeSpan(bytes)));
     return bytes;
   });

@@ -82,10 +82,10 @@ class DcpOutput final : public OutputFormat {
     int64_t last = -1;
     for (const OutputPlan::Piece& piece : plan.pieces()) {
       if (piece.tensor < 0) {
-        items.push_back({source.byte_items()[static_cast<size_t>(piece.item)].name, piece.place});
+        items.push_back({source.byte_items()[piece.item].name, piece.place});
         continue;
       }
-      const Catalog::Tensor& tensor = source.tensors()[static_cast<size_t>(piece.tensor)];
+      const Catalog::Tensor& tensor = source.tensors()[piece.tensor];
       if (piece.tensor != last) {
         tensors.push_back({tensor.name, *tensor.dtype, tensor.shape, tensor.requires_grad, {}});
         last = piece.tensor;
@@ -103,7 +103,7 @@ class DcpOutput final : public OutputFormat {
 
   absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const override {
     if (piece.tensor < 0) return Frame{};  // a byte item stands alone
-    const Catalog::Tensor& tensor = plan.source().tensors()[static_cast<size_t>(piece.tensor)];
+    const Catalog::Tensor& tensor = plan.source().tensors()[piece.tensor];
     ASSIGN_OR_RETURN(const zip::StoredArchive archive, torch_save::TensorFrame(*tensor.dtype, plan.size(piece)));
     return Frame{archive.Before(crc), archive.After(crc)};
   }
@@ -113,7 +113,7 @@ class DcpOutput final : public OutputFormat {
   Catalog::Place Take(OutputPlan* plan, int64_t device, int64_t bytes) {
     const auto [found, fresh] = files_.try_emplace(device, 0);
     if (fresh) found->second = plan->AddFile({absl::StrCat("__", device, "_0.distcp"), 0, ""});
-    const int64_t at = Aligned(plan->files()[static_cast<size_t>(found->second)].bytes);
+    const int64_t at = Aligned(plan->files()[found->second].bytes);
     plan->GrowFile(found->second, at + bytes);
     return {found->second, at, bytes};
   }

@@ -25,9 +25,9 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
   std::vector<char> written(contents.tensors().size(), 0);
   for (size_t i = 0; i < plan.pieces().size(); ++i) {
     const OutputPlan::Piece& piece = plan.pieces()[i];
-    const std::string& file = plan.files()[static_cast<size_t>(piece.place.file)].name;
+    const std::string& file = plan.files()[piece.place.file].name;
     sidecar.chunks.push_back({file, piece.place.at, piece.place.length, hashes[i]});
-    if (piece.tensor >= 0) written[static_cast<size_t>(piece.tensor)] = 1;
+    if (piece.tensor >= 0) written[piece.tensor] = 1;
   }
   for (size_t t = 0; t < written.size(); ++t) {
     if (written[t] == 0) continue;

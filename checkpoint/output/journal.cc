@@ -74,6 +74,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path, 
   journal->seed_ = hash.low64;
   const std::string header = Header(hash);
 
+  const status::MutexLock lock(journal->mutex_);
   absl::StatusOr<std::unique_ptr<io::ReadFile>> before = io::ReadFile::Open(path);
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   if (before.ok()) {
@@ -102,6 +103,7 @@ absl::StatusOr<std::vector<FinishedPiece>> Journal::Look(const std::string& path
   const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(path);
   if (absl::IsNotFound(file.status())) return std::vector<FinishedPiece>();
   if (!file.ok()) return file.status();
+  const status::MutexLock lock(journal.mutex_);
   const absl::Status read = journal.Read(**file, Header(hash));
   // DataLoss: of another job, or its owner has just cut off what was torn.
   if (!read.ok() && !absl::IsDataLoss(read)) return read;
@@ -122,11 +124,11 @@ absl::Status Journal::Read(const io::ReadFile& file, std::string_view header) {
   }
   end_ = kHeaderBytes;
   const int64_t records = (file.bytes() - kHeaderBytes) / kRecordBytes;
-  found_.reserve(static_cast<size_t>(records));
+  found_.reserve(records);
   bool whole = true;
   for (int64_t done = 0; whole && done < records;) {
     const int64_t count = std::min(kBlockRecords, records - done);
-    block.resize(static_cast<size_t>(count * kRecordBytes));
+    block.resize(count * kRecordBytes);
     RETURN_IF_ERROR(file.ReadAt(end_, absl::MakeSpan(block)));
     FinishedPiece piece;
     for (int64_t i = 0; i < count; ++i) {
@@ -144,7 +146,7 @@ absl::Status Journal::Read(const io::ReadFile& file, std::string_view header) {
 absl::Status Journal::Add(absl::Span<const FinishedPiece> pieces) {
   std::string records;
   for (const FinishedPiece& piece : pieces) AppendRecord(piece, seed_, &records);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   const std::optional<int64_t> end = CheckedAdd(end_, static_cast<int64_t>(records.size()));
   if (!end) return absl::ResourceExhaustedError(absl::StrCat(file_->path(), " has no room for more records"));
   // What a failed write left is written over by the next one. Records of it that this leaves whole are true ones.

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "checkpoint/io/files.h"
+#include "status/mutex.h"
 
 namespace reshard::output {
 
@@ -58,14 +58,14 @@ class Journal {
 
  private:
   Journal() = default;
-  absl::Status Read(const io::ReadFile& file, std::string_view header);
+  absl::Status Read(const io::ReadFile& file, std::string_view header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::unique_ptr<io::WriteFile> file_;
   uint64_t seed_ = 0;
   std::vector<FinishedPiece> found_;
   int64_t dropped_bytes_ = 0;
-  std::mutex mutex_;
-  int64_t end_ = 0;  // where the next record goes
+  status::Mutex mutex_;
+  int64_t end_ ABSL_GUARDED_BY(mutex_) = 0;  // where the next record goes
 };
 
 }  // namespace reshard::output

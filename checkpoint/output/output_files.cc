@@ -23,12 +23,10 @@ absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Open(const OutputPlan&
   return files;
 }
 
-std::string OutputFiles::path(int32_t file) const {
-  return io::JoinPath(directory_, plan_.files()[static_cast<size_t>(file)].name);
-}
+std::string OutputFiles::path(int32_t file) const { return io::JoinPath(directory_, plan_.files()[file].name); }
 
 absl::Status OutputFiles::Make(int32_t file, bool first) const {
-  const OutputPlan::File& planned = plan_.files()[static_cast<size_t>(file)];
+  const OutputPlan::File& planned = plan_.files()[file];
   absl::StatusOr<std::unique_ptr<io::WriteFile>> made = io::WriteFile::Create(path(file), planned.bytes);
   if (!first) return absl::IsAlreadyExists(made.status()) ? absl::OkStatus() : made.status();
   if (absl::IsAlreadyExists(made.status())) made = io::WriteFile::Reopen(path(file));
@@ -40,7 +38,7 @@ absl::Status OutputFiles::Make(int32_t file, bool first) const {
 }
 
 absl::StatusOr<std::shared_ptr<io::WriteFile>> OutputFiles::Get(int32_t file) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   const auto found = open_.find(file);
   if (found != open_.end()) return found->second;
   ASSIGN_OR_RETURN(std::unique_ptr<io::WriteFile> opened, io::WriteFile::Reopen(path(file)));
@@ -66,7 +64,7 @@ absl::Status OutputFiles::WriteAt(int32_t file, int64_t at, std::string_view dat
 absl::Status OutputFiles::Sync(int32_t file) {
   ASSIGN_OR_RETURN(const std::shared_ptr<io::WriteFile> written, Get(file));
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     open_.erase(file);
   }
   RETURN_IF_ERROR(written->Sync());

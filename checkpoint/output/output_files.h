@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/output/output_plan.h"
+#include "status/mutex.h"
 
 namespace reshard::output {
 
@@ -40,8 +40,8 @@ class OutputFiles {
 
   const OutputPlan& plan_;
   const std::string directory_;
-  std::mutex mutex_;
-  std::map<int32_t, std::shared_ptr<io::WriteFile>> open_;  // guarded by mutex_
+  status::Mutex mutex_;
+  std::map<int32_t, std::shared_ptr<io::WriteFile>> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::output

@@ -13,13 +13,13 @@ namespace reshard::output {
 
 absl::Span<const int64_t> OutputPlan::offset(const Piece& piece) const {
   if (piece.tensor < 0) return {};
-  const size_t rank = source_->tensors()[static_cast<size_t>(piece.tensor)].shape.size();
+  const size_t rank = source_->tensors()[piece.tensor].shape.size();
   return absl::MakeConstSpan(boxes_).subspan(static_cast<size_t>(piece.first_box), rank);
 }
 
 absl::Span<const int64_t> OutputPlan::size(const Piece& piece) const {
   if (piece.tensor < 0) return {};
-  const size_t rank = source_->tensors()[static_cast<size_t>(piece.tensor)].shape.size();
+  const size_t rank = source_->tensors()[piece.tensor].shape.size();
   return absl::MakeConstSpan(boxes_).subspan(static_cast<size_t>(piece.first_box) + rank, rank);
 }
 
@@ -53,7 +53,7 @@ int32_t OutputPlan::AddFile(File file) {
   return static_cast<int32_t>(files_.size() - 1);
 }
 
-void OutputPlan::GrowFile(int32_t file, int64_t bytes) { files_[static_cast<size_t>(file)].bytes = bytes; }
+void OutputPlan::GrowFile(int32_t file, int64_t bytes) { files_[file].bytes = bytes; }
 
 void OutputPlan::AddItem(const Piece& piece) {
   bytes_ += piece.payload_bytes;
@@ -64,15 +64,15 @@ void OutputPlan::AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Spa
   piece.first_box = static_cast<int64_t>(boxes_.size());
   boxes_.insert(boxes_.end(), offset.begin(), offset.end());
   boxes_.insert(boxes_.end(), size.begin(), size.end());
-  piece.payload_bytes = SizeOf(*source_->tensors()[static_cast<size_t>(piece.tensor)].dtype);
+  piece.payload_bytes = SizeOf(*source_->tensors()[piece.tensor].dtype);
   for (const int64_t length : size) piece.payload_bytes *= length;
   bytes_ += piece.payload_bytes;
   pieces_.push_back(piece);
 }
 
 void OutputPlan::SetLayout(int64_t tensor, const Layout& layout) {
-  layouts_[static_cast<size_t>(tensor)] = ToString(layout);
-  meshes_[static_cast<size_t>(tensor)] = ToString(layout.mesh());
+  layouts_[tensor] = ToString(layout);
+  meshes_[tensor] = ToString(layout.mesh());
 }
 
 void OutputPlan::LeaveOutItem(std::string_view name) { left_out_items_.emplace_back(name); }

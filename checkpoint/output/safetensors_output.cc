@@ -104,7 +104,7 @@ class SafetensorsOutput final : public OutputFormat {
 
   // A tensor whose elements begin there, in boxes that are read and written one at a time.
   static void AddPieces(OutputPlan* plan, int64_t index, int32_t file, int64_t at) {
-    const Catalog::Tensor& tensor = plan->source().tensors()[static_cast<size_t>(index)];
+    const Catalog::Tensor& tensor = plan->source().tensors()[index];
     catalog::StoredBox whole{
         std::vector<int64_t>(tensor.shape.size(), 0), {tensor.shape.begin(), tensor.shape.end()}, 0};
     const int64_t element = SizeOf(*tensor.dtype);

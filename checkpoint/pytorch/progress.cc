@@ -12,31 +12,32 @@ constexpr std::chrono::milliseconds kMoment(100);  // so soon a thread that wait
 }  // namespace
 
 absl::Status TorchProgress::Tell(const ConvertProgress& progress) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   told_ = progress;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !told_ || !error_.empty(); });
+  changed_.Announce();
+  changed_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !told_ || !error_.empty(); });
   return error_.empty() ? absl::OkStatus() : absl::CancelledError(error_);
 }
 
 std::tuple<bool, int64_t, int64_t> TorchProgress::Next() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, kMoment, [this] { return ended_ || (told_ && error_.empty()); });
+  const status::MutexLock lock(mutex_);
+  changed_.WaitFor(mutex_, kMoment,
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ || (told_ && error_.empty()); });
   if (!told_ || !error_.empty()) return {false, 0, 0};
   return {true, told_->done, told_->total};
 }
 
 void TorchProgress::Answer(const std::string& error) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   told_.reset();
   if (error_.empty()) error_ = error;
-  changed_.notify_all();
+  changed_.Announce();
 }
 
 void TorchProgress::End() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   ended_ = true;
-  changed_.notify_all();
+  changed_.Announce();
 }
 
 TellProgress TellOf(const std::optional<c10::intrusive_ptr<TorchProgress>>& progress) {

@@ -4,15 +4,14 @@
 
 #include <torch/custom_class.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "reshard/checkpoint/progress.h"
+#include "status/mutex.h"
 
 namespace reshard::pytorch {
 
@@ -31,12 +30,11 @@ class TorchProgress : public ::torch::CustomClassHolder {
   void End();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::optional<ConvertProgress> told_;  // until it is answered
-  std::string error_;
-  bool ended_ = false;
+  status::Mutex mutex_;
+  status::Changes changed_;
+  std::optional<ConvertProgress> told_ ABSL_GUARDED_BY(mutex_);  // until it is answered
+  std::string error_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Tells `progress`; nobody where there is none.

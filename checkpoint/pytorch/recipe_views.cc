@@ -70,7 +70,7 @@ absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& c
     for (const views::StridedBox::Loop& loop : box.loops) loops.push_back({loop.dim, loop.count, loop.step, loop.to});
     nlohmann::json types = nlohmann::json::array();
     for (const DType cast : casts) types.push_back(std::string(Name(cast)));
-    const Catalog::Tensor& tensor = catalog.tensors()[static_cast<size_t>(leaf.tensor)];
+    const Catalog::Tensor& tensor = catalog.tensors()[leaf.tensor];
     boxes.push_back({{"tensor", std::string(tensor.stored_name)},
                      {"at", box.at},
                      {"to", box.to},

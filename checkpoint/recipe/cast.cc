@@ -1,5 +1,6 @@
 #include "checkpoint/recipe/cast.h"
 
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -173,6 +174,7 @@ bool IsExactCast(DType from, DType to) {
 }
 
 void Cast(DType from, DType to, const void* in, size_t count, void* out) {
+  assert(CheckCast(from, to).ok());
   if (from == to) {
     std::memcpy(out, in, count * static_cast<size_t>(SizeOf(to)));
     return;

@@ -45,7 +45,7 @@ class Inverting {
           if (from < 0 || from >= static_cast<int64_t>(e.numbers.size())) {
             return Cannot(e, "there is no such dimension");
           }
-          before.numbers[static_cast<size_t>(from)] = static_cast<int64_t>(d);
+          before.numbers[from] = static_cast<int64_t>(d);
         }
         return Undo(e.inputs[0], std::move(before));
       }

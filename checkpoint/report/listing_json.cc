@@ -35,7 +35,7 @@ OrderedJson Tensor(const Listing& listing, const Catalog::Tensor& tensor, bool w
     const Catalog::Chunk chunk = catalog.chunk(tensor, i);
     out["chunks"].push_back({{"offset", Numbers(chunk.offset)},
                              {"size", Numbers(chunk.size)},
-                             {"file", catalog.files()[static_cast<size_t>(chunk.place.file)].path},
+                             {"file", catalog.files()[chunk.place.file].path},
                              {"at", chunk.place.at},
                              {"length", chunk.place.length}});
   }

@@ -145,7 +145,7 @@ class BoxReader {
       if (block.size() == 1 && block[0].from == element_ && block[0].to == element_) {
         read = file_.ReadAt(at, {target, static_cast<size_t>(extent)});
       } else {
-        buffer_.resize(static_cast<size_t>(extent));
+        buffer_.resize(extent);
         read = file_.ReadAt(at, absl::MakeSpan(buffer_));
         if (read.ok()) CopyBlock(block, element_, buffer_.data(), target);
       }

@@ -49,7 +49,7 @@ class Matcher {
       for (const Catalog::Tensor& tensor : catalog_.tensors()) {
         for (int64_t i = 0; i < tensor.num_chunks; ++i) {
           const Catalog::Place place = catalog_.chunk(tensor, i).place;
-          int64_t& first = first_byte_[static_cast<size_t>(place.file)];
+          int64_t& first = first_byte_[place.file];
           first = std::min(first, place.at);
         }
       }
@@ -83,7 +83,7 @@ class Matcher {
     hash::ContentHasher hasher;
     std::string part;
     for (int64_t at = 0; at < length; at += kHashedAtOnce) {
-      part.resize(static_cast<size_t>(std::min(kHashedAtOnce, length - at)));
+      part.resize(std::min(kHashedAtOnce, length - at));
       RETURN_IF_ERROR((*file)->ReadAt(at, absl::MakeSpan(part)));
       hasher.Add(part);
     }
@@ -112,7 +112,7 @@ class Matcher {
 
   absl::Status CheckComplete(const HashedChunks& hashed) const {
     const auto check = [&](std::string_view name, const Catalog::Place& place) {
-      const std::string_view file = catalog_.files()[static_cast<size_t>(place.file)].path;
+      const std::string_view file = catalog_.files()[place.file].path;
       const auto found = hashed.find(std::pair(file, place.at));
       if (found != hashed.end() && found->second->length == place.length) return absl::OkStatus();
       return Bad("has no hash of ", io::Shown(name), ", bytes ", place.at, " + ", place.length, " of ",

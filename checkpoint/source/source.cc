@@ -51,7 +51,10 @@ absl::StatusOr<std::unique_ptr<Source>> Source::Open(const std::string& path, co
   RETURN_IF_ERROR(state->CheckAnnounced());
   state->checked = std::vector<std::atomic<char>>(static_cast<size_t>(chunks));
   state->items_checked = std::vector<std::atomic<char>>(state->catalog.byte_items().size());
-  state->indices.resize(state->catalog.tensors().size());
+  {
+    const status::MutexLock lock(state->mutex);
+    state->indices.resize(state->catalog.tensors().size());
+  }
   if (!recipe.only_selects()) {
     ASSIGN_OR_RETURN(state->applied, views::Apply(recipe, state->catalog));
     if (state->checks == ChunkChecks::kBegun) state->checks = ChunkChecks::kAll;
@@ -85,7 +88,7 @@ int64_t Source::bytes_read() const { return state_->bytes_read; }
 absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                           absl::Span<char> out) {
   if (!state_->applied) return ReadStored(tensor, offset, size, out);
-  const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
+  const views::View& view = state_->applied->views[tensor];
   if (!view.node) return ReadStored(view.stored, offset, size, out);
   return views::ReadView(
       *view.node, offset, size,
@@ -98,14 +101,14 @@ absl::Status Source::Read(int64_t tensor, absl::Span<const int64_t> offset, absl
 absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                                 absl::Span<char> out) {
   State& state = *state_;
-  const int64_t element = SizeOf(*state.catalog.tensors()[static_cast<size_t>(tensor)].dtype);
+  const int64_t element = SizeOf(*state.catalog.tensors()[tensor].dtype);
   const Box box{{offset.begin(), offset.end()}, {size.begin(), size.end()}};
   std::string part;
   for (const int64_t number : state.Index(tensor)->Overlapping(offset, size)) {
     ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(tensor, number, box));
     const Indices& extent = overlap.box.size;
     const bool is_all = extent == box.size;
-    if (!is_all) part.resize(static_cast<size_t>(overlap.bytes));
+    if (!is_all) part.resize(overlap.bytes);
     const absl::Span<char> into = is_all ? out : absl::MakeSpan(part);
     const bool checks = state.Wants(tensor, overlap);
     if (checks && overlap.is_whole && State::IsItsRecord(overlap)) {
@@ -123,11 +126,11 @@ absl::Status Source::ReadStored(int64_t tensor, absl::Span<const int64_t> offset
 std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box& box) {
   int64_t stored = tensor;
   if (state_->applied) {
-    const views::View& view = state_->applied->views[static_cast<size_t>(tensor)];
+    const views::View& view = state_->applied->views[tensor];
     if (view.node) return {{box, false, false}};
     stored = view.stored;
   }
-  const int64_t element = SizeOf(*state_->catalog.tensors()[static_cast<size_t>(stored)].dtype);
+  const int64_t element = SizeOf(*state_->catalog.tensors()[stored].dtype);
   std::vector<BoxOfChunk> boxes;
   for (const int64_t number : state_->Index(stored)->Overlapping(box.offset, box.size)) {
     const Box chunk = state_->ChunkBox(stored, number);
@@ -144,7 +147,7 @@ std::vector<Source::BoxOfChunk> Source::CutAlongChunks(int64_t tensor, const Box
 }
 
 absl::Status Source::ReadItem(int64_t item, int64_t from, absl::Span<char> out) {
-  const Catalog::ByteItem& entry = state_->catalog.byte_items()[static_cast<size_t>(item)];
+  const Catalog::ByteItem& entry = state_->catalog.byte_items()[item];
   const absl::StatusOr<std::shared_ptr<io::ReadFile>> file = state_->File(entry.place.file);
   if (!file.ok()) return file.status();
   RETURN_IF_ERROR(state_->CheckItem(static_cast<size_t>(item), **file));

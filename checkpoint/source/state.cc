@@ -40,7 +40,7 @@ absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int6
                                                   RecordCheck& check) {
   std::string buffer;
   for (int64_t at = 0; at < length; at += kCheckedAtOnce) {
-    buffer.resize(static_cast<size_t>(std::min(kCheckedAtOnce, length - at)));
+    buffer.resize(std::min(kCheckedAtOnce, length - at));
     RETURN_IF_ERROR(file.ReadAt(begin + at, absl::MakeSpan(buffer)));
     check.Add(buffer);
   }
@@ -50,10 +50,10 @@ absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int6
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const status::MutexLock lock(mutex);
   const auto found = files.find(index);
   if (found != files.end()) return found->second;
-  const Catalog::File& entry = catalog.files()[static_cast<size_t>(index)];
+  const Catalog::File& entry = catalog.files()[index];
   if (entry.content != nullptr)
     return files.emplace(index, io::ReadFile::OfBytes(entry.path, entry.content)).first->second;
   ASSIGN_OR_RETURN(
@@ -65,17 +65,17 @@ absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index)
 
 std::shared_ptr<const ChunkIndex> Source::State::Index(int64_t tensor) {
   {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (indices[static_cast<size_t>(tensor)] != nullptr) return indices[static_cast<size_t>(tensor)];
+    const status::MutexLock lock(mutex);
+    if (indices[tensor] != nullptr) return indices[tensor];
   }
-  auto made = std::make_shared<const ChunkIndex>(catalog, catalog.tensors()[static_cast<size_t>(tensor)]);
-  const std::lock_guard<std::mutex> lock(mutex);
-  return indices[static_cast<size_t>(tensor)] = std::move(made);
+  auto made = std::make_shared<const ChunkIndex>(catalog, catalog.tensors()[tensor]);
+  const status::MutexLock lock(mutex);
+  return indices[tensor] = std::move(made);
 }
 
 absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::Stream(int64_t tensor, int64_t number,
                                                                                      const io::ReadFile& file) {
-  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Tensor& entry = catalog.tensors()[tensor];
   const Catalog::Chunk chunk = catalog.chunk(entry, number);
   if (const catalog::StoredElements* const known = catalog.StoredAs(entry, number)) {
     return std::shared_ptr<const catalog::StoredElements>(std::shared_ptr<const void>(), known);  // the catalog's
@@ -90,9 +90,9 @@ absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::St
     stream->record_length = chunk.place.length;
     return stream;
   }
-  const int64_t key = first_chunk[static_cast<size_t>(tensor)] + number;
+  const int64_t key = first_chunk[tensor] + number;
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const status::MutexLock lock(mutex);
     const auto found = streams.find(key);
     if (found != streams.end()) return found->second;
   }
@@ -103,19 +103,19 @@ absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::St
                         absl::StrCat("tensor ", io::Shown(entry.name), ": ", looked.status().message()));
   }
   *stream = *std::move(looked);
-  const std::lock_guard<std::mutex> lock(mutex);
+  const status::MutexLock lock(mutex);
   if (streams.size() >= kStreamsKept) streams.clear();
   streams.emplace(key, stream);
   return stream;
 }
 
 Box Source::State::ChunkBox(int64_t tensor, int64_t number) const {
-  const Catalog::Chunk chunk = catalog.chunk(catalog.tensors()[static_cast<size_t>(tensor)], number);
+  const Catalog::Chunk chunk = catalog.chunk(catalog.tensors()[tensor], number);
   return {{chunk.offset.begin(), chunk.offset.end()}, {chunk.size.begin(), chunk.size.end()}};
 }
 
 absl::StatusOr<Overlap> Source::State::OverlapOf(int64_t tensor, int64_t number, const Box& box) {
-  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Tensor& entry = catalog.tensors()[tensor];
   const Box all = ChunkBox(tensor, number);
   Overlap overlap;
   overlap.number = number;
@@ -184,10 +184,10 @@ absl::Status Source::State::ReadWhole(int64_t tensor, const Overlap& overlap, ab
 // The sidecar has hashes of this library's own chunks, whose record is the elements: of an archive as a whole, of
 // elements alone piece by piece. It counts only where it knows all of them.
 RecordCheck Source::State::CheckFor(int64_t tensor, const Overlap& overlap) const {
-  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Tensor& entry = catalog.tensors()[tensor];
   const Catalog::Place place = catalog.chunk(entry, overlap.number).place;
   const catalog::StoredElements& stream = *overlap.stream;
-  const std::string_view path = catalog.files()[static_cast<size_t>(place.file)].path;
+  const std::string_view path = catalog.files()[place.file].path;
   std::vector<RecordCheck::Part> parts;
   const bool whole = catalog.traits().chunks_are_archives;
   for (int64_t at = 0; at < stream.record_length || (parts.empty() && whole);) {
@@ -207,8 +207,8 @@ absl::Status Source::State::Found(int64_t tensor, const Overlap& overlap, Record
     checked[CheckOf(tensor, overlap.number)].store(1, std::memory_order_release);
     return absl::OkStatus();
   }
-  const Catalog::Tensor& entry = catalog.tensors()[static_cast<size_t>(tensor)];
-  const std::string& path = catalog.files()[static_cast<size_t>(catalog.chunk(entry, overlap.number).place.file)].path;
+  const Catalog::Tensor& entry = catalog.tensors()[tensor];
+  const std::string& path = catalog.files()[catalog.chunk(entry, overlap.number).place.file].path;
   const catalog::StoredElements& stream = *overlap.stream;
   const bool crc = finding == RecordCheck::Finding::kBadCrc;
   return absl::DataLossError(absl::StrCat("tensor ", io::Shown(entry.name), " is damaged: the ", stream.record_length,
@@ -219,7 +219,7 @@ absl::Status Source::State::Found(int64_t tensor, const Overlap& overlap, Record
 absl::Status Source::State::Check(int64_t tensor, const Overlap& overlap) {
   RecordCheck check = CheckFor(tensor, overlap);
   if (!check.knows_anything()) return Found(tensor, overlap, RecordCheck::Finding::kSame);
-  const std::lock_guard<std::mutex> lock(checking[CheckOf(tensor, overlap.number) % checking.size()]);
+  const status::MutexLock lock(checking[CheckOf(tensor, overlap.number) % checking.size()]);
   if (IsChecked(tensor, overlap.number)) return absl::OkStatus();
   const catalog::StoredElements& stream = *overlap.stream;
   ASSIGN_OR_RETURN(const RecordCheck::Finding finding,
@@ -229,10 +229,10 @@ absl::Status Source::State::Check(int64_t tensor, const Overlap& overlap) {
 
 absl::Status Source::State::CheckItem(size_t index, const io::ReadFile& file) {
   if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
-  const std::lock_guard<std::mutex> lock(checking[index % checking.size()]);
+  const status::MutexLock lock(checking[index % checking.size()]);
   if (items_checked[index].load(std::memory_order_acquire) != 0) return absl::OkStatus();
   const Catalog::ByteItem& item = catalog.byte_items()[index];
-  const std::string_view path = catalog.files()[static_cast<size_t>(item.place.file)].path;
+  const std::string_view path = catalog.files()[item.place.file].path;
   const auto found = hashed.find(std::pair(path, item.place.at));
   absl::Status status;
   if (found != hashed.end()) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "checkpoint/source/record_check.h"
 #include "checkpoint/source/sidecar_match.h"
 #include "checkpoint/source/source.h"
+#include "status/mutex.h"
 
 namespace reshard::source {
 
@@ -48,10 +48,11 @@ struct Source::State {
   HashedChunks hashed;                 // points into `sidecar`
   std::atomic<int64_t> bytes_read{0};  // counted by the files
 
-  std::mutex mutex;
-  std::map<int32_t, std::shared_ptr<io::ReadFile>> files;                                // guarded by mutex
-  std::vector<std::shared_ptr<const ChunkIndex>> indices;                                // by tensor; guarded by mutex
-  absl::flat_hash_map<int64_t, std::shared_ptr<const catalog::StoredElements>> streams;  // by chunk; guarded by mutex
+  status::Mutex mutex;
+  std::map<int32_t, std::shared_ptr<io::ReadFile>> files ABSL_GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<const ChunkIndex>> indices ABSL_GUARDED_BY(mutex);  // by tensor
+  absl::flat_hash_map<int64_t, std::shared_ptr<const catalog::StoredElements>> streams
+      ABSL_GUARDED_BY(mutex);        // by chunk
   std::vector<int64_t> first_chunk;  // of every tensor, in `checked`
 
   // Which of `checked` is a chunk's: those of one record share it. Empty: each chunk has its own.
@@ -59,7 +60,7 @@ struct Source::State {
   // Whether a chunk's checksum has been compared; one of the mutexes is held meanwhile.
   std::vector<std::atomic<char>> checked;
   std::vector<std::atomic<char>> items_checked;
-  std::array<std::mutex, 64> checking;
+  std::array<status::Mutex, 64> checking;
 
   absl::StatusOr<std::shared_ptr<io::ReadFile>> File(int32_t index);
   std::shared_ptr<const ChunkIndex> Index(int64_t tensor);
@@ -74,7 +75,7 @@ struct Source::State {
   // The chunk and the box have elements in common.
   absl::StatusOr<Overlap> OverlapOf(int64_t tensor, int64_t number, const Box& box);
   size_t CheckOf(int64_t tensor, int64_t number) const {
-    const auto chunk = static_cast<size_t>(first_chunk[static_cast<size_t>(tensor)] + number);
+    const auto chunk = static_cast<size_t>(first_chunk[tensor] + number);
     return check_of.empty() ? chunk : check_of[chunk];
   }
   bool IsChecked(int64_t tensor, int64_t number) const {

@@ -12,14 +12,14 @@ namespace reshard::source {
 StreamingReader::StreamingReader(Source* source, int64_t tensor, Box box)
     : source_(*source), tensor_(tensor), box_(std::move(box)), stored_(tensor) {
   if (source_.views() == nullptr) return;
-  const views::View& view = (*source_.views())[static_cast<size_t>(tensor)];
+  const views::View& view = (*source_.views())[tensor];
   is_stored_ = !view.node;
   if (is_stored_) stored_ = view.stored;
 }
 
 absl::Status StreamingReader::Read(const Box& part, Taker take) {
   if (is_stored_) return ReadStored(part, take);
-  bytes_.resize(static_cast<size_t>(part.Elements() * element()));
+  bytes_.resize(part.Elements() * element());
   RETURN_IF_ERROR(source_.Read(tensor_, part.offset, part.size, absl::MakeSpan(bytes_)));
   return take(part, bytes_);
 }
@@ -37,7 +37,7 @@ absl::Status StreamingReader::ReadStored(const Box& part, Taker take) {
         RETURN_IF_ERROR(state.Check(stored_, overlap));
       }
     }
-    bytes_.resize(static_cast<size_t>(overlap.bytes));
+    bytes_.resize(overlap.bytes);
     RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, overlap.within, overlap.box.size, absl::MakeSpan(bytes_)));
     if (followed != followed_.end()) {
       followed->second.Add(bytes_);
@@ -78,12 +78,12 @@ absl::Status StreamingReader::ReadThrough(const Overlap& overlap, const Box& chu
   for (const Box& part : catalog::CutBox(chunk, element(), most)) {
     Indices within = part.offset;
     for (size_t d = 0; d < within.size(); ++d) within[d] -= chunk.offset[d];
-    bytes_.resize(static_cast<size_t>(part.Elements() * element()));
+    bytes_.resize(part.Elements() * element());
     RETURN_IF_ERROR(ReadBox(*overlap.file, *overlap.stream, within, part.size, absl::MakeSpan(bytes_)));
     check.Add(bytes_);
     const Box common = Common(part, box_);
     if (common.Elements() == 0) continue;
-    wanted_.resize(static_cast<size_t>(common.Elements() * element()));
+    wanted_.resize(common.Elements() * element());
     CopyBox(common, {part, bytes_.data()}, {common, wanted_.data()}, element());
     RETURN_IF_ERROR(take(common, wanted_));
   }

@@ -41,7 +41,7 @@ class StreamingReader {
   absl::Status ReadStored(const Box& part, Taker take);
   absl::Status ReadParts(const Box& box, int64_t most, Taker take);
   absl::Status ReadThrough(const Overlap& overlap, const Box& chunk, int64_t most, Taker take);
-  int64_t element() const { return SizeOf(*source_.catalog().tensors()[static_cast<size_t>(tensor_)].dtype); }
+  int64_t element() const { return SizeOf(*source_.catalog().tensors()[tensor_].dtype); }
 
   Source& source_;
   const int64_t tensor_;

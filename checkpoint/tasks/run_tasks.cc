@@ -22,7 +22,7 @@ absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Stat
                       const std::stop_token& stop) {
   std::atomic<int64_t> next{0};
   std::atomic<bool> failing{false};
-  std::mutex mutex;
+  status::Mutex mutex;
   int64_t failed = count;
   absl::Status first;
   const auto serve = [&](int thread) {
@@ -33,7 +33,7 @@ absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Stat
                                                   [&] { return stop.stop_requested() ? Stopped() : task(i, thread); });
       if (status.ok()) continue;
       failing = true;
-      const std::lock_guard<std::mutex> lock(mutex);
+      const status::MutexLock lock(mutex);
       if (i < failed) {
         failed = i;
         first = status;
@@ -58,8 +58,8 @@ ProgressMeter::ProgressMeter(int64_t total, std::function<void(const ConvertProg
 void ProgressMeter::Add(int64_t bytes) {
   done_.fetch_add(bytes, std::memory_order_relaxed);
   if (!report_) return;
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!mutex_.TryLock()) return;
+  const status::MutexLock lock(mutex_, std::adopt_lock);
   const auto now = std::chrono::steady_clock::now();
   if (now - last_ < std::chrono::milliseconds(200)) return;
   Report(now);
@@ -67,7 +67,7 @@ void ProgressMeter::Add(int64_t bytes) {
 
 void ProgressMeter::Finish() {
   if (!report_) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   Report(std::chrono::steady_clock::now());
 }
 

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <stop_token>
 
 #include "absl/status/status.h"
 #include "reshard/checkpoint/progress.h"
+#include "status/mutex.h"
 
 namespace reshard::tasks {
 
@@ -36,14 +36,14 @@ class ProgressMeter {
   void Finish();
 
  private:
-  void Report(std::chrono::steady_clock::time_point now);
+  void Report(std::chrono::steady_clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int64_t total_;
   const std::function<void(const ConvertProgress&)> report_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<int64_t> done_{0};
-  std::mutex mutex_;
-  std::chrono::steady_clock::time_point last_;  // guarded by mutex_
+  status::Mutex mutex_;
+  std::chrono::steady_clock::time_point last_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::tasks

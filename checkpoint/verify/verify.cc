@@ -197,7 +197,7 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
       differ(left.name, items_of_b.contains(left.name) ? "a tensor in A, bytes in B" : "only in A");
       continue;
     }
-    const Catalog::Tensor& right = b.catalog().tensors()[static_cast<size_t>(other)];
+    const Catalog::Tensor& right = b.catalog().tensors()[other];
     if (left.shape != right.shape) {
       differ(left.name, absl::StrCat("shape ", io::Shown(left.shape), " in A, ", io::Shown(right.shape), " in B"));
     } else if (!left.dtype || left.dtype != right.dtype) {
@@ -218,7 +218,7 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
       differ(left.name, index_in(b.catalog(), left.name) >= 0 ? "bytes in A, a tensor in B" : "only in A");
       continue;
     }
-    const Catalog::ByteItem& right = b.catalog().byte_items()[static_cast<size_t>(other->second)];
+    const Catalog::ByteItem& right = b.catalog().byte_items()[other->second];
     if (left.place.length != right.place.length) {
       differ(left.name, absl::StrCat(left.place.length, " bytes in A, ", right.place.length, " in B"));
       continue;
@@ -274,11 +274,11 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
   RETURN_IF_ERROR(tasks::RunTasks(
       static_cast<int64_t>(tasks.size()), threads,
       [&](int64_t i, int thread) -> absl::Status {
-        const Task& task = tasks[static_cast<size_t>(i)];
+        const Task& task = tasks[i];
         const Pair& pair = pairs[task.pair];
-        auto& [left, right] = buffers[static_cast<size_t>(thread)];
-        left.resize(static_cast<size_t>(task.bytes));
-        right.resize(static_cast<size_t>(task.bytes));
+        auto& [left, right] = buffers[thread];
+        left.resize(task.bytes);
+        right.resize(task.bytes);
         const auto read = [&](source::Source& source, int64_t index, std::string& into) {
           if (pair.is_item) return source.ReadItem(index, task.first, absl::MakeSpan(into));
           return source.Read(index, task.box.offset, task.box.size, absl::MakeSpan(into));

@@ -187,7 +187,7 @@ class Applying {
     Target target{names.to.Fill(values), {-1, std::nullopt, ToString(Shown(rule.from, values))}};
     int64_t& first = target.view.stored;
     VisitTensors(node, [&](int64_t tensor) {
-      used_[static_cast<size_t>(tensor)] = true;
+      used_[tensor] = true;
       if (first < 0 || tensor < first) first = tensor;
     });
     if (node.kind == Node::Kind::kTensor) {
@@ -303,9 +303,7 @@ class Applying {
 
   // Whether it is made of nothing but scales of quantized tensors, which lose what they are for with their precision.
   bool IsOfScales(const View& view) const {
-    const auto is_scale = [&](int64_t tensor) {
-      return NamesScales(stored_, stored_.tensors()[static_cast<size_t>(tensor)].name);
-    };
+    const auto is_scale = [&](int64_t tensor) { return NamesScales(stored_, stored_.tensors()[tensor].name); };
     if (!view.node) return is_scale(view.stored);
     bool all = true;
     VisitTensors(*view.node, [&](int64_t tensor) { all &= is_scale(tensor); });
@@ -319,7 +317,7 @@ class Applying {
       return means_it && MatchesPattern(each.first, target->name);
     });
     if (rule == recipe_.dtypes.end()) return absl::OkStatus();
-    const Catalog::Tensor& stored = stored_.tensors()[static_cast<size_t>(target->view.stored)];
+    const Catalog::Tensor& stored = stored_.tensors()[target->view.stored];
     View& view = target->view;
     const std::optional<DType> dtype = view.node ? view.node->dtype : stored.dtype;
     if (!dtype || !recipe::IsWideFloat(*dtype)) {
@@ -351,9 +349,8 @@ class Applying {
       if (fresh) continue;
       const auto from = [&](const Target* which) {
         if (which == nullptr) return std::string("a byte item");
-        return which->view.text.empty()
-                   ? absl::StrCat("tensor ", io::Shown(stored_.tensors()[static_cast<size_t>(which->view.stored)].name))
-                   : which->view.text;
+        return which->view.text.empty() ? absl::StrCat("tensor ", io::Shown(stored_.tensors()[which->view.stored].name))
+                                        : which->view.text;
       };
       return absl::InvalidArgumentError(absl::StrCat("both ", from(other->second), " and ", from(&target),
                                                      " would be called ", io::Shown(target.name)));
@@ -407,7 +404,7 @@ class Counting {
       if (leaf.kind == Node::Kind::kDequantize) return AddInputs(leaf, part);
       if (leaf.kind != Node::Kind::kTensor) return absl::OkStatus();
       // A tensor may be used any number of times.
-      int64_t& taken = uses_[static_cast<size_t>(leaf.tensor)].taken;
+      int64_t& taken = uses_[leaf.tensor].taken;
       taken = CheckedAdd(taken, part.Elements()).value_or(std::numeric_limits<int64_t>::max());
       return absl::OkStatus();
     });
@@ -432,10 +429,10 @@ std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Cat
   std::vector<Counting::Uses> uses(stored.tensors().size());
   for (const View& view : views) {
     if (!view.node) {
-      uses[static_cast<size_t>(view.stored)].taken = std::numeric_limits<int64_t>::max();
+      uses[view.stored].taken = std::numeric_limits<int64_t>::max();
       continue;
     }
-    VisitTensors(*view.node, [&](int64_t tensor) { uses[static_cast<size_t>(tensor)].any = true; });
+    VisitTensors(*view.node, [&](int64_t tensor) { uses[tensor].any = true; });
     const std::vector<int64_t>& shape = view.node->shape;
     if (NumElements(shape) == 0) continue;
     const StridedBox whole = StridedBox::Of(std::vector<int64_t>(shape.size(), 0), shape);

@@ -1,6 +1,7 @@
 #include "checkpoint/views/lower.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -427,7 +428,8 @@ class Lowering {
 }  // namespace
 
 Node TensorNode(const Catalog& catalog, int64_t tensor) {
-  const Catalog::Tensor& found = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Tensor& found = catalog.tensors()[tensor];
+  assert(found.dtype.has_value());
   Node node;
   node.dtype = *found.dtype;
   node.shape.assign(found.shape.begin(), found.shape.end());

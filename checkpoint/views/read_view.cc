@@ -71,11 +71,11 @@ class Reading {
     if ((elements * longer > most_ || wastes) && !box.loops.empty()) return Halves(leaf, std::move(box), casts);
     const char* from = nullptr;
     if (is_tensor) {
-      hull_.resize(static_cast<size_t>(elements * SizeOf(leaf.dtype)));
+      hull_.resize(elements * SizeOf(leaf.dtype));
       RETURN_IF_ERROR(read_(leaf.tensor, box.at, size, absl::MakeSpan(hull_)));
       from = hull_.data();
       if (!casts.empty()) {
-        cast_.resize(static_cast<size_t>(elements * SizeOf(last)));
+        cast_.resize(elements * SizeOf(last));
         CastAll(leaf.dtype, casts, hull_.data(), elements, cast_.data());
         from = cast_.data();
       }
@@ -97,15 +97,15 @@ class Reading {
                            const Casts& casts) {
     const Node &values = node.inputs[0], &scales = node.inputs[1];
     const int64_t elements = NumElements(size);
-    hull_.resize(static_cast<size_t>(elements * SizeOf(values.dtype)));
+    hull_.resize(elements * SizeOf(values.dtype));
     RETURN_IF_ERROR(ReadView(values, at, size, read_, absl::MakeSpan(hull_)));
     const ScaleBox box = ScalesOf(node, at, size);
-    scales_.resize(static_cast<size_t>(NumElements(box.size) * SizeOf(scales.dtype)));
+    scales_.resize(NumElements(box.size) * SizeOf(scales.dtype));
     RETURN_IF_ERROR(ReadView(scales, box.offset, box.size, read_, absl::MakeSpan(scales_)));
     Casts all{node.dtype};
     all.insert(all.end(), casts.begin(), casts.end());
     const int64_t element = SizeOf(all.back());
-    cast_.resize(static_cast<size_t>(elements * element));
+    cast_.resize(elements * element);
     VisitScaled(node, at, size, hull_.data(), scales_.data(), [&](absl::Span<const float> run, int64_t first) {
       CastAll(DType::kF32, all, reinterpret_cast<const char*>(run.data()), static_cast<int64_t>(run.size()),
               cast_.data() + first * element);

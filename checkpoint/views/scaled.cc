@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -112,6 +113,7 @@ absl::StatusOr<Node> Dequantize(Node values, Node scales, absl::Span<const int64
 }
 
 ScaleBox ScalesOf(const Node& node, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
+  assert(std::find(size.begin(), size.end(), 0) == size.end());
   ScaleBox box;
   for (size_t d = 0; d < size.size(); ++d) {
     box.offset.push_back(offset[d] / node.blocks[d]);
@@ -139,7 +141,7 @@ void VisitScaled(const Node& node, absl::Span<const int64_t> offset, absl::Span<
       const int64_t count = std::min({size[last] - column, block - at % block, kMost});
       const float scale = ScaleAt(scale_dtype, scales, scale_row + at / block - box.offset[last]);
       recipe::Cast(dtype, DType::kF32, values + first * SizeOf(dtype), static_cast<size_t>(count), run.data());
-      for (int64_t i = 0; i < count; ++i) run[static_cast<size_t>(i)] *= scale;
+      for (int64_t i = 0; i < count; ++i) run[i] *= scale;
       take(absl::MakeConstSpan(run.data(), static_cast<size_t>(count)), first);
       first += count;
       column += count;

@@ -22,7 +22,7 @@ bool HasNarrowElements(const Catalog::Tensor* tensor) {
 }
 
 bool IsQuantizedBeside(const Catalog& catalog, int64_t tensor) {
-  const Catalog::Tensor& found = catalog.tensors()[static_cast<size_t>(tensor)];
+  const Catalog::Tensor& found = catalog.tensors()[tensor];
   return HasNarrowElements(&found) &&
          std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](std::string_view suffix) {
            return catalog.FindTensor(absl::StrCat(status::View(found.name), status::View(suffix))) != nullptr;

@@ -1,6 +1,7 @@
 #include "checkpoint/views/strided_box.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "status/macros.h"
@@ -216,6 +217,7 @@ absl::Status Visit(const Node& node, StridedBox box, const Casts& casts, LeafVis
 }  // namespace
 
 StridedBox StridedBox::Of(absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
+  assert(std::find(size.begin(), size.end(), 0) == size.end());
   StridedBox box;
   box.at.assign(offset.begin(), offset.end());
   int64_t to = 1;

@@ -86,7 +86,7 @@ namespace {
 // The factors of one dimension, all of which are whole axes, by shard order.
 void PlaceByOrder(const std::vector<Factor>& factors, int d, std::vector<std::string>* placements) {
   for (size_t k = 0; k < factors.size(); ++k) {
-    std::string& placement = (*placements)[static_cast<size_t>(factors[k].axis.axis)];
+    std::string& placement = (*placements)[factors[k].axis.axis];
     placement = absl::StrCat("S(", d, ")");
     if (factors.size() > 1) absl::StrAppend(&placement, "[", k, "]");
   }
@@ -113,7 +113,7 @@ absl::Status PlaceByFactors(const Mesh& mesh, const std::vector<Factor>& factors
     }
     if (taken == 1) continue;
     if (taken != mesh.axis(axis).size) return CannotSay("DTensor", "a part of an axis");
-    (*placements)[static_cast<size_t>(axis)] =
+    (*placements)[axis] =
         split_factor == 1 ? absl::StrCat("S(", d, ")") : absl::StrCat("_S(", d, ", ", split_factor, ")");
   }
   return absl::OkStatus();
@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<std::string>> DTensorPlacements(const Layout& layout)
     dims.push_back(std::move(factors));
   }
   for (int d = 0; d < layout.rank(); ++d) {
-    const std::vector<Factor>& factors = dims[static_cast<size_t>(d)];
+    const std::vector<Factor>& factors = dims[d];
     if (whole_axes) {
       PlaceByOrder(factors, d, &placements);
     } else {

@@ -1,6 +1,7 @@
 #include "layout/notation/dtensor_placements.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +41,7 @@ class Splits {
   }
 
  private:
-  const DTensorPlacement& At(int axis) const { return placements_[static_cast<size_t>(axis)]; }
+  const DTensorPlacement& At(int axis) const { return placements_[axis]; }
 
   bool IsOrdered(size_t d) const {
     return std::any_of(of_dim_[d].begin(), of_dim_[d].end(), [&](int axis) { return At(axis).order.has_value(); });
@@ -125,7 +126,7 @@ class Splits {
 std::optional<DTensorRefusal> AddPartial(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                          layout::LayoutDraft* draft) {
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    const DTensorPlacement& placement = placements[static_cast<size_t>(axis)];
+    const DTensorPlacement& placement = placements[axis];
     if (placement.kind != Kind::kPartial) continue;
     if (draft->partial.empty()) draft->op = placement.op;
     if (draft->op != placement.op) {
@@ -142,6 +143,7 @@ std::optional<DTensorRefusal> AddPartial(absl::Span<const DTensorPlacement> plac
 
 std::optional<DTensorRefusal> AddPlacements(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                             layout::LayoutDraft* draft) {
+  assert(static_cast<int>(placements.size()) == mesh.num_axes());
   if (auto refused = Splits(placements, mesh, draft).Add()) return refused;
   return AddPartial(placements, mesh, draft);
 }

@@ -38,8 +38,7 @@ bool UsualSizes(const Factor& factor) {
   int64_t length = 0;
   for (const int64_t size : factor.sizes) length += size;
   for (int64_t j = 0; j < factor.axis.size; ++j) {
-    if (layout::CeilChunk({0, length}, factor.axis.size, j).length() != factor.sizes[static_cast<size_t>(j)])
-      return false;
+    if (layout::CeilChunk({0, length}, factor.axis.size, j).length() != factor.sizes[j]) return false;
   }
   return true;
 }

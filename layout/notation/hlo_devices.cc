@@ -40,7 +40,7 @@ void HloDevices::FromIota(const std::vector<int64_t>& sizes, const std::vector<i
     stride *= sizes[i];
   }
   digits_.clear();
-  for (const int64_t i : order) digits_.push_back(digits[static_cast<size_t>(i)]);
+  for (const int64_t i : order) digits_.push_back(digits[i]);
   next_ = 0;
 }
 

@@ -47,7 +47,7 @@ class DTensorReader {
     }
     layout::LayoutDraft draft(shape_);
     if (const auto refused = AddPlacements(placements_, mesh_, &draft)) {
-      const size_t column = placements_[static_cast<size_t>(refused->axis)].column;
+      const size_t column = placements_[refused->axis].column;
       return refused->code == absl::StatusCode::kUnimplemented ? in_.Unsupported(column, refused->reason)
                                                                : in_.Error(column, refused->reason);
     }
@@ -146,7 +146,7 @@ absl::StatusOr<std::string> ExportDTensor(const Layout& layout) {
   RETURN_IF_ERROR(CheckWhole(mesh, partial, "DTensor"));
   for (const AxisRef& ref : partial) {
     const ReduceOp op = layout.partial()->op;
-    placements[static_cast<size_t>(ref.axis)] = absl::StrCat("P(", op == ReduceOp::kProd ? "product" : Name(op), ")");
+    placements[ref.axis] = absl::StrCat("P(", op == ReduceOp::kProd ? "product" : Name(op), ")");
   }
   if (placements.empty()) return std::string("()");
   std::string out;

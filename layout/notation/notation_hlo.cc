@@ -151,8 +151,8 @@ class HloReader {
       if (id >= mesh_.size()) {
         return in_.Error(column, absl::StrCat("device ", id, " is outside a mesh of ", mesh_.size(), " devices"));
       }
-      if (seen[static_cast<size_t>(id)]) return in_.Error(column, absl::StrCat("device ", id, " appears twice"));
-      seen[static_cast<size_t>(id)] = true;
+      if (seen[id]) return in_.Error(column, absl::StrCat("device ", id, " appears twice"));
+      seen[id] = true;
       ids->push_back(id);
     } while (in_.Take(','));
     if (static_cast<int64_t>(ids->size()) == mesh_.size()) return absl::OkStatus();

@@ -30,7 +30,7 @@ int64_t LargestSend(const HolderChoice& plan) {
 void Send(const HolderChoice& plan, int64_t first, int64_t times, std::vector<int64_t>& sent) {
   for (const auto& [rotation, loads] : plan.steps) {
     for (const Load& load : loads) {
-      if (load.send > 0) sent[static_cast<size_t>(rotation.Moved(load.device, first))] += times * load.send;
+      if (load.send > 0) sent[rotation.Moved(load.device, first)] += times * load.send;
     }
   }
 }
@@ -41,7 +41,7 @@ std::pair<int64_t, int64_t> Cost(const HolderChoice& plan, int64_t first, const 
   for (const auto& [rotation, loads] : plan.steps) {
     for (const Load& load : loads) {
       if (load.send == 0) continue;
-      const int64_t so_far = sent[static_cast<size_t>(rotation.Moved(load.device, first))];
+      const int64_t so_far = sent[rotation.Moved(load.device, first)];
       busiest = std::max(busiest, so_far + load.send);
       before += so_far / static_cast<int64_t>(loads.size());  // a mean: sums of sums must not wrap
     }

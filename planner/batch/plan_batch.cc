@@ -106,7 +106,7 @@ absl::Status Batcher::MakePlans() {
       counts_.push_back(0);
     }
     out_.tensors.push_back({known->second, 0, 0});
-    ++counts_[static_cast<size_t>(known->second)];
+    ++counts_[known->second];
   }
   return absl::OkStatus();
 }
@@ -173,7 +173,7 @@ void Batcher::ListDevices() {
     for (const Step& step : plan.steps) {
       const Mesh& mesh = step.from.mesh();
       for (int64_t p = 0; step.crosses_meshes() && p < mesh.size(); ++p) {
-        sends_between_meshes_[static_cast<size_t>(devices_.IndexOf(mesh.Device(p)))] = true;
+        sends_between_meshes_[devices_.IndexOf(mesh.Device(p))] = true;
       }
     }
   }
@@ -183,7 +183,7 @@ absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tens
   auto& variant = variants_[{tensor.plan, tensor.first_holder}];
   if (variant == nullptr) {
     variant = std::make_unique<batch::Variant>();
-    const Plan& plan = out_.plans[static_cast<size_t>(tensor.plan)];
+    const Plan& plan = out_.plans[tensor.plan];
     variant->plan = &plan;
     for (Step step : plan.steps) {
       if (step.crosses_meshes()) step.first_holder = tensor.first_holder;
@@ -280,7 +280,7 @@ absl::Status Batcher::FillBuckets() {
     std::vector<std::pair<const batch::Variant*, int64_t>> counts;
     places.clear();
     for (int64_t t = bucket.first; t < bucket.first + bucket.count; ++t) {
-      ASSIGN_OR_RETURN(auto variant, VariantOf(out_.tensors[static_cast<size_t>(t)]));
+      ASSIGN_OR_RETURN(auto variant, VariantOf(out_.tensors[t]));
       const auto [it, added] = places.emplace(variant, counts.size());
       if (added) counts.emplace_back(variant, 0);
       ++counts[it->second].second;
@@ -362,8 +362,8 @@ absl::StatusOr<BatchPlan> Batcher::Make() {
 }  // namespace
 
 Plan BatchPlan::PlanOf(int64_t tensor) const {
-  const BatchTensor& which = tensors[static_cast<size_t>(tensor)];
-  Plan out = plans[static_cast<size_t>(which.plan)];
+  const BatchTensor& which = tensors[tensor];
+  Plan out = plans[which.plan];
   for (Step& step : out.steps) {
     if (step.crosses_meshes()) step.first_holder = which.first_holder;
   }

@@ -54,13 +54,13 @@ absl::StatusOr<HolderRotation> HolderRotation::Create(const Step& step, const De
   out.holders_ = mesh.size() / shards;
   if (out.holders_ <= 1) return out;
   std::vector<int32_t> filled(static_cast<size_t>(shards), 0);
-  out.order_.resize(static_cast<size_t>(mesh.size()));
+  out.order_.resize(mesh.size());
   for (int64_t p = 0; p < mesh.size(); ++p) {
     int64_t shard = 0;
     for (int d = 0; d < map.rank(); ++d) shard = shard * map.dim(d).num_rows() + map.Row(p, d);
-    const auto at = static_cast<int32_t>(shard * out.holders_ + filled[static_cast<size_t>(shard)]++);
-    out.order_[static_cast<size_t>(at)] = devices.IndexOf(mesh.Device(p));
-    out.place_.emplace(out.order_[static_cast<size_t>(at)], at);
+    const auto at = static_cast<int32_t>(shard * out.holders_ + filled[shard]++);
+    out.order_[at] = devices.IndexOf(mesh.Device(p));
+    out.place_.emplace(out.order_[at], at);
   }
   return out;
 }
@@ -69,14 +69,14 @@ int32_t HolderRotation::Moved(int32_t device, int64_t first) const {
   if (holders_ <= 1) return device;
   const int64_t at = place_.at(device);
   const int64_t base = at / holders_ * holders_;
-  return order_[static_cast<size_t>(base + (at - base + first) % holders_)];
+  return order_[base + (at - base + first) % holders_];
 }
 
 int64_t HolderRotation::Period(const std::vector<Load>& loads) const {
   if (holders_ <= 1) return 1;
   std::vector<int64_t> sent(order_.size(), 0);
   for (const Load& load : loads) {
-    if (load.send > 0) sent[static_cast<size_t>(place_.at(load.device))] += load.send;
+    if (load.send > 0) sent[place_.at(load.device)] += load.send;
   }
   const auto h = static_cast<size_t>(holders_);
   const auto unchanged_by = [&](size_t first) {

@@ -1,6 +1,7 @@
 #include "planner/candidates/between_meshes.h"
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 
 namespace reshard::candidates {
@@ -42,7 +43,7 @@ int64_t Parts(const DimLayout& dim) {
 // without elements.
 std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>& axes, int d) {
   std::vector<DimLayout> dims = layout.dims();
-  DimLayout& dim = dims[static_cast<size_t>(d)];
+  DimLayout& dim = dims[d];
   for (const AxisRef& ref : axes) dim.factors.push_back(Factor::Along(ref));
   if (Parts(dim) > dim.size) return std::nullopt;
   auto out = Layout::Create(layout.mesh(), std::move(dims));
@@ -85,6 +86,7 @@ std::optional<Chain> ChainWithin(const Layout& from, const Layout& to, const Pla
 }  // namespace
 
 std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, const PlanWithin& plan_within) {
+  assert(source.mesh() != target.mesh() && !target.partial());
   std::vector<Chain> out;
   const std::vector<AxisRef> of_source = UnusedAxes(source), of_target = UnusedAxes(target);
   auto product = [](const std::vector<AxisRef>& axes) {

@@ -32,7 +32,7 @@ std::vector<AxisRef> UsedAxes(const Layout& layout) {
 // Dimension d of `layout` cut further along `axes`; nothing when the algebra refuses it.
 std::optional<Layout> CutFurther(const Layout& layout, int d, const std::vector<AxisRef>& axes) {
   auto dims = layout.dims();
-  for (const AxisRef& ref : axes) dims[static_cast<size_t>(d)].factors.push_back(Factor::Along(ref));
+  for (const AxisRef& ref : axes) dims[d].factors.push_back(Factor::Along(ref));
   auto out = Layout::Create(layout.mesh(), std::move(dims), layout.partial());
   if (!out.ok()) return std::nullopt;
   return *std::move(out);
@@ -60,7 +60,7 @@ void Joined(const Factors& first, const Factors& second, std::vector<Factors>& o
 std::vector<Layout> CandidateLayouts(const Layout& source, const Layout& target) {
   std::vector<std::vector<Factors>> options(static_cast<size_t>(source.rank()));
   for (int d = 0; d < source.rank(); ++d) {
-    auto& choices = options[static_cast<size_t>(d)];
+    auto& choices = options[d];
     Joined(source.dim(d).factors, target.dim(d).factors, choices);
     Joined(target.dim(d).factors, source.dim(d).factors, choices);
   }

@@ -38,9 +38,9 @@ class Phases {
     }
   };
 
-  int LevelOf(int e) const { return model_.refined()[static_cast<size_t>(e)].level; }
-  static int8_t& At(digits::State& state, int e) { return state.at[static_cast<size_t>(e)]; }
-  static int8_t At(const digits::State& state, int e) { return state.at[static_cast<size_t>(e)]; }
+  int LevelOf(int e) const { return model_.refined()[e].level; }
+  static int8_t& At(digits::State& state, int e) { return state.at[e]; }
+  static int8_t At(const digits::State& state, int e) { return state.at[e]; }
   // Elements that the worst device lacks when digits move from a to b; what is partial counts as replicated.
   int64_t Lacked(const digits::State& a, const digits::State& b) const;
   bool Crosses(const digits::State& a, const digits::State& b, int level) const;
@@ -74,12 +74,12 @@ int64_t Phases::Lacked(const digits::State& a, const digits::State& b) const {
   std::vector<int> there(model_.places().size(), -1);
   for (int e = 0; e < model_.num_digits(); ++e) {
     if (At(a, e) < 0) continue;
-    there[static_cast<size_t>(At(a, e))] = e;
+    there[At(a, e)] = e;
     overlap /= model_.digit_size(e);
   }
   for (int e = 0; e < model_.num_digits(); ++e) {
     if (At(b, e) < 0) continue;
-    const int other = there[static_cast<size_t>(At(b, e))];
+    const int other = there[At(b, e)];
     if (other >= 0 && other != e) return model_.LocalElements(b);
     if (other < 0) overlap /= model_.digit_size(e);
   }
@@ -104,13 +104,13 @@ std::vector<Phases::Assignment> Phases::Assignments(const digits::State& a, cons
       continue;
     }
     for (const digits::State* end : {&a, &b}) {
-      if (At(*end, e) >= 0) taken[static_cast<size_t>(At(*end, e))] = true;
+      if (At(*end, e) >= 0) taken[At(*end, e)] = true;
     }
   }
   // Partial digits are scattered while the others still are where `a` has them.
   std::vector<bool> occupied(taken.size(), false);
   for (int e : inner) {
-    if (At(a, e) >= 0) occupied[static_cast<size_t>(At(a, e))] = true;
+    if (At(a, e) >= 0) occupied[At(a, e)] = true;
   }
   digits::State m1 = a, m2 = b;
   std::vector<Assignment> out;
@@ -172,7 +172,7 @@ Stages Phases::Way(const digits::State& a, const digits::State& b, int level) co
 std::vector<bool> Phases::Occupied(const digits::State& state) const {
   std::vector<bool> out(model_.places().size(), false);
   for (int e = 0; e < model_.num_digits(); ++e) {
-    if (At(state, e) >= 0) out[static_cast<size_t>(At(state, e))] = true;
+    if (At(state, e) >= 0) out[At(state, e)] = true;
   }
   return out;
 }
@@ -182,7 +182,7 @@ digits::State Phases::ReduceInside(digits::State at, const digits::State& m1, in
   const std::vector<bool> occupied = Occupied(at);
   digits::State next = at;
   for (int e = 0; e < model_.num_digits(); ++e) {
-    const bool free = At(at, e) == digits::kReplicated && At(m1, e) >= 0 && !occupied[static_cast<size_t>(At(m1, e))];
+    const bool free = At(at, e) == digits::kReplicated && At(m1, e) >= 0 && !occupied[At(m1, e)];
     if (free) At(next, e) = At(m1, e);
   }
   Append(out, cost::ChainStep::Kind::kMove, at, next, 0);
@@ -204,14 +204,14 @@ digits::State Phases::ReduceOutside(digits::State at, const digits::State& m2, c
   digits::State next = at;
   for (int e = 0; e < model_.num_digits(); ++e) {
     if (At(at, e) != digits::kPartialDigit || At(b, e) == digits::kPartialDigit) continue;
-    int8_t place = At(m2, e) >= 0 && !occupied[static_cast<size_t>(At(m2, e))] ? At(m2, e) : digits::kReplicated;
+    int8_t place = At(m2, e) >= 0 && !occupied[At(m2, e)] ? At(m2, e) : digits::kReplicated;
     for (size_t p = 0; p < occupied.size() && place < 0 && !at_once; ++p) {
       const bool free = !occupied[p] && model_.places()[p].tail && model_.Fits(e, static_cast<int>(p));
       if (free) place = static_cast<int8_t>(p);
     }
     if (place < 0) continue;
     At(next, e) = place;
-    occupied[static_cast<size_t>(place)] = true;
+    occupied[place] = true;
   }
   Append(out, cost::ChainStep::Kind::kReduceScatter, at, next, 0);
   at = next;

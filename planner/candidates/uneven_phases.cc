@@ -26,7 +26,7 @@ std::optional<Cuts> BetweenDomains(const Layout& layout, const std::vector<int64
         factors.push_back(factor);
         continue;
       }
-      const auto parts = digits::Apart(factor.axis, outer[static_cast<size_t>(factor.axis.axis)]);
+      const auto parts = digits::Apart(factor.axis, outer[factor.axis.axis]);
       if (!parts) return std::nullopt;
       const bool whole = parts->outside && parts->inside == 1;
       if (whole) {
@@ -54,7 +54,7 @@ using Share = std::vector<std::pair<int, AxisRef>>;
 std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, int rank) {
   std::vector<AxisRef> inside;
   for (int a = 0; a < mesh.num_axes(); ++a) {
-    const int64_t reached = outer[static_cast<size_t>(a)];
+    const int64_t reached = outer[a];
     if (mesh.axis(a).size > reached) inside.push_back({a, reached, mesh.axis(a).size / reached});
   }
   std::vector<Share> out;

@@ -27,7 +27,7 @@ std::vector<int64_t> BlocksOf(const std::vector<Step>& steps) {
 
 // Devices that a device meets at a level; 0: not known.
 int64_t OthersAt(const Topology& topology, int level) {
-  const auto devices = [&](int of) { return of < 0 ? 1 : topology.levels[static_cast<size_t>(of)].devices; };
+  const auto devices = [&](int of) { return of < 0 ? 1 : topology.levels[of].devices; };
   return devices(level) == 0 ? 0 : devices(level) - devices(level - 1);
 }
 
@@ -51,8 +51,8 @@ int64_t TimeInChunks(const std::vector<Step>& steps, const Topology& topology, i
     for (int level = 0; level < topology.num_levels(); ++level) {
       int64_t bytes = 0, peers = 0;
       for (int64_t s = at_work.begin; s < at_work.end; ++s) {
-        const Step& step = steps[static_cast<size_t>(s)];
-        const LevelFigures& figures = step.levels[static_cast<size_t>(level)];
+        const Step& step = steps[s];
+        const LevelFigures& figures = step.levels[level];
         moves |= step.op != Op::kSlice;
         if (figures.nic_bytes_max == 0) continue;
         bytes += CeilDiv(figures.nic_bytes_max, count);

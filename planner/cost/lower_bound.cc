@@ -26,7 +26,7 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   auto shared = [&](int64_t p, int64_t q) {
     int64_t elements = 1;
     for (int d = 0; d < source.rank() && elements > 0; ++d) {
-      const transfers::Pair* pair = overlaps[static_cast<size_t>(d)].Find(from.Row(p, d), to.Row(q, d));
+      const transfers::Pair* pair = overlaps[d].Find(from.Row(p, d), to.Row(q, d));
       elements *= pair == nullptr ? 0 : pair->elements;
     }
     return elements;
@@ -38,10 +38,10 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
       std::vector<bool> matters(refinement->digits.size(), false);
       for (const auto* places : {&refinement->from, &refinement->to}) {
         for (const digits::Place& place : *places) {
-          if (place.digit >= 0) matters[static_cast<size_t>(place.digit)] = true;
+          if (place.digit >= 0) matters[place.digit] = true;
         }
       }
-      for (int digit : refinement->to_partial) matters[static_cast<size_t>(digit)] = true;
+      for (int digit : refinement->to_partial) matters[digit] = true;
       std::vector<int64_t> positions{0};
       for (size_t e = 0; e < matters.size(); ++e) {
         const size_t before = positions.size();
@@ -166,7 +166,7 @@ std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, 
     if (!from || !to) return {};
     auto bounds = LowerBounds(*from, *to, dtype);
     if (!bounds.ok()) return {};
-    int64_t nics = topology.levels[static_cast<size_t>(level)].nics;
+    int64_t nics = topology.levels[level].nics;
     if (nics == 0) nics = DevicesOfDomain(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
     out.push_back({bounds->recv_bytes_max, CeilDiv(bounds->recv_bytes_max, nics), bounds->recv_bytes_total});
   }

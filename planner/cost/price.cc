@@ -1,6 +1,7 @@
 #include "planner/cost/price.h"
 
 #include <algorithm>
+#include <cassert>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -23,6 +24,7 @@ int64_t StagingInRounds(const DeviceLoad& load, int64_t rounds) {
 
 // Fewest rounds after which a device's staging is at most `allowed` elements. Requires allowed >= staging_messages.
 int64_t RoundsFor(const DeviceLoad& load, int64_t allowed) {
+  assert(allowed >= load.staging_messages);
   if (load.staging <= allowed) return 1;
   return (load.staging - load.staging_messages) / (allowed - load.staging_messages + 1) + 1;
 }

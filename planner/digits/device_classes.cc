@@ -25,8 +25,8 @@ bool CutAlike(const std::vector<DigitLink>& links, AxisCuts& cuts) {
     changed = false;
     for (const DigitLink& link : links) {
       for (const auto& [from, to] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
-        auto& of_from = cuts[static_cast<size_t>(from.axis)];
-        auto& of_to = cuts[static_cast<size_t>(to.axis)];
+        auto& of_from = cuts[from.axis];
+        auto& of_to = cuts[to.axis];
         if (!AddMark(of_from, from.pre, changed) || !AddMark(of_from, from.pre * from.size, changed)) return false;
         const std::vector<int64_t> marks(of_from.lower_bound(from.pre), of_from.upper_bound(from.pre * from.size));
         for (int64_t mark : marks) {
@@ -48,7 +48,7 @@ struct Part {
 
 std::optional<std::vector<DeviceClass>> ClassesUnder(const Mesh& mesh, const std::vector<DigitLink>& links) {
   AxisCuts cuts(static_cast<size_t>(mesh.num_axes()));
-  for (int a = 0; a < mesh.num_axes(); ++a) cuts[static_cast<size_t>(a)] = {1, mesh.axis(a).size};
+  for (int a = 0; a < mesh.num_axes(); ++a) cuts[a] = {1, mesh.axis(a).size};
   for (const DigitLink& link : links) {
     if (link.a.size != link.b.size) return std::nullopt;
   }
@@ -61,7 +61,7 @@ std::optional<std::vector<DeviceClass>> ClassesUnder(const Mesh& mesh, const std
     for (const auto& [ref, index] : first_part) {
       if (ref.axis == axis && ref.pre == pre) return index;
     }
-    const auto& of_axis = cuts[static_cast<size_t>(axis)];
+    const auto& of_axis = cuts[axis];
     const int64_t end = *of_axis.upper_bound(pre);
     first_part.emplace_back(AxisRef{axis, pre, end / pre}, parts.size());
     parts.push_back({end / pre, mesh.stride(axis) * (mesh.axis(axis).size / end), -1});

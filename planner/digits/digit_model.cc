@@ -28,11 +28,11 @@ std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int
     if (place.digit < 0) continue;
     for (size_t i = 0; i < places.size(); ++i) {
       if (places[i].dim == place.dim && places[i].lo == place.lo && places[i].lo * places[i].size == place.hi) {
-        out[static_cast<size_t>(place.digit)] = static_cast<int>(i);
+        out[place.digit] = static_cast<int>(i);
       }
     }
   }
-  for (int digit : partial) out[static_cast<size_t>(digit)] = kPartialDigit;
+  for (int digit : partial) out[digit] = kPartialDigit;
   return out;
 }
 
@@ -70,8 +70,8 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
       lo = hi;
     }
     if (source.dim(d).size % lo != 0) return std::nullopt;
-    tail[static_cast<size_t>(d)] = source.dim(d).size / lo;
-    tail_lo[static_cast<size_t>(d)] = lo;
+    tail[d] = source.dim(d).size / lo;
+    tail_lo[d] = lo;
   }
   const size_t k = refinement->digits.size();
   const std::vector<int> from = Positions(refinement->from, refinement->from_partial, out.places_, k);
@@ -79,7 +79,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   for (const auto* used : {&refinement->from, &refinement->to}) {
     const auto& at = used == &refinement->from ? from : to;
     for (const Place& place : *used) {
-      if (place.digit >= 0 && at[static_cast<size_t>(place.digit)] == kReplicated) return std::nullopt;
+      if (place.digit >= 0 && at[place.digit] == kReplicated) return std::nullopt;
     }
   }
 
@@ -112,7 +112,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
       out.fixed_place_[e] = from[e] >= 0 ? from[e] : -1;
       out.fixed_partial_[e] = from[e] == kPartialDigit;
       if (from[e] >= 0) {
-        DigitPlace& place = out.places_[static_cast<size_t>(from[e])];
+        DigitPlace& place = out.places_[from[e]];
         out.elements_ /= place.size;
         place.fixed = true;
       }
@@ -150,10 +150,10 @@ int64_t DigitModel::LocalElements(const State& state) const {
 bool DigitModel::IsBox(const State& state) const {
   std::vector<bool> occupied(places_.size(), false);
   for (int place : fixed_place_) {
-    if (place >= 0) occupied[static_cast<size_t>(place)] = true;
+    if (place >= 0) occupied[place] = true;
   }
   for (size_t e = 0; e < sizes_.size(); ++e) {
-    if (state.at[e] >= 0) occupied[static_cast<size_t>(state.at[e])] = true;
+    if (state.at[e] >= 0) occupied[state.at[e]] = true;
   }
   for (size_t i = 0; i < places_.size(); ++i) {
     if (occupied[i]) continue;
@@ -169,7 +169,7 @@ DigitModel DigitModel::Compacted(const std::vector<State>& states) const {
   std::vector<bool> used(places_.size(), false);
   for (const State& state : states) {
     for (int8_t place : state.at) {
-      if (place >= 0) used[static_cast<size_t>(place)] = true;
+      if (place >= 0) used[place] = true;
     }
   }
   // Tail places of a dimension follow each other from the end of what source and target use.
@@ -197,10 +197,10 @@ Layout DigitModel::ToLayout(const State& state) const {
   };
   for (size_t e = 0; e < all_digits_.size(); ++e) {
     const int m = model_digit_[e];
-    const int place = m < 0 ? fixed_place_[e] : state.at[static_cast<size_t>(m)];
-    const bool is_partial = m < 0 ? fixed_partial_[e] : state.at[static_cast<size_t>(m)] == kPartialDigit;
+    const int place = m < 0 ? fixed_place_[e] : state.at[m];
+    const bool is_partial = m < 0 ? fixed_partial_[e] : state.at[m] == kPartialDigit;
     if (is_partial) append(partial, all_digits_[e].ref);
-    if (place >= 0) digit_at[static_cast<size_t>(place)] = static_cast<int>(e);
+    if (place >= 0) digit_at[place] = static_cast<int>(e);
   }
   std::vector<DimLayout> dims(source_layout_.dims().size());
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -213,7 +213,7 @@ Layout DigitModel::ToLayout(const State& state) const {
     int64_t reached = 1;
     for (const auto& [lo, i] : order) {
       if (lo > reached) dims[d].factors.push_back(Factor::Blocks(lo / reached));
-      const AxisRef& ref = all_digits_[static_cast<size_t>(digit_at[i])].ref;
+      const AxisRef& ref = all_digits_[digit_at[i]].ref;
       auto& factors = dims[d].factors;
       if (!factors.empty() && factors.back().has_axis() && factors.back().axis.axis == ref.axis &&
           factors.back().axis.pre * factors.back().axis.size == ref.pre) {

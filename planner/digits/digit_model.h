@@ -58,10 +58,10 @@ class DigitModel {
   bool complete() const { return complete_; }
   // Whether every digit has a level. Without levels it is not known where devices that differ in a digit meet.
   bool has_levels() const { return has_levels_; }
-  int64_t digit_size(int e) const { return sizes_[static_cast<size_t>(e)]; }
+  int64_t digit_size(int e) const { return sizes_[e]; }
   const std::vector<DigitPlace>& places() const { return places_; }
   bool Fits(int digit, int place) const {
-    const DigitPlace& p = places_[static_cast<size_t>(place)];
+    const DigitPlace& p = places_[place];
     return p.size == digit_size(digit) && !p.fixed;
   }
   const State& source() const { return source_; }

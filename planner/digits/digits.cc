@@ -42,7 +42,7 @@ std::vector<Place> PlacesOf(const Layout& layout, int d, const std::vector<Cuts>
       continue;
     }
     int64_t pre = factor.axis.pre;
-    const Cuts& axis_cuts = cuts[static_cast<size_t>(factor.axis.axis)];
+    const Cuts& axis_cuts = cuts[factor.axis.axis];
     for (auto it = axis_cuts.upper_bound(pre); it != axis_cuts.end() && *it <= factor.axis.pre * factor.axis.size;
          ++it) {
       const int64_t size = *it / pre;
@@ -66,7 +66,7 @@ bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vec
       for (auto it = marks.upper_bound(lo); it != marks.end(); ++it) {
         const int64_t mark = std::gcd(*it, hi);
         if (mark <= lo || mark >= hi || mark % lo != 0) continue;
-        changed |= AddCut(cuts[static_cast<size_t>(factor.axis.axis)], factor.axis.pre * (mark / lo));
+        changed |= AddCut(cuts[factor.axis.axis], factor.axis.pre * (mark / lo));
       }
     }
     lo = hi;
@@ -101,11 +101,11 @@ std::vector<int> Refinement::DigitsOf(const AxisRef& ref) const {
 std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels) {
   const Mesh& mesh = from.mesh();
   std::vector<Cuts> cuts(static_cast<size_t>(mesh.num_axes()));
-  for (int a = 0; a < mesh.num_axes(); ++a) cuts[static_cast<size_t>(a)] = {1, mesh.axis(a).size};
+  for (int a = 0; a < mesh.num_axes(); ++a) cuts[a] = {1, mesh.axis(a).size};
 
   auto add_reference = [&](const AxisRef& ref) {
-    cuts[static_cast<size_t>(ref.axis)].insert(ref.pre);
-    cuts[static_cast<size_t>(ref.axis)].insert(ref.pre * ref.size);
+    cuts[ref.axis].insert(ref.pre);
+    cuts[ref.axis].insert(ref.pre * ref.size);
   };
   for (size_t a = 0; levels != nullptr && a < cuts.size(); ++a) {
     for (const LevelPart& part : (*levels)[a]) add_reference(part.ref);
@@ -136,14 +136,14 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
 
   Refinement out;
   for (int a = 0; a < mesh.num_axes(); ++a) {
-    const Cuts& axis_cuts = cuts[static_cast<size_t>(a)];
+    const Cuts& axis_cuts = cuts[a];
     for (auto it = axis_cuts.begin(); std::next(it) != axis_cuts.end(); ++it) {
       const int64_t size = *std::next(it) / *it;
       if (size == 1) continue;
       const int64_t rest = mesh.axis(a).size / *std::next(it);
       Digit digit{AxisRef{a, *it, size}, size, mesh.stride(a) * rest, 0};
-      for (size_t i = 0; levels != nullptr && i < (*levels)[static_cast<size_t>(a)].size(); ++i) {
-        const LevelPart& part = (*levels)[static_cast<size_t>(a)][i];
+      for (size_t i = 0; levels != nullptr && i < (*levels)[a].size(); ++i) {
+        const LevelPart& part = (*levels)[a][i];
         if (part.ref.pre <= *it && *it < part.ref.pre * part.ref.size) digit.level = part.level;
       }
       out.digits.push_back(digit);
@@ -159,7 +159,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
           continue;
         }
         for (int digit : out.DigitsOf(factor.axis)) {
-          const int64_t size = out.digits[static_cast<size_t>(digit)].size;
+          const int64_t size = out.digits[digit].size;
           places.push_back({d, lo, lo * size, digit, factor.kind});
           lo *= size;
         }
@@ -185,7 +185,7 @@ RowDigits RowDigitsOf(const Refinement& refinement, const std::vector<AxisRef>& 
   int64_t weight = 1;
   for (size_t i = out.digits.size(); i-- > 0;) {
     out.weights[i] = weight;
-    weight *= refinement.digits[static_cast<size_t>(out.digits[i])].size;
+    weight *= refinement.digits[out.digits[i]].size;
   }
   return out;
 }

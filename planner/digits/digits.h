@@ -63,7 +63,7 @@ struct RowDigits {
   int64_t RowAt(int64_t position, const std::vector<Digit>& all) const {
     int64_t out = 0;
     for (size_t j = 0; j < digits.size(); ++j) {
-      out += all[static_cast<size_t>(digits[j])].Coordinate(position) * weights[j];
+      out += all[digits[j]].Coordinate(position) * weights[j];
     }
     return out;
   }

@@ -75,7 +75,7 @@ std::optional<MeshLevels> LevelsOf(const Mesh& mesh, const Topology& topology) {
   for (int level = 0; level < topology.num_levels(); ++level) {
     std::vector<int64_t> inner;
     if (level + 1 < topology.num_levels()) {
-      auto sizes = InnerSizes(mesh, topology.levels[static_cast<size_t>(level)].devices);
+      auto sizes = InnerSizes(mesh, topology.levels[level].devices);
       if (!sizes) return std::nullopt;
       inner = *std::move(sizes);
     } else {
@@ -127,7 +127,7 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
     axes.push_back({mesh.axis(static_cast<int>(a)).name, outer[a]});
   }
   std::vector<int64_t> ids;
-  const int64_t domain = topology.levels[static_cast<size_t>(level)].devices;
+  const int64_t domain = topology.levels[level].devices;
   int64_t count = 1;
   for (const Mesh::Axis& axis : axes) count *= axis.size;
   for (int64_t i = 0; i < count; ++i) {
@@ -142,10 +142,10 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
   if (!of_domains.ok()) return std::nullopt;
 
   auto split = [&](const AxisRef& ref, std::optional<AxisRef>& outside, int64_t& inside) {
-    const auto parts = Apart(ref, outer[static_cast<size_t>(ref.axis)]);
+    const auto parts = Apart(ref, outer[ref.axis]);
     if (!parts) return false;
     outside = parts->outside;
-    if (outside) outside->axis = new_axis[static_cast<size_t>(ref.axis)];
+    if (outside) outside->axis = new_axis[ref.axis];
     inside = parts->inside;
     return true;
   };

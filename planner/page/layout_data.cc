@@ -53,7 +53,7 @@ std::vector<size_t> Room(const Layout& layout, const std::vector<int>& drawn, si
   for (size_t i = 0; i < drawn.size(); ++i) {
     size_t across = 1;
     if (drawn.size() == 2) across = report::BlocksOf(layout, drawn[1 - i], kBlocksAlong).blocks.size();
-    room[static_cast<size_t>(drawn[i])] = std::max(std::min(blocks, kBlocksAlong), blocks / across);
+    room[drawn[i]] = std::max(std::min(blocks, kBlocksAlong), blocks / across);
   }
   return room;
 }
@@ -89,7 +89,7 @@ size_t LayoutTable::Add(const Layout& layout, const std::vector<int>& drawn) {
   }
   out["dims"] = Json::array();
   const std::vector<size_t> room = Room(layout, drawn, detail_.blocks);
-  for (int d = 0; d < layout.rank(); ++d) out["dims"].push_back(DimJson(layout, d, room[static_cast<size_t>(d)]));
+  for (int d = 0; d < layout.rank(); ++d) out["dims"].push_back(DimJson(layout, d, room[d]));
   texts_.push_back(out.dump(-1, ' ', false, Json::error_handler_t::replace));
   bytes_ += texts_.back().size() + 1;
   return found->second;
@@ -104,7 +104,7 @@ std::vector<int64_t> ListedDevices(const Mesh& from, const Mesh& to, const Detai
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  if (static_cast<int64_t>(ids.size()) > detail.devices) ids.resize(static_cast<size_t>(detail.devices));
+  if (static_cast<int64_t>(ids.size()) > detail.devices) ids.resize(detail.devices);
   return ids;
 }
 

@@ -154,12 +154,12 @@ int Topology::LevelOf(int64_t device_a, int64_t device_b) const {
 }
 
 int64_t Topology::DevicesPerNic(int level) const {
-  const int64_t nics = levels[static_cast<size_t>(level)].nics;
+  const int64_t nics = levels[level].nics;
   return nics == 0 || level == 0 ? 1 : levels[static_cast<size_t>(level) - 1].devices / nics;
 }
 
 int64_t Topology::StepTime(int level, int64_t peers_max, int64_t nic_bytes_max, int64_t rounds) const {
-  const Level& link = levels[static_cast<size_t>(level)];
+  const Level& link = levels[level];
   const auto transfer = [&](__int128 bytes) {
     const __int128 scaled = bytes * kGiga;
     return scaled / link.bytes_per_second + (scaled % link.bytes_per_second != 0 ? 1 : 0);

@@ -40,7 +40,7 @@ Classes Classify(const std::vector<std::vector<int32_t>>& keys) {
       out.counts.push_back(0);
     }
     out.of.push_back(it->second);
-    ++out.counts[static_cast<size_t>(it->second)];
+    ++out.counts[it->second];
   }
   return out;
 }
@@ -135,7 +135,7 @@ absl::Status Relabeler::ReadTensors() {
       }
       std::vector<int64_t> elements(static_cast<size_t>(overlap.from_rows * overlap.to_rows), 0);
       for (const transfers::Pair& pair : overlap.pairs) {
-        elements[static_cast<size_t>(pair.from_row * overlap.to_rows + pair.to_row)] = pair.elements;
+        elements[pair.from_row * overlap.to_rows + pair.to_row] = pair.elements;
       }
       tensor.overlaps.push_back(std::move(elements));
       tensor.to_rows.push_back(overlap.to_rows);
@@ -162,16 +162,16 @@ absl::Status Relabeler::ReadTensors() {
 std::vector<int64_t> Relabeler::Weights() const {
   std::vector<int64_t> out(rows_.size() * columns_.size(), 0);
   for (size_t r = 0; r < rows_.size(); ++r) {
-    const std::vector<int32_t>& held = held_[static_cast<size_t>(rows_.first[r])];
+    const std::vector<int32_t>& held = held_[rows_.first[r]];
     for (size_t c = 0; c < columns_.size(); ++c) {
-      const std::vector<int32_t>& needed = needed_[static_cast<size_t>(columns_.first[c])];
+      const std::vector<int32_t>& needed = needed_[columns_.first[c]];
       int64_t bytes = 0;
       size_t at_held = 0, at_needed = 0;
       for (const Tensor& tensor : tensors_) {
         int64_t elements = held[at_held++] < 0 ? 0 : 1;
         for (size_t d = 0; d < tensor.overlaps.size(); ++d) {
           const int64_t from_row = held[at_held++], to_row = needed[at_needed++];
-          if (elements != 0) elements *= tensor.overlaps[d][static_cast<size_t>(from_row * tensor.to_rows[d] + to_row)];
+          if (elements != 0) elements *= tensor.overlaps[d][from_row * tensor.to_rows[d] + to_row];
         }
         bytes += elements * tensor.bytes_per_element;
       }
@@ -196,7 +196,7 @@ std::vector<int64_t> Relabeler::OrderFrom(const std::vector<int64_t>& flow) cons
   }
   std::vector<std::vector<int64_t>> free(columns_.size());
   for (size_t i = n; i-- > 0;) {
-    if (out[i] < 0) free[static_cast<size_t>(columns_.of[i])].push_back(static_cast<int64_t>(i));
+    if (out[i] < 0) free[columns_.of[i]].push_back(static_cast<int64_t>(i));
   }
   std::vector<size_t> column(rows_.size(), 0);
   for (size_t i = 0; i < n; ++i) {
@@ -205,7 +205,7 @@ std::vector<int64_t> Relabeler::OrderFrom(const std::vector<int64_t>& flow) cons
     while (left[r * columns_.size() + column[r]] == 0) ++column[r];
     --left[r * columns_.size() + column[r]];
     std::vector<int64_t>& places = free[column[r]];
-    out[static_cast<size_t>(places.back())] = static_cast<int64_t>(i);
+    out[places.back()] = static_cast<int64_t>(i);
     places.pop_back();
   }
   return out;

@@ -82,7 +82,7 @@ std::string TensorsText(const BatchPlan& batch, absl::Span<const std::string> id
     }
     absl::StrAppend(&out, t == 0 ? "" : ",", "{\"id\":", id, ",\"plan\":", tensor.plan, ",\"bucket\":", tensor.bucket,
                     ",\"first_holders\":[");
-    const std::vector<Step>& steps = batch.plans[static_cast<size_t>(tensor.plan)].steps;
+    const std::vector<Step>& steps = batch.plans[tensor.plan].steps;
     for (size_t s = 0; s < steps.size(); ++s) {
       absl::StrAppend(&out, s == 0 ? "" : ",", steps[s].crosses_meshes() ? tensor.first_holder : 0);
     }

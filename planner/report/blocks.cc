@@ -77,7 +77,7 @@ class BlockWalk {
       const int64_t j = backwards_ ? used - 1 - i : i;
       Interval part;
       if (sizes) {
-        const int64_t length = factor.sizes[static_cast<size_t>(j)];
+        const int64_t length = factor.sizes[j];
         part = backwards_ ? Interval{edge - length, edge} : Interval{edge, edge + length};
         edge = backwards_ ? part.begin : part.end;
       } else {
@@ -233,12 +233,12 @@ std::vector<Digit> FreeDigits(const Layout& layout, const std::vector<int>& dims
   std::vector<std::vector<AxisRef>> used(static_cast<size_t>(mesh.num_axes()));
   for (int d : dims) {
     for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
-      if (factor->has_axis()) used[static_cast<size_t>(factor->axis.axis)].push_back(factor->axis);
+      if (factor->has_axis()) used[factor->axis.axis].push_back(factor->axis);
     }
   }
   std::vector<Digit> free;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    std::vector<AxisRef>& refs = used[static_cast<size_t>(axis)];
+    std::vector<AxisRef>& refs = used[axis];
     std::sort(refs.begin(), refs.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
     const int64_t size = mesh.axis(axis).size;
     int64_t pre = 1;  // the digits before this one are done
@@ -266,7 +266,7 @@ DeviceSet DevicesAt(const Mesh& mesh, const std::vector<Digit>& free, int64_t of
   const int64_t starts = count / run;
   const int64_t listed = std::min(starts, mesh.contiguous() ? kMaxRanges : kMaxIds);
   std::vector<int64_t> positions;
-  positions.reserve(static_cast<size_t>(listed));
+  positions.reserve(listed);
   for (int64_t i = 0; i < listed; ++i) {
     int64_t position = offset;
     int64_t rest = i;

@@ -1,5 +1,6 @@
 // DrawLayout: a header, a grid of who holds what, and a table of devices, in at most 100 columns.
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <utility>
 
@@ -80,6 +81,7 @@ class Grid {
   // Requires a tensor with elements.
   explicit Grid(const Layout& layout)
       : layout_(layout), view_(report::MakeView(layout, report::DrawnDims({&layout}), kMaxCells, kMaxCells)) {
+    assert(layout.num_elements() > 0);
     // A lone dimension runs downwards where its labels would not fit side by side.
     if (view_.row_dim < 0 && view_.col_dim >= 0 && !Fits(kMaxWidth)) {
       std::swap(view_.row_dim, view_.col_dim);
@@ -221,7 +223,7 @@ std::string Table(const Layout& layout) {
         found->second = {report::Clip(text, kMaxTableWidth), held.length};
       }
       column.cells.push_back(found->second.first);
-      elements[static_cast<size_t>(position)] *= found->second.second;
+      elements[position] *= found->second.second;
     }
     columns.push_back(std::move(column));
   }

@@ -102,10 +102,10 @@ class Classifier {
   // Links whose devices have the same colours are of one class; the first of each stands for all.
   void NamePorts() {
     std::map<std::tuple<int, bool, Sum>, int32_t> classes;
-    links_.resize(static_cast<size_t>(topology_.num_levels()));
+    links_.resize(topology_.num_levels());
     for (int level = 0; level < topology_.num_levels(); ++level) {
       for (const auto& [link, sum] : LinkSums(level)) {
-        auto& ports = links_[static_cast<size_t>(level)][link];
+        auto& ports = links_[level][link];
         for (const bool out : {false, true}) {
           const auto [it, added] = classes.emplace(std::make_tuple(level, out, sum), out_.ports.size());
           if (added) {
@@ -125,18 +125,17 @@ class Classifier {
     looks.reserve(list_.flows.size());
     for (size_t f = 0; f < list_.flows.size(); ++f) {
       const Flow& flow = list_.flows[f];
-      looks.emplace_back(kind_[f], colour_[static_cast<size_t>(flow.sender)],
-                         colour_[static_cast<size_t>(flow.receiver)]);
+      looks.emplace_back(kind_[f], colour_[flow.sender], colour_[flow.receiver]);
     }
     std::vector<int32_t> class_of;
-    out_.flows.resize(static_cast<size_t>(Rank(looks, class_of)));
+    out_.flows.resize(Rank(looks, class_of));
     for (size_t f = 0; f < list_.flows.size(); ++f) {
       const Flow& flow = list_.flows[f];
-      FlowClass& c = out_.flows[static_cast<size_t>(class_of[f])];
+      FlowClass& c = out_.flows[class_of[f]];
       const auto level = static_cast<size_t>(flow.level);
       const int64_t share = topology_.DevicesPerNic(flow.level);
-      const Link& from = links_[level][list_.devices[static_cast<size_t>(flow.sender)] / share];
-      const Link& to = links_[level][list_.devices[static_cast<size_t>(flow.receiver)] / share];
+      const Link& from = links_[level][list_.devices[flow.sender] / share];
+      const Link& to = links_[level][list_.devices[flow.receiver] / share];
       c.phase = flow.phase;
       c.level = flow.level;
       c.turn = flow.turn;
@@ -147,11 +146,11 @@ class Classifier {
       c.in_port = to.in;
       if (from.first_out) {
         ++c.out_flows;
-        out_.ports[static_cast<size_t>(from.out)].bytes += flow.bytes;
+        out_.ports[from.out].bytes += flow.bytes;
       }
       if (to.first_in) {
         ++c.in_flows;
-        out_.ports[static_cast<size_t>(to.in)].bytes += flow.bytes;
+        out_.ports[to.in].bytes += flow.bytes;
       }
     }
   }

@@ -74,9 +74,9 @@ class Lister {
       const std::vector<Message> received = transfers.Receives(device);
       const auto members = static_cast<int64_t>(received.size());
       int64_t own = 0;
-      while (own < members && received[static_cast<size_t>(own)].sender != device) ++own;
+      while (own < members && received[own].sender != device) ++own;
       for (int64_t m = 0; m < members; ++m) {
-        const Message& message = received[static_cast<size_t>(m)];
+        const Message& message = received[m];
         if (message.sender == device) continue;
         int64_t elements = message.elements();
         if (part == Part::kReduced) elements = AllReduceChunk(elements, members, own).length();
@@ -97,7 +97,7 @@ class Lister {
       const Interval at_work = plan_.chunks.StepsIn(turn, steps);
       std::vector<Flow> parts;
       for (int64_t s = at_work.begin; s < at_work.end; ++s) {
-        const std::vector<Flow>& of_step = of_steps[static_cast<size_t>(s)];
+        const std::vector<Flow>& of_step = of_steps[s];
         parts.insert(parts.end(), of_step.begin(), of_step.end());
       }
       if (parts.empty()) continue;
@@ -140,8 +140,7 @@ class Lister {
   // How far ahead of the sender the receiver is: domains first, then its place in the domain. Everyone begins with its
   // neighbor; were all to begin with the lowest device, it would receive from everyone at once.
   int64_t Ahead(const Flow& flow) const {
-    int64_t from = out_.devices[static_cast<size_t>(flow.sender)],
-            to = out_.devices[static_cast<size_t>(flow.receiver)];
+    int64_t from = out_.devices[flow.sender], to = out_.devices[flow.receiver];
     int64_t out = 0;
     int64_t domains = out_.devices.back() / InsideOf(topology_.num_levels() - 1) + 1;
     for (int level = topology_.num_levels() - 1; level >= 0; --level) {

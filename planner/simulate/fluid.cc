@@ -58,15 +58,15 @@ class Fluid {
     out_.phases.assign(static_cast<size_t>(in_.num_phases), {-1, 0});
     out_.port_busy_ns.assign(in_.ports.size(), 0);
     ports_.resize(in_.ports.size());
-    colours_.resize(static_cast<size_t>(in_.num_colours));
-    by_phase_.resize(static_cast<size_t>(in_.num_phases));
+    colours_.resize(in_.num_colours);
+    by_phase_.resize(in_.num_phases);
     entered_.assign(colours_.size(), {});
     std::vector<std::vector<int32_t>> phases(colours_.size());
     for (size_t f = 0; f < in_.flows.size(); ++f) {
       const FlowClass& flow = in_.flows[f];
-      by_phase_[static_cast<size_t>(flow.phase)].push_back(static_cast<int32_t>(f));
-      phases[static_cast<size_t>(flow.sender)].push_back(flow.phase);
-      if (flow.receiver != flow.sender) phases[static_cast<size_t>(flow.receiver)].push_back(flow.phase);
+      by_phase_[flow.phase].push_back(static_cast<int32_t>(f));
+      phases[flow.sender].push_back(flow.phase);
+      if (flow.receiver != flow.sender) phases[flow.receiver].push_back(flow.phase);
     }
     for (size_t c = 0; c < colours_.size(); ++c) {
       std::sort(phases[c].begin(), phases[c].end());
@@ -84,25 +84,25 @@ class Fluid {
 
   // When the colour entered the phase; -1: not yet.
   Wide Entered(int32_t colour, int32_t phase) const {
-    const Colour& c = colours_[static_cast<size_t>(colour)];
+    const Colour& c = colours_[colour];
     const auto at = std::lower_bound(c.phases.begin(), c.phases.end(), phase) - c.phases.begin();
-    return entered_[static_cast<size_t>(colour)][static_cast<size_t>(at)];
+    return entered_[colour][at];
   }
 
   void Enter(int32_t colour) {
-    const Colour& c = colours_[static_cast<size_t>(colour)];
+    const Colour& c = colours_[colour];
     if (c.next == c.phases.size()) return;
     const int32_t phase = c.phases[c.next];
-    entered_[static_cast<size_t>(colour)][c.next] = now_;
-    PhaseTime& times = out_.phases[static_cast<size_t>(phase)];
+    entered_[colour][c.next] = now_;
+    PhaseTime& times = out_.phases[phase];
     if (times.begin_ns < 0) times.begin_ns = Printed(now_);
-    work_ += static_cast<int64_t>(by_phase_[static_cast<size_t>(phase)].size());
-    for (const int32_t f : by_phase_[static_cast<size_t>(phase)]) {
-      const FlowClass& flow = in_.flows[static_cast<size_t>(f)];
+    work_ += static_cast<int64_t>(by_phase_[phase].size());
+    for (const int32_t f : by_phase_[phase]) {
+      const FlowClass& flow = in_.flows[f];
       if (flow.sender != colour && flow.receiver != colour) continue;
       const Wide sender = Entered(flow.sender, phase), receiver = Entered(flow.receiver, phase);
       if (sender < 0 || receiver < 0) continue;
-      const Wide latency = topology_.levels[static_cast<size_t>(flow.level)].latency_ns;
+      const Wide latency = topology_.levels[flow.level].latency_ns;
       starts_.push({std::max(sender + latency * (2 + flow.turn), receiver), f});
     }
   }
@@ -135,21 +135,21 @@ class Fluid {
     }
     active_.resize(kept);
     for (const int32_t f : ended) {
-      const FlowClass& flow = in_.flows[static_cast<size_t>(f)];
-      out_.phases[static_cast<size_t>(flow.phase)].end_ns = Printed(now_);
+      const FlowClass& flow = in_.flows[f];
+      out_.phases[flow.phase].end_ns = Printed(now_);
       Ended(flow.sender);
       if (flow.receiver != flow.sender) Ended(flow.receiver);
     }
     while (!starts_.empty() && starts_.top().first <= now_) {
       const int32_t f = starts_.top().second;
       starts_.pop();
-      active_.push_back({f, in_.flows[static_cast<size_t>(f)].bytes * kWorkUnit, 0});
+      active_.push_back({f, in_.flows[f].bytes * kWorkUnit, 0});
     }
     ShareFairly();
   }
 
   void Ended(int32_t colour) {
-    Colour& c = colours_[static_cast<size_t>(colour)];
+    Colour& c = colours_[colour];
     if (--c.waiting[c.next] > 0) return;
     ++c.next;
     Enter(colour);
@@ -158,15 +158,15 @@ class Fluid {
   // Max-min fair: the port with the least for each of its flows decides their rate; what is left goes to the others.
   void ShareFairly() {
     for (size_t p = 0; p < ports_.size(); ++p) {
-      ports_[p].free = Wide{topology_.levels[static_cast<size_t>(in_.ports[p].level)].bytes_per_second} * kRateUnit;
+      ports_[p].free = Wide{topology_.levels[in_.ports[p].level].bytes_per_second} * kRateUnit;
       ports_[p].users = 0;
       ports_[p].moving.clear();
     }
     for (size_t i = 0; i < active_.size(); ++i) {
       const FlowClass& flow = FlowOf(i);
       active_[i].rate = 0;
-      Port& out = ports_[static_cast<size_t>(flow.out_port)];
-      Port& in = ports_[static_cast<size_t>(flow.in_port)];
+      Port& out = ports_[flow.out_port];
+      Port& in = ports_[flow.in_port];
       out.users += flow.out_flows;
       in.users += flow.in_flows;
       out.moving.push_back(static_cast<int32_t>(i));
@@ -179,22 +179,22 @@ class Fluid {
     while (!open.empty()) {
       const Port* least = nullptr;
       for (const int32_t p : open) {
-        const Port& port = ports_[static_cast<size_t>(p)];
+        const Port& port = ports_[p];
         if (least == nullptr || port.free * least->users < least->free * port.users) least = &port;
       }
       const Wide free = least->free;
       const int64_t users = least->users;
       std::vector<int32_t> full;
       for (const int32_t p : open) {
-        const Port& port = ports_[static_cast<size_t>(p)];
+        const Port& port = ports_[p];
         if (port.free * users == free * port.users) full.push_back(p);
       }
       // Never zero, however many share a slow port: every flow ends.
       const Wide rate = std::max<Wide>(1, free / users);
       for (const int32_t p : full) {
-        for (const int32_t i : ports_[static_cast<size_t>(p)].moving) Freeze(static_cast<size_t>(i), rate);
+        for (const int32_t i : ports_[p].moving) Freeze(static_cast<size_t>(i), rate);
       }
-      std::erase_if(open, [&](int32_t p) { return ports_[static_cast<size_t>(p)].users == 0; });
+      std::erase_if(open, [&](int32_t p) { return ports_[p].users == 0; });
       work_ += static_cast<int64_t>(open.size() + full.size());
     }
     work_ += static_cast<int64_t>(active_.size() + ports_.size());
@@ -206,12 +206,12 @@ class Fluid {
     const FlowClass& flow = FlowOf(i);
     for (const auto& [port, flows] :
          {std::pair(flow.out_port, flow.out_flows), std::pair(flow.in_port, flow.in_flows)}) {
-      ports_[static_cast<size_t>(port)].users -= flows;
-      ports_[static_cast<size_t>(port)].free -= std::min(ports_[static_cast<size_t>(port)].free, rate * flows);
+      ports_[port].users -= flows;
+      ports_[port].free -= std::min(ports_[port].free, rate * flows);
     }
   }
 
-  const FlowClass& FlowOf(size_t i) const { return in_.flows[static_cast<size_t>(active_[i].flow)]; }
+  const FlowClass& FlowOf(size_t i) const { return in_.flows[active_[i].flow]; }
   int64_t& busy(size_t port) { return out_.port_busy_ns[port]; }
   // Sums and products of times with small numbers must not wrap either.
   static int64_t Printed(Wide time) {

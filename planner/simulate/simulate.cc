@@ -52,8 +52,7 @@ absl::StatusOr<Simulation> Simulate(const Plan& plan, const SimulateOptions& opt
         busiest = {level, direction, port.device, port.bytes, times.port_busy_ns[p], 0};
       }
       if (busiest.bytes == 0) continue;
-      busiest.used_permille =
-          UsedPermille(busiest.bytes, out.time_ns, topology.levels[static_cast<size_t>(level)].bytes_per_second);
+      busiest.used_permille = UsedPermille(busiest.bytes, out.time_ns, topology.levels[level].bytes_per_second);
       out.busiest.push_back(busiest);
     }
   }

@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   for (int64_t p = 0; p < to.mesh->size(); ++p) {
     const auto [it, added] = index.emplace(to.mesh->Device(p), static_cast<int32_t>(out->devices_.size()));
     if (added) out->devices_.push_back(it->first);
-    to_index[static_cast<size_t>(p)] = it->second;
+    to_index[p] = it->second;
   }
 
   std::vector<std::vector<int32_t>> from_rows(n), to_rows(n);
@@ -117,12 +117,12 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
       end[d] = out->overlaps_[d].first_of_to[t + 1];
       nothing |= begin[d] == end[d];
     }
-    const int64_t own = receiver < from.mesh->size() ? cell_of[static_cast<size_t>(receiver)] : -1;
+    const int64_t own = receiver < from.mesh->size() ? cell_of[receiver] : -1;
     while (!nothing) {
       int64_t cell = 0, elements = 1;
       const int64_t first_pair = static_cast<int64_t>(out->pair_refs_.size());
       for (size_t d = 0; d < n; ++d) {
-        const Pair& pair = out->overlaps_[d].pairs[static_cast<size_t>(at[d])];
+        const Pair& pair = out->overlaps_[d].pairs[at[d]];
         cell = cell * out->overlaps_[d].from_rows + pair.from_row;
         elements *= pair.elements;
         out->pair_refs_.push_back(static_cast<int32_t>(at[d]));
@@ -144,22 +144,22 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   out->loads_.assign(out->devices_.size(), {});
   for (size_t p = 0; p < cell_of.size(); ++p) {
     int64_t& before = out->loads_[p].before = 1;
-    for (size_t d = 0; d < n; ++d) before *= from.dims[d]->length[static_cast<size_t>(from_rows[d][p])];
+    for (size_t d = 0; d < n; ++d) before *= from.dims[d]->length[from_rows[d][p]];
   }
   for (size_t p = 0; p < to_index.size(); ++p) {
-    int64_t& after = out->loads_[static_cast<size_t>(to_index[p])].after = 1;
-    for (size_t d = 0; d < n; ++d) after *= to.dims[d]->length[static_cast<size_t>(to_rows[d][p])];
+    int64_t& after = out->loads_[to_index[p]].after = 1;
+    for (size_t d = 0; d < n; ++d) after *= to.dims[d]->length[to_rows[d][p]];
   }
 
   for (size_t c = 0; c < holders.size(); ++c) {
     int64_t demand = 0;
-    for (int64_t piece : waiting[c]) demand += out->pieces_[static_cast<size_t>(piece)].elements;
+    for (int64_t piece : waiting[c]) demand += out->pieces_[piece].elements;
     std::vector<int64_t> ids;
-    for (int32_t holder : holders[c]) ids.push_back(out->devices_[static_cast<size_t>(holder)]);
+    for (int32_t holder : holders[c]) ids.push_back(out->devices_[holder]);
     Turn turn(std::move(ids), demand, topology, first_holder);
     for (int64_t waits : waiting[c]) {
-      Piece& piece = out->pieces_[static_cast<size_t>(waits)];
-      piece.sender = holders[c][turn.Next(out->devices_[static_cast<size_t>(piece.receiver)], piece.elements)];
+      Piece& piece = out->pieces_[waits];
+      piece.sender = holders[c][turn.Next(out->devices_[piece.receiver], piece.elements)];
     }
   }
 
@@ -178,7 +178,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   out->by_sender_.resize(out->pieces_.size());
   auto next = out->first_of_sender_;
   for (size_t i = 0; i < out->pieces_.size(); ++i) {
-    out->by_sender_[static_cast<size_t>(next[static_cast<size_t>(out->pieces_[i].sender)]++)] = static_cast<int32_t>(i);
+    out->by_sender_[next[out->pieces_[i].sender]++] = static_cast<int32_t>(i);
   }
 
   out->Count(topology);
@@ -206,7 +206,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     std::vector<bool> takes_part(devices, false);
     for (const Piece& piece : out->pieces_) {
       if (piece.sender == piece.receiver) continue;
-      takes_part[static_cast<size_t>(piece.sender)] = takes_part[static_cast<size_t>(piece.receiver)] = true;
+      takes_part[piece.sender] = takes_part[piece.receiver] = true;
     }
     for (bool part : takes_part) out->group_size_ += part ? 1 : 0;
   }
@@ -220,15 +220,15 @@ void ListTransfers::Count(const Topology& topology) {
   for (DeviceLoad& load : loads_) load.levels.resize(levels > 1 ? levels : 0);
   for (const Piece& piece : pieces_) {
     if (piece.sender == piece.receiver) continue;
-    DeviceLoad& receiver = loads_[static_cast<size_t>(piece.receiver)];
-    DeviceLoad& sender = loads_[static_cast<size_t>(piece.sender)];
+    DeviceLoad& receiver = loads_[piece.receiver];
+    DeviceLoad& sender = loads_[piece.sender];
     receiver.recv += piece.elements;
     sender.send += piece.elements;
-    ++received[static_cast<size_t>(piece.receiver)];
-    ++sent[static_cast<size_t>(piece.sender)];
+    ++received[piece.receiver];
+    ++sent[piece.sender];
     Contiguity in_from, in_to;
     for (size_t d = overlaps_.size(); d-- > 0;) {
-      const Pair& pair = overlaps_[d].pairs[static_cast<size_t>(pair_refs_[static_cast<size_t>(piece.first_pair) + d])];
+      const Pair& pair = overlaps_[d].pairs[pair_refs_[static_cast<size_t>(piece.first_pair) + d]];
       SpreadSums a, b;
       a.Add(pair.in_from, pair.elements);
       b.Add(pair.in_to, pair.elements);
@@ -240,8 +240,7 @@ void ListTransfers::Count(const Topology& topology) {
     receiver.staging += in_to.scattered().elements;
     receiver.staging_messages += in_to.scattered().count;
     if (levels == 1) continue;
-    const auto level = static_cast<size_t>(
-        topology.LevelOf(devices_[static_cast<size_t>(piece.sender)], devices_[static_cast<size_t>(piece.receiver)]));
+    const auto level = static_cast<size_t>(topology.LevelOf(devices_[piece.sender], devices_[piece.receiver]));
     receiver.levels[level].recv += piece.elements;
     sender.levels[level].send += piece.elements;
     ++senders[static_cast<size_t>(piece.receiver) * levels + level];
@@ -270,8 +269,7 @@ void ListTransfers::Classify(const Side& from, const Side& to) {
   const size_t n = overlaps_.size();
   for (size_t d = 0; d < n; ++d) {
     for (const Pair& pair : overlaps_[d].pairs) {
-      if (pair.elements != from.dims[d]->length[static_cast<size_t>(pair.from_row)] ||
-          pair.elements != to.dims[d]->length[static_cast<size_t>(pair.to_row)]) {
+      if (pair.elements != from.dims[d]->length[pair.from_row] || pair.elements != to.dims[d]->length[pair.to_row]) {
         return;
       }
     }
@@ -283,19 +281,19 @@ void ListTransfers::Classify(const Side& from, const Side& to) {
     for (size_t p = 0; p < to_rows.size(); ++p) {
       const auto q = from.mesh->Position(to.mesh->Device(static_cast<int64_t>(p)));
       if (!q) continue;
-      const int64_t before = from.dims[d]->length[static_cast<size_t>(from_rows[static_cast<size_t>(*q)])];
-      if (before != to.dims[d]->length[static_cast<size_t>(to_rows[p])]) return;
+      const int64_t before = from.dims[d]->length[from_rows[*q]];
+      if (before != to.dims[d]->length[to_rows[p]]) return;
     }
   }
   op_ = Op::kAllPermute;
 }
 
 Message ListTransfers::MakeMessage(const Piece& piece) const {
-  Message message{devices_[static_cast<size_t>(piece.sender)], devices_[static_cast<size_t>(piece.receiver)], {}};
-  message.runs.resize(static_cast<size_t>(rank_));
+  Message message{devices_[piece.sender], devices_[piece.receiver], {}};
+  message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
     const DimOverlap& overlap = overlaps_[d];
-    const Pair& pair = overlap.pairs[static_cast<size_t>(pair_refs_[static_cast<size_t>(piece.first_pair) + d])];
+    const Pair& pair = overlap.pairs[pair_refs_[static_cast<size_t>(piece.first_pair) + d]];
     const auto begin = overlap.runs.begin() + pair.first_run;
     message.runs[d].assign(begin, begin + pair.num_runs);
   }
@@ -308,7 +306,7 @@ std::vector<Message> ListTransfers::Receives(int64_t device) const {
   if (it == devices_.end()) return out;
   const auto i = static_cast<size_t>(it - devices_.begin());
   for (int64_t p = first_of_receiver_[i]; p < first_of_receiver_[i + 1]; ++p) {
-    out.push_back(MakeMessage(pieces_[static_cast<size_t>(p)]));
+    out.push_back(MakeMessage(pieces_[p]));
   }
   std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
   return out;
@@ -320,7 +318,7 @@ std::vector<Message> ListTransfers::Sends(int64_t device) const {
   if (it == devices_.end()) return out;
   const auto i = static_cast<size_t>(it - devices_.begin());
   for (int64_t k = first_of_sender_[i]; k < first_of_sender_[i + 1]; ++k) {
-    out.push_back(MakeMessage(pieces_[static_cast<size_t>(by_sender_[static_cast<size_t>(k)])]));
+    out.push_back(MakeMessage(pieces_[by_sender_[k]]));
   }
   std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
   return out;

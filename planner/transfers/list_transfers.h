@@ -34,7 +34,7 @@ class ListTransfers final : public TransferSchedule {
   std::vector<Message> Sends(int64_t device) const override;
   TransferFigures Figures() const override { return figures_; }
   std::vector<int64_t> Devices() const override { return devices_; }
-  DeviceLoad Load(int64_t index) const override { return loads_[static_cast<size_t>(index)]; }
+  DeviceLoad Load(int64_t index) const override { return loads_[index]; }
   Op Classify() const override { return op_; }
   std::vector<AxisRef> Axes() const override { return axes_; }
   int64_t GroupSize() const override { return group_size_; }

@@ -19,10 +19,10 @@ PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digi
   std::vector<Condition> conditions, keys;
   for (size_t j = 0; j < other.digits.size(); ++j) {
     if (fixed_by[j] < 0) continue;
-    Condition one{other.weights[j], digits[static_cast<size_t>(other.digits[j])].size};
+    Condition one{other.weights[j], digits[other.digits[j]].size};
     const auto at = std::find(own.digits.begin(), own.digits.end(), fixed_by[j]);
     if (at != own.digits.end()) {
-      one.own_weight = own.weights[static_cast<size_t>(at - own.digits.begin())];
+      one.own_weight = own.weights[at - own.digits.begin()];
       conditions.push_back(one);
     } else {
       keys.push_back(one);
@@ -31,7 +31,7 @@ PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digi
     }
   }
   const int64_t rows = of_receivers ? overlap.to_rows : overlap.from_rows;
-  sums_.resize(static_cast<size_t>(rows * num_keys_));
+  sums_.resize(rows * num_keys_);
   for (const Pair& pair : overlap.pairs) {
     const int64_t mine = of_receivers ? pair.to_row : pair.from_row;
     const int64_t theirs = of_receivers ? pair.from_row : pair.to_row;
@@ -40,7 +40,7 @@ PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digi
     if (!counts) continue;
     int64_t key = 0;
     for (const Condition& c : keys) key = key * c.size + c.Of(theirs);
-    Sum& sum = sums_[static_cast<size_t>(mine * num_keys_ + key)];
+    Sum& sum = sums_[mine * num_keys_ + key];
     sum.elements += pair.elements;
     sum.count += 1;
   }
@@ -49,13 +49,13 @@ PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digi
 PinnedSums::Sum PinnedSums::At(int64_t row, const int64_t* coordinates) const {
   int64_t key = 0;
   for (const auto& [digit, size] : keys_) key = key * size + coordinates[digit];
-  return sums_[static_cast<size_t>(row * num_keys_ + key)];
+  return sums_[row * num_keys_ + key];
 }
 
 void MeshTransfers::SumNear() {
   for (Dim& dim : dims_) {
     for (int level = 0; level + 1 < num_levels_; ++level) {
-      auto outside = [&](int digit) { return digits_[static_cast<size_t>(digit)].level > level; };
+      auto outside = [&](int digit) { return digits_[digit].level > level; };
       // A sender of the same domain has the receiver's coordinates on the digits outside it.
       std::vector<int> sender(dim.from.digits.size(), -1);
       for (size_t j = 0; j < sender.size(); ++j) {
@@ -65,7 +65,7 @@ void MeshTransfers::SumNear() {
       std::vector<int> receiver(dim.to.digits.size(), -1);
       for (size_t j = 0; j < receiver.size(); ++j) {
         const int f = dim.to.digits[j];
-        receiver[j] = sigma_inverse_[static_cast<size_t>(f)];
+        receiver[j] = sigma_inverse_[f];
         if (receiver[j] < 0 && outside(f)) receiver[j] = f;
       }
       dim.sent_near.emplace_back(dim.overlap, digits_, dim.from, dim.to, receiver, false);
@@ -77,7 +77,7 @@ void MeshTransfers::SumNear() {
 // level in. Both are products over dimensions, which the crossing transfers itself is not.
 void MeshTransfers::AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept,
                               int64_t kept_messages, DeviceLoad& load) const {
-  load.levels.resize(static_cast<size_t>(num_levels_));
+  load.levels.resize(num_levels_);
   PinnedSums::Sum received_inside, sent_inside;  // of the domains inside, the device itself left out
   for (int level = 0; level < num_levels_; ++level) {
     PinnedSums::Sum received{1, 1}, sent{1, 1};
@@ -86,8 +86,8 @@ void MeshTransfers::AddLevels(const int64_t* coordinates, const Peers& peers, in
       sent = {load.send, peers.receivers};
     } else {
       for (const Dim& dim : dims_) {
-        const auto r = dim.received_near[static_cast<size_t>(level)].At(dim.to.Row(coordinates), coordinates);
-        const auto s = dim.sent_near[static_cast<size_t>(level)].At(dim.from.Row(coordinates), coordinates);
+        const auto r = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
+        const auto s = dim.sent_near[level].At(dim.from.Row(coordinates), coordinates);
         received = {received.elements * r.elements, received.count * r.count};
         sent = {sent.elements * s.elements, sent.count * s.count};
       }
@@ -103,7 +103,7 @@ void MeshTransfers::AddLevels(const int64_t* coordinates, const Peers& peers, in
       received = {received.elements - own, received.count - (own > 0 ? 1 : 0)};
       sent = {receivers * sent.elements - kept, receivers * sent.count - kept_messages};
     }
-    LevelLoad& out = load.levels[static_cast<size_t>(level)];
+    LevelLoad& out = load.levels[level];
     out.recv = received.elements - received_inside.elements;
     out.send = sent.elements - sent_inside.elements;
     out.peers = std::max(received.count - received_inside.count, sent.count - sent_inside.count);
@@ -118,7 +118,7 @@ void MeshTransfers::CountLevels(const Topology& topology) {
   counted_levels_.assign(static_cast<size_t>(mesh_.size()), std::vector<LevelLoad>(levels));
   std::vector<int64_t> peers(levels);
   for (int64_t p = 0; p < mesh_.size(); ++p) {
-    std::vector<LevelLoad>& of_device = counted_levels_[static_cast<size_t>(p)];
+    std::vector<LevelLoad>& of_device = counted_levels_[p];
     for (const bool receiving : {true, false}) {
       std::fill(peers.begin(), peers.end(), 0);
       for (const Message& message : receiving ? Receives(mesh_.Device(p)) : Sends(mesh_.Device(p))) {
@@ -151,18 +151,18 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
   for (size_t d = dims_.size(); d-- > 0;) {
     const Dim& dim = dims_[d];
     const int64_t s = dim.from.Row(coordinates), t = dim.to.Row(coordinates);
-    load.before *= dim.from_length[static_cast<size_t>(s)];
-    load.after *= dim.to_length[static_cast<size_t>(t)];
-    received.AddDim(dim.received[static_cast<size_t>(t)]);
+    load.before *= dim.from_length[s];
+    load.after *= dim.to_length[t];
+    received.AddDim(dim.received[t]);
     auto key = [&](const std::vector<int>& pins) {
       int64_t out = 0;
       for (size_t j = 0; j < pins.size(); ++j) {
-        if (pins[j] >= 0) out = out * digits_[static_cast<size_t>(dim.to.digits[j])].size + coordinates[pins[j]];
+        if (pins[j] >= 0) out = out * digits_[dim.to.digits[j]].size + coordinates[pins[j]];
       }
       return out;
     };
-    sent.AddDim(dim.sent[static_cast<size_t>(s * dim.sent_pinned + key(dim.sent_pins))]);
-    if (has_swaps_) kept.AddDim(dim.kept[static_cast<size_t>(s * dim.kept_pinned + key(dim.kept_pins))]);
+    sent.AddDim(dim.sent[s * dim.sent_pinned + key(dim.sent_pins)]);
+    if (has_swaps_) kept.AddDim(dim.kept[s * dim.kept_pinned + key(dim.kept_pins)]);
     const Pair* pair = dim.overlap.Find(s, t);
     own = own && pair != nullptr;
     if (!own) continue;
@@ -225,10 +225,10 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
       if (sends[i] == 0) continue;
       int64_t receivers = active, keepers = holders;
       for (const auto& [e, f] : met_) {
-        receivers /= digits_[static_cast<size_t>(f)].size;
+        receivers /= digits_[f].size;
         if (e == f) continue;
-        if (from_dim_[static_cast<size_t>(f)] < 0) {
-          keepers /= digits_[static_cast<size_t>(f)].size;
+        if (from_dim_[f] < 0) {
+          keepers /= digits_[f].size;
         } else if (coordinate(i, e) != coordinate(i, f)) {
           keepers = 0;
         }
@@ -271,14 +271,14 @@ DeviceLoad MeshTransfers::Load(int64_t index) const {
     for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
     Peers peers;
     DeviceLoad load = LoadOf(of_device.data(), peers);
-    if (!counted_levels_.empty()) load.levels = counted_levels_[static_cast<size_t>(index)];
+    if (!counted_levels_.empty()) load.levels = counted_levels_[index];
     return load;
   }
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(index);
   }
-  return loads_[static_cast<size_t>(active)];
+  return loads_[active];
 }
 
 }  // namespace reshard::transfers

@@ -10,8 +10,7 @@ void MeshTransfers::FindAxes() {
   if (figures_.recv_total == 0) return;
   // The weight of the digit in the rows of one side of the dimension that it shards there.
   const auto weight = [](const digits::RowDigits& side, int digit) {
-    return side
-        .weights[static_cast<size_t>(std::find(side.digits.begin(), side.digits.end(), digit) - side.digits.begin())];
+    return side.weights[std::find(side.digits.begin(), side.digits.end(), digit) - side.digits.begin()];
   };
   for (size_t e = 0; e < digits_.size(); ++e) {
     const int digit = static_cast<int>(e);
@@ -28,8 +27,8 @@ void MeshTransfers::FindAxes() {
       axes_[e] = true;  // the receiver may have any coordinate, the sender has that of the shard
       continue;
     }
-    const Dim& from = dims_[static_cast<size_t>(from_dim_[e])];
-    const Dim& to = dims_[static_cast<size_t>(to_dim_[e])];
+    const Dim& from = dims_[from_dim_[e]];
+    const Dim& to = dims_[to_dim_[e]];
     const int64_t sent = weight(from.from, digit), received = weight(to.to, digit);
     const auto sender = [&](const Pair& pair) { return pair.from_row / sent % size; };
     const auto receiver = [&](const Pair& pair) { return pair.to_row / received % size; };
@@ -61,7 +60,7 @@ bool MeshTransfers::IsAllGather() const {
   }
   for (const Dim& dim : dims_) {
     for (const Pair& pair : dim.overlap.pairs) {
-      if (pair.elements != dim.from_length[static_cast<size_t>(pair.from_row)]) return false;
+      if (pair.elements != dim.from_length[pair.from_row]) return false;
     }
     // Rows of the source that a member of the group of a device in target row t can hold: all that agree with t on the
     // digits outside the axes. They must add up to row t.
@@ -70,11 +69,11 @@ bool MeshTransfers::IsAllGather() const {
     int64_t keys = 1;
     for (size_t j = 0; j < dim.from.digits.size(); ++j) {
       const int digit = dim.from.digits[j];
-      const int64_t size = digits_[static_cast<size_t>(digit)].size;
-      if (axes_[static_cast<size_t>(digit)]) continue;
+      const int64_t size = digits_[digit].size;
+      if (axes_[digit]) continue;
       const auto at = std::find(dim.to.digits.begin(), dim.to.digits.end(), digit);
       if (at == dim.to.digits.end()) return false;
-      const int64_t to_weight = dim.to.weights[static_cast<size_t>(at - dim.to.digits.begin())];
+      const int64_t to_weight = dim.to.weights[at - dim.to.digits.begin()];
       for (size_t s = 0; s < fixed_from.size(); ++s) {
         fixed_from[s] = fixed_from[s] * size + static_cast<int64_t>(s) / dim.from.weights[j] % size;
       }
@@ -84,9 +83,9 @@ bool MeshTransfers::IsAllGather() const {
       keys *= size;
     }
     std::vector<int64_t> pooled(static_cast<size_t>(keys), 0);
-    for (size_t s = 0; s < fixed_from.size(); ++s) pooled[static_cast<size_t>(fixed_from[s])] += dim.from_length[s];
+    for (size_t s = 0; s < fixed_from.size(); ++s) pooled[fixed_from[s]] += dim.from_length[s];
     for (size_t t = 0; t < fixed_to.size(); ++t) {
-      if (pooled[static_cast<size_t>(fixed_to[t])] != dim.to_length[t]) return false;
+      if (pooled[fixed_to[t]] != dim.to_length[t]) return false;
     }
   }
   return true;
@@ -97,7 +96,7 @@ bool MeshTransfers::IsAllGather() const {
 bool MeshTransfers::IsAllToAll() const {
   for (const Dim& dim : dims_) {
     for (const Pair& pair : dim.overlap.pairs) {
-      const auto first = static_cast<size_t>(dim.overlap.first_of_to[static_cast<size_t>(pair.to_row)]);
+      const auto first = static_cast<size_t>(dim.overlap.first_of_to[pair.to_row]);
       if (pair.elements != dim.overlap.pairs[first].elements) return false;
     }
   }
@@ -107,7 +106,7 @@ bool MeshTransfers::IsAllToAll() const {
     if (load.before == 0) continue;
     int64_t count = 1;
     for (const Dim& dim : dims_) {
-      count *= dim.received[static_cast<size_t>(dim.to_row[i])].total_count();
+      count *= dim.received[dim.to_row[i]].total_count();
       if (dim.overlap.Find(dim.from_row[i], dim.to_row[i]) == nullptr) return false;
     }
     if (count != group_size_) return false;
@@ -134,14 +133,12 @@ void MeshTransfers::ClassifyPattern() {
   if (figures_.peers_max > 1) return;
   for (size_t i = 0; i < classes_.size(); ++i) {
     for (const Dim& dim : dims_) {
-      if (dim.from_length[static_cast<size_t>(dim.from_row[i])] != dim.to_length[static_cast<size_t>(dim.to_row[i])])
-        return;
+      if (dim.from_length[dim.from_row[i]] != dim.to_length[dim.to_row[i]]) return;
     }
   }
   for (const Dim& dim : dims_) {
     for (const Pair& pair : dim.overlap.pairs) {
-      if (pair.elements != dim.from_length[static_cast<size_t>(pair.from_row)] ||
-          pair.elements != dim.to_length[static_cast<size_t>(pair.to_row)]) {
+      if (pair.elements != dim.from_length[pair.from_row] || pair.elements != dim.to_length[pair.to_row]) {
         return;
       }
     }
@@ -151,7 +148,7 @@ void MeshTransfers::ClassifyPattern() {
 
 Message MeshTransfers::MakeMessage(int64_t sender, int64_t receiver, const std::vector<const Pair*>& pairs) const {
   Message message{mesh_.Device(sender), mesh_.Device(receiver), {}};
-  message.runs.resize(static_cast<size_t>(rank_));
+  message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
     const auto begin = dims_[d].overlap.runs.begin() + pairs[d]->first_run;
     message.runs[d].assign(begin, begin + pairs[d]->num_runs);
@@ -170,12 +167,12 @@ std::vector<Message> MeshTransfers::Receives(int64_t device) const {
     const Dim& dim = dims_[d];
     int64_t t = 0;
     for (size_t j = 0; j < dim.to.digits.size(); ++j) {
-      t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(*position) * dim.to.weights[j];
+      t += digits_[dim.to.digits[j]].Coordinate(*position) * dim.to.weights[j];
     }
     for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
+      own[d] += digits_[dim.from.digits[j]].Coordinate(*position) * dim.from.weights[j];
     }
-    begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t)];
+    begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[t];
     end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t) + 1];
     if (begin[d] == end[d]) return out;
     at[d] = begin[d];
@@ -191,13 +188,13 @@ std::vector<Message> MeshTransfers::Receives(int64_t device) const {
       for (size_t d = 0; d < n; ++d) {
         const Dim& dim = dims_[d];
         for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-          const digits::Digit& digit = digits_[static_cast<size_t>(dim.from.digits[j])];
+          const digits::Digit& digit = digits_[dim.from.digits[j]];
           sender += at[d]->from_row / dim.from.weights[j] % digit.size * digit.stride;
         }
       }
       for (size_t e = 0; e < digits_.size(); ++e) {
         if (sigma_[e] < 0) continue;
-        sender += digits_[static_cast<size_t>(sigma_[e])].Coordinate(*position) * digits_[e].stride;
+        sender += digits_[sigma_[e]].Coordinate(*position) * digits_[e].stride;
       }
     }
     out.push_back(MakeMessage(sender, *position, at));
@@ -221,7 +218,7 @@ std::vector<Message> MeshTransfers::Sends(int64_t device) const {
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
     for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-      own[d] += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(*position) * dim.from.weights[j];
+      own[d] += digits_[dim.from.digits[j]].Coordinate(*position) * dim.from.weights[j];
     }
   }
   // By sigma this device's coordinates fix some digits of its receivers; the others take every value.
@@ -231,7 +228,7 @@ std::vector<Message> MeshTransfers::Sends(int64_t device) const {
     if (sigma_inverse_[f] < 0) {
       free_digits.push_back(static_cast<int>(f));
     } else {
-      receiver += digits_[static_cast<size_t>(sigma_inverse_[f])].Coordinate(*position) * digits_[f].stride;
+      receiver += digits_[sigma_inverse_[f]].Coordinate(*position) * digits_[f].stride;
     }
   }
   std::vector<const Pair*> pairs(n);
@@ -241,10 +238,10 @@ std::vector<Message> MeshTransfers::Sends(int64_t device) const {
       const Dim& dim = dims_[d];
       int64_t t = 0, s = 0;
       for (size_t j = 0; j < dim.to.digits.size(); ++j) {
-        t += digits_[static_cast<size_t>(dim.to.digits[j])].Coordinate(r) * dim.to.weights[j];
+        t += digits_[dim.to.digits[j]].Coordinate(r) * dim.to.weights[j];
       }
       for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-        s += digits_[static_cast<size_t>(dim.from.digits[j])].Coordinate(r) * dim.from.weights[j];
+        s += digits_[dim.from.digits[j]].Coordinate(r) * dim.from.weights[j];
       }
       holds_it &= s == own[d];
       pairs[d] = dim.overlap.Find(own[d], t);
@@ -256,11 +253,11 @@ std::vector<Message> MeshTransfers::Sends(int64_t device) const {
   bool visited_self = false;
   while (true) {
     int64_t r = receiver;
-    for (size_t i = 0; i < at.size(); ++i) r += at[i] * digits_[static_cast<size_t>(free_digits[i])].stride;
+    for (size_t i = 0; i < at.size(); ++i) r += at[i] * digits_[free_digits[i]].stride;
     visited_self |= r == *position;
     visit(r);
     size_t i = at.size();
-    while (i > 0 && ++at[i - 1] == digits_[static_cast<size_t>(free_digits[i - 1])].size) at[--i] = 0;
+    while (i > 0 && ++at[i - 1] == digits_[free_digits[i - 1]].size) at[--i] = 0;
     if (i == 0) break;
   }
   // A device that sigma does not pair with itself still keeps what it holds.

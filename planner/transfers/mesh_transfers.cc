@@ -27,8 +27,8 @@ absl::StatusOr<std::optional<std::unique_ptr<MeshTransfers>>> MeshTransfers::Cre
     Dim& dim = out->dims_[d];
     dim.from = digits::RowDigitsOf(refinement, from[d]->digits);
     dim.to = digits::RowDigitsOf(refinement, to[d]->digits);
-    for (int digit : dim.from.digits) out->from_dim_[static_cast<size_t>(digit)] = static_cast<int>(d);
-    for (int digit : dim.to.digits) out->to_dim_[static_cast<size_t>(digit)] = static_cast<int>(d);
+    for (int digit : dim.from.digits) out->from_dim_[digit] = static_cast<int>(d);
+    for (int digit : dim.to.digits) out->to_dim_[digit] = static_cast<int>(d);
   }
   out->AddDims(from, to);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
@@ -104,7 +104,7 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
     std::vector<bool> taken(sources.size(), false);
     for (bool exact : {true, false}) {
       for (const digits::Place* target : targets) {
-        if (displaced[static_cast<size_t>(target->digit)] >= 0) continue;
+        if (displaced[target->digit] >= 0) continue;
         for (size_t i = 0; i < sources.size(); ++i) {
           const digits::Place* source = sources[i];
           if (taken[i] || source->hi / source->lo != target->hi / target->lo) continue;
@@ -112,7 +112,7 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
           if (source->kind != target->kind || source->kind == Factor::Kind::kSizes) continue;
           const bool fits = exact ? source->lo == target->lo : block(*source) == block(*target) && block(*source) >= 0;
           if (!fits) continue;
-          displaced[static_cast<size_t>(target->digit)] = source->digit;
+          displaced[target->digit] = source->digit;
           taken[i] = true;
           break;
         }
@@ -122,20 +122,20 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
   for (size_t e = 0; e < k; ++e) {
     if (from_dim_[e] >= 0 || displaced[e] < 0) continue;
     int x = displaced[e];
-    for (size_t guard = 0; guard < k && displaced[static_cast<size_t>(x)] >= 0; ++guard) {
-      if (displaced[static_cast<size_t>(x)] == x) break;
-      x = displaced[static_cast<size_t>(x)];
+    for (size_t guard = 0; guard < k && displaced[x] >= 0; ++guard) {
+      if (displaced[x] == x) break;
+      x = displaced[x];
     }
     // A receiver whose coordinates on e and x differ lacks a shard that differs from its own on x. So its holder has to
     // differ from it on x anyway, and differing on e too makes it no farther unless e is at a farther level than x.
     // This does not hold if x was found through several places.
-    const bool no_farther = uniform_ && x == displaced[e] && digits_[e].level <= digits_[static_cast<size_t>(x)].level;
+    const bool no_farther = uniform_ && x == displaced[e] && digits_[e].level <= digits_[x].level;
     if (num_levels_ == 1 || digits_[e].level == 0 || no_farther) sigma_[e] = x;
   }
   sigma_inverse_.assign(k, -1);
   for (size_t e = 0; e < k; ++e) {
     if (sigma_[e] < 0) continue;
-    sigma_inverse_[static_cast<size_t>(sigma_[e])] = static_cast<int>(e);
+    sigma_inverse_[sigma_[e]] = static_cast<int>(e);
     has_swaps_ |= sigma_[e] != static_cast<int>(e);
   }
 }
@@ -158,7 +158,7 @@ bool MeshTransfers::MeetAtPlaces(const digits::Refinement& refinement, const std
       if (boundary % reached != 0) return false;
       reached = boundary;
     }
-    const int64_t size = from[static_cast<size_t>(d)]->size;
+    const int64_t size = from[d]->size;
     if (size == 0 || size % reached != 0) return false;
     for (const digits::Place& source : refinement.from) {
       for (const digits::Place& target : refinement.to) {
@@ -185,10 +185,10 @@ void MeshTransfers::EnumerateClasses() {
     if (active_digit_[e]) active *= digits_[e].size;
   }
   for (const auto& [e, f] : met_) {
-    if (e != f) links_.push_back({digits_[static_cast<size_t>(e)].ref, digits_[static_cast<size_t>(f)].ref});
+    if (e != f) links_.push_back({digits_[e].ref, digits_[f].ref});
   }
   for (size_t e = 0; e < k; ++e) {
-    if (swapped(e)) links_.push_back({digits_[e].ref, digits_[static_cast<size_t>(sigma_[e])].ref});
+    if (swapped(e)) links_.push_back({digits_[e].ref, digits_[sigma_[e]].ref});
   }
   std::optional<std::vector<digits::DeviceClass>> classes;
   if (uniform_) classes = digits::ClassesUnder(mesh_, links_);
@@ -197,7 +197,7 @@ void MeshTransfers::EnumerateClasses() {
     classes_ = *std::move(classes);
   } else {
     // Digits that neither layout uses change nothing: devices that differ only in these do the same.
-    classes_.reserve(static_cast<size_t>(active));
+    classes_.reserve(active);
     for (int64_t i = 0; i < active; ++i) {
       int64_t rest = i, position = 0;
       for (size_t e = k; e-- > 0;) {
@@ -222,7 +222,7 @@ void MeshTransfers::EnumerateClasses() {
 
 void MeshTransfers::SumByRow() {
   for (Dim& dim : dims_) {
-    dim.received.resize(static_cast<size_t>(dim.overlap.to_rows));
+    dim.received.resize(dim.overlap.to_rows);
     dim.sent_pins.assign(dim.to.digits.size(), -1);
     dim.kept_pins.assign(dim.to.digits.size(), -1);
     // A sender's coordinates pin those digits of its receivers that are some sigma(e). Receivers that hold the shard
@@ -235,13 +235,13 @@ void MeshTransfers::SumByRow() {
       dim.kept_pins[j] = swapped(f) ? -1 : static_cast<int>(f);
       if (!swapped(f)) dim.kept_pinned *= digits_[f].size;
     }
-    dim.sent.resize(static_cast<size_t>(dim.overlap.from_rows * dim.sent_pinned));
-    if (has_swaps_) dim.kept.resize(static_cast<size_t>(dim.overlap.from_rows * dim.kept_pinned));
+    dim.sent.resize(dim.overlap.from_rows * dim.sent_pinned);
+    if (has_swaps_) dim.kept.resize(dim.overlap.from_rows * dim.kept_pinned);
     auto key = [&](const std::vector<int>& pins, int64_t to_row) {
       int64_t out = 0;
       for (size_t j = 0; j < pins.size(); ++j) {
         if (pins[j] < 0) continue;
-        const int64_t size = digits_[static_cast<size_t>(dim.to.digits[j])].size;
+        const int64_t size = digits_[dim.to.digits[j]].size;
         out = out * size + to_row / dim.to.weights[j] % size;
       }
       return out;
@@ -253,10 +253,10 @@ void MeshTransfers::SumByRow() {
         sent_key = key(dim.sent_pins, row);
         if (has_swaps_) kept_key = key(dim.kept_pins, row);
       }
-      dim.received[static_cast<size_t>(row)].Add(pair.in_to, pair.elements);
-      dim.sent[static_cast<size_t>(pair.from_row * dim.sent_pinned + sent_key)].Add(pair.in_from, pair.elements);
+      dim.received[row].Add(pair.in_to, pair.elements);
+      dim.sent[pair.from_row * dim.sent_pinned + sent_key].Add(pair.in_from, pair.elements);
       if (has_swaps_) {
-        dim.kept[static_cast<size_t>(pair.from_row * dim.kept_pinned + kept_key)].Add(pair.in_from, pair.elements);
+        dim.kept[pair.from_row * dim.kept_pinned + kept_key].Add(pair.in_from, pair.elements);
       }
     }
   }

@@ -18,8 +18,8 @@ std::vector<Piece> Sorted(const DimShards& shards) {
   bool ascending = true;
   for (int64_t row = 0; row < shards.num_rows(); ++row) {
     int64_t local = 0;
-    for (int64_t i = shards.first[static_cast<size_t>(row)]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
-      const Interval& interval = shards.intervals[static_cast<size_t>(i)];
+    for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
+      const Interval& interval = shards.intervals[i];
       if (!pieces.empty() && interval.begin < pieces.back().interval.begin) ascending = false;
       pieces.push_back({interval, row, local});
       local += interval.length();
@@ -124,8 +124,8 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
       out.runs.push_back(run);
     }
     pair.num_runs = static_cast<int64_t>(out.runs.size()) - pair.first_run;
-    pair.in_from = SpreadOf(contiguous_from, pair.elements, from.length[static_cast<size_t>(pair.from_row)]);
-    pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[static_cast<size_t>(pair.to_row)]);
+    pair.in_from = SpreadOf(contiguous_from, pair.elements, from.length[pair.from_row]);
+    pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[pair.to_row]);
     out.pairs.push_back(pair);
     ++out.first_of_to[static_cast<size_t>(pair.to_row) + 1];
   }
@@ -134,7 +134,7 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
 }  // namespace
 
 const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
-  auto begin = pairs.begin() + first_of_to[static_cast<size_t>(to_row)];
+  auto begin = pairs.begin() + first_of_to[to_row];
   auto end = pairs.begin() + first_of_to[static_cast<size_t>(to_row) + 1];
   auto it = std::lower_bound(begin, end, from_row, [](const Pair& p, int64_t row) { return p.from_row < row; });
   return it != end && it->from_row == from_row ? &*it : nullptr;

@@ -26,14 +26,14 @@ bool ReduceTransfers::AllAlike(const std::vector<const DimShards*>& from, const 
       const auto at = std::find(from_[d].digits.begin(), from_[d].digits.end(), digit);
       const bool found = at != from_[d].digits.end();
       if (found == is_reduced(digit)) return false;
-      weights.push_back(found ? from_[d].weights[static_cast<size_t>(at - from_[d].digits.begin())] : 0);
+      weights.push_back(found ? from_[d].weights[at - from_[d].digits.begin()] : 0);
       ++(found ? kept : scattered);
     }
     if (kept != from_[d].digits.size()) return false;
     for (int64_t t = 0; t < overlaps_[d].to_rows; ++t) {
       int64_t s = 0;
       for (size_t j = 0; j < weights.size(); ++j) {
-        s += t / to_[d].weights[j] % digits_[static_cast<size_t>(to_[d].digits[j])].size * weights[j];
+        s += t / to_[d].weights[j] % digits_[to_[d].digits[j]].size * weights[j];
       }
       const Pair* pair = overlaps_[d].Find(s, t);
       if (pair == nullptr || pair->elements != to[d]->length[0]) return false;
@@ -47,15 +47,15 @@ bool ReduceTransfers::AllAlike(const std::vector<const DimShards*>& from, const 
 // Of the members' parts, which arrive one by one: how much crosses which level.
 void ReduceTransfers::AddLevels(int64_t position, const Topology& topology, DeviceLoad& load) const {
   if (topology.num_levels() == 1) return;
-  load.levels.resize(static_cast<size_t>(topology.num_levels()));
+  load.levels.resize(topology.num_levels());
   const int64_t base = Base(position);
   const auto n = static_cast<int64_t>(members_.size());
   const auto own =
       static_cast<int64_t>(std::lower_bound(members_.begin(), members_.end(), position - base) - members_.begin());
   for (int64_t i = 0; i < n; ++i) {
     if (i == own) continue;
-    const int64_t member = base + members_[static_cast<size_t>(i)];
-    LevelLoad& level = load.levels[static_cast<size_t>(topology.LevelOf(mesh_.Device(position), mesh_.Device(member)))];
+    const int64_t member = base + members_[i];
+    LevelLoad& level = load.levels[topology.LevelOf(mesh_.Device(position), mesh_.Device(member))];
     int64_t received = load.after, sent = 0;
     if (op_ == Op::kAllReduce) {
       // This device's chunk arrives from every member and goes to every member, and theirs the other way round.
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<ReduceTransfers>> ReduceTransfers::Create(Op op, 
   out->op_ = op;
   out->mesh_ = mesh;
   out->digits_ = refinement.digits;
-  for (int digit : reduced) out->reduced_.push_back(refinement.digits[static_cast<size_t>(digit)]);
+  for (int digit : reduced) out->reduced_.push_back(refinement.digits[digit]);
   out->members_ = {0};
   for (const digits::Digit& digit : out->reduced_) {
     std::vector<int64_t> next;
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<ReduceTransfers>> ReduceTransfers::Create(Op op, 
     // A target box that is not empty lies within the source box.
     for (size_t d = 0; d < from.size() && target[p] != 0; ++d) {
       const Pair* pair = out->overlaps_[d].Find(from_row[d][p], to_row[d][p]);
-      if (pair == nullptr || pair->elements != to[d]->length[static_cast<size_t>(to_row[d][p])]) return mismatch();
+      if (pair == nullptr || pair->elements != to[d]->length[to_row[d][p]]) return mismatch();
     }
     share[base] += alike && op == Op::kReduceScatter ? source[p] : target[p];
   }
@@ -136,14 +136,14 @@ absl::StatusOr<std::unique_ptr<ReduceTransfers>> ReduceTransfers::Create(Op op, 
   std::vector<std::vector<int32_t>> group_row(from.size());
   std::vector<std::map<std::pair<int32_t, int32_t>, SpreadSums>> by_group(from.size());
   for (size_t d = 0; d < from.size() && op == Op::kReduceScatter; ++d) {
-    group_row[d].resize(static_cast<size_t>(to[d]->num_rows()));
+    group_row[d].resize(to[d]->num_rows());
     for (size_t p = 0; p < devices && !alike; ++p) {
       const auto base = static_cast<size_t>(out->Base(static_cast<int64_t>(p)));
-      group_row[d][static_cast<size_t>(to_row[d][p])] = to_row[d][base];
+      group_row[d][to_row[d][p]] = to_row[d][base];
     }
     // Where all are alike, every target row that meets source row 0 is one of the first group's.
     for (const Pair& pair : out->overlaps_[d].pairs) {
-      const int32_t row = group_row[d][static_cast<size_t>(pair.to_row)];
+      const int32_t row = group_row[d][pair.to_row];
       by_group[d][{static_cast<int32_t>(pair.from_row), row}].Add(pair.in_from, pair.elements);
     }
   }
@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<ReduceTransfers>> ReduceTransfers::Create(Op op, 
       Contiguity boxes, own;
       for (size_t d = from.size(); d-- > 0;) {
         const int32_t s = from_row[d][p], t = to_row[d][p];
-        const auto it = by_group[d].find({s, group_row[d][static_cast<size_t>(t)]});
+        const auto it = by_group[d].find({s, group_row[d][t]});
         boxes.AddDim(it == by_group[d].end() ? SpreadSums{} : it->second);
         SpreadSums mine;
         const Pair* pair = out->overlaps_[d].Find(s, t);

@@ -64,7 +64,7 @@ int64_t Message::elements() const {
 std::vector<DeviceLoad> TransferSchedule::Loads() const {
   std::vector<DeviceLoad> out;
   const auto devices = static_cast<int64_t>(Devices().size());
-  out.reserve(static_cast<size_t>(devices));
+  out.reserve(devices);
   for (int64_t i = 0; i < devices; ++i) out.push_back(Load(i));
   return out;
 }

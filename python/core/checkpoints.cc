@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -24,6 +22,7 @@
 #include "reshard/checkpoint/verify.h"
 #include "reshard/planner/option_text.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 
 namespace reshard::core {
 namespace {
@@ -35,27 +34,27 @@ using nb::literals::operator""_a;
 class Watched {
  public:
   void Show(const ConvertProgress& progress) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     progress_ = progress;
   }
   void End() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     ended_ = true;
-    changed_.notify_all();
+    changed_.Announce();
   }
   // Whether it has ended within `time`; if not, how far it is.
   bool HasEnded(std::chrono::milliseconds time, ConvertProgress& progress) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, time, [this] { return ended_; });
+    const status::MutexLock lock(mutex_);
+    changed_.WaitFor(mutex_, time, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
     progress = progress_;
     return ended_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  ConvertProgress progress_;  // guarded by mutex_
-  bool ended_ = false;        // guarded by mutex_
+  status::Mutex mutex_;
+  status::Changes changed_;
+  ConvertProgress progress_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Calls work(progress, stop) on a thread of its own, while this one calls `show`, if it is not None, and looks for

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cassert>
 #include <string>
 
 #include "reshard/checkpoint/error.h"
@@ -20,6 +21,7 @@ namespace nb = nanobind;
 }  // namespace
 
 void Raise(const absl::Status& status) {
+  assert(PyGILState_Check() == 1 && !status.ok());
   switch (status.code()) {
     case absl::StatusCode::kUnimplemented:
       RaiseAs("UnsupportedError", status);

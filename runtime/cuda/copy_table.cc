@@ -1,11 +1,13 @@
 #include "runtime/cuda/copy_table.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "runtime/cuda/copy_code.h"
+#include "runtime/host/reduce.h"
 
 namespace reshard::cuda {
 namespace {
@@ -221,6 +223,8 @@ CopyTable MakeCopyTable(absl::Span<const CopyJob> jobs, int64_t entry_limit) {
 }
 
 ReduceTable MakeReduceTable(absl::Span<const ReduceJob> jobs) {
+  assert(std::all_of(jobs.begin(), jobs.end(),
+                     [](const ReduceJob& job) { return host::CheckReduction(job.op, job.dtype).ok(); }));
   ReduceTable table;
   int64_t bytes = 0;
   for (const ReduceJob& job : jobs) bytes += job.elements * SizeOf(job.dtype);

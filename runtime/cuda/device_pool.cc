@@ -75,7 +75,7 @@ absl::Status PinnedRing::Send(void* to, const void* from, int64_t bytes, CudaStr
   } else if (status.ok()) {
     status = CudaStatus(api, api.EventRecord(slot.read, stream), "recording an event");
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   slots_.push_back(slot);
   return status;
 }
@@ -86,7 +86,7 @@ absl::StatusOr<PinnedRing::Slot> PinnedRing::TakeSlot(int64_t bytes) {
   const CudaDevice::Current current(device_);
   const CudaDevice::BesideCapture beside(device_);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     for (Slot& slot : slots_) {
       if (slot.read == nullptr || slot.bytes < bytes || api.EventQuery(slot.read) != kCudaSuccess) continue;
       std::swap(slot, slots_.back());

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/cuda/device.h"
+#include "status/mutex.h"
 
 namespace reshard::cuda {
 
@@ -47,8 +47,8 @@ class PinnedRing {
   absl::StatusOr<Slot> TakeSlot(int64_t bytes);
 
   const CudaDevice& device_;
-  std::mutex mutex_;
-  std::vector<Slot> slots_;  // guarded by mutex_
+  status::Mutex mutex_;
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::cuda

@@ -88,14 +88,14 @@ void PrepareExchange(DevicePreparation& p) {
   std::vector<packed::Piece> receives;
   std::vector<CopyJob> own;
   for (const Transfer& transfer : p.step.sends) {
-    const ConstTensorView& in = p.inputs[static_cast<size_t>(transfer.tensor)];
+    const ConstTensorView& in = p.inputs[transfer.tensor];
     sends.push_back(
         {transfer.peer, nullptr, p.copies.Pack(transfer, in, IsDense(in)), transfer.bytes, p.Input(transfer.tensor)});
   }
   for (const Transfer& transfer : p.step.receives) {
-    const ConstTensorView& in = p.inputs[static_cast<size_t>(transfer.tensor)];
-    const TensorView& out = p.outputs[static_cast<size_t>(transfer.tensor)];
-    ContributionBlock& block = contributions[static_cast<size_t>(transfer.tensor)];
+    const ConstTensorView& in = p.inputs[transfer.tensor];
+    const TensorView& out = p.outputs[transfer.tensor];
+    ContributionBlock& block = contributions[transfer.tensor];
     if (block.members > 0) {
       const int64_t at = block.placed++ * block.pitch;
       if (transfer.peer == p.rank) {
@@ -148,7 +148,7 @@ std::optional<std::vector<Parts>> EqualParts(const StepProgram& step, int64_t ra
     return static_cast<size_t>(found - step.group.begin());
   };
   const auto put = [&](const Transfer& transfer, std::vector<const Transfer*> Parts::*side) {
-    Parts& of = parts[static_cast<size_t>(transfer.tensor)];
+    Parts& of = parts[transfer.tensor];
     const std::optional<size_t> index = index_of(transfer.peer);
     if (of.bytes == 0) of.bytes = transfer.bytes;
     if (!index || of.bytes != transfer.bytes) return false;

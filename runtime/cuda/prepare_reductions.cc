@@ -51,7 +51,7 @@ bool EqualOutputs(const DevicePreparation& p, std::vector<Contributions>* all) {
     const auto t = static_cast<size_t>(transfer.tensor);
     const auto member = std::find(p.step.group.begin(), p.step.group.end(), transfer.peer) - p.step.group.begin();
     if (static_cast<size_t>(member) == members || transfer.bytes != BytesOf(p.outputs[t])) return false;
-    (*all)[t].to[static_cast<size_t>(member)] = &transfer;
+    (*all)[t].to[member] = &transfer;
     return true;
   };
   for (const Transfer& transfer : p.step.sends) {
@@ -163,9 +163,8 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   // Member i combines the i-th chunk of everybody's fragment, in the order of the ranks, and gives it to all.
   std::vector<int64_t> in_rank_order(static_cast<size_t>(members));
   std::iota(in_rank_order.begin(), in_rank_order.end(), int64_t{0});
-  std::sort(in_rank_order.begin(), in_rank_order.end(), [&](int64_t a, int64_t b) {
-    return p.step.group[static_cast<size_t>(a)] < p.step.group[static_cast<size_t>(b)];
-  });
+  std::sort(in_rank_order.begin(), in_rank_order.end(),
+            [&](int64_t a, int64_t b) { return p.step.group[a] < p.step.group[b]; });
   std::vector<packed::Piece> sends;
   std::vector<packed::Piece> receives;
   std::vector<packed::Piece> gives;
@@ -187,7 +186,7 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   }
   for (size_t place = 0; place < in_rank_order.size(); ++place) {
     const int64_t m = in_rank_order[place];
-    const int64_t peer = p.step.group[static_cast<size_t>(m)];
+    const int64_t peer = p.step.group[m];
     for (size_t t = 0; t < ins.size(); ++t) {
       const int64_t elements = NumElements(p.outputs[t].shape);
       const int64_t element = SizeOf(p.outputs[t].dtype);

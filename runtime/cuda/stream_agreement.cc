@@ -32,7 +32,7 @@ StreamAgreement::StreamAgreement(int64_t size, CudaDevice* device, DeviceTranspo
 StreamAgreement::~StreamAgreement() = default;
 
 absl::StatusOr<StreamAgreement::Room*> StreamAgreement::Take() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (!free_.empty()) {
     Room* const room = free_.back();
     free_.pop_back();
@@ -63,7 +63,7 @@ absl::Status StreamAgreement::Enqueue(Room* room, const execute::AgreementMessag
 absl::Status StreamAgreement::Judge(Room* room) {
   const absl::Status verdict = execute::VerdictOf({room->all(), static_cast<size_t>(size_)});
   room->in_use = false;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   free_.push_back(room);
   return verdict;
 }

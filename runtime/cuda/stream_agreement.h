@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +11,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
 #include "runtime/execute/agreement.h"
+#include "status/mutex.h"
 
 namespace reshard::cuda {
 
@@ -35,9 +35,9 @@ class StreamAgreement {
   const int64_t size_;
   CudaDevice& device_;
   DeviceTransport& transport_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Room>> rooms_;  // guarded by mutex_
-  std::vector<Room*> free_;                   // guarded by mutex_
+  status::Mutex mutex_;
+  std::vector<std::unique_ptr<Room>> rooms_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Room*> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::cuda

@@ -38,13 +38,13 @@ absl::Status CulpritError(const Waiting& waiting, absl::Span<const PeerAnswer> a
   const auto those = [&](auto condition) {
     std::vector<int64_t> ranks;
     for (int64_t r = 0; r < static_cast<int64_t>(answers.size()); ++r) {
-      if (r != waiting.rank && condition(answers[static_cast<size_t>(r)])) ranks.push_back(r);
+      if (r != waiting.rank && condition(answers[r])) ranks.push_back(r);
     }
     return ranks;
   };
   const auto lost =
       those([](const PeerAnswer& a) { return a.kind == Kind::kState && a.state.phase == Phase::kFailed; });
-  if (!lost.empty()) return absl::AbortedError(answers[static_cast<size_t>(lost[0])].state.message);
+  if (!lost.empty()) return absl::AbortedError(answers[lost[0]].state.message);
   const auto gone = those([](const PeerAnswer& a) { return a.kind == Kind::kGone; });
   if (!gone.empty()) return GoneError(waiting, gone);
   const auto behind = [&](const PeerAnswer& a) {

@@ -79,12 +79,12 @@ std::optional<std::pair<Extent, Extent>> TargetThatOverlaps(std::vector<Extent>&
 template <typename View>
 View PartOf(View view, const Buffer& buffer) {
   const ChunkPart& part = buffer.part;
-  const int64_t stride = view.strides[static_cast<size_t>(part.dim)];
+  const int64_t stride = view.strides[part.dim];
   const int64_t offset = part.first * stride * SizeOf(view.dtype);
   using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
   view.data = static_cast<Byte*>(view.data) + offset;
   view.shape = buffer.shape;
-  view.strides[static_cast<size_t>(part.dim)] = stride * part.block;
+  view.strides[part.dim] = stride * part.block;
   view.strides.insert(view.strides.begin() + part.dim + 1, stride);
   return view;
 }
@@ -191,7 +191,7 @@ absl::Status Executor::AgreeBefore(absl::Span<const ConstTensorView> sources, co
   return status::NoThrow("agreeing", [&] {
     std::vector<ConstTensorView> inputs;
     for (const StepTensor& tensor : first.tensors) {
-      const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
+      const Buffer& input = program_->buffers[tensor.input];
       inputs.push_back(
           SourceFor(tensor, sources).value_or(DenseView(static_cast<const void*>(nullptr), input.dtype, input.shape)));
     }
@@ -202,10 +202,10 @@ absl::Status Executor::AgreeBefore(absl::Span<const ConstTensorView> sources, co
 // The input of a step that is one of the sources, or a chunk's part of one, and has elements.
 std::optional<ConstTensorView> Executor::SourceFor(const StepTensor& tensor,
                                                    absl::Span<const ConstTensorView> sources) const {
-  const Buffer& input = program_->buffers[static_cast<size_t>(tensor.input)];
+  const Buffer& input = program_->buffers[tensor.input];
   const int end = input.part.of >= 0 ? input.part.of : tensor.input;
   if (end >= 2 * program_->tensors || end % 2 != 0 || input.bytes == 0) return std::nullopt;
-  const ConstTensorView& source = sources[static_cast<size_t>(end / 2)];
+  const ConstTensorView& source = sources[end / 2];
   return input.part.of >= 0 ? PartOf(source, input) : source;
 }
 
@@ -238,11 +238,11 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
   }
   const auto ends = static_cast<int>(2 * program_->tensors);
   const auto view = [&](int index) -> TensorView {
-    const Buffer& buffer = program_->buffers[static_cast<size_t>(index)];
+    const Buffer& buffer = program_->buffers[index];
     // Fragments without elements may come as anything; the steps see the shapes of the program.
     if (buffer.bytes == 0) return DenseView(static_cast<void*>(nullptr), buffer.dtype, buffer.shape);
-    if (buffer.part.of >= 0) return PartOf(targets[static_cast<size_t>(buffer.part.of / 2)], buffer);
-    if (index < ends) return targets[static_cast<size_t>(index / 2)];
+    if (buffer.part.of >= 0) return PartOf(targets[buffer.part.of / 2], buffer);
+    if (index < ends) return targets[index / 2];
     TensorView dense =
         DenseView(static_cast<void*>(static_cast<char*>(scratch[buffer.scratch].get()) + buffer.scratch_offset),
                   buffer.dtype, buffer.shape);

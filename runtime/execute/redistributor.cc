@@ -63,12 +63,12 @@ void LogPlans(const BatchPlan& batch, int64_t rank) {
 }  // namespace
 
 const Buffer& PreparedProblem::source(int64_t t) const {
-  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  const auto [bucket, index] = place_[t];
   return buckets_[bucket].executor->program().source(index);
 }
 
 const Buffer& PreparedProblem::target(int64_t t) const {
-  const auto [bucket, index] = place_[static_cast<size_t>(t)];
+  const auto [bucket, index] = place_[t];
   return buckets_[bucket].executor->program().target(index);
 }
 

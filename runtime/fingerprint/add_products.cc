@@ -1,4 +1,5 @@
 // The loop that all time is spent in.
+#include <cassert>
 #include <cstring>
 
 #include "runtime/fingerprint/tensor_sum.h"
@@ -191,6 +192,7 @@ __attribute__((target("avx2"))) void AddEightRowsEach(const Columns& columns, Co
 }  // namespace
 
 void AddProducts(const ChunkRows& chunks, BlockSum* sum) {
+  assert(chunks.rows == 0 || chunks.first + (chunks.rows - 1) * chunks.places + chunks.count <= kBlockChunks);
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) return AddEightByEight(chunks, sum);
 #endif
@@ -198,6 +200,8 @@ void AddProducts(const ChunkRows& chunks, BlockSum* sum) {
 }
 
 void AddProducts(const Columns& columns, ContentFingerprint* sums) {
+  assert(columns.rows <= kRowsOfColumns &&
+         columns.offset % kBlockBytes + columns.columns * columns.element <= kBlockBytes);
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) {
     if (columns.element == 1) return AddEightRowsEach<1>(columns, sums);

@@ -28,12 +28,12 @@ std::chrono::milliseconds StallTimeout(absl::Duration timeout) {
 class C10dRound final : public packed::MessageRound {
  public:
   C10dRound(C10dMessages* owner, bool coalesces) : owner_(*owner), coalesces_(coalesces) {
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    const status::MutexLock lock(owner_.mutex_);
     owner_.round_ = this;
     aborted_ = owner_.aborted_;
   }
   ~C10dRound() override {
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    const status::MutexLock lock(owner_.mutex_);
     owner_.round_ = nullptr;
     // Dropping a request of Gloo withdraws its memory.
     receives_.clear();
@@ -104,7 +104,7 @@ class C10dRound final : public packed::MessageRound {
                              : owner_.backend_->recv(request.tensors, static_cast<int>(peer), Tag());
       });
     }
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
+    const status::MutexLock lock(owner_.mutex_);
     list->push_back(std::move(request));
     return status;
   }
@@ -112,7 +112,7 @@ class C10dRound final : public packed::MessageRound {
   absl::Status Wait(Request& request) {
     bool aborted = false;
     {
-      const std::lock_guard<std::mutex> lock(owner_.mutex_);
+      const status::MutexLock lock(owner_.mutex_);
       aborted = aborted_;
     }
     if (aborted) return owner_.find_culprit_(request.peer, "");
@@ -139,7 +139,7 @@ class C10dRound final : public packed::MessageRound {
   std::vector<Request> receives_;
   std::vector<Request> sends_;
   c10::intrusive_ptr<c10d::Work> group_;
-  bool aborted_ = false;  // guarded by the owner's mutex
+  bool aborted_ ABSL_GUARDED_BY(owner_.mutex_) = false;
 };
 
 absl::Status C10dMessages::Begin() {
@@ -169,7 +169,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
   const int64_t out_total = std::accumulate(out.begin(), out.end(), int64_t{0});
   const int64_t in_total = std::accumulate(in.begin(), in.end(), int64_t{0});
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return find_culprit_(-1, "");
     together_ = true;
   }
@@ -182,7 +182,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
     work->wait(StallTimeout(timeout_));
   });
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     together_ = false;
   }
   if (failed.empty()) return absl::OkStatus();
@@ -211,7 +211,7 @@ void C10dMessages::Disconnect() {
 }
 
 void C10dMessages::Abort() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   aborted_ = true;
   if (round_ != nullptr) round_->Abort();
   if (together_) Disconnect();

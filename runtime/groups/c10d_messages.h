@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "runtime/peers/peer_board.h"
 #include "runtime/peers/peer_transport.h"
+#include "status/mutex.h"
 
 namespace reshard::groups {
 
@@ -66,10 +66,10 @@ class C10dMessages final : public peers::PeerTransport {
   c10::intrusive_ptr<c10d::ProcessGroup> held_;  // during an operation, with its backend
   c10::intrusive_ptr<c10d::Backend> backend_;
   int64_t operation_ = 0;
-  std::mutex mutex_;
-  class C10dRound* round_ = nullptr;  // guarded by mutex_
-  bool together_ = false;             // an all-to-all is in progress; guarded by mutex_
-  bool aborted_ = false;              // guarded by mutex_
+  status::Mutex mutex_;
+  class C10dRound* round_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool together_ ABSL_GUARDED_BY(mutex_) = false;  // an all-to-all is in progress
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace reshard::groups

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
+#include "status/mutex.h"
 
 namespace reshard::host {
 namespace {
@@ -46,9 +46,9 @@ void* FreshMemory(int64_t size) {
 }
 
 struct Pool {
-  std::mutex mutex;
-  absl::flat_hash_map<int64_t, std::vector<void*>> blocks;
-  int64_t kept = 0;
+  status::Mutex mutex;
+  absl::flat_hash_map<int64_t, std::vector<void*>> blocks ABSL_GUARDED_BY(mutex);
+  int64_t kept ABSL_GUARDED_BY(mutex) = 0;
   const int64_t limit = Limit();
 };
 
@@ -64,7 +64,7 @@ void* AcquireHostBlock(int64_t bytes) {
   const int64_t size = ClassOf(bytes);
   if (size >= kPooledFrom) {
     Pool& pool = ThePool();
-    const std::lock_guard<std::mutex> lock(pool.mutex);
+    const status::MutexLock lock(pool.mutex);
     const auto found = pool.blocks.find(size);
     if (found != pool.blocks.end() && !found->second.empty()) {
       void* block = found->second.back();
@@ -81,7 +81,7 @@ void ReleaseHostBlock(void* block, int64_t bytes) {
   const int64_t size = ClassOf(bytes);
   if (size >= kPooledFrom) {
     Pool& pool = ThePool();
-    const std::lock_guard<std::mutex> lock(pool.mutex);
+    const status::MutexLock lock(pool.mutex);
     if (pool.kept + size <= pool.limit) {
       pool.blocks[size].push_back(block);
       pool.kept += size;
@@ -93,7 +93,7 @@ void ReleaseHostBlock(void* block, int64_t bytes) {
 
 int64_t PooledHostBytes() {
   Pool& pool = ThePool();
-  const std::lock_guard<std::mutex> lock(pool.mutex);
+  const status::MutexLock lock(pool.mutex);
   return pool.kept;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/host/reduce.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <vector>
 
@@ -75,6 +76,7 @@ absl::Status CheckReduction(ReduceOp op, DType dtype) {
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
                void* out, absl::Span<const int64_t> out_strides, CopyMode mode) {
   if (NumElements(box) == 0) return;
+  assert(!contributions.empty() && CheckReduction(op, dtype).ok());
   const ReduceRowFn reduce_row = ReduceRowKernel(op, dtype);
   const int64_t size = SizeOf(dtype);
   const Collapsed c = Collapse(box, contributions, out_strides);

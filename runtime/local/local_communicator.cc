@@ -36,7 +36,7 @@ absl::Status NoSuchRank(int64_t device_id) {
 }
 
 bool Reduces(const StepProgram& step, const Transfer& transfer) {
-  return host::Reduces(step.tensors[static_cast<size_t>(transfer.tensor)].op);
+  return host::Reduces(step.tensors[transfer.tensor].op);
 }
 
 // Appends tasks for the elements [begin, end) so that each reads or writes about kTaskBytes.
@@ -135,7 +135,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveS
   for (const Transfer& transfer : step.receives) {
     if (!Reduces(step, transfer)) continue;
     if (shared_->IndexOf(transfer.peer) < 0) return NoSuchRank(transfer.peer);
-    ++contributions[static_cast<size_t>(transfer.tensor)];
+    ++contributions[transfer.tensor];
   }
   for (size_t t = 0; t < step.tensors.size(); ++t) {
     if (contributions[t] == 0) continue;
@@ -151,8 +151,8 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveS
           own = chunk;
           continue;
         }
-        const int64_t peer = shared_->IndexOf(step.group[static_cast<size_t>(m)]);
-        if (peer < 0) return NoSuchRank(step.group[static_cast<size_t>(m)]);
+        const int64_t peer = shared_->IndexOf(step.group[m]);
+        if (peer < 0) return NoSuchRank(step.group[m]);
         const LocalTask gather{LocalTask::Kind::kGather, static_cast<int32_t>(t), static_cast<int32_t>(peer), 0, 0};
         CutRange(gather, chunk.begin, chunk.end, size, &slot.tasks[1]);
         moved->received += chunk.length() * size;

@@ -12,7 +12,7 @@ namespace {
 // True when a peer's fragment is there, has the type, and contains the region.
 bool Fits(const Region& region, DType dtype, absl::Span<const ConstTensorView> inputs, int tensor) {
   if (static_cast<size_t>(tensor) >= inputs.size()) return false;
-  const ConstTensorView& view = inputs[static_cast<size_t>(tensor)];
+  const ConstTensorView& view = inputs[tensor];
   if (view.dtype != dtype || view.shape.size() != region.size()) return false;
   for (size_t d = 0; d < region.size(); ++d) {
     const IndexRun& last = region[d].back();
@@ -62,10 +62,9 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
   switch (task.kind) {
     case LocalTask::Kind::kPull: {
       const Transfer& transfer = step.receives[index];
-      const TensorView& out = slot.outputs[static_cast<size_t>(transfer.tensor)];
+      const TensorView& out = slot.outputs[transfer.tensor];
       if (!Fits(transfer.region, out.dtype, peer.inputs, transfer.tensor)) return misfit(transfer.peer);
-      Pull(transfer, peer.inputs[static_cast<size_t>(transfer.tensor)], out, peer.dense && slot.dense, task.begin,
-           task.end, mode);
+      Pull(transfer, peer.inputs[transfer.tensor], out, peer.dense && slot.dense, task.begin, task.end, mode);
       return true;
     }
     case LocalTask::Kind::kReduce: {
@@ -74,7 +73,7 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
       std::vector<host::RankValues> values;
       for (const Transfer& transfer : step.receives) {
         if (transfer.tensor != task.index) continue;
-        const LocalSlot& member = shared.slots[static_cast<size_t>(shared.IndexOf(transfer.peer))];
+        const LocalSlot& member = shared.slots[shared.IndexOf(transfer.peer)];
         if (!Fits(transfer.region, out.dtype, member.inputs, transfer.tensor)) return misfit(transfer.peer);
         region = &transfer.region;
         const ConstTensorView& in = member.inputs[index];

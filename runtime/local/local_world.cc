@@ -1,6 +1,7 @@
 #include "reshard/runtime/local_world.h"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 #include <system_error>
 #include <thread>
@@ -27,7 +28,9 @@ std::vector<int64_t> Sorted(std::vector<int64_t> ids) {
 
 }  // namespace
 
-LocalWorld::LocalWorld(int64_t ranks, LocalWorldOptions options) : LocalWorld(FirstIds(ranks), options) {}
+LocalWorld::LocalWorld(int64_t ranks, LocalWorldOptions options) : LocalWorld(FirstIds(ranks), options) {
+  assert(ranks >= 1);
+}
 
 LocalWorld::LocalWorld(std::vector<int64_t> device_ids, LocalWorldOptions options)
     : device_ids_(Sorted(std::move(device_ids))), options_(options) {}

@@ -88,7 +88,7 @@ void Rendezvous::Leave(size_t index) {
 
 void Rendezvous::Fail(absl::Status status, int64_t culprit) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (!failure_.ok()) return;
     failure_ = std::move(status);
     first_failure_ = culprit;
@@ -103,12 +103,12 @@ void Rendezvous::Signal() {
 }
 
 absl::Status Rendezvous::failure() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return failure_;
 }
 
 int64_t Rendezvous::first_failure() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return first_failure_;
 }
 

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "status/mutex.h"
 
 namespace reshard::local {
 
@@ -65,9 +65,9 @@ class Rendezvous {
   alignas(64) std::atomic<uint32_t> signal_{0};  // what waiters sleep on; changes with anything they wait for
   std::atomic<int64_t> left_{0};
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;
-  absl::Status failure_;        // guarded by mutex_
-  int64_t first_failure_ = -1;  // guarded by mutex_
+  mutable status::Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  int64_t first_failure_ ABSL_GUARDED_BY(mutex_) = -1;
 };
 
 // Counts the ranks that are inside other ranks' memory, so that a rank whose step failed can give its memory back

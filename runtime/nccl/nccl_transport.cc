@@ -115,7 +115,7 @@ absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
   for (int polls = 0;; ++polls) {
     NcclResult state = kNcclSuccess;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       if (aborted_) return absl::AbortedError(absl::StrCat(what, ": the communicator was aborted"));
       RETURN_IF_ERROR(Check(api_.CommGetAsyncError(comm, &state), comm, what));
     }
@@ -137,7 +137,7 @@ absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
 absl::Status NcclTransport::Join(const NcclUniqueId& id, absl::FunctionRef<absl::Status()> interrupted) {
   NcclComm comm = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     const cuda::CudaDevice::Current current(device_);
     NcclConfig config = Config();
     RETURN_IF_ERROR(Check(api_.CommInitRankConfig(&comm, static_cast<int>(size_), id, static_cast<int>(rank_), &config),
@@ -148,7 +148,7 @@ absl::Status NcclTransport::Join(const NcclUniqueId& id, absl::FunctionRef<absl:
 }
 
 NcclTransport::~NcclTransport() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (aborted_ || graphs_.alive() > 0) return;
   const cuda::CudaDevice::Current current(device_);
   for (NcclComm comm : Communicators()) {
@@ -166,7 +166,7 @@ NcclTransport::~NcclTransport() {
 absl::Status NcclTransport::Exchange(absl::Span<const cuda::DeviceSend> sends,
                                      absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
     const cuda::CudaDevice::Current current(device_);
     Group group(*this);
@@ -193,7 +193,7 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
   if (step.op == Op::kAllToAll && api_.AlltoAll == nullptr) return nullptr;
   NcclComm* part = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
     const auto found = groups_.find(step.scope);
     if (found != groups_.end()) return found->second;
@@ -205,7 +205,7 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
   }
   RETURN_IF_ERROR(drain_());
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
     const cuda::CudaDevice::Current current(device_);
     const int color = step.group.empty() ? kNcclSplitNoColor
@@ -220,7 +220,7 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
   if (!settled.ok()) return settled;
   {
     // From here on Abort ends it, too.
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
     groups_[step.scope] = *part;
   }
@@ -257,7 +257,7 @@ absl::Status NcclTransport::Collect(Op op, void* group_comm, absl::Span<const cu
                                     cuda::CudaStream stream) {
   NcclComm comm = group_comm;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
     const cuda::CudaDevice::Current current(device_);
     Group group(*this);
@@ -271,7 +271,7 @@ absl::Status NcclTransport::Collect(Op op, void* group_comm, absl::Span<const cu
 }
 
 absl::Status NcclTransport::AsyncError() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (aborted_ || world_ == nullptr) return absl::OkStatus();
   NcclResult state = kNcclSuccess;
   absl::Status status = Check(api_.CommGetAsyncError(world_, &state), world_, "NCCL");
@@ -288,7 +288,7 @@ absl::Status NcclTransport::AsyncError() {
 void NcclTransport::Abort() {
   std::vector<NcclComm> comms;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (aborted_) return;
     aborted_ = true;
     comms = Communicators();
@@ -319,7 +319,7 @@ std::vector<NcclComm> NcclTransport::Communicators() const {
 absl::Status NcclTransport::CapturedOn(cuda::CudaStream stream) { return graphs_.Add(device_, stream); }
 
 int64_t NcclTransport::splits() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return std::count_if(groups_.begin(), groups_.end(), [this](const auto& entry) { return entry.second != world_; });
 }
 

@@ -7,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "runtime/cuda/captured_graphs.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_transport.h"
+#include "status/mutex.h"
 
 namespace reshard::nccl {
 
@@ -69,7 +69,7 @@ class NcclTransport final : public cuda::DeviceTransport {
   absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
   absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
   // All of them, those that were split off before the one they came from. With the lock.
-  std::vector<NcclComm> Communicators() const;
+  std::vector<NcclComm> Communicators() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Call(Op op, NcclComm comm, const cuda::DeviceCollective& call, cuda::CudaStream stream) const;
   NcclConfig Config() const;
 
@@ -81,11 +81,10 @@ class NcclTransport final : public cuda::DeviceTransport {
   std::function<absl::Status()> interrupted_;
   std::function<absl::Status()> drain_;
 
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  NcclComm world_ = nullptr;
-  std::map<std::string, NcclComm> groups_;  // by scope; null where this rank is in none
-  bool aborted_ = false;
+  mutable status::Mutex mutex_;
+  NcclComm world_ = nullptr;  // written by Join, under the mutex, before anything else is called
+  std::map<std::string, NcclComm> groups_ ABSL_GUARDED_BY(mutex_);  // by scope; null where this rank is in none
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 
   cuda::CapturedGraphs graphs_;
 

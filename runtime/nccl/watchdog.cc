@@ -36,10 +36,10 @@ Watchdog::Watchdog(const cuda::CudaDevice& device, WatchdogOptions options)
 Watchdog::~Watchdog() {
   WaitForAll().IgnoreError();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.Announce();
   thread_.join();
   const cuda::CudaDevice::Current current(device_);
   for (cuda::CudaEvent event : free_events_) device_.api().EventDestroy(event);
@@ -70,7 +70,7 @@ absl::Status Watchdog::Operate(absl::string_view name, int64_t bytes, absl::Func
 }
 
 absl::Status Watchdog::Begin(absl::string_view name, int64_t bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   ++begun_;
   current_ = std::string(name);
@@ -79,7 +79,7 @@ absl::Status Watchdog::Begin(absl::string_view name, int64_t bytes) {
 }
 
 absl::Status Watchdog::FollowOn(cuda::CudaStream stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (under_way_.empty() || under_way_.back().stream == stream) return absl::OkStatus();
   const cuda::CudaDevice::Current current(device_);
   return cuda::CudaStatus(device_.api(), device_.api().StreamWaitEvent(stream, under_way_.back().event, 0),
@@ -87,7 +87,7 @@ absl::Status Watchdog::FollowOn(cuda::CudaStream stream) {
 }
 
 absl::Status Watchdog::Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   const cuda::CudaDevice::Current current(device_);
   const cuda::CudaApi& api = device_.api();
@@ -106,23 +106,24 @@ absl::Status Watchdog::Enqueued(cuda::CudaStream stream, std::function<absl::Sta
   const absl::Time now = absl::Now();
   under_way_.push_back(
       {current_number_, begun_, current_, stream, event, now, now + options_.timeout, std::move(check)});
-  changed_.notify_all();
+  changed_.Announce();
   return absl::OkStatus();
 }
 
 void Watchdog::Left(const absl::Status& status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   recent_.End(current_number_, status);
 }
 
 absl::Status Watchdog::failure() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return failure_;
 }
 
 absl::Status Watchdog::WaitForAll() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return under_way_.empty() || !failure_.ok(); });
+  const status::MutexLock lock(mutex_);
+  changed_.Wait(mutex_,
+                [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return under_way_.empty() || !failure_.ok(); });
   return failure_;
 }
 
@@ -132,7 +133,7 @@ absl::Status Watchdog::Fail(const absl::Status& found) {
   const bool told = failed.ok() && failed->has_value();
   const absl::Status error = told ? **failed : found;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     failure_ = error;
     // Kept: the device may still write to what their checks read.
@@ -140,7 +141,7 @@ absl::Status Watchdog::Fail(const absl::Status& found) {
     under_way_.clear();
     for (const Operation& operation : dropped_) recent_.End(operation.number, error);
   }
-  changed_.notify_all();
+  changed_.Announce();
   if (!told) verdict_.Broadcast(error);
   options_.abort();
   return error;
@@ -151,11 +152,12 @@ void Watchdog::Serve() {
   const cuda::CudaDevice::BesideCapture beside(device_);
   for (;;) {
     const absl::Duration pause = Look();
-    std::unique_lock<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (stop_) return;
     const size_t known = under_way_.size();
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(pause),
-                      [&] { return stop_ || (known == 0 && !under_way_.empty()); });
+    changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(pause), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stop_ || (known == 0 && !under_way_.empty());
+    });
     if (stop_) return;
   }
 }
@@ -169,7 +171,7 @@ absl::Duration Watchdog::Look() {
     return LookAtStore(now);
   });
   if (!outcome.ok()) Fail(outcome).IgnoreError();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return under_way_.empty() ? StorePeriod(options_.timeout) : kLook;
 }
 
@@ -178,7 +180,7 @@ absl::Status Watchdog::LookAtFirst(bool* ended) {
   *ended = false;
   Operation first;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (under_way_.empty() || !failure_.ok()) return absl::OkStatus();
     first = under_way_.front();
   }
@@ -191,7 +193,7 @@ absl::Status Watchdog::LookAtFirst(bool* ended) {
   if (happened == cuda::kCudaSuccess) {
     const absl::Status checked = first.check == nullptr ? absl::OkStatus() : first.check();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       if (!failure_.ok()) return absl::OkStatus();
       if (checked.ok()) {
         free_events_.push_back(first.event);
@@ -199,7 +201,7 @@ absl::Status Watchdog::LookAtFirst(bool* ended) {
         recent_.End(first.number, checked);
       }
     }
-    changed_.notify_all();
+    changed_.Announce();
     *ended = checked.ok();
     return checked;
   }
@@ -236,7 +238,7 @@ absl::Status Watchdog::LookAtStore(absl::Time now) {
 void Watchdog::Answer() {
   int64_t begun = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     begun = begun_;
   }
   answered_ = true;
@@ -254,7 +256,7 @@ absl::Status Watchdog::CulpritErrorFor(const Operation& late) {
   for (bool all = false; !all && absl::Now() < until;) {
     all = true;
     for (int64_t r = 0; r < options_.size; ++r) {
-      execute::PeerAnswer& answer = answers[static_cast<size_t>(r)];
+      execute::PeerAnswer& answer = answers[r];
       if (answer.kind == execute::PeerAnswer::Kind::kState) continue;
       const absl::StatusOr<std::optional<std::string>> text = options_.store->TryGet(Key(absl::StrCat("begun/", r)));
       if (text.ok() && text->has_value() && absl::SimpleAtoi(**text, &answer.state.operations)) {

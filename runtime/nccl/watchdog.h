@@ -10,11 +10,9 @@
 #ifndef RESHARD_RUNTIME_NCCL_WATCHDOG_H_
 #define RESHARD_RUNTIME_NCCL_WATCHDOG_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +25,7 @@
 #include "reshard/runtime/rendezvous_store.h"
 #include "runtime/cuda/device.h"
 #include "runtime/execute/culprit.h"
+#include "status/mutex.h"
 
 namespace reshard::nccl {
 
@@ -83,7 +82,7 @@ class Watchdog {
   absl::Status FollowOn(cuda::CudaStream stream);
   // It ends with what is on the stream now.
   absl::Status Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check);
-  // It left nothing to watchdog.
+  // It left nothing to watch.
   void Left(const absl::Status& status);
   void Serve();
   // One look at everything. Returns how long to sleep.
@@ -99,17 +98,16 @@ class Watchdog {
   const execute::SharedVerdict verdict_;
   RecentOperations recent_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::deque<Operation> under_way_;
-  std::deque<Operation> dropped_;  // under way when the communicator was lost
-  std::vector<cuda::CudaEvent> free_events_;
-  std::string current_;  // the operation that has begun and is not enqueued yet
-  int64_t current_number_ = 0;
-  int64_t begun_ = 0;
-  absl::Status failure_;
-  bool stop_ = false;
+  mutable status::Mutex mutex_;
+  status::Changes changed_;
+  std::deque<Operation> under_way_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Operation> dropped_ ABSL_GUARDED_BY(mutex_);  // under way when the communicator was lost
+  std::vector<cuda::CudaEvent> free_events_ ABSL_GUARDED_BY(mutex_);
+  std::string current_ ABSL_GUARDED_BY(mutex_);  // the operation that has begun and is not enqueued yet
+  int64_t current_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Of the thread alone.
   bool answered_ = false;

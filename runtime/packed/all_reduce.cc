@@ -18,9 +18,7 @@ namespace {
 std::vector<int64_t> MembersByRank(const StepProgram& step) {
   std::vector<int64_t> members(step.group.size());
   std::iota(members.begin(), members.end(), int64_t{0});
-  std::sort(members.begin(), members.end(), [&](int64_t a, int64_t b) {
-    return step.group[static_cast<size_t>(a)] < step.group[static_cast<size_t>(b)];
-  });
+  std::sort(members.begin(), members.end(), [&](int64_t a, int64_t b) { return step.group[a] < step.group[b]; });
   return members;
 }
 
@@ -51,8 +49,8 @@ std::vector<Piece> ContributionsOf(const StepProgram& step, absl::Span<const int
       const Interval chunk = CombinedBy(step, m, NumElements(inputs[t].shape), all);
       const int64_t bytes = chunk.length() * size;
       if (bytes == 0) continue;
-      sends.push_back({step.group[static_cast<size_t>(m)], const_cast<char*>(in[t]) + chunk.begin * size,
-                       copies.Bytes(0, 0, bytes), bytes, static_cast<int>(t)});
+      sends.push_back({step.group[m], const_cast<char*>(in[t]) + chunk.begin * size, copies.Bytes(0, 0, bytes), bytes,
+                       static_cast<int>(t)});
     }
   }
   return sends;
@@ -102,7 +100,7 @@ class AllReduce {
   };
 
   int64_t members() const { return static_cast<int64_t>(step_.group.size()); }
-  int64_t RankOf(int64_t member) const { return step_.group[static_cast<size_t>(member)]; }
+  int64_t RankOf(int64_t member) const { return step_.group[member]; }
 
   absl::Status MakeDense() {
     int64_t combined = 0;  // bytes, by this rank

@@ -25,7 +25,7 @@ absl::Status Contributions::Allocate() {
 }
 
 char* Contributions::Next(int tensor) {
-  OfTensor& of = tensors_[static_cast<size_t>(tensor)];
+  OfTensor& of = tensors_[tensor];
   return of.block.data() + of.placed++ * of.pitch;
 }
 

@@ -121,7 +121,7 @@ void OrderByTensor(size_t tensors, std::vector<Job>* jobs) {
   for (const Job& job : *jobs) ++place[static_cast<size_t>(job.tensor) + 1];
   std::partial_sum(place.begin(), place.end(), place.begin());
   std::vector<Job> ordered(jobs->size());
-  for (const Job& job : *jobs) ordered[place[static_cast<size_t>(job.tensor)]++] = job;
+  for (const Job& job : *jobs) ordered[place[job.tensor]++] = job;
   *jobs = std::move(ordered);
 }
 
@@ -197,11 +197,11 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   int64_t send_total = 0;
   int64_t receive_total = 0;
   for (const Piece* piece : out) {
-    send_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    send_bytes[piece->peer] += piece->bytes;
     send_total += piece->bytes;
   }
   for (const Piece* piece : in) {
-    receive_bytes[static_cast<size_t>(piece->peer)] += piece->bytes;
+    receive_bytes[piece->peer] += piece->bytes;
     receive_total += piece->bytes;
   }
   host::HostBlock send_staging;

@@ -51,15 +51,15 @@ absl::Status ReduceScatterIntraHost(PackedStep& packed, IntraHostExchange& intra
   std::vector<host::RankValues> values(senders.size() + 1);
   const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
     const Combined& combined = tensors[piece];
-    const ConstTensorView& in = packed.inputs[static_cast<size_t>(combined.tensor)];
-    const TensorView& out = packed.outputs[static_cast<size_t>(combined.tensor)];
+    const ConstTensorView& in = packed.inputs[combined.tensor];
+    const TensorView& out = packed.outputs[combined.tensor];
     for (size_t k = 0; k < values.size(); ++k) {
       values[k] =
           k == own ? host::RankValues{in.data, in.strides} : host::RankValues{from[k < own ? k : k - 1], {}, begin};
     }
     const int64_t size = SizeOf(out.dtype);
-    host::ReduceRange(step.tensors[static_cast<size_t>(combined.tensor)].reduce, *combined.region, values, out,
-                      begin / size, end / size, mode);
+    host::ReduceRange(step.tensors[combined.tensor].reduce, *combined.region, values, out, begin / size, end / size,
+                      mode);
   };
   if (senders.empty()) {
     for (size_t piece = 0; piece < lengths.size(); ++piece) combine(piece, 0, lengths[piece], {});

@@ -28,7 +28,7 @@ void OtherRanks::Use(std::function<void()> abort, std::function<std::unique_ptr<
   store_ = std::move(store);
   board_.OnFailure([this, abort = std::move(abort)](const std::string& message) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       told_ = message;
     }
     abort();
@@ -76,7 +76,7 @@ const absl::Status& OtherRanks::PollFailure() {
 }
 
 std::string OtherRanks::told() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return told_;
 }
 
@@ -118,8 +118,8 @@ absl::Status OtherRanks::FollowWaits(int64_t peer, const std::string& reason) {
   const absl::Time deadline = absl::Now() + kAskAll;
   std::vector<bool> asked(static_cast<size_t>(size_));
   while (absl::Now() < deadline) {
-    asked[static_cast<size_t>(peer)] = true;
-    const PeerAnswer answer = AskPeer(addresses_[static_cast<size_t>(peer)], kAskOne);
+    asked[peer] = true;
+    const PeerAnswer answer = AskPeer(addresses_[peer], kAskOne);
     if (answer.kind != PeerAnswer::Kind::kState) {
       // It may be one that found out before this one, told, and left.
       const std::string known = told();
@@ -133,7 +133,7 @@ absl::Status OtherRanks::FollowWaits(int64_t peer, const std::string& reason) {
       return CulpritAmongAll(reason);
     }
     const int64_t next = answer.state.phase == PeerState::Phase::kRunning ? answer.state.waiting_for : -1;
-    if (next >= 0 && next < size_ && next != rank_ && !asked[static_cast<size_t>(next)]) {
+    if (next >= 0 && next < size_ && next != rank_ && !asked[next]) {
       peer = next;
       continue;
     }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "reshard/runtime/rendezvous_store.h"
 #include "runtime/execute/culprit.h"
 #include "runtime/peers/peer_board.h"
+#include "status/mutex.h"
 
 namespace reshard::peers {
 
@@ -77,8 +77,8 @@ class OtherRanks {
   std::string place_;  // of the operation under way
   absl::Time begun_;   // and when it began
   absl::Status failure_;
-  mutable std::mutex mutex_;
-  std::string told_;  // guarded by mutex_
+  mutable status::Mutex mutex_;
+  std::string told_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace reshard::peers

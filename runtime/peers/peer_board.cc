@@ -110,9 +110,9 @@ class PeerServer {
  public:
   // The one that is there, or a new one.
   static std::shared_ptr<PeerServer> Get() {
-    static std::mutex mutex;
+    static status::Mutex mutex;
     static auto* const current = new std::weak_ptr<PeerServer>;  // never destroyed: boards may be made until the end
-    const std::lock_guard<std::mutex> lock(mutex);
+    const status::MutexLock lock(mutex);
     std::shared_ptr<PeerServer> server = current->lock();
     if (server == nullptr || server->owner_ != getpid()) {
       server.reset(new PeerServer);
@@ -134,13 +134,13 @@ class PeerServer {
   }
 
   uint64_t Add(PeerBoard* board) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     const uint64_t id = ++last_id_;
     boards_[id] = board;
     return id;
   }
   void Remove(uint64_t id) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     boards_.erase(id);
   }
 
@@ -195,7 +195,7 @@ class PeerServer {
   void AwaitClient() {
     pollfd listens{listener_.get(), POLLIN, 0};
     while (poll(&listens, 1, 1000) == 0) {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       for (const auto& [id, board] : boards_) board->LogWait();
     }
   }
@@ -212,7 +212,7 @@ class PeerServer {
     if (!ReadAll(fd, message.data(), message.size(), deadline)) return;
     PeerState state;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       const auto found = boards_.find(request.board);
       // A communicator that has been destroyed is as good as a process that is gone.
       if (found == boards_.end()) return;
@@ -230,9 +230,9 @@ class PeerServer {
   const uint64_t process_ = Random64();
   std::string host_;
   int64_t port_ = 0;
-  std::mutex mutex_;
-  uint64_t last_id_ = 0;
-  absl::flat_hash_map<uint64_t, PeerBoard*> boards_;
+  status::Mutex mutex_;
+  uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<uint64_t, PeerBoard*> boards_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> stop_ = false;
   shared::Descriptor listener_;          // empty where this process could not listen
   std::unique_ptr<std::thread> thread_;  // last: it uses the others
@@ -244,19 +244,19 @@ PeerBoard::~PeerBoard() { Close(); }
 void PeerBoard::Close() {
   std::shared_ptr<PeerServer> server;  // goes last, outside of the lock: the thread may be about to ask this board
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     server = std::move(server_);
   }
   if (server != nullptr) server->Remove(id_);
 }
 
 PeerAddress PeerBoard::address() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return server_ == nullptr ? PeerAddress() : server_->AddressOf(id_);
 }
 
 void PeerBoard::Begin(int64_t operations, absl::string_view place) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (state_.phase == PeerState::Phase::kFailed) return;
   if (status::Logs(status::LogLevel::kInfo)) place_ = std::string(place);
   state_.phase = PeerState::Phase::kRunning;
@@ -265,7 +265,7 @@ void PeerBoard::Begin(int64_t operations, absl::string_view place) {
 }
 
 void PeerBoard::WaitFor(int64_t rank) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (status::Logs(status::LogLevel::kInfo) && state_.waiting_for != rank) {
     waiting_since_ = logged_at_ = absl::Now();
   }
@@ -273,7 +273,7 @@ void PeerBoard::WaitFor(int64_t rank) {
 }
 
 void PeerBoard::LogWait() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   const absl::Time now = absl::Now();
   if (state_.phase != PeerState::Phase::kRunning || state_.waiting_for == -1 ||
       now - logged_at_ < absl::Seconds(status::kLoggedWaitSeconds)) {
@@ -288,30 +288,30 @@ void PeerBoard::LogWait() {
 }
 
 void PeerBoard::End() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (state_.phase == PeerState::Phase::kRunning) state_.phase = PeerState::Phase::kIdle;
   state_.waiting_for = -1;
 }
 
 void PeerBoard::Fail(const std::string& message) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   state_.phase = PeerState::Phase::kFailed;
   state_.message = message;
 }
 
 PeerState PeerBoard::state() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   return state_;
 }
 
 void PeerBoard::OnFailure(std::function<void(const std::string&)> callback) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   on_failure_ = std::move(callback);
 }
 
 void PeerBoard::ReceiveFailure(const std::string& message) {
   // Under the lock, so that OnFailure({}) returns only when no call is under way.
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   if (on_failure_) std::exchange(on_failure_, nullptr)(message);
 }
 
@@ -366,7 +366,7 @@ PeerAnswer AskPeer(const PeerAddress& address, absl::Duration timeout) {
     if (Clock::now() < deadline) answer.kind = PeerAnswer::Kind::kGone;
     return answer;
   }
-  answer.state.message.resize(static_cast<size_t>(reply.message_bytes));
+  answer.state.message.resize(reply.message_bytes);
   if (!ReadAll(socket.get(), answer.state.message.data(), answer.state.message.size(), deadline)) return answer;
   answer.kind = PeerAnswer::Kind::kState;
   answer.state.phase = static_cast<PeerState::Phase>(reply.phase);

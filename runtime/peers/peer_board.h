@@ -13,13 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/execute/culprit.h"
+#include "status/mutex.h"
 
 namespace reshard::peers {
 
@@ -72,14 +72,14 @@ class PeerBoard {
   void LogWait();  // if it has lasted
 
   const int64_t rank_;
-  mutable std::mutex mutex_;
-  PeerState state_;
+  mutable status::Mutex mutex_;
+  PeerState state_ ABSL_GUARDED_BY(mutex_);
   // For the log, only kept where that is on.
-  std::string place_;
-  absl::Time waiting_since_;
-  absl::Time logged_at_;
-  std::function<void(const std::string&)> on_failure_;
-  std::shared_ptr<class PeerServer> server_;  // null when closed
+  std::string place_ ABSL_GUARDED_BY(mutex_);
+  absl::Time waiting_since_ ABSL_GUARDED_BY(mutex_);
+  absl::Time logged_at_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(const std::string&)> on_failure_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<class PeerServer> server_ ABSL_GUARDED_BY(mutex_);  // null when closed
   const uint64_t id_;
 };
 

@@ -32,7 +32,7 @@ PeerCommunicator::PeerCommunicator(int64_t rank, int64_t size, PeerOptions optio
   others_.Use(
       [this] {
         {
-          const std::lock_guard<std::mutex> lock(mutex_);
+          const status::MutexLock lock(mutex_);
           if (shared_memory_ != nullptr) shared_memory_->Abort();
         }
         transport_->Abort();
@@ -83,8 +83,8 @@ absl::Status PeerCommunicator::Rendezvous() {
   absl::StatusOr<shared::Bootstrap> bootstrap =
       options_.shared_memory ? shared::Bootstrap::Listen(rank_) : absl::UnavailableError("not wanted");
   std::vector<PeerAddress> addresses(static_cast<size_t>(size_));
-  addresses[static_cast<size_t>(rank_)] = others_.board().address();
-  if (bootstrap.ok()) addresses[static_cast<size_t>(rank_)].shared_memory_socket = bootstrap->name();
+  addresses[rank_] = others_.board().address();
+  if (bootstrap.ok()) addresses[rank_].shared_memory_socket = bootstrap->name();
   const absl::Status gathered = AllGather(addresses.data(), sizeof(PeerAddress));
   if (!gathered.ok()) {
     others_.GiveUpRendezvous(addresses, gathered);
@@ -94,9 +94,9 @@ absl::Status PeerCommunicator::Rendezvous() {
   RETURN_IF_ERROR(ConnectSharedMemory(std::move(bootstrap)));
   others_.GoOn();
   RESHARD_LOG(kInfo, "rank ", rank_, " of ", size_, " has met all others; ",
-              shared_memory_ == nullptr     ? "no rank shares memory with it"
-              : shared_memory_->everybody() ? "all ranks share memory"
-                                            : "some ranks share memory with it");
+              current_shared_memory_ == nullptr     ? "no rank shares memory with it"
+              : current_shared_memory_->everybody() ? "all ranks share memory"
+                                                    : "some ranks share memory with it");
   return absl::OkStatus();
 }
 
@@ -115,17 +115,15 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
   const auto mapped = [&](int64_t r) { return bootstrap.ok() && bootstrap->mapped(r); };
   const int64_t pitch = (size_ + 7) / 8;
   std::vector<uint8_t> bits(static_cast<size_t>(size_ * pitch));  // of each rank, one for each
-  const auto bit = [&](int64_t of, int64_t r) {
-    return (bits[static_cast<size_t>(of * pitch + r / 8)] >> r % 8 & 1) != 0;
-  };
+  const auto bit = [&](int64_t of, int64_t r) { return (bits[of * pitch + r / 8] >> r % 8 & 1) != 0; };
   for (int64_t r = 0; r < size_; ++r) {
-    if (mapped(r)) bits[static_cast<size_t>(rank_ * pitch + r / 8)] |= static_cast<uint8_t>(1 << r % 8);
+    if (mapped(r)) bits[rank_ * pitch + r / 8] |= static_cast<uint8_t>(1 << r % 8);
   }
   RETURN_IF_ERROR(AllGather(bits.data(), pitch));
   bool everybody = true;
   std::vector<bool> mutual(static_cast<size_t>(size_));
   for (int64_t r = 0; r < size_; ++r) {
-    mutual[static_cast<size_t>(r)] = bit(rank_, r) && bit(r, rank_);
+    mutual[r] = bit(rank_, r) && bit(r, rank_);
     for (int64_t of = 0; of < size_ && everybody; ++of) everybody = of == r || bit(of, r);
   }
   if (!bootstrap.ok()) return absl::OkStatus();
@@ -136,7 +134,7 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
       shared::WaitContext{[this](int64_t r) { others_.board().WaitFor(r < 0 ? PeerState::kEverybody : r); },
                           [this](int64_t r, const std::string& reason) { return others_.FindCulprit(r, reason); }});
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     if (!others_.told().empty() || closed_) made->Abort();
     shared_memory_ = std::move(made);
   }
@@ -146,7 +144,7 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
 
 // For the operation under way: Close may drop them meanwhile.
 void PeerCommunicator::HoldSharedMemory() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const status::MutexLock lock(mutex_);
   current_shared_memory_ = shared_memory_;
   transport_->UseSharedMemory(current_shared_memory_.get());
 }
@@ -216,7 +214,7 @@ absl::Status PeerCommunicator::GatherByDoubling(char* records, int64_t bytes) {
 
 absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature& problem) {
   std::vector<execute::AgreementRecord> records(static_cast<size_t>(size_));
-  execute::AgreementRecord& mine = records[static_cast<size_t>(rank_)];
+  execute::AgreementRecord& mine = records[rank_];
   mine.status_code = static_cast<int64_t>(own.raw_code());
   mine.sequence = others_.operations();
   mine.fingerprint = problem.fingerprint;
@@ -228,7 +226,7 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
   if (current_shared_memory_ != nullptr) current_shared_memory_->Rollback();
   const std::string all = execute::Details(own, problem);
   std::vector<int64_t> lengths(static_cast<size_t>(size_));
-  lengths[static_cast<size_t>(rank_)] = static_cast<int64_t>(all.size());
+  lengths[rank_] = static_cast<int64_t>(all.size());
   status = AllGather(lengths.data(), sizeof(int64_t));
   if (!status.ok()) return status;
   constexpr int64_t kLongestDetails = int64_t{1} << 20;
@@ -239,7 +237,7 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
   if (!status.ok()) return status;
   std::vector<std::string> everybody;
   for (int64_t r = 0; r < size_; ++r) {
-    const int64_t length = std::clamp<int64_t>(lengths[static_cast<size_t>(r)], 0, longest);
+    const int64_t length = std::clamp<int64_t>(lengths[r], 0, longest);
     everybody.emplace_back(texts.data() + r * longest, static_cast<size_t>(length));
   }
   if (!own.ok()) return own;
@@ -253,7 +251,7 @@ void PeerCommunicator::Close() {
   others_.board().Close();
   std::shared_ptr<shared::SharedMemoryTransport> shared_memory;  // goes last, or with the operation under way
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     shared_memory = std::move(shared_memory_);
   }
   if (shared_memory != nullptr) shared_memory->Leave();

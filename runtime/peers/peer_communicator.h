@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,6 +25,7 @@
 #include "runtime/peers/peer_transport.h"
 #include "runtime/shared/bootstrap.h"
 #include "runtime/shared/shared_memory_transport.h"
+#include "status/mutex.h"
 
 namespace reshard::peers {
 
@@ -75,9 +75,9 @@ class PeerCommunicator final : public Communicator {
   std::shared_ptr<shared::SharedMemoryTransport>
       current_shared_memory_;  // shared_memory_ during an operation, whose thread alone uses it
   std::atomic<bool> closed_ = false;
-  std::mutex mutex_;
-  // Null: no other rank shares memory with this one, they have not met, or it is closed. Guarded by mutex_.
-  std::shared_ptr<shared::SharedMemoryTransport> shared_memory_;
+  status::Mutex mutex_;
+  // Null: no other rank shares memory with this one, they have not met, or it is closed.
+  std::shared_ptr<shared::SharedMemoryTransport> shared_memory_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PeerTransport> transport_;
   OtherRanks others_;  // ends first: it calls what comes before
 };

@@ -26,7 +26,7 @@ absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs)
       merged.world = std::max(merged.world, program->world);
       most_steps = std::max(most_steps, program->steps.size());
     }
-    merged.buffers.resize(static_cast<size_t>(2 * merged.tensors));
+    merged.buffers.resize(2 * merged.tensors);
 
     // Where the intermediates of a program begin among the merged buffers.
     std::vector<int> first_intermediate;
@@ -44,7 +44,7 @@ absl::StatusOr<Program> MergePrograms(absl::Span<const Program* const> programs)
         if (buffer.part.of >= 0) {
           buffer.part.of += static_cast<int>(2 * first_tensor[p]);
         } else {
-          buffer.scratch_offset += merged.scratch_bytes[static_cast<size_t>(buffer.scratch)];
+          buffer.scratch_offset += merged.scratch_bytes[buffer.scratch];
         }
       }
       for (size_t i = 0; i < merged.scratch_bytes.size(); ++i) {

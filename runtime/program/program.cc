@@ -152,7 +152,7 @@ Dims ProgramCompiler::State::ShapeAt(const ShardMap& map, int64_t device) const 
   Dims shape;
   const int64_t position = map.mesh().Position(device).value_or(0);
   for (int d = 0; d < map.rank(); ++d) {
-    shape.push_back(map.dim(d).length[static_cast<size_t>(map.Row(position, d))]);
+    shape.push_back(map.dim(d).length[map.Row(position, d)]);
   }
   return shape;
 }
@@ -211,7 +211,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
     }
   }
 
-  const Buffer& out = program->buffers[static_cast<size_t>(output)];
+  const Buffer& out = program->buffers[output];
   const Dims out_strides = DenseStrides(out.shape);
   for (const Message& message : state.transfers->Receives(rank)) {
     Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
@@ -237,7 +237,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
     }
   }
   if (options.sends) {
-    const Dims in_strides = DenseStrides(program->buffers[static_cast<size_t>(input)].shape);
+    const Dims in_strides = DenseStrides(program->buffers[input].shape);
     for (const Message& message : state.transfers->Sends(rank)) {
       if (message.receiver == rank) continue;
       step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
@@ -264,8 +264,8 @@ void ProgramCompiler::State::AppendRounds(StepProgram step, int64_t rounds, cons
                                           std::vector<StepProgram>* out) const {
   const StepTensor& tensor = step.tensors[0];
   const int64_t element = SizeOf(tensor.dtype);
-  const Dims in_strides = DenseStrides(program.buffers[static_cast<size_t>(tensor.input)].shape);
-  const Dims out_strides = DenseStrides(program.buffers[static_cast<size_t>(tensor.output)].shape);
+  const Dims in_strides = DenseStrides(program.buffers[tensor.input].shape);
+  const Dims out_strides = DenseStrides(program.buffers[tensor.output].shape);
   for (int64_t round = 0; round < rounds; ++round) {
     StepProgram part = step;
     part.sends.clear();
@@ -319,7 +319,7 @@ absl::Status ProgramCompiler::State::CompileSteps(const CompileOptions& options,
       const int scratch = static_cast<int>(i % 2);
       output = static_cast<int>(program->buffers.size());
       program->buffers.push_back(BufferOf(steps[i].step.to, program->rank, scratch));
-      int64_t& bytes = program->scratch_bytes[static_cast<size_t>(scratch)];
+      int64_t& bytes = program->scratch_bytes[scratch];
       bytes = std::max(bytes, program->buffers.back().bytes);
     }
     RETURN_IF_ERROR(CompileStep(steps[i], program, input, output, options));
@@ -330,7 +330,7 @@ absl::Status ProgramCompiler::State::CompileSteps(const CompileOptions& options,
 
 // What chunk `chunk` has of the source (end 0) or the target (end 1).
 Buffer ProgramCompiler::State::PartOfEnd(const Program& program, int end, int64_t chunk) const {
-  Buffer part = program.buffers[static_cast<size_t>(end)];
+  Buffer part = program.buffers[end];
   const int64_t length = chunks.block / chunks.count;
   part.part = {end, chunks.dim, chunks.block, chunk * length};
   part.bytes /= chunks.count;
@@ -357,7 +357,7 @@ absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options,
   // A turn reads what the one before it wrote: each intermediate appears twice, in the two scratch allocations.
   const int first_between = count();
   for (int scratch = 0; scratch < 2; ++scratch) {
-    int64_t& bytes = program->scratch_bytes[static_cast<size_t>(scratch)];
+    int64_t& bytes = program->scratch_bytes[scratch];
     for (size_t b = 2; b < one.buffers.size(); ++b) {
       program->buffers.push_back(one.buffers[b]);
       program->buffers.back().scratch = scratch;
@@ -373,12 +373,11 @@ absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options,
         return first_between + static_cast<int>(written % 2 * last_step) + buffer - 2;
       };
       const auto part = [&](int end) { return first_part + static_cast<int>(2 * (turn - s)) + end; };
-      const StepTensor& tensor = one.steps[static_cast<size_t>(s)].tensors[0];
+      const StepTensor& tensor = one.steps[s].tensors[0];
       const int input = tensor.input < 2 ? part(tensor.input) : between(tensor.input, turn + 1);
       const int output = tensor.output < 2 ? part(tensor.output) : between(tensor.output, turn);
       program::AppendStep(
-          one.steps[static_cast<size_t>(s)], [&](int buffer) { return buffer == tensor.input ? input : output; },
-          &together);
+          one.steps[s], [&](int buffer) { return buffer == tensor.input ? input : output; }, &together);
     }
     program::FinishStep(&together);
   }

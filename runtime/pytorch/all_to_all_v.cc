@@ -74,7 +74,7 @@ absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, con
   const std::vector<int64_t> counts = Row(metadata, 0);
   const std::vector<int64_t> displacements = Row(metadata, 1);
   for (int64_t j = 0; j < ranks; ++j) {
-    const Range range{displacements[static_cast<size_t>(j)], counts[static_cast<size_t>(j)]};
+    const Range range{displacements[j], counts[j]};
     if (!Inside(range.begin, range.count, src.numel())) {
       return absl::InvalidArgumentError(absl::StrCat("send_displs[", j, "] + send_counts[", j, "] = ", range.begin,
                                                      " + ", range.count, " is outside src of ", src.numel(),

@@ -1,12 +1,12 @@
 #include "runtime/pytorch/layout_texts.h"
 
-#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/text.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 #include "status/view.h"
 
 namespace reshard::pytorch {
@@ -20,7 +20,7 @@ constexpr size_t kMostTexts = 1 << 16;
 class Parsed {
  public:
   absl::StatusOr<Layout> Find(std::string_view mesh, std::string_view layout) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     auto over = meshes_.find(status::View(mesh));
     if (over != meshes_.end()) {
       const auto found = over->second.layouts.find(status::View(layout));
@@ -46,9 +46,9 @@ class Parsed {
     absl::flat_hash_map<std::string, Layout> layouts;
   };
 
-  std::mutex mutex_;
-  size_t parsed_ = 0;  // since the maps were empty
-  absl::flat_hash_map<std::string, OverMesh> meshes_;
+  status::Mutex mutex_;
+  size_t parsed_ ABSL_GUARDED_BY(mutex_) = 0;  // since the maps were empty
+  absl::flat_hash_map<std::string, OverMesh> meshes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

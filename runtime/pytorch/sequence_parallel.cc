@@ -101,7 +101,7 @@ absl::StatusOr<pytorch::Move> AllToAll4dMove(std::vector<int64_t> sizes, int64_t
     return absl::FailedPreconditionError(absl::StrCat("Invalid scatter_dim=", scatter_dim, ", gather_dim=", gather_dim,
                                                       ". Only (2,1) and (1,2) are supported."));
   }
-  int64_t& gathered = sizes[static_cast<size_t>(gather_dim)];
+  int64_t& gathered = sizes[gather_dim];
   if (gather_size) {
     const int64_t chunk =
         *gather_size < 0 ? -1 : layout::CeilChunk({0, *gather_size}, place.ranks, place.rank).length();
@@ -119,7 +119,7 @@ absl::StatusOr<pytorch::Move> AllToAll4dMove(std::vector<int64_t> sizes, int64_t
 
 absl::StatusOr<pytorch::Move> AllGatherMove(std::vector<int64_t> sizes, int64_t dim, const Place& place) {
   ASSIGN_OR_RETURN(const int64_t wrapped, Wrapped(dim, sizes.size()));
-  sizes[static_cast<size_t>(wrapped)] *= place.ranks;
+  sizes[wrapped] *= place.ranks;
   pytorch::Move move = pytorch::MoveOf(MeshOf(place), LayoutText(sizes, wrapped, "<r>"), LayoutText(sizes), "");
   // Every rank goes on with the result in its own way, so gradients add up.
   move.grad_from = absl::StrCat(move.target, " sum<r>");
@@ -170,7 +170,7 @@ at::Tensor AllGatherWithUnpad(const at::Tensor& x, int64_t original_seq_len, int
   }
   const at::Tensor gathered = AllGather(x, dim, group);
   const int64_t wrapped = dim < 0 ? dim + gathered.dim() : dim;
-  if (SizesOf(gathered)[static_cast<size_t>(wrapped)] <= original_seq_len) return gathered;
+  if (SizesOf(gathered)[wrapped] <= original_seq_len) return gathered;
   return gathered.narrow(wrapped, 0, original_seq_len);
 }
 
@@ -180,7 +180,7 @@ std::tuple<at::Tensor, int64_t> Shard(const at::Tensor& x, int64_t dim, c10::str
   std::vector<int64_t> sizes = SizesOf(x);
   const absl::StatusOr<int64_t> wrapped = Wrapped(dim, sizes.size());
   if (!wrapped.ok()) pytorch::Refuse(x, wrapped.status(), name);
-  int64_t& length = sizes[static_cast<size_t>(*wrapped)];
+  int64_t& length = sizes[*wrapped];
   const int64_t original = length;
   const int64_t pad = (place.ranks - length % place.ranks) % place.ranks;
   at::Tensor padded = x;
@@ -206,7 +206,7 @@ std::optional<at::Tensor> Gather(const at::Tensor& x, int64_t dst, int64_t dim, 
     pytorch::Refuse(
         x, absl::InvalidArgumentError(absl::StrCat("dst ", dst, " is not one of the ", place.ranks, " ranks")), name);
   }
-  sizes[static_cast<size_t>(*wrapped)] *= place.ranks;
+  sizes[*wrapped] *= place.ranks;
   const pytorch::Move move =
       pytorch::MoveOf(MeshOf(place), LayoutText(sizes, *wrapped, "<r>"), LayoutText(sizes), absl::StrCat("{}@", dst));
   if (place.rank == dst) return pytorch::DispatchMove(x, move, name);

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <optional>
@@ -26,10 +25,10 @@ class TensorCommunicator::Worker {
   Worker() : thread_([this] { Serve(); }) {}
   ~Worker() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       stop_ = true;
     }
-    changed_.notify_all();
+    changed_.Announce();
     thread_.join();
   }
 
@@ -37,40 +36,44 @@ class TensorCommunicator::Worker {
     std::packaged_task<void()> task(std::move(function));
     std::future<void> done = task.get_future();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const status::MutexLock lock(mutex_);
       tasks_.push_back(std::move(task));
     }
-    changed_.notify_all();
+    changed_.Announce();
     return done;
   }
 
   void WaitUntilIdle() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+    const status::MutexLock lock(mutex_);
+    changed_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return tasks_.empty() && !busy_; });
   }
 
  private:
   void Serve() {
-    std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;  // what was given is done before stopping
-      std::packaged_task<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      busy_ = true;
-      lock.unlock();
+      std::packaged_task<void()> task;
+      {
+        const status::MutexLock lock(mutex_);
+        changed_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;  // what was given is done before stopping
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+        busy_ = true;
+      }
       task();
-      lock.lock();
-      busy_ = false;
-      changed_.notify_all();
+      {
+        const status::MutexLock lock(mutex_);
+        busy_ = false;
+      }
+      changed_.Announce();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::packaged_task<void()>> tasks_;
-  bool busy_ = false;
-  bool stop_ = false;
+  status::Mutex mutex_;
+  status::Changes changed_;
+  std::deque<std::packaged_task<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
@@ -101,17 +104,17 @@ class Registry {
   }
 
   // Held while one is made, so that there is one.
-  std::mutex making;
+  status::Mutex making;
 
   std::shared_ptr<TensorCommunicator> Find(const std::string& name, const Group& group, at::Device device) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     const auto found = known_.find({name, device.str()});
     return found != known_.end() && found->second.IsOf(group) ? found->second.communicator : nullptr;
   }
 
   // How many of the group's are for GPUs, and any one of these.
   std::pair<int64_t, std::shared_ptr<TensorCommunicator>> OnGpus(const Group& group) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     std::pair<int64_t, std::shared_ptr<TensorCommunicator>> found;
     for (const auto& [key, known] : known_) {
       if (!known.IsOf(group) || !known.communicator->device().is_cuda()) continue;
@@ -122,7 +125,7 @@ class Registry {
   }
 
   void Add(const std::string& name, const Group& group, const std::shared_ptr<TensorCommunicator>& communicator) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     known_.insert_or_assign({name, communicator->device().str()},
                             Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), communicator, getpid()});
   }
@@ -153,7 +156,7 @@ class Registry {
 
   template <typename F>
   std::vector<std::shared_ptr<TensorCommunicator>> TakeThose(const F& condition) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const status::MutexLock lock(mutex_);
     std::vector<std::shared_ptr<TensorCommunicator>> taken;
     for (auto it = known_.begin(); it != known_.end();) {
       if (!condition(it->first.first, it->second)) {
@@ -171,8 +174,8 @@ class Registry {
     return taken;
   }
 
-  std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, Known> known_;  // by name and device
+  status::Mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Known> known_ ABSL_GUARDED_BY(mutex_);  // by name and device
 };
 
 // The global ranks of a group's ranks. Groups do not say so themselves, but PyTorch's backends do; a backend that does
@@ -215,7 +218,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
   // Where nobody called Forget.
   for (const std::shared_ptr<TensorCommunicator>& gone : registry.TakeGone(name, group)) gone->Close();
   if (device.is_cpu()) {
-    const std::lock_guard<std::mutex> lock(registry.making);
+    const status::MutexLock lock(registry.making);
     if ((made = registry.Find(name, group, device)) != nullptr) return made;
     absl::StatusOr<std::unique_ptr<C10dCommunicator>> communicator = C10dCommunicator::Create(group);
     if (!communicator.ok()) pytorch::Throw(communicator.status(), group->getRank());
@@ -231,7 +234,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
   const std::shared_ptr<TensorCommunicator> host = HasHostBackend(group) ? OfGroup(name) : nullptr;
   absl::Status status;
   {
-    const std::lock_guard<std::mutex> lock(registry.making);
+    const status::MutexLock lock(registry.making);
     if ((made = registry.Find(name, group, device)) != nullptr) return made;
     absl::StatusOr<pytorch::CudaCommunicator> parts =
         pytorch::MakeCudaCommunicator(group, device, host, registry.OnGpus(group).first);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -11,14 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "status/macros.h"
+#include "status/mutex.h"
 
 namespace reshard {
 namespace {
 
 struct Configured {
-  std::mutex mutex;
-  int64_t version = 1;
-  std::optional<Topology> topology;
+  status::Mutex mutex;
+  int64_t version ABSL_GUARDED_BY(mutex) = 1;
+  std::optional<Topology> topology ABSL_GUARDED_BY(mutex);
 };
 
 Configured& TheConfigured() {
@@ -77,21 +77,21 @@ int64_t LargestDivisor(int64_t of, int64_t at_most) {
 
 void SetTopology(std::optional<Topology> topology) {
   Configured& configured = TheConfigured();
-  const std::lock_guard<std::mutex> lock(configured.mutex);
+  const status::MutexLock lock(configured.mutex);
   configured.topology = std::move(topology);
   ++configured.version;
 }
 
 int64_t TopologyVersion() {
   Configured& configured = TheConfigured();
-  const std::lock_guard<std::mutex> lock(configured.mutex);
+  const status::MutexLock lock(configured.mutex);
   return configured.version;
 }
 
 absl::StatusOr<std::optional<Topology>> ConfiguredTopology() {
   {
     Configured& configured = TheConfigured();
-    const std::lock_guard<std::mutex> lock(configured.mutex);
+    const status::MutexLock lock(configured.mutex);
     if (configured.topology) return configured.topology;
   }
   // A job's environment does not change: read once, the error, too.

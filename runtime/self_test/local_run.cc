@@ -120,7 +120,7 @@ absl::Status LocalRun::Prepare() {
     RETURN_IF_ERROR(self_test::CheckMemory(needed, memory_limit_));
     for (const StepProgram& step : program.steps) {
       for (const StepTensor& tensor : step.tensors) {
-        report_.bytes_moved += program.buffers[static_cast<size_t>(tensor.output)].bytes;
+        report_.bytes_moved += program.buffers[tensor.output].bytes;
       }
     }
     programs_.push_back(std::make_shared<const Program>(std::move(program)));

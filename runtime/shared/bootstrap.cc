@@ -132,7 +132,7 @@ absl::Status Bootstrap::Offer(absl::Span<const SocketName> names) {
   }
   segment_ = *std::move(segment);
   for (const int64_t r : ranks) {
-    Descriptor& connection = reached_[static_cast<size_t>(r)];
+    Descriptor& connection = reached_[r];
     if (!Pass(connection.get(), rank_, segment_.descriptor())) connection = Descriptor();
   }
   return absl::OkStatus();
@@ -152,7 +152,7 @@ void Bootstrap::Accept() {
     if (!memory || rank < 0 || rank >= static_cast<int64_t>(accepted_.size()) || rank == rank_) continue;
     absl::StatusOr<Segment> segment = Segment::Map(std::move(memory));
     if (!segment.ok() || segment->rank() != rank || segment->RingTo(rank_) < 0) continue;
-    LocalPeer& accepted = accepted_[static_cast<size_t>(rank)];
+    LocalPeer& accepted = accepted_[rank];
     accepted.rank = rank;
     accepted.segment = *std::move(segment);
     accepted.connection = std::move(connection);

@@ -113,8 +113,7 @@ SharedMemoryTransport::Slot SharedMemoryTransport::Begin(Outgoing& flow) {
   Filled& filled = FilledAt(ring, number);
   if (filled.bytes > 0) {
     const int64_t taken = filled.nanoseconds + filled.receivers * own_.header(ring, number).nanoseconds;
-    pack_modes_[static_cast<size_t>(ring)].Measured(filled.mode,
-                                                    static_cast<double>(taken) / static_cast<double>(filled.bytes));
+    pack_modes_[ring].Measured(filled.mode, static_cast<double>(taken) / static_cast<double>(filled.bytes));
   }
   filled = {{}, CopyMode::kCached, 0, 0, static_cast<int64_t>(flow.to.size())};
   return {own_.slot(ring, number), flow.left.Next(own_.slot_bytes(), &flow.cuts), ring, number};
@@ -125,7 +124,7 @@ void SharedMemoryTransport::Fill(Outgoing& flow) {
   const Slot slot = Begin(flow);
   Filled& filled = FilledAt(slot.ring, slot.number);
   if (slot.bytes >= kWorthMeasuring) {
-    filled.mode = pack_modes_[static_cast<size_t>(slot.ring)].Next();
+    filled.mode = pack_modes_[slot.ring].Next();
     filled.bytes = slot.bytes;
   }
   const int64_t begin = Nanoseconds();

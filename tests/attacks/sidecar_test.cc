@@ -108,7 +108,7 @@ TEST_CASE("sidecar: numbers") {
   for (const int place : {1, 2}) {
     const auto refuses = [&](const std::string& number, const std::string& part) {
       Json json = written.Json();
-      json["chunks"][0][static_cast<size_t>(place)] = "NUMBER";
+      json["chunks"][0][place] = "NUMBER";
       INFO(number);
       written.RefusesContent(absl::StrReplaceAll(json.dump(), {{"\"NUMBER\"", number}}), part);
     };

@@ -174,7 +174,7 @@ void BenchPlan(const char* name, int64_t tensors, const std::vector<int64_t>& sh
     std::optional<source::ChunkIndex> index;
     int64_t indexed = -1;
     for (const output::OutputPlan::Piece& piece : plan->pieces()) {
-      const Catalog::Tensor& tensor = catalog.tensors()[static_cast<size_t>(piece.tensor)];
+      const Catalog::Tensor& tensor = catalog.tensors()[piece.tensor];
       if (piece.tensor != indexed) index.emplace(catalog, tensor);
       indexed = piece.tensor;
       found.Add(catalog, tensor, *index, plan->offset(piece), plan->size(piece));

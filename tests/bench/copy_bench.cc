@@ -86,7 +86,7 @@ double Seconds(int threads, const Work& work) {
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
   std::vector<std::thread> others;
-  others.reserve(static_cast<size_t>(threads));
+  others.reserve(threads);
   for (int thread = 1; thread < threads; ++thread) {
     others.emplace_back([&, thread] {
       ++ready;
@@ -111,11 +111,11 @@ double Ratio(const Case& one, int64_t bytes, int threads, int64_t start, int64_t
   std::vector<double> theirs;
   for (int64_t r = 0; r < repeat; ++r) {
     theirs.push_back(Seconds(threads, [&](int thread) {
-      Memory& m = memory[static_cast<size_t>(thread)];
+      Memory& m = memory[thread];
       std::memcpy(m.to.data() + start, m.from.data() + start, static_cast<size_t>(rows * one.run));
     }));
     ours.push_back(Seconds(threads, [&](int thread) {
-      Memory& m = memory[static_cast<size_t>(thread)];
+      Memory& m = memory[thread];
       copy.Run(m.from.data() + start, m.to.data() + start, mode);
     }));
   }

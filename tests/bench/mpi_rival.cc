@@ -85,9 +85,8 @@ class Grid {
       const Box box = BoxOf(layout, device);
       for (int i = 0; i < Blocks(0); ++i) {
         for (int j = 0; j < Blocks(1); ++j) {
-          if (split_[0][static_cast<size_t>(i)] != box[0].begin || split_[1][static_cast<size_t>(j)] != box[1].begin)
-            continue;
-          int& owner = owners_[static_cast<size_t>(i * Blocks(1) + j)];
+          if (split_[0][i] != box[0].begin || split_[1][j] != box[1].begin) continue;
+          int& owner = owners_[i * Blocks(1) + j];
           one_owner_ &= owner == -1;
           owner = device;
         }
@@ -102,8 +101,8 @@ class Grid {
     std::vector<costa::block_t> mine;
     for (int i = 0; i < Blocks(0); ++i) {
       for (int j = 0; j < Blocks(1); ++j) {
-        if (owners_[static_cast<size_t>(i * Blocks(1) + j)] != rank) continue;
-        mine.push_back({data, split_[1][static_cast<size_t>(j) + 1] - split_[1][static_cast<size_t>(j)], i, j});
+        if (owners_[i * Blocks(1) + j] != rank) continue;
+        mine.push_back({data, split_[1][static_cast<size_t>(j) + 1] - split_[1][j], i, j});
       }
     }
     return costa::custom_layout<float>(Blocks(0), Blocks(1), split_[0].data(), split_[1].data(), owners_.data(),

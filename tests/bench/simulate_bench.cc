@@ -82,12 +82,12 @@ BarGroup BarsOf(const NetworkCase& problem, std::vector<Runner> runners) {
 double BusiestLevel(const Plan& plan, const Topology& topology) {
   double ns = 0;
   for (int level = 0; level < topology.num_levels(); ++level) {
-    const auto bytes = static_cast<double>(plan.bounds.levels[static_cast<size_t>(level)].nic_recv_bytes_max);
+    const auto bytes = static_cast<double>(plan.bounds.levels[level].nic_recv_bytes_max);
     double bytes_per_ns = 0;
     for (int above = level; above < topology.num_levels(); ++above) {
       const double nics =
           static_cast<double>(topology.DevicesPerNic(level)) / static_cast<double>(topology.DevicesPerNic(above));
-      bytes_per_ns += nics * static_cast<double>(topology.levels[static_cast<size_t>(above)].bytes_per_second) / 1e9;
+      bytes_per_ns += nics * static_cast<double>(topology.levels[above].bytes_per_second) / 1e9;
     }
     ns = std::max(ns, bytes / bytes_per_ns);
   }

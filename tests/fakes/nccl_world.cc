@@ -33,7 +33,7 @@ std::vector<absl::Status> RunNcclRanks(int ranks, const NcclOptions& options,
   MapStore store;
   std::vector<absl::Status> statuses(static_cast<size_t>(ranks));
   RunRanks(ranks, [&](int rank) {
-    statuses[static_cast<size_t>(rank)] = [&]() -> absl::Status {
+    statuses[rank] = [&]() -> absl::Status {
       absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> device =
           cuda::CudaDevice::Open(FakeCuda::Api(), rank, nullptr, kFakeImage);
       if (!device.ok()) return device.status();

@@ -18,7 +18,7 @@ inline void CheckPlaces(const Catalog& catalog, int64_t bytes) {
     for (int64_t i = 0; i < tensor.num_chunks; ++i) {
       const Catalog::Place place = catalog.chunk(tensor, i).place;
       // Arrays and values are in memory.
-      const Catalog::File& file = catalog.files()[static_cast<size_t>(place.file)];
+      const Catalog::File& file = catalog.files()[place.file];
       const int64_t end = file.content == nullptr ? bytes : file.bytes;
       Promised(place.at >= 0 && place.length >= 0 && place.at + place.length <= end, "a place in the file");
     }

@@ -28,13 +28,12 @@ std::vector<AxisRef> AnyRefs(const Mesh& mesh, const LayoutGen& gen) {
       refs.push_back({a, 1, size});
       continue;
     }
-    const int64_t cut = cuts[static_cast<size_t>(Draw(0, static_cast<int64_t>(cuts.size()) - 1))];
+    const int64_t cut = cuts[Draw(0, static_cast<int64_t>(cuts.size()) - 1)];
     refs.push_back({a, 1, cut});
     refs.push_back({a, cut, size / cut});
   }
   // Any order.
-  for (size_t i = refs.size(); i > 1; --i)
-    std::swap(refs[i - 1], refs[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
+  for (size_t i = refs.size(); i > 1; --i) std::swap(refs[i - 1], refs[Draw(0, static_cast<int64_t>(i) - 1)]);
   return refs;
 }
 
@@ -61,7 +60,7 @@ Mesh AnyMesh(const MeshGen& gen) {
   const int64_t num_axes = Draw(0, gen.max_axes);
   int64_t devices = 1;
   for (int64_t a = 0; a < num_axes; ++a) {
-    const int64_t size = gen.sizes[static_cast<size_t>(Draw(0, static_cast<int64_t>(gen.sizes.size()) - 1))];
+    const int64_t size = gen.sizes[Draw(0, static_cast<int64_t>(gen.sizes.size()) - 1)];
     axes.push_back({std::string(1, static_cast<char>('A' + a)), size});
     devices *= size;
   }
@@ -69,8 +68,7 @@ Mesh AnyMesh(const MeshGen& gen) {
   if (ids < 2) return *Mesh::Create(std::move(axes), ids == 0 ? 0 : Draw(0, 50));
   std::vector<int64_t> list;
   for (int64_t i = 0; i < devices; ++i) list.push_back(3 * i + 1);
-  for (size_t i = list.size(); i > 1; --i)
-    std::swap(list[i - 1], list[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
+  for (size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[Draw(0, static_cast<int64_t>(i) - 1)]);
   return *Mesh::Create(std::move(axes), std::move(list));
 }
 
@@ -84,7 +82,7 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
       if (gen.partial && Draw(0, 1) == 0) partial.axes.push_back(ref);
       continue;
     }
-    std::vector<Factor>& factors = dims[static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1))].factors;
+    std::vector<Factor>& factors = dims[Draw(0, static_cast<int64_t>(dims.size()) - 1)].factors;
     if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 4), {}});
     const bool whole = ref.size == mesh.axis(ref.axis).size;
     const bool reflected = gen.reflected && whole && Draw(0, 4) == 0;
@@ -128,7 +126,7 @@ bool HoldsByDefinition(const Layout& layout, int64_t position, int d, int64_t in
       int64_t at = cells[i].begin;
       for (int64_t j = 0; j < s; ++j) {
         Cell chunk = {cells[i].begin + std::min(m, j * c), cells[i].begin + std::min(m, (j + 1) * c)};
-        if (factor.kind == Factor::Kind::kSizes) chunk = {at, at + factor.sizes[static_cast<size_t>(j)]};
+        if (factor.kind == Factor::Kind::kSizes) chunk = {at, at + factor.sizes[j]};
         at = chunk.end;
         const int64_t wanted = factor.kind == Factor::Kind::kReflected && i % 2 == 1 ? s - 1 - coordinate : coordinate;
         if (factor.kind == Factor::Kind::kDigit || j == wanted) next.push_back(chunk);

@@ -90,13 +90,13 @@ TEST_CASE("who holds what is the definition") {
           RC_ASSERT(last_end < interval.begin && interval.begin < interval.end);
           last_end = interval.end;
           length += interval.length();
-          for (int64_t i = interval.begin; i < interval.end; ++i) held[static_cast<size_t>(i)] = true;
+          for (int64_t i = interval.begin; i < interval.end; ++i) held[i] = true;
         }
         for (int64_t i = 0; i < layout.dim(d).size; ++i) {
-          RC_ASSERT(held[static_cast<size_t>(i)] == HoldsByDefinition(layout, p, d, i));
+          RC_ASSERT(held[i] == HoldsByDefinition(layout, p, d, i));
         }
-        RC_ASSERT(length == local[static_cast<size_t>(d)]);
-        largest[static_cast<size_t>(d)] = std::max(largest[static_cast<size_t>(d)], length);
+        RC_ASSERT(length == local[d]);
+        largest[d] = std::max(largest[d], length);
       }
     }
     RC_ASSERT(layout.MaxLocalShape() == largest);

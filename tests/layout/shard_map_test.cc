@@ -18,8 +18,7 @@ using testing::LayoutOf;
 using testing::MeshOf;
 
 std::vector<Interval> RowIntervals(const DimShards& dim, int64_t row) {
-  return {dim.intervals.begin() + dim.first[static_cast<size_t>(row)],
-          dim.intervals.begin() + dim.first[static_cast<size_t>(row) + 1]};
+  return {dim.intervals.begin() + dim.first[row], dim.intervals.begin() + dim.first[static_cast<size_t>(row) + 1]};
 }
 
 // The elements a device holds, by row-major number; the definition of equivalence is that these sets are equal.
@@ -82,9 +81,9 @@ TEST_CASE("the shard map keeps its invariants and agrees with Intervals") {
           RC_ASSERT(last_end < interval.begin && interval.begin < interval.end);
           last_end = interval.end;
           length += interval.length();
-          for (int64_t i = interval.begin; i < interval.end; ++i) ++covered[static_cast<size_t>(i)];
+          for (int64_t i = interval.begin; i < interval.end; ++i) ++covered[i];
         }
-        RC_ASSERT(length == dim.length[static_cast<size_t>(r)]);
+        RC_ASSERT(length == dim.length[r]);
       }
       RC_ASSERT(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));
     }
@@ -92,7 +91,7 @@ TEST_CASE("the shard map keeps its invariants and agrees with Intervals") {
       int64_t elements = 1;
       for (int d = 0; d < map->rank(); ++d) {
         RC_ASSERT(RowIntervals(map->dim(d), map->Row(p, d)) == layout.Intervals(p, d));
-        elements *= layout.LocalShape(p)[static_cast<size_t>(d)];
+        elements *= layout.LocalShape(p)[d];
       }
       RC_ASSERT(map->LocalElements(p) == elements);
     }

@@ -158,8 +158,7 @@ TEST_CASE("any text gets a layout or a reason") {
     const auto mesh = MeshOf("{X:2,Y:4}");
     std::string text;
     const int64_t length = Draw(0, 30);
-    for (int64_t i = 0; i < length; ++i)
-      text += alphabet[static_cast<size_t>(Draw(0, static_cast<int64_t>(alphabet.size()) - 1))];
+    for (int64_t i = 0; i < length; ++i) text += alphabet[Draw(0, static_cast<int64_t>(alphabet.size()) - 1)];
     (void)ParseMesh(text);
     (void)ParseLayoutRule(text, mesh, {4, 6});
     const absl::StatusOr<Layout> layout = ParseLayout(text, mesh);
@@ -168,8 +167,7 @@ TEST_CASE("any text gets a layout or a reason") {
   rc::prop("good texts with one character changed", [&] {
     const Layout layout = AnyLayout(AnyMesh());
     std::string text = ToString(layout);
-    text[static_cast<size_t>(Draw(0, static_cast<int64_t>(text.size()) - 1))] =
-        alphabet[static_cast<size_t>(Draw(0, static_cast<int64_t>(alphabet.size()) - 1))];
+    text[Draw(0, static_cast<int64_t>(text.size()) - 1)] = alphabet[Draw(0, static_cast<int64_t>(alphabet.size()) - 1)];
     const absl::StatusOr<Layout> back = ParseLayout(text, layout.mesh());
     if (back.ok()) {
       RC_ASSERT(*ParseLayout(ToString(*back), layout.mesh()) == *back);

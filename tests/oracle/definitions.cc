@@ -65,11 +65,11 @@ std::string BreaksAllPermute(const Movement& m) {
   std::vector<int64_t> sent_to(m.from->sets.size(), 0);
   for (size_t q = 0; q < m.to->sets.size(); ++q) {
     const int64_t p = m.from->layout.mesh.Position(m.to->layout.mesh.ids[q]);
-    if (p >= 0 && m.from->local_shape[static_cast<size_t>(p)] != m.to->local_shape[q] &&
-        (m.from->sets[static_cast<size_t>(p)].Count() != 0 || m.to->sets[q].Count() != 0)) {
+    if (p >= 0 && m.from->local_shape[p] != m.to->local_shape[q] &&
+        (m.from->sets[p].Count() != 0 || m.to->sets[q].Count() != 0)) {
       return "the local shape changes at " + Device(m, q);
     }
-    const bool keeps = p >= 0 && m.from->sets[static_cast<size_t>(p)] == m.to->sets[q];
+    const bool keeps = p >= 0 && m.from->sets[p] == m.to->sets[q];
     int64_t senders = 0;
     for (size_t s = 0; s < m.received[q].size(); ++s) {
       if (m.received[q][s].Count() == 0) continue;

@@ -185,7 +185,7 @@ void Exhaustive::ShortestPaths() {
 int64_t Exhaustive::Optimum(size_t from, size_t to) const {
   const int64_t cap = std::max(states_[from].local, states_[to].local);
   const auto at = std::find(sizes_.begin(), sizes_.end(), cap) - sizes_.begin();
-  const int32_t distance = distances_[static_cast<size_t>(at)][from * states_.size() + to];
+  const int32_t distance = distances_[at][from * states_.size() + to];
   return distance >= kFar ? -1 : distance;
 }
 

@@ -45,7 +45,7 @@ std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim) {
   std::vector<std::vector<char>> mask(coordinates.size(), std::vector<char>(static_cast<size_t>(d.size), 0));
   for (int64_t i = 0; i < d.size; ++i) {
     const std::vector<int64_t> required = RequiredCoordinates(d, i);
-    for (size_t p = 0; p < coordinates.size(); ++p) mask[p][static_cast<size_t>(i)] = coordinates[p] == required;
+    for (size_t p = 0; p < coordinates.size(); ++p) mask[p][i] = coordinates[p] == required;
   }
   return mask;
 }
@@ -147,19 +147,18 @@ LowerBounds MovementBounds(const Layout& from, const Layout& to, int64_t element
   }
   for (int64_t p = 0; p < from.mesh.size(); ++p) {
     int64_t local = 1;
-    for (const auto& mask : a)
-      local *= std::count(mask[static_cast<size_t>(p)].begin(), mask[static_cast<size_t>(p)].end(), 1);
+    for (const auto& mask : a) local *= std::count(mask[p].begin(), mask[p].end(), 1);
     bounds.local_max = std::max(bounds.local_max, local);
   }
   for (int64_t q = 0; q < to.mesh.size(); ++q) {
-    const int64_t p = from.mesh.Position(to.mesh.ids[static_cast<size_t>(q)]);
+    const int64_t p = from.mesh.Position(to.mesh.ids[q]);
     int64_t wanted = 1;
     int64_t common = p < 0 ? 0 : 1;
     for (size_t d = 0; d < to.dims.size(); ++d) {
-      const std::vector<char>& t = b[d][static_cast<size_t>(q)];
+      const std::vector<char>& t = b[d][q];
       wanted *= std::count(t.begin(), t.end(), 1);
       if (p < 0) continue;
-      const std::vector<char>& s = a[d][static_cast<size_t>(p)];
+      const std::vector<char>& s = a[d][p];
       int64_t both = 0;
       for (size_t i = 0; i < t.size(); ++i) both += t[i] != 0 && s[i] != 0 ? 1 : 0;
       common *= both;
@@ -190,13 +189,13 @@ LowerBounds Bounds(const Layout& from, const Layout& to, int64_t element_bytes) 
     // Both views of a target: its position in `from` when what it holds there counts, else -1.
     std::vector<int64_t> helps;
     for (const int64_t q : targets) {
-      const int64_t p = from.mesh.Position(to.mesh.ids[static_cast<size_t>(q)]);
+      const int64_t p = from.mesh.Position(to.mesh.ids[q]);
       helps.push_back(p >= 0 && (contributions.Own(p) & needed) != 0 ? p : -1);
     }
     if (contributors == 1) {
       for (size_t i = 0; i < targets.size(); ++i) {
-        const ElementSet& want = b.sets[static_cast<size_t>(targets[i])];
-        const int64_t have = helps[i] < 0 ? 0 : want.CountCommon(a.sets[static_cast<size_t>(helps[i])]);
+        const ElementSet& want = b.sets[targets[i]];
+        const int64_t have = helps[i] < 0 ? 0 : want.CountCommon(a.sets[helps[i]]);
         bounds.recv_max = std::max(bounds.recv_max, want.Count() - have);
         bounds.recv_total += want.Count() - have;
       }
@@ -206,14 +205,13 @@ LowerBounds Bounds(const Layout& from, const Layout& to, int64_t element_bytes) 
       int64_t wanting = 0;
       bool contributor_is_target = false;
       for (size_t i = 0; i < targets.size(); ++i) {
-        if (!b.sets[static_cast<size_t>(targets[i])].Contains(e)) continue;
+        if (!b.sets[targets[i]].Contains(e)) continue;
         ++wanting;
-        contributor_is_target =
-            contributor_is_target || (helps[i] >= 0 && a.sets[static_cast<size_t>(helps[i])].Contains(e));
+        contributor_is_target = contributor_is_target || (helps[i] >= 0 && a.sets[helps[i]].Contains(e));
       }
       if (wanting > 0) bounds.recv_total += contributors + wanting - 1 - (contributor_is_target ? 1 : 0);
     }
-    for (const int64_t q : targets) largest_reduced = std::max(largest_reduced, b.sets[static_cast<size_t>(q)].Count());
+    for (const int64_t q : targets) largest_reduced = std::max(largest_reduced, b.sets[q].Count());
   }
   Scale(bounds, element_bytes);
   if (largest_reduced > 0) {
@@ -252,7 +250,7 @@ bool Equivalent(const Layout& a, const Layout& b) {
   const Contributions contributions(a);
   for (size_t p = 0; p < x.sets.size(); ++p) {
     const int64_t q = b.mesh.Position(a.mesh.ids[p]);
-    if (q < 0 ? x.sets[p].Count() != 0 : x.sets[p] != y.sets[static_cast<size_t>(q)]) return false;
+    if (q < 0 ? x.sets[p].Count() != 0 : x.sets[p] != y.sets[q]) return false;
     if (any_partial && q >= 0 && contributions.Needed(b, q) != contributions.Own(static_cast<int64_t>(p))) return false;
   }
   for (size_t q = 0; q < y.sets.size(); ++q) {

@@ -15,8 +15,8 @@ class ElementSet {
   ElementSet() = default;
   explicit ElementSet(int64_t elements) : words_(static_cast<size_t>((elements + 63) / 64)) {}
 
-  void Insert(int64_t e) { words_[static_cast<size_t>(e / 64)] |= uint64_t{1} << (e % 64); }
-  bool Contains(int64_t e) const { return (words_[static_cast<size_t>(e / 64)] >> (e % 64) & 1) != 0; }
+  void Insert(int64_t e) { words_[e / 64] |= uint64_t{1} << (e % 64); }
+  bool Contains(int64_t e) const { return (words_[e / 64] >> (e % 64) & 1) != 0; }
   int64_t Count() const;
   int64_t CountCommon(const ElementSet& other) const;
   bool Within(const ElementSet& other) const;
@@ -66,7 +66,7 @@ class Contributions {
   // Throws std::runtime_error above 64 contributions.
   explicit Contributions(const Layout& source);
   // What the device at `position` of the source mesh contributes.
-  uint64_t Own(int64_t position) const { return uint64_t{1} << own_[static_cast<size_t>(position)]; }
+  uint64_t Own(int64_t position) const { return uint64_t{1} << own_[position]; }
   // What the values of the device must be made of in `layout`: everything when nothing is partial there. Throws when
   // something is partial over another mesh.
   uint64_t Needed(const Layout& layout, int64_t position) const;

@@ -99,7 +99,7 @@ class Checker {
       std::vector<uint64_t>& mine = values_[mesh.ids[p]];
       mine.assign(static_cast<size_t>(source_->elements), 0);
       for (int64_t e = 0; e < source_->elements; ++e) {
-        if (source_->sets[p].Contains(e)) mine[static_cast<size_t>(e)] = contributions_->Own(static_cast<int64_t>(p));
+        if (source_->sets[p].Contains(e)) mine[e] = contributions_->Own(static_cast<int64_t>(p));
       }
     }
   }
@@ -143,14 +143,13 @@ class Checker {
       mine.assign(static_cast<size_t>(m.to->elements), 0);
       const int64_t p = from_mesh.Position(to_mesh.ids[q]);
       if (p < 0) continue;
-      const bool whole_shard_arrives = op == "AllPermute" && m.from->sets[static_cast<size_t>(p)] != m.to->sets[q];
+      const bool whole_shard_arrives = op == "AllPermute" && m.from->sets[p] != m.to->sets[q];
       if (whole_shard_arrives) continue;
       const std::vector<uint64_t>& before = values_[to_mesh.ids[q]];
       for (int64_t e = 0; e < m.to->elements; ++e) {
         if (!m.to->sets[q].Contains(e)) continue;
-        const uint64_t have = before[static_cast<size_t>(e)];
-        if (Reduces(op) || have == contributions_->Needed(m.to->layout, static_cast<int64_t>(q)))
-          mine[static_cast<size_t>(e)] = have;
+        const uint64_t have = before[e];
+        if (Reduces(op) || have == contributions_->Needed(m.to->layout, static_cast<int64_t>(q))) mine[e] = have;
       }
     }
     for (const Piece& piece : plan_.pieces) {
@@ -163,21 +162,21 @@ class Checker {
         const auto index = static_cast<size_t>(e);
         const std::string where = "element " + std::to_string(e) + " from " + std::to_string(piece.sender) + " to " +
                                   std::to_string(piece.receiver);
-        const uint64_t value = m.from->sets[static_cast<size_t>(p)].Contains(e) ? values_[piece.sender][index] : 0;
+        const uint64_t value = m.from->sets[p].Contains(e) ? values_[piece.sender][index] : 0;
         uint64_t& slot = next[piece.receiver][index];
         if (value == 0) FindIn(s, where + ": the sender does not hold it");
-        if (!m.to->sets[static_cast<size_t>(q)].Contains(e)) FindIn(s, where + ": the receiver does not need it");
+        if (!m.to->sets[q].Contains(e)) FindIn(s, where + ": the receiver does not need it");
         if ((slot & value) != 0) FindIn(s, where + ": it is there already");
         if (!Reduces(op) && slot != 0) FindIn(s, where + ": it is there with other contributions");
         slot |= value;
-        m.received[static_cast<size_t>(q)][static_cast<size_t>(p)].Insert(e);
+        m.received[q][p].Insert(e);
       }
     }
     for (size_t q = 0; q < to_mesh.ids.size(); ++q) {
       const uint64_t needed = contributions_->Needed(m.to->layout, static_cast<int64_t>(q));
       const std::vector<uint64_t>& mine = next[to_mesh.ids[q]];
       for (int64_t e = 0; e < m.to->elements; ++e) {
-        if (m.to->sets[q].Contains(e) && mine[static_cast<size_t>(e)] != needed) {
+        if (m.to->sets[q].Contains(e) && mine[e] != needed) {
           FindIn(s, "device " + std::to_string(to_mesh.ids[q]) + " ends without element " + std::to_string(e));
           break;
         }
@@ -249,7 +248,7 @@ class Checker {
       const int64_t chunk = (local + n - 1) / n;
       for (int64_t i = 0; i < n; ++i) {
         const int64_t mine = std::min(local, (i + 1) * chunk) - std::min(local, i * chunk);
-        Load& load = loads[m.from->layout.mesh.ids[members[static_cast<size_t>(i)]]];
+        Load& load = loads[m.from->layout.mesh.ids[members[i]]];
         load.recv = (n - 1) * mine + (local - mine);
         load.send = load.recv;
         for (int64_t j = 0; j < n; ++j) {
@@ -403,7 +402,7 @@ class Checker {
     devices.insert(m.to->layout.mesh.ids.begin(), m.to->layout.mesh.ids.end());
     auto local = [](const Holdings& holdings, int64_t device) {
       const int64_t p = holdings.layout.mesh.Position(device);
-      return p < 0 ? int64_t{0} : holdings.sets[static_cast<size_t>(p)].Count();
+      return p < 0 ? int64_t{0} : holdings.sets[p].Count();
     };
     for (const int64_t device : devices) {
       const auto load = loads.find(device);
@@ -431,7 +430,7 @@ class Checker {
       for (int64_t e = 0; e < target_->elements; ++e) {
         if (!target_->sets[q].Contains(e)) continue;
         const auto found = values_.find(device);
-        if (found == values_.end() || found->second[static_cast<size_t>(e)] != needed) {
+        if (found == values_.end() || found->second[e] != needed) {
           Find("device " + std::to_string(device) + " does not end with element " + std::to_string(e));
           return;
         }
@@ -493,7 +492,7 @@ class Checker {
     for (const int64_t device : devices) {
       const auto local = [&](const Holdings* of) {
         const int64_t p = of->layout.mesh.Position(device);
-        return p < 0 ? int64_t{0} : of->sets[static_cast<size_t>(p)].Count();
+        return p < 0 ? int64_t{0} : of->sets[p].Count();
       };
       int64_t between = 0;
       for (size_t i = 1; i + 1 < layouts.size(); ++i) between += local(layouts[i]);

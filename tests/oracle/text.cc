@@ -269,10 +269,10 @@ std::vector<int64_t> RequiredCoordinates(const Dim& dim, int64_t index) {
       int64_t sum = 0;
       for (const int64_t s : factor.sizes) sum += s;
       if (sum != end - begin) throw std::runtime_error("oracle: explicit sizes do not add up");
-      while (index >= part_begin + factor.sizes[static_cast<size_t>(part)]) {
-        part_begin += factor.sizes[static_cast<size_t>(part++)];
+      while (index >= part_begin + factor.sizes[part]) {
+        part_begin += factor.sizes[part++];
       }
-      part_end = part_begin + factor.sizes[static_cast<size_t>(part)];
+      part_end = part_begin + factor.sizes[part];
     } else {
       const int64_t chunk = (end - begin + factor.parts - 1) / factor.parts;
       part = (index - begin) / chunk;

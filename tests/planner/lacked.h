@@ -17,14 +17,14 @@ inline int64_t LackedElements(const Layout& source, const Layout& target, int64_
     std::vector<bool> held(static_cast<size_t>(source.dim(d).size), false);
     if (from) {
       for (const Interval& interval : source.Intervals(*from, d)) {
-        for (int64_t i = interval.begin; i < interval.end; ++i) held[static_cast<size_t>(i)] = true;
+        for (int64_t i = interval.begin; i < interval.end; ++i) held[i] = true;
       }
     }
     int64_t needed = 0, both = 0;
     for (const Interval& interval : target.Intervals(position, d)) {
       for (int64_t i = interval.begin; i < interval.end; ++i) {
         ++needed;
-        both += held[static_cast<size_t>(i)] ? 1 : 0;
+        both += held[i] ? 1 : 0;
       }
     }
     needs *= needed;

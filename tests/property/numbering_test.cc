@@ -134,7 +134,7 @@ TEST_CASE("costs do not depend on how things are numbered") {
     std::iota(ids.begin(), ids.end(), 3);
     Choices choices(bytes);
     for (size_t i = ids.size(); i > 1; --i) {
-      std::swap(ids[i - 1], ids[static_cast<size_t>(choices.Pick(static_cast<int>(std::min<size_t>(i, 256))))]);
+      std::swap(ids[i - 1], ids[choices.Pick(static_cast<int>(std::min<size_t>(i, 256)))]);
     }
     const std::string shuffled = ToString(*Mesh::Create(mesh.axes(), ids));
     const auto from = ParseLayout(ends.problem.from, shuffled);

@@ -79,8 +79,7 @@ std::vector<int64_t> PickIds(Choices& choices, int64_t devices) {
       return ids;
     }
     default:  // in another order
-      for (size_t i = ids.size(); i > 1; --i)
-        std::swap(ids[i - 1], ids[static_cast<size_t>(choices.Pick(static_cast<int>(i)))]);
+      for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[choices.Pick(static_cast<int>(i))]);
       return ids;
   }
 }
@@ -88,7 +87,7 @@ std::vector<int64_t> PickIds(Choices& choices, int64_t devices) {
 std::vector<int64_t> PickShape(Choices& choices, const Flavour& flavour) {
   static const std::vector<int64_t> even = {8, 24, 4, 16, 48, 12};
   static const std::vector<int64_t> uneven = {6, 5, 7, 3, 9, 10, 13, 2, 1, 11, 4, 8, 0, 17};
-  const int rank = std::vector<int>{2, 1, 3, 2, 3, 0}[static_cast<size_t>(choices.Pick(flavour.uneven ? 6 : 5))];
+  const int rank = std::vector<int>{2, 1, 3, 2, 3, 0}[choices.Pick(flavour.uneven ? 6 : 5)];
   std::vector<int64_t> shape;
   int64_t elements = 1;
   for (int d = 0; d < rank; ++d) {
@@ -166,7 +165,7 @@ std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vect
       }
       const int where = choices.Pick(rank + 1);
       if (where == rank) continue;  // replicated
-      auto& list = placed[static_cast<size_t>(rank - 1 - where)];
+      auto& list = placed[rank - 1 - where];
       list.insert(list.begin() + choices.Pick(static_cast<int>(list.size()) + 1), part);
     }
   }
@@ -191,7 +190,7 @@ void PickOptions(Choices& choices, RandomProblem& problem) {
   }
   if (choices.Chance(20)) {
     problem.limit_memory = true;
-    problem.limit_percent = std::vector<int>{100, 90, 75, 110}[static_cast<size_t>(choices.Pick(4))];
+    problem.limit_percent = std::vector<int>{100, 90, 75, 110}[choices.Pick(4)];
   }
 }
 

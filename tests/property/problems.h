@@ -27,7 +27,7 @@ class Choices {
   bool Chance(int percent) { return Pick(100) >= 100 - percent; }
   template <typename T>
   const T& From(const std::vector<T>& list) {
-    return list[static_cast<size_t>(Pick(static_cast<int>(list.size())))];
+    return list[Pick(static_cast<int>(list.size()))];
   }
   const std::vector<uint8_t>& taken() const { return taken_; }
 

@@ -198,7 +198,7 @@ class MetadataReader {
       const int64_t item = by_name == items_by_name_.end() ? -1 : static_cast<int64_t>(by_name->second);
       cached = &items_by_value_.Keep(found[0], item);
     }
-    out->item = *cached < 0 ? nullptr : &items_[static_cast<size_t>(*cached)];
+    out->item = *cached < 0 ? nullptr : &items_[*cached];
     if (found[1] != 0 && pickle_.kind(found[1]) != Kind::kNone) out->offset = found[1];
     if (found[2] != 0) out->index = pickle_.Int(found[2]).value_or(-1);
     return absl::OkStatus();
@@ -222,7 +222,7 @@ class MetadataReader {
       if (!status.ok()) return false;
       if (key.item == nullptr) return true;  // PyTorch does not ask for it either
       if (key.item->is_tensor) {
-        std::vector<Offered>& of_item = offered[static_cast<size_t>(key.item - items_.data())];
+        std::vector<Offered>& of_item = offered[key.item - items_.data()];
         if (of_item.empty()) of_item.reserve(key.item->num_chunks);
         of_item.push_back({key.offset, info, key.index});
       } else {

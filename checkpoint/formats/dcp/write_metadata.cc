@@ -83,7 +83,7 @@ void WritePlace(const Catalog::Place& place, absl::Span<const std::string> files
   Begin("torch.distributed.checkpoint.filesystem", "_StorageInfo", out);
   out->BeginDict();
   out->Word("relative_path");
-  out->Word(files[static_cast<size_t>(place.file)]);
+  out->Word(files[place.file]);
   out->Word("offset");
   out->Int(place.at);
   out->Word("length");

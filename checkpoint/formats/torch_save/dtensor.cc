@@ -189,7 +189,7 @@ class DTensorReader {
         if (dims[i] < 0 || dims[i] >= static_cast<int64_t>(placements_.size())) {
           return Bad("a shard order with a dimension that the mesh does not have");
         }
-        placements_[static_cast<size_t>(dims[i])].order = static_cast<int64_t>(i);
+        placements_[dims[i]].order = static_cast<int64_t>(i);
       }
     }
     return absl::OkStatus();

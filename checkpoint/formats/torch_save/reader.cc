@@ -30,7 +30,7 @@ absl::StatusOr<bool> HaveSameBytes(const io::ReadFile& a, int64_t a_at, const io
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   std::string left, right;
   for (int64_t done = 0; done < length; done += kAtOnce) {
-    left.resize(static_cast<size_t>(std::min(kAtOnce, length - done)));
+    left.resize(std::min(kAtOnce, length - done));
     right.resize(left.size());
     RETURN_IF_ERROR(a.ReadAt(a_at + done, absl::MakeSpan(left)));
     RETURN_IF_ERROR(b.ReadAt(b_at + done, absl::MakeSpan(right)));

@@ -87,7 +87,7 @@ absl::Status ZipArchive::ReadAt(int64_t at, absl::Span<char> out) const {
 
 absl::Status ZipArchive::ReadEnds() {
   const bool all = length_ <= 2 * kEnd;
-  tail_.resize(static_cast<size_t>(all ? length_ : kEnd));
+  tail_.resize(all ? length_ : kEnd);
   const int64_t tail_at = length_ - static_cast<int64_t>(tail_.size());
   if (absl::Status read = file_->ReadAt(at_ + tail_at, absl::MakeSpan(tail_)); !read.ok() || all) return read;
   head_.resize(kEnd);
@@ -143,7 +143,7 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
   }
   std::string directory;
   if (size <= kEnd) {
-    directory.resize(static_cast<size_t>(size));
+    directory.resize(size);
     RETURN_IF_ERROR(ReadAt(at, absl::MakeSpan(directory)));
   } else {
     ASSIGN_OR_RETURN(directory, file_->ReadText(at_ + at, size));
@@ -302,7 +302,7 @@ absl::StatusOr<std::string> ZipArchive::ReadPayload(const Record& record, int64_
   ASSIGN_OR_RETURN(const int64_t begin, StoredAt(record));
   std::string payload;
   if (record.stored <= 2 * kEnd) {  // perhaps at an end, which is in memory
-    payload.resize(static_cast<size_t>(record.stored));
+    payload.resize(record.stored);
     RETURN_IF_ERROR(ReadAt(begin - at_, absl::MakeSpan(payload)));
   } else {
     ASSIGN_OR_RETURN(payload, file_->ReadText(begin, record.stored));
@@ -320,7 +320,7 @@ absl::Status ZipArchive::CheckPayloads() const {
     ASSIGN_OR_RETURN(const int64_t begin, PayloadAt(record));
     uint32_t crc32 = 0;
     for (int64_t at = 0; at < record.length; at += kCheckedAtOnce) {
-      part.resize(static_cast<size_t>(std::min(kCheckedAtOnce, record.length - at)));
+      part.resize(std::min(kCheckedAtOnce, record.length - at));
       RETURN_IF_ERROR(file_->ReadAt(begin + at, absl::MakeSpan(part)));
       crc32 = libdeflate_crc32(crc32, part.data(), part.size());
     }

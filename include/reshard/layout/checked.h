@@ -3,6 +3,7 @@
 #ifndef RESHARD_LAYOUT_CHECKED_H_
 #define RESHARD_LAYOUT_CHECKED_H_
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 
@@ -23,7 +24,10 @@ inline std::optional<int64_t> CheckedMul(int64_t a, int64_t b) {
 }
 
 // a / b rounded up: the smallest q with q * b >= a. Requires a >= 0 and b > 0; never overflows.
-inline int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+inline int64_t CeilDiv(int64_t a, int64_t b) {
+  assert(a >= 0 && b > 0);
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 }  // namespace reshard
 

@@ -13,6 +13,7 @@
 #ifndef RESHARD_LAYOUT_LAYOUT_H_
 #define RESHARD_LAYOUT_LAYOUT_H_
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -136,7 +137,10 @@ class Layout {
   // One per tensor dimension.
   const std::vector<DimLayout>& dims() const { return state_->dims; }
   // Requires 0 <= d < rank().
-  const DimLayout& dim(int d) const { return dims()[static_cast<size_t>(d)]; }
+  const DimLayout& dim(int d) const {
+    assert(d >= 0 && d < rank());
+    return dims()[d];
+  }
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
   [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.3

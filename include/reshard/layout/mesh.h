@@ -9,6 +9,7 @@
 #ifndef RESHARD_LAYOUT_MESH_H_
 #define RESHARD_LAYOUT_MESH_H_
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,21 +58,22 @@ class Mesh {
   // Slowest first.
   const std::vector<Axis>& axes() const { return state_->axes; }
   // Requires 0 <= index < num_axes().
-  const Axis& axis(int index) const { return state_->axes[static_cast<size_t>(index)]; }
+  const Axis& axis(int index) const {
+    assert(index >= 0 && index < num_axes());
+    return state_->axes[index];
+  }
   // The index of the axis with that name, or nullopt if there is none.
   std::optional<int> FindAxis(std::string_view name) const;
 
   // Number of devices: the product of the axis sizes.
   int64_t size() const { return state_->size; }
   // Distance in positions between neighbors along the axis: the product of the sizes of the axes after it.
-  int64_t stride(int axis) const { return state_->strides[static_cast<size_t>(axis)]; }
+  int64_t stride(int axis) const { return state_->strides[axis]; }
   // The coordinate of `position` along the axis.
   int64_t Coordinate(int64_t position, int axis) const { return position / stride(axis) % this->axis(axis).size; }
 
   // The device id at a position.
-  int64_t Device(int64_t position) const {
-    return contiguous() ? first_device() + position : state_->ids[static_cast<size_t>(position)];
-  }
+  int64_t Device(int64_t position) const { return contiguous() ? first_device() + position : state_->ids[position]; }
   // The position of a device id, or nullopt if the mesh does not contain it.
   std::optional<int64_t> Position(int64_t device) const;
   // The highest device id plus one.

@@ -8,6 +8,7 @@
 #ifndef RESHARD_LAYOUT_SHARD_MAP_H_
 #define RESHARD_LAYOUT_SHARD_MAP_H_
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -40,7 +41,10 @@ class ShardMap {
   // Number of tensor dimensions.
   int rank() const { return static_cast<int>(dims_.size()); }
   // Requires 0 <= d < rank().
-  const DimShards& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
+  const DimShards& dim(int d) const {
+    assert(d >= 0 && d < rank());
+    return dims_[d];
+  }
   // The row of dimension d that the device at `position` holds.
   int64_t Row(int64_t position, int d) const;
   // Number of elements of the fragment at `position`.

@@ -108,9 +108,9 @@ struct Program {
   std::vector<StepProgram> steps;
 
   // What this rank must pass as the source of a tensor.
-  const Buffer& source(int64_t tensor = 0) const { return buffers[static_cast<size_t>(2 * tensor)]; }
+  const Buffer& source(int64_t tensor = 0) const { return buffers[2 * tensor]; }
   // What this rank must pass as the target of a tensor.
-  const Buffer& target(int64_t tensor = 0) const { return buffers[static_cast<size_t>(2 * tensor + 1)]; }
+  const Buffer& target(int64_t tensor = 0) const { return buffers[2 * tensor + 1]; }
   // Memory that the program itself takes, in bytes; an estimate.
   int64_t MemoryBytes() const;
 };

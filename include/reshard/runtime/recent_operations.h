@@ -2,6 +2,7 @@
 #ifndef RESHARD_RUNTIME_RECENT_OPERATIONS_H_
 #define RESHARD_RUNTIME_RECENT_OPERATIONS_H_
 
+#include <cassert>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -16,7 +17,7 @@ namespace reshard {
 class RecentOperations {
  public:
   // Remembers the last `capacity` operations. Requires capacity >= 1.
-  explicit RecentOperations(size_t capacity = 256) : ring_(capacity) {}
+  explicit RecentOperations(size_t capacity = 256) : ring_(capacity) { assert(capacity >= 1); }
 
   // Records that an operation of `bytes` bytes begins, and returns its number, counted from 0. `name` is "agreement",
   // "AllToAll", ...

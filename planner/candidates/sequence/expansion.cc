@@ -15,14 +15,13 @@ void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink
   taken_.assign(place_digit_.size(), false);
   bool any_replicated = false, any_partial = false, any_placed = false;
   for (int e = 0; e < space_.k; ++e) {
-    const int8_t place = from_.at[static_cast<size_t>(e)];
+    const int8_t place = from_.at[e];
     any_replicated |= place == digits::kReplicated;
-    any_partial |=
-        place == digits::kPartialDigit && space_.model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
+    any_partial |= place == digits::kPartialDigit && space_.model.target().at[e] != digits::kPartialDigit;
     if (place < 0) continue;
     any_placed = true;
-    place_digit_[static_cast<size_t>(place)] = e;
-    taken_[static_cast<size_t>(place)] = true;
+    place_digit_[place] = e;
+    taken_[place] = true;
   }
   FindScratchSlots();
   FindInterchangeable();
@@ -63,7 +62,7 @@ void Expansion::ChooseAll(Move move) {
   leaving_.clear();
   left_of_dim_.assign(space_.places_of_dim.size(), 0);
   for (size_t d = 0; d < space_.places_of_dim.size(); ++d) {
-    for (int p : space_.places_of_dim[d]) left_of_dim_[d] += taken_[static_cast<size_t>(p)] ? 1 : 0;
+    for (int p : space_.places_of_dim[d]) left_of_dim_[d] += taken_[p] ? 1 : 0;
   }
   for (int e = 0; move != Move::kAllGather && move != Move::kAllToAll && e < space_.k; ++e) {
     if (CanMove(move, e)) leaving_.push_back(e);
@@ -74,9 +73,9 @@ void Expansion::ChooseAll(Move move) {
 void Expansion::FindScratchSlots() {
   scratch_.fill(-1);
   for (int e = 0; space_.free && e < space_.k; ++e) {
-    for (size_t p = 0; p < taken_.size() && scratch_[static_cast<size_t>(e)] < 0; ++p) {
+    for (size_t p = 0; p < taken_.size() && scratch_[e] < 0; ++p) {
       if (space_.digit_of_place[p] < 0 && !taken_[p] && space_.model.Fits(e, static_cast<int>(p))) {
-        scratch_[static_cast<size_t>(e)] = static_cast<int>(p);
+        scratch_[e] = static_cast<int>(p);
       }
     }
   }
@@ -91,27 +90,26 @@ void Expansion::FindInterchangeable() {
     const int8_t place = from_.at[i];
     const bool unlabeled = space_.Unlabeled(e, phase_, place);
     const int8_t target = space_.model.target().at[i];
-    const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[static_cast<size_t>(place)] >= 0);
+    const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[place] >= 0);
     // For a labeled digit it matters which digit is at its target.
-    const bool own_is_empty = target < 0 || (space_.free && place_digit_[static_cast<size_t>(target)] < 0);
+    const bool own_is_empty = target < 0 || (space_.free && place_digit_[target] < 0);
     const int own = unlabeled || own_is_empty ? -1 : e;
     kinds[i] = {unlabeled, unlabeled ? space_.swap_class[i] : space_.class_of[i],
                 at_a_target ? e + 1 : std::min<int>(place, 0), own};
     for (int f = 0; f < e; ++f) {
-      if (kinds[static_cast<size_t>(f)] == kinds[i]) interchangeable_[i] = f;
+      if (kinds[f] == kinds[i]) interchangeable_[i] = f;
     }
   }
 }
 
 bool Expansion::CanMove(Move move, int e) const {
-  const int8_t place = from_.at[static_cast<size_t>(e)];
+  const int8_t place = from_.at[e];
   switch (move) {
     case Move::kSlice:
       return place == digits::kReplicated;
     case Move::kReduceScatter:
     case Move::kAllReduce:
-      return place == digits::kPartialDigit &&
-             space_.model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
+      return place == digits::kPartialDigit && space_.model.target().at[e] != digits::kPartialDigit;
     case Move::kAllToAll:
       return place >= 0 || (space_.joint && place == digits::kReplicated);
     default:
@@ -127,7 +125,7 @@ void Expansion::Choose(Move move, int e) {
   }
   const auto i = static_cast<size_t>(e);
   // Of interchangeable digits the later one never has the smaller choice.
-  const int least = interchangeable_[i] < 0 ? 0 : code_[static_cast<size_t>(interchangeable_[i])];
+  const int least = interchangeable_[i] < 0 ? 0 : code_[interchangeable_[i]];
   if (least == 0) {
     code_[i] = 0;
     Choose(move, e + 1);
@@ -153,13 +151,13 @@ void Expansion::Choose(Move move, int e) {
     }
     return;
   }
-  const bool in_scratch = place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0;
+  const bool in_scratch = place >= 0 && space_.digit_of_place[place] < 0;
   if (labeled) {
-    if (own >= 0 && !taken_[static_cast<size_t>(own)] && least <= 1) ChooseMoved(move, e, own, 1);
+    if (own >= 0 && !taken_[own] && least <= 1) ChooseMoved(move, e, own, 1);
   } else {
     for (int f = 0; f < space_.k; ++f) {
-      const int8_t p = space_.model.target().at[static_cast<size_t>(f)];
-      if (p < 0 || f + 1 < least || taken_[static_cast<size_t>(p)] || !space_.model.Fits(e, p)) continue;
+      const int8_t p = space_.model.target().at[f];
+      if (p < 0 || f + 1 < least || taken_[p] || !space_.model.Fits(e, p)) continue;
       ChooseMoved(move, e, p, f + 1);
     }
   }
@@ -187,7 +185,7 @@ void Expansion::ChooseMoved(Move move, int e, int place, int code) {
   if (next_local_ <= space_.cap || move == Move::kAllToAll) {
     code_[i] = code;
     next_.at[i] = static_cast<int8_t>(place);
-    if (place >= 0) taken_[static_cast<size_t>(place)] = true;
+    if (place >= 0) taken_[place] = true;
     if (in_group) {
       group_.size *= size;
       group_.size_of_tier[tier] *= size;
@@ -197,7 +195,7 @@ void Expansion::ChooseMoved(Move move, int e, int place, int code) {
       group_.size /= size;
       group_.size_of_tier[tier] /= size;
     }
-    if (place >= 0) taken_[static_cast<size_t>(place)] = false;
+    if (place >= 0) taken_[place] = false;
     next_.at[i] = before;
     code_[i] = 0;
   }
@@ -221,7 +219,7 @@ void Expansion::ChoosePermutes() {
       if (e < 0 || (space_.digit_of_place[p] >= 0) != of_target || !space_.Unlabeled(e, phase_, static_cast<int8_t>(p)))
         continue;
       occupied_.push_back(static_cast<int>(p));
-      next_.at[static_cast<size_t>(e)] = digits::kReplicated;
+      next_.at[e] = digits::kReplicated;
     }
   }
   ChoosePermute(0, kLabeled);
@@ -240,10 +238,10 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
     return;
   }
   const int place = occupied_[index];
-  const int owner = space_.digit_of_place[static_cast<size_t>(place)];
+  const int owner = space_.digit_of_place[place];
   const auto is_candidate = [&](int e) {
-    return next_.at[static_cast<size_t>(e)] == digits::kReplicated &&
-           space_.Unlabeled(e, phase_, from_.at[static_cast<size_t>(e)]) && space_.model.Fits(e, place);
+    return next_.at[e] == digits::kReplicated && space_.Unlabeled(e, phase_, from_.at[e]) &&
+           space_.model.Fits(e, place);
   };
   const bool owner_first =
       space_.free && owner >= 0 && is_candidate(owner) && space_.cost.tier_of_digit(owner) > to_phase;
@@ -252,12 +250,12 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
   for (int e = 0; e < space_.k; ++e) {
     const auto i = static_cast<size_t>(e);
     if (!is_candidate(e)) continue;
-    if (owner_first && e != owner && space_.swap_class[i] == space_.swap_class[static_cast<size_t>(owner)]) continue;
+    if (owner_first && e != owner && space_.swap_class[i] == space_.swap_class[owner]) continue;
     // One of those that are interchangeable from now on.
     std::array<int, 2> kind = {space_.swap_class[i], -1};
     if (space_.cost.tier_of_digit(e) > to_phase) {
       const int8_t own = space_.model.target().at[i];
-      const bool own_occupied = own >= 0 && (!space_.free || place_digit_[static_cast<size_t>(own)] >= 0);
+      const bool own_occupied = own >= 0 && (!space_.free || place_digit_[own] >= 0);
       kind = {100 + space_.class_of[i], own_occupied ? e : -1};
     }
     if (std::find(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(num_tried), kind) !=
@@ -270,9 +268,9 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
 }
 
 void Expansion::PutPermuted(size_t index, int to_phase, int e) {
-  next_.at[static_cast<size_t>(e)] = static_cast<int8_t>(occupied_[index]);
+  next_.at[e] = static_cast<int8_t>(occupied_[index]);
   ChoosePermute(index + 1, to_phase);
-  next_.at[static_cast<size_t>(e)] = digits::kReplicated;
+  next_.at[e] = digits::kReplicated;
 }
 
 // A device keeps its shard if its coordinates along the old and the new digit are equal at every place. As in
@@ -281,19 +279,19 @@ void Expansion::EmitPermute(int to_phase) {
   std::array<int, digits::kMaxSearchDigits> parent;
   std::iota(parent.begin(), parent.end(), 0);
   const auto find = [&](int e) {
-    while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
+    while (parent[e] != e) e = parent[e];
     return e;
   };
   int64_t agree = 1;
   int tier = 0;
   for (int f = 0; f < space_.k; ++f) {
-    const int8_t place = next_.at[static_cast<size_t>(f)];
-    const int e = place < 0 ? -1 : place_digit_[static_cast<size_t>(place)];
+    const int8_t place = next_.at[f];
+    const int e = place < 0 ? -1 : place_digit_[place];
     if (e < 0 || e == f) continue;
     tier = std::max({tier, space_.cost.tier_of_digit(e), space_.cost.tier_of_digit(f)});
     const int x = find(e), y = find(f);
     if (x == y) continue;
-    parent[static_cast<size_t>(x)] = y;
+    parent[x] = y;
     agree *= space_.model.digit_size(e);
   }
   const int64_t moved = space_.model.devices() - space_.model.devices() / agree;
@@ -304,8 +302,8 @@ void Expansion::EmitExchange() {
   // After the reduction an Exchange may be the cheapest way to finish.
   int64_t shards = 1;
   for (int e = 0; e < space_.k; ++e) {
-    const int8_t place = from_.at[static_cast<size_t>(e)];
-    if (place >= 0 && space_.digit_of_place[static_cast<size_t>(place)] < 0) shards *= space_.model.digit_size(e);
+    const int8_t place = from_.at[e];
+    if (place >= 0 && space_.digit_of_place[place] < 0) shards *= space_.model.digit_size(e);
   }
   int64_t max = 0, total = 0;
   space_.LackedElements(from_, 0, &max, &total);

@@ -22,13 +22,13 @@ void Expansion::ChooseBoxes(Move move, size_t dim) {
   ChooseBoxes(move, dim + 1);
   if (left_of_dim_[dim] == 0) return;
   const int place = space_.places_of_dim[dim][left_of_dim_[dim] - 1];
-  const int e = place_digit_[static_cast<size_t>(place)];
+  const int e = place_digit_[place];
   const int64_t size = space_.model.digit_size(e);
   if (move == Move::kAllGather && next_local_ * size > space_.cap) return;
   const auto tier = static_cast<size_t>(space_.cost.tier_of_digit(e));
   leaving_.push_back(e);
   --left_of_dim_[dim];
-  next_.at[static_cast<size_t>(e)] = digits::kReplicated;
+  next_.at[e] = digits::kReplicated;
   next_local_ *= size;
   group_.size *= size;
   group_.size_of_tier[tier] *= size;
@@ -36,7 +36,7 @@ void Expansion::ChooseBoxes(Move move, size_t dim) {
   group_.size /= size;
   group_.size_of_tier[tier] /= size;
   next_local_ /= size;
-  next_.at[static_cast<size_t>(e)] = static_cast<int8_t>(place);
+  next_.at[e] = static_cast<int8_t>(place);
   ++left_of_dim_[dim];
   leaving_.pop_back();
 }
@@ -51,7 +51,7 @@ void Expansion::FillBoxes(Move move, size_t dim, size_t at) {
   }
   FillBoxes(move, dim + 1, dim + 1 < space_.places_of_dim.size() ? left_of_dim_[dim + 1] : 0);
   // A place that a digit leaves in this step still counts as taken: nothing is added where something leaves.
-  if (at == space_.places_of_dim[dim].size() || taken_[static_cast<size_t>(space_.places_of_dim[dim][at])]) return;
+  if (at == space_.places_of_dim[dim].size() || taken_[space_.places_of_dim[dim][at]]) return;
   const int place = space_.places_of_dim[dim][at];
   std::array<int, digits::kMaxSearchDigits> tried;
   size_t num_tried = 0;

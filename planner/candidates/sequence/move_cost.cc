@@ -11,11 +11,11 @@ MoveCost::MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptio
   const auto& levels = options.topology.levels;
   std::vector<int> level_of_digit;
   for (int e = 0; e < model.num_digits(); ++e) {
-    const digits::Digit& digit = model.refined()[static_cast<size_t>(e)];
+    const digits::Digit& digit = model.refined()[e];
     int level = model.has_levels() ? digit.level : 0;
     // A guess, as if ids followed positions.
     while (!model.has_levels() && level + 1 < options.topology.num_levels() &&
-           digit.stride * digit.size > levels[static_cast<size_t>(level)].devices) {
+           digit.stride * digit.size > levels[level].devices) {
       ++level;
     }
     level_of_digit.push_back(level);
@@ -90,7 +90,7 @@ cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const 
 }
 
 cost::Cost MoveCost::Permute(int64_t local, int64_t moved, int tier) const {
-  const int level = levels_[static_cast<size_t>(tier)];
+  const int level = levels_[tier];
   const int64_t bytes = local * element_ * options_.topology.DevicesPerNic(level);
   const int last = options_.topology.num_levels() - 1;
   const auto r = static_cast<size_t>(tier);

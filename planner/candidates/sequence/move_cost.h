@@ -32,7 +32,7 @@ class MoveCost {
   // A tier numbers the levels that the model's digits cross, innermost first, from 0. (Not a device, nor a tensor's
   // rank.)
   int num_tiers() const { return static_cast<int>(levels_.size()); }
-  int tier_of_digit(int e) const { return tier_of_digit_[static_cast<size_t>(e)]; }
+  int tier_of_digit(int e) const { return tier_of_digit_[e]; }
 
   // A collective in groups like `group`, whose devices hold `before` elements before it and `after` elements after it.
   cost::Cost Collective(Move move, int64_t before, int64_t after, const Group& group) const;

@@ -20,9 +20,7 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
     places_of_dim[dim].push_back(static_cast<int>(p));
   }
   for (std::vector<int>& places : places_of_dim) {
-    std::sort(places.begin(), places.end(), [&](int p, int q) {
-      return model.places()[static_cast<size_t>(p)].lo < model.places()[static_cast<size_t>(q)].lo;
-    });
+    std::sort(places.begin(), places.end(), [&](int p, int q) { return model.places()[p].lo < model.places()[q].lo; });
   }
   std::vector<std::array<int64_t, 3>> kinds;
   std::vector<std::array<int64_t, 2>> families;
@@ -31,7 +29,7 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
     const int8_t at = model.target().at[i];
-    if (at >= 0) digit_of_place[static_cast<size_t>(at)] = e;
+    if (at >= 0) digit_of_place[at] = e;
     reduces |= model.source().at[i] == digits::kPartialDigit && at != digits::kPartialDigit;
     // Whether the target shards along the digit is part of its kind, but not at which place: digits that are renamed
     // together with their places make the same problem (see KeyOf).
@@ -64,7 +62,7 @@ void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* 
   std::array<int8_t, digits::kMaxSearchDigits> parent;
   std::iota(parent.begin(), parent.end(), int8_t{0});
   auto find = [&](int8_t e) {
-    while (parent[static_cast<size_t>(e)] != e) e = parent[static_cast<size_t>(e)];
+    while (parent[e] != e) e = parent[e];
     return e;
   };
   std::array<bool, digits::kMaxSearchDigits> met{};  // digits of the target at whose place another one of the rank is
@@ -74,27 +72,27 @@ void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* 
       devices *= model.digit_size(e);
       continue;
     }
-    const int8_t place = state.at[static_cast<size_t>(e)];
+    const int8_t place = state.at[e];
     if (place < 0) continue;
     overlap /= model.digit_size(e);
-    const int other = digit_of_place[static_cast<size_t>(place)];
+    const int other = digit_of_place[place];
     if (other < 0 || cost.tier_of_digit(other) < tier) continue;
-    met[static_cast<size_t>(other)] = true;
+    met[other] = true;
     if (other == e) continue;
     clash = true;
     // Only devices on which both digits have equal coordinates overlap with their target box there. An equation that
     // closes a cycle follows from the others and excludes no further device.
     const int8_t a = find(static_cast<int8_t>(e)), b = find(static_cast<int8_t>(other));
     if (a != b) {
-      parent[static_cast<size_t>(a)] = b;
+      parent[a] = b;
       agree *= model.digit_size(e);
     }
   }
   for (int e = 0; e < k; ++e) {
-    if (model.target().at[static_cast<size_t>(e)] < 0 || cost.tier_of_digit(e) < tier) continue;
+    if (model.target().at[e] < 0 || cost.tier_of_digit(e) < tier) continue;
     wanted /= model.digit_size(e);
     // The target narrows the overlap further unless the state already uses that place.
-    if (!met[static_cast<size_t>(e)]) overlap /= model.digit_size(e);
+    if (!met[e]) overlap /= model.digit_size(e);
   }
   // With a clash some device holds nothing of its target box, and that one is the worst. Devices that count as one can
   // share what they lack, and the worst of them still receives an even share.
@@ -107,14 +105,13 @@ cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
   std::array<int64_t, digits::kMaxSearchDigits> lacks{};
   int64_t total = 0;
   LackedElements(state, 0, lacks.data(), &total);
-  for (int r = 1; r < cost.num_tiers(); ++r) LackedElements(state, r, &lacks[static_cast<size_t>(r)], nullptr);
+  for (int r = 1; r < cost.num_tiers(); ++r) LackedElements(state, r, &lacks[r], nullptr);
   // Distinct shards and contributions that meet in a device's target box.
   int64_t shards = 1;
   for (int e = 0; e < k; ++e) {
-    const int8_t place = state.at[static_cast<size_t>(e)];
-    const bool reduced =
-        place == digits::kPartialDigit && model.target().at[static_cast<size_t>(e)] != digits::kPartialDigit;
-    if (reduced || (place >= 0 && digit_of_place[static_cast<size_t>(place)] < 0)) shards *= model.digit_size(e);
+    const int8_t place = state.at[e];
+    const bool reduced = place == digits::kPartialDigit && model.target().at[e] != digits::kPartialDigit;
+    if (reduced || (place >= 0 && digit_of_place[place] < 0)) shards *= model.digit_size(e);
   }
   return cost.AtLeast(lacks, total, shards);
 }
@@ -131,20 +128,20 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
     const auto i = static_cast<size_t>(e);
     const int8_t place = state.at[i];
     next[i] = -1;
-    const int other = place < 0 ? -1 : digit_of_place[static_cast<size_t>(place)];
+    const int other = place < 0 ? -1 : digit_of_place[place];
     if (Unlabeled(e, phase, place)) {
       const auto family = static_cast<size_t>(swap_class[i]);
-      if (other >= 0) before[static_cast<size_t>(other)] = static_cast<uint8_t>(0x40 + family);
+      if (other >= 0) before[other] = static_cast<uint8_t>(0x40 + family);
       if (place >= 0 && other < 0) ++off_count[family];
     } else if (other >= 0) {
       next[i] = other;
-      before[static_cast<size_t>(other)] = 0xff;
+      before[other] = 0xff;
     }
   }
   constexpr uint8_t kScratch = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
   using Chain = unsigned __int128;  // its bytes, none of them 0
   const auto class_byte = [&](int e) {
-    const int byte = 1 + class_of[static_cast<size_t>(e)];  // added as an int: 128 bits take longer
+    const int byte = 1 + class_of[e];  // added as an int: 128 bits take longer
     return static_cast<Chain>(byte);
   };
   std::array<Chain, digits::kMaxSearchDigits + 1> chains;
@@ -156,27 +153,27 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   };
   std::array<bool, digits::kMaxSearchDigits> seen{};
   for (int e = 0; e < k; ++e) {
-    if (before[static_cast<size_t>(e)] == 0xff) continue;
-    Chain chain = before[static_cast<size_t>(e)];
+    if (before[e] == 0xff) continue;
+    Chain chain = before[e];
     int last = e;
-    for (int at = e; at >= 0; at = next[static_cast<size_t>(at)]) {
-      seen[static_cast<size_t>(at)] = true;
+    for (int at = e; at >= 0; at = next[at]) {
+      seen[at] = true;
       chain = chain << 8 | class_byte(at);
       last = at;
     }
-    const int8_t place = state.at[static_cast<size_t>(last)];
+    const int8_t place = state.at[last];
     add(chain << 8 | (Unlabeled(last, phase, place)    ? kNobody
                       : place >= 0                     ? kScratch
                       : place == digits::kPartialDigit ? kSums
                                                        : kWhole));
   }
   for (int e = 0; e < k; ++e) {
-    if (seen[static_cast<size_t>(e)]) continue;
+    if (seen[e]) continue;
     // A cycle has no first digit: of its rotations the one with the smallest code is taken.
     std::array<Chain, digits::kMaxSearchDigits> cycle{};
     size_t length = 0;
-    for (int at = e; !seen[static_cast<size_t>(at)]; at = next[static_cast<size_t>(at)]) {
-      seen[static_cast<size_t>(at)] = true;
+    for (int at = e; !seen[at]; at = next[at]) {
+      seen[at] = true;
       cycle[length++] = class_byte(at);
     }
     Chain least = ~Chain{0};

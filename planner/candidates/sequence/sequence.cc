@@ -10,7 +10,7 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
   if (!step.allowed) return;
   const digits::State& next = step.to;
   const int phase = step.phase;
-  const cost::Cost g = nodes_[static_cast<size_t>(from)].g + step.cost;
+  const cost::Cost g = nodes_[from].g + step.cost;
   if (bound_ && g >= *bound_) return;
   const cost::Cost h = space_.Heuristic(next);
   const cost::Cost f = g + h;
@@ -23,7 +23,7 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
   } else {
     // A cheaper path opens a node again, even one that was expanded. Its older entry stays in the queue, and is skipped
     // there once the node is closed.
-    Node& node = nodes_[static_cast<size_t>(it->second)];
+    Node& node = nodes_[it->second];
     if (node.g <= g) return;
     node = {next, phase, step.move, false, from, g};
   }
@@ -33,13 +33,13 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
 // The chain of layouts that leads to a node.
 std::vector<cost::ChainStep> SequenceSearch::PathTo(int64_t index) const {
   std::vector<digits::State> states;
-  for (int64_t i = index; i >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
-    states.push_back(nodes_[static_cast<size_t>(i)].state);
+  for (int64_t i = index; i >= 0; i = nodes_[i].parent) {
+    states.push_back(nodes_[i].state);
   }
   const digits::DigitModel model = space_.model.Compacted(states);
   std::vector<cost::ChainStep> out;
-  for (int64_t i = index; nodes_[static_cast<size_t>(i)].parent >= 0; i = nodes_[static_cast<size_t>(i)].parent) {
-    const Node& node = nodes_[static_cast<size_t>(i)];
+  for (int64_t i = index; nodes_[i].parent >= 0; i = nodes_[i].parent) {
+    const Node& node = nodes_[i];
     cost::ChainStep step;
     step.kind = node.move == Move::kReduceScatter ? cost::ChainStep::Kind::kReduceScatter
                 : node.move == Move::kAllReduce   ? cost::ChainStep::Kind::kAllReduce
@@ -76,7 +76,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
       break;
     }
     open_.pop();
-    Node& node = nodes_[static_cast<size_t>(top.node)];
+    Node& node = nodes_[top.node];
     if (node.closed) continue;
     node.closed = true;
     if (node.phase == kLabeled && node.state == space_.model.target()) break;
@@ -91,7 +91,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
   if (found == index_.end()) return out;
   out.found = true;
   out.steps = PathTo(found->second);
-  out.objective = nodes_[static_cast<size_t>(found->second)].g.objective;
+  out.objective = nodes_[found->second].g.objective;
   if (out.exhausted) out.bound = out.objective;
   return out;
 }

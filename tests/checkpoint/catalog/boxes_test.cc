@@ -83,7 +83,7 @@ TEST_CASE("the boxes of a layout hold every element once, at devices that hold t
     CHECK(boxes.size() == c.boxes);
     std::vector<int> seen(static_cast<size_t>(layout.num_elements()), 0);
     for (const catalog::StoredBox& box : boxes) {
-      for (const int64_t number : Numbers(box.offset, box.size, layout.shape())) ++seen[static_cast<size_t>(number)];
+      for (const int64_t number : Numbers(box.offset, box.size, layout.shape())) ++seen[number];
       if (layout.num_elements() > 0) CHECK(Holds(layout, box.device, box));
     }
     CHECK(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
@@ -159,8 +159,7 @@ TEST_CASE("chunks are found by box") {
         if (!more) at[d] = 0;
       }
     }
-    for (size_t i = boxes.size(); i > 1; --i)
-      std::swap(boxes[i - 1], boxes[static_cast<size_t>(pick(static_cast<int64_t>(i)))]);
+    for (size_t i = boxes.size(); i > 1; --i) std::swap(boxes[i - 1], boxes[pick(static_cast<int64_t>(i))]);
     for (size_t i = 0; i < boxes.size(); ++i) {
       RC_ASSERT(builder.AddChunk(boxes[i].first, boxes[i].second, {0, static_cast<int64_t>(i), 0}).ok());
     }

@@ -68,7 +68,7 @@ absl::StatusOr<std::string> ReadTensorBox(const Catalog& catalog, const Catalog:
       common &= part[d] > 0;
     }
     if (!common) continue;
-    const std::string path = io::JoinPath(catalog.root(), catalog.files()[static_cast<size_t>(chunk.place.file)].path);
+    const std::string path = io::JoinPath(catalog.root(), catalog.files()[chunk.place.file].path);
     const auto file = io::ReadFile::Open(path);
     if (!file.ok()) return file.status();
     const auto stream = torch_save::FindTensorStream(**file, chunk.place, *tensor.dtype, chunk.size);

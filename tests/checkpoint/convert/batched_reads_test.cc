@@ -59,7 +59,7 @@ TEST_CASE("every piece is in one batch, and a batch is a box") {
         const source::Box box = convert::BoxOf(plan, reads, batch);
         int64_t elements = 0;
         for (const int64_t number : reads.PiecesOf(batch)) {
-          const source::Box part = convert::BoxOf(plan, plan.pieces()[static_cast<size_t>(number)]);
+          const source::Box part = convert::BoxOf(plan, plan.pieces()[number]);
           CHECK(Common(part, box) == part);
           elements += part.Elements();
         }

@@ -74,7 +74,7 @@ TEST_CASE("Elements are where offset and strides say") {
     const std::vector<float> all = one.Read({0, 0}, {f.rows, f.columns}, f.rows * f.columns);
     for (int64_t row = 0; row < f.rows; ++row) {
       for (int64_t column = 0; column < f.columns; ++column) {
-        REQUIRE(all[static_cast<size_t>(row * f.columns + column)] == at(row, column));
+        REQUIRE(all[row * f.columns + column] == at(row, column));
         REQUIRE(one.Read({row, column}, {1, 1}, 1)[0] == at(row, column));
       }
     }

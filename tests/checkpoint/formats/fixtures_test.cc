@@ -46,7 +46,7 @@ TEST_CASE("Every tensor of every DCP fixture has the bytes that PyTorch put ther
       CHECK(Copy(tensor->shape) == want["shape"].get<std::vector<int64_t>>());
       REQUIRE(tensor->num_chunks == static_cast<int64_t>(want["chunks"].size()));
       for (int64_t i = 0; i < tensor->num_chunks; ++i) {
-        const nlohmann::json& chunk = want["chunks"][static_cast<size_t>(i)];
+        const nlohmann::json& chunk = want["chunks"][i];
         CHECK(Copy(catalog->chunk(*tensor, i).offset) == chunk[0].get<std::vector<int64_t>>());
         CHECK(Copy(catalog->chunk(*tensor, i).size) == chunk[1].get<std::vector<int64_t>>());
       }
@@ -60,7 +60,7 @@ TEST_CASE("Every tensor of every DCP fixture has the bytes that PyTorch put ther
     for (const Catalog::ByteItem& item : catalog->byte_items()) {
       const nlohmann::json& want = fixture["bytes"][std::string(item.name)];
       INFO(item.name);
-      std::ifstream in(kFixtures + name + "/" + catalog->files()[static_cast<size_t>(item.place.file)].path);
+      std::ifstream in(kFixtures + name + "/" + catalog->files()[item.place.file].path);
       std::string bytes(static_cast<size_t>(item.place.length), '\0');
       in.seekg(item.place.at);
       in.read(bytes.data(), item.place.length);

@@ -178,7 +178,7 @@ TEST_CASE("safetensors layout: what is laid out is read back") {
       RC_ASSERT(found != tensors.end());
       RC_ASSERT(found->dtype == entry.dtype);
       RC_ASSERT(found->shape == entry.shape);
-      const auto& place = layout->places[static_cast<size_t>(found - tensors.begin())];
+      const auto& place = layout->places[found - tensors.begin()];
       RC_ASSERT(place.at == head + entry.begin);
       RC_ASSERT(place.length == entry.end - entry.begin);
     }

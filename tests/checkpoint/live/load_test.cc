@@ -90,16 +90,16 @@ TEST_CASE("Any checkpoint is loaded into any layout") {
     for (int64_t rank = 0; rank < world; ++rank) {
       for (size_t t = 0; t < tensors.size(); ++t) {
         Held holds = HeldBy(ToString(entries[t].layout.mesh()), ToString(entries[t].layout), rank);
-        destinations[static_cast<size_t>(rank)].emplace_back(holds, !holds.numbers.empty() || !holds.shape.empty(),
-                                                             tensors[t].dtype, random.Chance(30));
-        held[static_cast<size_t>(rank)].push_back(std::move(holds));
+        destinations[rank].emplace_back(holds, !holds.numbers.empty() || !holds.shape.empty(), tensors[t].dtype,
+                                        random.Chance(30));
+        held[rank].push_back(std::move(holds));
       }
     }
     LocalWorld ranks(world);
     const absl::Status loaded = ranks.Run([&](Communicator& communicator) -> absl::Status {
       std::vector<LoadEntry> own = entries;
       for (size_t t = 0; t < own.size(); ++t) {
-        own[t].into = destinations[static_cast<size_t>(communicator.rank())][t].view;
+        own[t].into = destinations[communicator.rank()][t].view;
       }
       return Load(checkpoint, own, {}, communicator, options).status();
     });
@@ -171,7 +171,7 @@ TEST_CASE("Whatever the target, no two devices read the same element, and all ar
     REQUIRE(read.status().ToString() == "OK");
     std::vector<int> readers(static_cast<size_t>(TestTensor{"", DType::kI8, shape, 0}.elements()), 0);
     for (int64_t device = 0; device < 8; ++device) {
-      for (const int64_t number : HeldBy(mesh, ToString(*read), device).numbers) ++readers[static_cast<size_t>(number)];
+      for (const int64_t number : HeldBy(mesh, ToString(*read), device).numbers) ++readers[number];
     }
     INFO(mesh << " " << target << " is read as " << ToString(*read));
     CHECK(std::count(readers.begin(), readers.end(), 1) == static_cast<int64_t>(readers.size()));

@@ -71,7 +71,7 @@ TEST_CASE("Targets that share memory get what they are given, unless an earlier 
       const std::vector<int64_t> places = OffsetsOf(into, shared.staged(i) ? memory.data() : buffer.data());
       char* const base = shared.staged(i) ? memory.data() : buffer.data();
       for (size_t k = 0; k < places.size(); ++k) {
-        std::copy_n(&truth[static_cast<size_t>(offsets[i][k])], element, base + places[k]);
+        std::copy_n(&truth[offsets[i][k]], element, base + places[k]);
       }
       const bool changes = shared.staged(i) && random.Chance(20);
       size_t changed = 0;
@@ -90,7 +90,7 @@ TEST_CASE("Targets that share memory get what they are given, unless an earlier 
         break;
       }
       REQUIRE_FALSE(other.has_value());
-      if (changes) truth[static_cast<size_t>(offsets[i][changed])] ^= 1;
+      if (changes) truth[offsets[i][changed]] ^= 1;
       for (const int64_t at : offsets[i]) {
         for (int64_t b = 0; b < SizeOf(views[i].dtype); ++b) written.insert(at + b);
       }
@@ -144,7 +144,7 @@ TEST_CASE("Tied tensors are loaded, in one group or in several, by either way of
         CHECK(status.ToString() == "OK");
       for (int64_t rank = 0; rank < 2; ++rank) {
         std::string held, wanted;
-        held.assign(memory[static_cast<size_t>(rank)].begin(), memory[static_cast<size_t>(rank)].end());
+        held.assign(memory[rank].begin(), memory[rank].end());
         for (int64_t i = 0; i < 24; ++i) wanted += ElementOf(tensor, 24 * rank + i);
         CHECK(held == wanted);
       }

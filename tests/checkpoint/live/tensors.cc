@@ -53,7 +53,7 @@ Held HeldBy(const std::string& mesh_text, const std::string& layout_text, int64_
   if (position < 0) return held;
   held.numbers = {0};
   for (size_t d = 0; d < layout.dims.size(); ++d) {
-    const std::vector<char> mask = oracle::DimMask(layout, d)[static_cast<size_t>(position)];
+    const std::vector<char> mask = oracle::DimMask(layout, d)[position];
     std::vector<int64_t> numbers;
     for (const int64_t number : held.numbers) {
       for (size_t i = 0; i < mask.size(); ++i) {
@@ -85,7 +85,7 @@ std::string Random::MeshText(int64_t devices) {
   std::iota(ids.begin(), ids.end(), 0);
   std::shuffle(ids.begin(), ids.end(), generator_);
   std::string text;
-  for (int64_t i = 0; i < size; ++i) text += (i > 0 ? "," : "") + std::to_string(ids[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < size; ++i) text += (i > 0 ? "," : "") + std::to_string(ids[i]);
   return "{" + axes + "}@[" + text + "]";
 }
 
@@ -103,7 +103,7 @@ std::string Random::LayoutText(const std::string& mesh_text, const std::vector<i
   std::shuffle(order.begin(), order.end(), generator_);
   for (const size_t axis : order) {
     if (shape.empty() || Chance(30)) continue;
-    std::string& list = factors[static_cast<size_t>(Pick(0, static_cast<int64_t>(shape.size()) - 1))];
+    std::string& list = factors[Pick(0, static_cast<int64_t>(shape.size()) - 1)];
     if (!list.empty()) list += ",";
     if (Chance(15)) list += std::to_string(Pick(2, 3)) + ",";
     list += (Chance(15) ? "~" : "") + mesh.axes[axis].first;

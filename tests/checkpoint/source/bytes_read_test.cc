@@ -33,7 +33,7 @@ Cost ReadColumns(int64_t columns, int64_t width) {
   REQUIRE((*source)->Read(0, {0, 1}, {kRows, width}, absl::MakeSpan(out)).ToString() == "OK");
   for (int64_t i = 0; i < kRows * width; ++i) {
     const int64_t element = i / width * columns + 1 + i % width;
-    REQUIRE(out[static_cast<size_t>(i)] == static_cast<char>(element * 37 + 11));
+    REQUIRE(out[i] == static_cast<char>(element * 37 + 11));
   }
   const Cost cost = {system.TakeBytes(), system.TakeCalls()};
   CHECK((*source)->bytes_read() == cost.bytes);

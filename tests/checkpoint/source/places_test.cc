@@ -28,7 +28,7 @@ std::string Metadata() {
   for (int64_t t = 0; t < 2; ++t) {
     dcp::MetadataTensor tensor{t == 0 ? "a" : "b", DType::kF32, shape, false, {}};
     for (int64_t i = 0; i < kChunks; ++i) {
-      tensor.chunks.push_back({offsets[static_cast<size_t>(i)], size, {0, 1000 * t + i, 16}});
+      tensor.chunks.push_back({offsets[i], size, {0, 1000 * t + i, 16}});
     }
     tensors.push_back(std::move(tensor));
   }
@@ -61,7 +61,7 @@ void CheckPlaces(const std::string& metadata) {
   REQUIRE(catalog.status().ToString() == "OK");
   REQUIRE(catalog->tensors().size() == 2);
   for (int64_t t = 0; t < 2; ++t) {
-    const Catalog::Tensor& tensor = catalog->tensors()[static_cast<size_t>(t)];
+    const Catalog::Tensor& tensor = catalog->tensors()[t];
     REQUIRE(tensor.num_chunks == kChunks);
     for (int64_t i = 0; i < kChunks; ++i) {
       const Catalog::Chunk chunk = catalog->chunk(tensor, i);

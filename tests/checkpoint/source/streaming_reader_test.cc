@@ -90,7 +90,7 @@ absl::Status ReadAll(source::Source* source, const source::Box& box, int64_t mos
         const int64_t element = i / kElement;
         const char should =
             ByteAt(is.offset[0] + element / is.size[1], is.offset[1] + element % is.size[1], i % kElement);
-        *differs |= bytes[static_cast<size_t>(i)] != should;
+        *differs |= bytes[i] != should;
       }
       elements += is.Elements();
       bytes.clear();  // they may be taken away

@@ -40,7 +40,7 @@ class Quantized {
 
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out) const {
-    const auto& [name, dtype] = order_[static_cast<size_t>(tensor)];
+    const auto& [name, dtype] = order_[tensor];
     const Plain& whole = plain_.at(name);
     const std::string bytes = Bytes(Plain::Of({size.begin(), size.end()},
                                               [&](Shape index) {

@@ -60,8 +60,8 @@ std::pair<int64_t, int64_t> PartOf(const Expression& e, int64_t length) {
   const int64_t total = std::accumulate(e.sizes.begin(), e.sizes.end(), int64_t{0});
   const int64_t unit = e.in_ratio ? length / total : 1;
   int64_t begin = 0;
-  for (int64_t i = 0; i < e.part.number; ++i) begin += unit * e.sizes[static_cast<size_t>(i)];
-  return {begin, begin + unit * e.sizes[static_cast<size_t>(e.part.number)]};
+  for (int64_t i = 0; i < e.part.number; ++i) begin += unit * e.sizes[i];
+  return {begin, begin + unit * e.sizes[e.part.number]};
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ Plain Plain::Of(const Shape& shape, const std::function<int64_t(const Shape& ind
 int64_t Plain::at(const Shape& index) const {
   int64_t n = 0;
   for (size_t d = 0; d < shape.size(); ++d) n = n * shape[d] + index[d];
-  return elements.at(static_cast<size_t>(n));
+  return elements.at(n);
 }
 
 Plain Evaluate(const Expression& e, const std::map<std::string, Plain>& tensors) {
@@ -226,7 +226,7 @@ Expression RandomExpressions::Unary(Expression input) {
     e.numbers = Shape(static_cast<size_t>(Number(0, 2)), 1);
     return e;
   }
-  const int64_t dim = Number(0, rank - 1), length = shape[static_cast<size_t>(dim)];
+  const int64_t dim = Number(0, rank - 1), length = shape[dim];
   e.dim = Number(0, 1) == 0 ? dim : dim - rank;
   switch (Number(0, 11)) {
     case 0:
@@ -253,7 +253,7 @@ Expression RandomExpressions::Unary(Expression input) {
     case 5: {
       e.op = Op::kPermute;
       e.dim = 0;
-      e.numbers.resize(static_cast<size_t>(rank));
+      e.numbers.resize(rank);
       std::iota(e.numbers.begin(), e.numbers.end(), int64_t{0});
       std::shuffle(e.numbers.begin(), e.numbers.end(), random_);
       return e;
@@ -330,7 +330,7 @@ Expression RandomExpressions::Join(Expression input) {
     e.dim = Number(-rank - 1, rank);
     return e;
   }
-  const int64_t dim = Number(0, rank - 1), length = shape[static_cast<size_t>(dim)];
+  const int64_t dim = Number(0, rank - 1), length = shape[dim];
   e.dim = dim;
   if (Number(0, 1) == 0) {
     e.op = Op::kInterleave;

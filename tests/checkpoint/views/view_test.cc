@@ -52,7 +52,7 @@ class Tensors {
 
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out) const {
-    const Plain& whole = plain_.at(order_[static_cast<size_t>(tensor)]);
+    const Plain& whole = plain_.at(order_[tensor]);
     const std::string bytes = Bytes(Plain::Of({size.begin(), size.end()}, [&](Shape index) {
       for (size_t d = 0; d < index.size(); ++d) index[d] += offset[d];
       return whole.at(index);

@@ -34,7 +34,7 @@ absl::Status RowsToColumns(int64_t ranks) {
   const int64_t width = to.shape[1];
   for (int64_t i = 0; i < to.shape[0] * width; ++i) {
     const int64_t expected = i / width * 12 + (*comm)->rank() * width + i % width;
-    if (target[static_cast<size_t>(i)] != static_cast<float>(expected)) return absl::DataLossError("a wrong element");
+    if (target[i] != static_cast<float>(expected)) return absl::DataLossError("a wrong element");
   }
   return absl::OkStatus();
 }

@@ -174,7 +174,7 @@ std::vector<int> OrderOf(const std::vector<int64_t>& factors, const std::vector<
   for (size_t axis = factors.size(); axis-- > 0;) {
     int64_t before = 1;
     size_t at = 0;
-    while (before != factors[axis] && at < order.size()) before *= sizes[static_cast<size_t>(order[at++])];
+    while (before != factors[axis] && at < order.size()) before *= sizes[order[at++]];
     if (before != factors[axis]) return {};
     order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), static_cast<int>(axis));
   }
@@ -193,11 +193,10 @@ TEST_CASE("DTensor: imports hold what PyTorch's splits give") {
     for (size_t i = 0; i < 3; ++i) {
       const std::vector<int64_t>& of_axis = products[i];
       const auto last = static_cast<int64_t>(of_axis.size()) - 1;
-      factors.push_back(!strided ? 1 : from_sizes ? of_axis[static_cast<size_t>(Draw(0, last))] : Draw(1, 6));
+      factors.push_back(!strided ? 1 : from_sizes ? of_axis[Draw(0, last)] : Draw(1, 6));
     }
     if (!strided) {
-      for (size_t i = 3; i > 1; --i)
-        std::swap(order[i - 1], order[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
+      for (size_t i = 3; i > 1; --i) std::swap(order[i - 1], order[Draw(0, static_cast<int64_t>(i) - 1)]);
     }
     const int64_t n = even ? 24 * 60 * Draw(0, 2) : Draw(0, 70);
     std::string text;

@@ -116,20 +116,20 @@ TEST_CASE("HLO: imports hold what iota, reshape and transpose give") {
   rc::prop("any tiling of 24 devices", [] {
     const std::vector<std::string> meshes = {"{A:24}", "{A:4,B:6}", "{A:2,B:3,C:4}", "{A:2,B:2,C:2,D:3}",
                                              "{A:6,B:1,C:4}"};
-    const auto mesh = MeshOf(meshes[static_cast<size_t>(Draw(0, 4))]);
+    const auto mesh = MeshOf(meshes[Draw(0, 4)]);
     const auto divisor = [](int64_t n) {
       std::vector<int64_t> divisors;
       for (int64_t c = 1; c <= n; ++c) {
         if (n % c == 0) divisors.push_back(c);
       }
-      return divisors[static_cast<size_t>(Draw(0, static_cast<int64_t>(divisors.size()) - 1))];
+      return divisors[Draw(0, static_cast<int64_t>(divisors.size()) - 1)];
     };
     const int64_t r0 = divisor(24);
     const int64_t r1 = divisor(24 / r0);
     const std::vector<int64_t> reshape = {r0, r1, 24 / r0 / r1};
     std::vector<int64_t> transpose = {0, 1, 2};
     for (size_t i = 3; i > 1; --i) {
-      std::swap(transpose[i - 1], transpose[static_cast<size_t>(Draw(0, static_cast<int64_t>(i) - 1))]);
+      std::swap(transpose[i - 1], transpose[Draw(0, static_cast<int64_t>(i) - 1)]);
     }
     const int64_t t0 = divisor(24);
     const int64_t t1 = divisor(24 / t0);
@@ -142,7 +142,7 @@ TEST_CASE("HLO: imports hold what iota, reshape and transpose give") {
 
     std::vector<int64_t> ids;
     const int64_t strides[] = {reshape[1] * reshape[2], reshape[2], 1};
-    const auto at = [&](int64_t i) { return static_cast<size_t>(transpose[static_cast<size_t>(i)]); };
+    const auto at = [&](int64_t i) { return static_cast<size_t>(transpose[i]); };
     for (int64_t i = 0; i < reshape[at(0)]; ++i) {
       for (int64_t j = 0; j < reshape[at(1)]; ++j) {
         for (int64_t k = 0; k < reshape[at(2)]; ++k) {

@@ -87,14 +87,14 @@ TEST_CASE("any text gets a layout or a reason, in every notation") {
       if (Draw(0, 1) == 0) {
         const int64_t length = Draw(0, 25);
         for (int64_t i = 0; i < length; ++i) {
-          text += alphabet[static_cast<size_t>(Draw(0, static_cast<int64_t>(alphabet.size()) - 1))];
+          text += alphabet[Draw(0, static_cast<int64_t>(alphabet.size()) - 1)];
         }
       } else {
-        text = good[static_cast<size_t>(Draw(0, static_cast<int64_t>(good.size()) - 1))];
+        text = good[Draw(0, static_cast<int64_t>(good.size()) - 1)];
         const int64_t changes = Draw(0, 2);
         for (int64_t i = 0; i < changes; ++i) {
-          text[static_cast<size_t>(Draw(0, static_cast<int64_t>(text.size()) - 1))] =
-              alphabet[static_cast<size_t>(Draw(0, static_cast<int64_t>(alphabet.size()) - 1))];
+          text[Draw(0, static_cast<int64_t>(text.size()) - 1)] =
+              alphabet[Draw(0, static_cast<int64_t>(alphabet.size()) - 1)];
         }
       }
       const absl::StatusOr<Layout> layout = ImportLayout(notation, text, mesh, {8, 6});

@@ -106,8 +106,7 @@ void CheckFigures(const BatchPlan& batch) {
       CHECK(by_level == step.recv_bytes_total);
     }
     CHECK(time == bucket.time_ns);
-    for (int64_t t = bucket.first; t < next; ++t)
-      CHECK(batch.tensors[static_cast<size_t>(t)].bucket == static_cast<int64_t>(b));
+    for (int64_t t = bucket.first; t < next; ++t) CHECK(batch.tensors[t].bucket == static_cast<int64_t>(b));
   }
   CHECK(next == static_cast<int64_t>(batch.tensors.size()));
   CHECK(by_step == recv_total);

@@ -35,7 +35,7 @@ int64_t Missing(const Layout& source, const Layout& target) {
   for (size_t q = 0; q < to.sets.size(); ++q) {
     needed.Merge(to.sets[q]);
     const int64_t p = from.layout.mesh.Position(to.layout.mesh.ids[q]);
-    if (p >= 0) there.Merge(from.sets[static_cast<size_t>(p)]);
+    if (p >= 0) there.Merge(from.sets[p]);
   }
   return needed.Count() - needed.CountCommon(there);
 }

@@ -84,7 +84,7 @@ TEST_CASE("a page gives every device the load and the peers that its step gives 
         }
         CHECK(told == expected);
         const auto at = std::find(taking_part.begin(), taking_part.end(), devices[i]) - taking_part.begin();
-        const DeviceLoad& load = loads[static_cast<size_t>(at)];
+        const DeviceLoad& load = loads[at];
         const Json& value = step["loads"]["values"][load_of[i]];
         CHECK(value[0] == load.before * element);
         CHECK(value[1] == load.after * element);

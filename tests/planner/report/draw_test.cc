@@ -97,7 +97,7 @@ void CheckSvg(const std::string& svg) {
     const int64_t left = place == "start" ? x : place == "end" ? x - width : x - width / 2;
     int64_t low = 0;
     int64_t high = elements[0].number("width");
-    const Element& parent = elements[static_cast<size_t>(element.parent)];
+    const Element& parent = elements[element.parent];
     if (parent.name == "g") {
       const auto rect = std::find_if(elements.begin(), elements.end(), [&](const Element& other) {
         return other.name == "rect" && other.parent == element.parent;

@@ -183,7 +183,7 @@ std::vector<Element> ParseXml(const std::string& text, std::string& error) {
     while (at < text.size() && IsName(text[at])) name += text[at++];
     if (name.empty()) return fail("no name", tag);
     if (closing) {
-      if (text[at] != '>' || open.empty() || elements[static_cast<size_t>(open.back())].name != name) {
+      if (text[at] != '>' || open.empty() || elements[open.back()].name != name) {
         return fail("unmatched end tag", tag);
       }
       open.pop_back();

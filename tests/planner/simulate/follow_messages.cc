@@ -147,7 +147,7 @@ double FollowMessages(const Plan& plan, const Topology& topology) {
       }
       const double sender = entered(p.sender, p.step), receiver = entered(p.receiver, p.step);
       if (sender < 0 || receiver < 0) continue;
-      const auto latency = static_cast<double>(topology.levels[static_cast<size_t>(p.level)].latency_ns);
+      const auto latency = static_cast<double>(topology.levels[p.level].latency_ns);
       const double start = std::max(sender + latency * static_cast<double>(2 + p.turn), receiver);
       next = std::min(next, std::max(start, now));
       if (start <= now + 1e-7) starting.push_back(&p);

@@ -66,7 +66,7 @@ void HoldRaces(int64_t nodes, std::vector<int64_t> sizes) {
         REQUIRE(plan.totals.levels.size() == topology.levels.size());
         std::vector<int64_t> bytes_of_level(topology.levels.size(), 0);
         for (const Simulation::Link& link : runner.simulation.busiest) {
-          auto& most = bytes_of_level[static_cast<size_t>(link.level)];
+          auto& most = bytes_of_level[link.level];
           most = std::max(most, link.bytes);
         }
         for (size_t level = 0; level < topology.levels.size(); ++level) {

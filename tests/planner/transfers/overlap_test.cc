@@ -92,7 +92,7 @@ TEST_CASE("shards of one dimension meet as their elements do") {
         REQUIRE(overlap.to_rows == to_shards.dim(0).num_rows());
         size_t pairs = 0;
         for (const auto& [t, to_row] : RowsByOracle(*to, to_shards)) {
-          const auto begin = static_cast<size_t>(overlap.first_of_to[static_cast<size_t>(t)]);
+          const auto begin = static_cast<size_t>(overlap.first_of_to[t]);
           const auto end = static_cast<size_t>(overlap.first_of_to[static_cast<size_t>(t) + 1]);
           size_t at = begin;
           for (const auto& [f, from_row] : RowsByOracle(*from, from_shards)) {
@@ -126,7 +126,7 @@ TEST_CASE("rows of a mesh are those of its positions") {
   const ShardMap shards = ShardMap::Create(layout).value();
   const std::vector<int32_t> rows = transfers::RowsOf(layout.mesh(), shards.dim(0));
   REQUIRE(rows.size() == 12);
-  for (int64_t p = 0; p < 12; ++p) CHECK(rows[static_cast<size_t>(p)] == shards.Row(p, 0));
+  for (int64_t p = 0; p < 12; ++p) CHECK(rows[p] == shards.Row(p, 0));
 }
 
 TEST_CASE("sums over spreads count elements and messages") {

@@ -59,7 +59,7 @@ struct Travels {
       for (const Message& message : transfers.Receives(to_layout.mesh().Device(q))) {
         if (message.sender == message.receiver) continue;
         const int64_t p = mesh.Position(message.sender);
-        AddElements(to, message, row[static_cast<size_t>(p)]);
+        AddElements(to, message, row[p]);
         moved.emplace_back(p, q);
       }
     }
@@ -84,7 +84,7 @@ std::string WrongPattern(const Layout& from, const Layout& to, const TransferSch
   }
   if (group != transfers.GroupSize()) return "the group's size is not the product of its axes";
   for (const auto& [p, q] : travels.moved) {
-    if (keys[static_cast<size_t>(p)] != keys[static_cast<size_t>(q)]) return "something leaves its group";
+    if (keys[p] != keys[q]) return "something leaves its group";
   }
   // Where some devices hold nothing the same pattern may come about by several names: only that it is one of them.
   const auto empty = [](const oracle::ElementSet& set) { return set.Count() == 0; };

@@ -60,7 +60,7 @@ Fragment MakeFragment(std::mt19937_64& random, const Dims& shape, const Dims& st
   }
   Fragment fragment;
   fragment.origin = kGuard - low + misalignment;
-  fragment.bytes.resize(static_cast<size_t>(fragment.origin + high + element_size + kGuard));
+  fragment.bytes.resize(fragment.origin + high + element_size + kGuard);
   for (char& c : fragment.bytes) c = static_cast<char>(random());
   return fragment;
 }

@@ -114,11 +114,10 @@ TEST_CASE("a table goes when the launches on all streams have ended, however man
         REQUIRE(table.ok());
         gate.Shut(all[0]);  // the others are done long before this one has begun
         for (int s = 0; s < streams; ++s) {
-          CHECK(device->Launch(*table, OneByOne::Bases(from, *to[static_cast<size_t>(s)]), all[static_cast<size_t>(s)])
-                    .ToString() == "OK");
+          CHECK(device->Launch(*table, OneByOne::Bases(from, *to[s]), all[s]).ToString() == "OK");
         }
       }
-      for (int s = 1; s < streams; ++s) Cuda().StreamSynchronize(all[static_cast<size_t>(s)]);
+      for (int s = 1; s < streams; ++s) Cuda().StreamSynchronize(all[s]);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that a table that goes too early has gone
       gate.Open();
       Cuda().StreamSynchronize(all[0]);

@@ -112,9 +112,9 @@ ReduceProblem RandomReduction(std::mt19937_64& random, DType dtype, ReduceOp op,
   p.members = members;
   p.pitch = elements * SizeOf(dtype) + gap;
   p.at = kGuard + misalignment;
-  p.in.resize(static_cast<size_t>(p.at + p.pitch * members));
+  p.in.resize(p.at + p.pitch * members);
   Fill(dtype, random, &p.in, p.at);
-  p.before.resize(static_cast<size_t>(p.at + elements * SizeOf(dtype) + kGuard));
+  p.before.resize(p.at + elements * SizeOf(dtype) + kGuard);
   for (char& byte : p.before) byte = static_cast<char>(random());
   return p;
 }

@@ -106,8 +106,8 @@ void RunModel(const std::vector<Case>& model, int64_t ranks, Over over, int64_t 
     for (size_t t = 0; t < problems.size(); ++t) {
       const Buffer& in = (*prepared)->source(static_cast<int64_t>(t));
       const Buffer& out = (*prepared)->target(static_cast<int64_t>(t));
-      sources[t].resize(static_cast<size_t>(in.bytes));
-      targets[t].resize(static_cast<size_t>(out.bytes));
+      sources[t].resize(in.bytes);
+      targets[t].resize(out.bytes);
       if (const auto p = problems[t].source.mesh().Position(rank)) {
         contents[t].Fill(problems[t].source, *p, sources[t].data());
       }

@@ -295,7 +295,7 @@ ContentFingerprint WithOnes(DType dtype, const std::vector<int64_t>& shape, cons
   whole.bytes.assign(static_cast<size_t>(elements * whole.element()), 0);
   // The most significant byte: its changes are the ones that a product modulo 2^64 could lose.
   for (const int64_t place : places) {
-    whole.bytes[static_cast<size_t>((place + 1) * whole.element() - 1)] = content;
+    whole.bytes[(place + 1) * whole.element() - 1] = content;
   }
   return OnOne(whole);
 }

@@ -246,8 +246,8 @@ TEST_CASE("boxes of any strides are reduced") {
         for (size_t k = 0; k < ranks; ++k) from[k] += at * in_strides[k][d];
       }
       int32_t sum = 0;
-      for (size_t k = 0; k < ranks; ++k) sum += in[k][static_cast<size_t>(from[k])];
-      expected[static_cast<size_t>(to)] = sum;
+      for (size_t k = 0; k < ranks; ++k) sum += in[k][from[k]];
+      expected[to] = sum;
     }
     host::ReduceBox(ReduceOp::kSum, DType::kI32, box, contributions, out.data(), out_strides);
     REQUIRE(out == expected);
@@ -365,11 +365,11 @@ TEST_CASE("a range of a fragment is cut into boxes that cover it once, in order"
               }
               REQUIRE(mapped);
             }
-            ++seen[static_cast<size_t>(at)];
+            ++seen[at];
           }
         });
     for (int64_t i = 0; i < elements; ++i) {
-      REQUIRE(seen[static_cast<size_t>(i)] == (i >= begin && i < end ? 1 : 0));
+      REQUIRE(seen[i] == (i >= begin && i < end ? 1 : 0));
     }
   }
 }

@@ -33,8 +33,7 @@ TEST_CASE("rows are streamed where they belong, and nothing else is written") {
       std::vector<char> expected = before;
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t at = 0; at < bytes; ++at) {
-          expected[static_cast<size_t>(kAround + to_shift + row * (bytes + to_gap) + at)] =
-              from[static_cast<size_t>(from_shift + row * (bytes + from_gap) + at)];
+          expected[kAround + to_shift + row * (bytes + to_gap) + at] = from[from_shift + row * (bytes + from_gap) + at];
         }
       }
       std::vector<char> out = before;
@@ -57,7 +56,7 @@ TEST_CASE("what is near is streamed where it belongs") {
   const auto past_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out.data()) % 64);
   const int64_t at = 128 - past_line + shift;
   std::vector<char> expected = before;
-  for (int64_t i = 0; i < bytes; ++i) expected[static_cast<size_t>(at + i)] = from[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < bytes; ++i) expected[at + i] = from[i];
   host::StreamNear(from.data(), out.data() + at, bytes);
   host::FinishStreaming();
   REQUIRE((out == expected));  // without printing them

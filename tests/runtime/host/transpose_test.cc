@@ -41,7 +41,7 @@ TEST_CASE("columns become rows, and nothing else is written") {
     for (int64_t row = 0; row < matrix.rows; ++row) {
       for (int64_t at = 0; at < matrix.columns * matrix.element; ++at) {
         const int64_t column = at / matrix.element;
-        wanted[static_cast<size_t>(row * to_step + at)] =
+        wanted[row * to_step + at] =
             matrix.from[row * matrix.row_step + column * matrix.column_step + at % matrix.element];
       }
     }

@@ -74,7 +74,7 @@ absl::Status ExchangeRounds(Communicator& comm, int rounds, int64_t block,
       return static_cast<int32_t>(((round * n + r) * n + s) * block + i);
     };
     for (int64_t s = 0; s < n; ++s) {
-      for (int64_t i = 0; i < block; ++i) source[static_cast<size_t>(s * block + i)] = value(comm.rank(), s, i);
+      for (int64_t i = 0; i < block; ++i) source[s * block + i] = value(comm.rank(), s, i);
     }
     const absl::StatusOr<ExecuteResult> result =
         executor->Execute(DenseView(static_cast<const void*>(source.data()), DType::kI32, {n * block}),
@@ -85,7 +85,7 @@ absl::Status ExchangeRounds(Communicator& comm, int rounds, int64_t block,
     }
     for (int64_t r = 0; r < n; ++r) {
       for (int64_t i = 0; i < block; ++i) {
-        if (target[static_cast<size_t>(r * block + i)] != value(r, comm.rank(), i)) {
+        if (target[r * block + i] != value(r, comm.rank(), i)) {
           return absl::DataLossError("wrong element");
         }
       }
@@ -126,7 +126,7 @@ TEST_CASE("a world may have any device ids") {
   CHECK(world.device_ids() == std::vector<int64_t>{3, 12, 70});
   REQUIRE(world
               .Run([&](Communicator& comm) {
-                ++seen[static_cast<size_t>(comm.rank())];
+                ++seen[comm.rank()];
                 return comm.world_size() == 3 ? comm.Barrier() : absl::InternalError("size");
               })
               .ok());
@@ -156,7 +156,7 @@ TEST_CASE("a rank that returns an error or throws fails all others, by name") {
         CHECK(SecondsSince(start) < 20);  // not by waiting for the timeout
         const std::string name = "rank " + std::to_string(culprit);
         for (int64_t r = 0; r < n; ++r) {
-          const absl::Status& status = statuses[static_cast<size_t>(r)];
+          const absl::Status& status = statuses[r];
           INFO(status);
           if (r == culprit) {
             CHECK(status.code() == (way == Way::kError   ? absl::StatusCode::kDataLoss
@@ -171,7 +171,7 @@ TEST_CASE("a rank that returns an error or throws fails all others, by name") {
         const absl::Status all = world.Run(body);
         INFO(all);
         CHECK(Says(all, name + ": "));
-        CHECK(all.code() == statuses[static_cast<size_t>(culprit)].code());
+        CHECK(all.code() == statuses[culprit].code());
         // The next run starts afresh.
         CHECK(world.Run([&](Communicator& comm) { return ExchangeRounds(comm, 2, 10, Ready); }).ok());
       }
@@ -328,14 +328,14 @@ TEST_CASE("strided fragments are read and written in place") {
     if (!executor.ok()) return executor.status();
     std::vector<int32_t> source(12, -1);
     std::vector<int32_t> target(18, -1);
-    for (int i = 0; i < 6; ++i) source[static_cast<size_t>(2 * i)] = static_cast<int32_t>(comm.rank() * 6 + i);
+    for (int i = 0; i < 6; ++i) source[2 * i] = static_cast<int32_t>(comm.rank() * 6 + i);
     const absl::StatusOr<ExecuteResult> result =
         executor->Execute({source.data(), DType::kI32, {6}, {2}}, {target.data(), DType::kI32, {6}, {3}});
     if (!result.ok()) return result.status();
     for (int i = 0; i < 18; ++i) {
       const int64_t block = i / 3 / 3;
       const int64_t expected = i % 3 != 0 ? -1 : block * 6 + comm.rank() * 3 + i / 3 % 3;
-      if (target[static_cast<size_t>(i)] != expected) return absl::DataLossError("wrong element");
+      if (target[i] != expected) return absl::DataLossError("wrong element");
     }
     return absl::OkStatus();
   });

@@ -87,7 +87,7 @@ TEST_CASE("every call of NCCL fails once on every rank") {
     for (const absl::Status& status : RunTimed(
              [&](NcclCommunicator& comm) {
                const absl::Status status = work.Run(comm);
-               calls[static_cast<size_t>(comm.rank())] = FakeNccl::Calls(static_cast<int>(comm.rank()));
+               calls[comm.rank()] = FakeNccl::Calls(static_cast<int>(comm.rank()));
                return status;
              },
              absl::Seconds(10))) {
@@ -96,13 +96,13 @@ TEST_CASE("every call of NCCL fails once on every rank") {
   }
   int injected = 0;
   for (int rank = 0; rank < kRanks; ++rank) {
-    for (int64_t call = 0; call < calls[static_cast<size_t>(rank)]; ++call) {
+    for (int64_t call = 0; call < calls[rank]; ++call) {
       CAPTURE(rank, call);
       const FakeWorld fakes(kRanks);
       FakeNccl::FailAt(rank, call, call % 2 == 0 ? kNcclSystemError : kNcclInvalidUsage);
       const std::vector<absl::Status> statuses = RunTimed([&](NcclCommunicator& comm) { return work.Run(comm); });
       CheckAllOrNone(statuses);
-      CHECK_FALSE(statuses[static_cast<size_t>(rank)].ok());
+      CHECK_FALSE(statuses[rank].ok());
       ++injected;
     }
   }
@@ -198,7 +198,7 @@ std::vector<absl::Status> RunProblems(const std::vector<Problem>& problems) {
     RedistributorOptions options;
     options.agreement = Agreement::kEveryCall;
     Redistributor redistributor(&comm, options);
-    const auto prepared = redistributor.Prepare(problems[static_cast<size_t>(comm.rank())]);
+    const auto prepared = redistributor.Prepare(problems[comm.rank()]);
     std::vector<ConstTensorView> sources;
     std::vector<TensorView> targets;
     cuda::DeviceBlock memory;

@@ -46,7 +46,7 @@ TEST_CASE("a communicator goes while a graph of it is there, and ends as ever af
   for (const absl::Status& status : RunNcclRanks(kRanks, {}, [&](NcclCommunicator& comm) {
          RankRedistribution redistribution(comm, kCase);
          absl::Status ran = redistribution.Run();
-         cuda::CudaGraphExec& graph = graphs[static_cast<size_t>(comm.rank())];
+         cuda::CudaGraphExec& graph = graphs[comm.rank()];
          if (ran.ok()) graph = redistribution.Capture();
          if (!graph_first) return ran;
          const cuda::CudaDevice::Current current(comm.device());
@@ -75,7 +75,7 @@ TEST_CASE("a rank that stays away is named while a graph is there") {
   const std::vector<absl::Status> statuses = RunNcclRanks(kRanks, options, [&](NcclCommunicator& comm) {
     RankRedistribution redistribution(comm, kCase);
     absl::Status ran = redistribution.Run();
-    if (ran.ok()) graphs[static_cast<size_t>(comm.rank())] = redistribution.Capture();
+    if (ran.ok()) graphs[comm.rank()] = redistribution.Capture();
     if (!ran.ok() || comm.rank() == 2) return ran.ok() ? absl::CancelledError("elsewhere") : ran;
     ran = redistribution.Run();
     const absl::Status later = redistribution.Run();
@@ -83,8 +83,8 @@ TEST_CASE("a rank that stays away is named while a graph is there") {
   });
   CHECK(absl::Now() - begin < kInTime);
   for (int rank = 0; rank < 2; ++rank) {
-    INFO(statuses[static_cast<size_t>(rank)]);
-    CHECK(absl::StrContains(statuses[static_cast<size_t>(rank)].message(), "rank 2"));
+    INFO(statuses[rank]);
+    CHECK(absl::StrContains(statuses[rank].message(), "rank 2"));
   }
   Destroy(graphs);
   CHECK(FakeNccl::Complaints() == std::vector<std::string>());

@@ -102,8 +102,8 @@ TEST_CASE("a batch shares its exchanges, and is cut under its budget") {
       for (size_t i = 0; i < plans.size(); ++i) {
         const Buffer& in = (*prepared)->source(static_cast<int64_t>(i));
         const Buffer& out = (*prepared)->target(static_cast<int64_t>(i));
-        sources[i].resize(static_cast<size_t>(in.bytes));
-        targets[i].resize(static_cast<size_t>(out.bytes));
+        sources[i].resize(in.bytes);
+        targets[i].resize(out.bytes);
         contents[i].Fill(plans[i].source, comm.rank(), sources[i].data());
         from.push_back(DenseView(static_cast<const void*>(sources[i].data()), in.dtype, in.shape));
         to.push_back(DenseView(static_cast<void*>(targets[i].data()), out.dtype, out.shape));

@@ -106,7 +106,7 @@ class PackedCommunicator final : public Communicator, private packed::MessageTra
     const auto* from = static_cast<const char*>(send);
     auto* to = static_cast<char*>(receive);
     for (int64_t peer = 0; peer < size_; ++peer) {
-      const int64_t bytes = send_bytes[static_cast<size_t>(peer)];
+      const int64_t bytes = send_bytes[peer];
       // Never empty, so that a message of no bytes is not taken for one that did not come.
       std::vector<char> message(from, from + bytes);
       message.push_back('.');
@@ -114,7 +114,7 @@ class PackedCommunicator final : public Communicator, private packed::MessageTra
       from += bytes;
     }
     for (int64_t peer = 0; peer < size_; ++peer) {
-      const int64_t bytes = receive_bytes[static_cast<size_t>(peer)];
+      const int64_t bytes = receive_bytes[peer];
       const std::vector<char> message = mail_->Take(peer, rank_);
       if (static_cast<int64_t>(message.size()) != bytes + 1) return absl::InternalError("a message of another length");
       std::memcpy(to, message.data(), static_cast<size_t>(bytes));

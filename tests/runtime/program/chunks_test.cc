@@ -78,7 +78,7 @@ TEST_CASE("a program in chunks has a step a turn, and two chunks of what lies be
   REQUIRE(std::ssize(program->steps) == plan.chunks.Turns(steps));
   int64_t received = 0;
   for (int64_t turn = 0; turn < std::ssize(program->steps); ++turn) {
-    const StepProgram& step = program->steps[static_cast<size_t>(turn)];
+    const StepProgram& step = program->steps[turn];
     CHECK(std::ssize(step.tensors) == std::min({turn + 1, steps, plan.chunks.Turns(steps) - turn}));
     received += step.recv_bytes;
   }
@@ -105,7 +105,7 @@ TEST_CASE("programs in chunks and others merge") {
     const Buffer& buffer = merged->buffers[i];
     if (buffer.part.of < 0) continue;
     CHECK((buffer.part.of >= 2 && buffer.part.of < 6));
-    CHECK(buffer.bytes * cut.chunks.count == merged->buffers[static_cast<size_t>(buffer.part.of)].bytes);
+    CHECK(buffer.bytes * cut.chunks.count == merged->buffers[buffer.part.of].bytes);
   }
 }
 

@@ -35,8 +35,8 @@ void Require(bool condition, const char* what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-at::Tensor Rows(const at::Tensor& whole, int64_t rank) { return whole.chunk(4, 0)[static_cast<size_t>(rank)]; }
-at::Tensor Columns(const at::Tensor& whole, int64_t rank) { return whole.chunk(4, 1)[static_cast<size_t>(rank)]; }
+at::Tensor Rows(const at::Tensor& whole, int64_t rank) { return whole.chunk(4, 0)[rank]; }
+at::Tensor Columns(const at::Tensor& whole, int64_t rank) { return whole.chunk(4, 1)[rank]; }
 
 const Layout& RowLayout() {
   static const Layout* const layout = new Layout(LayoutOf("{X:4}", "[<X>8, 12]"));
@@ -99,7 +99,7 @@ TEST_CASE("tensors between several meshes share a batch, and its limit on memory
     const at::Tensor whole = at::arange(96, at::kFloat).reshape({8, 12});
     const Layout pair = LayoutOf("{Y:2}@1", "[<Y>8, 12]");
     const auto half = [&](int64_t of) {
-      return of == 1 || of == 2 ? whole.chunk(2, 0)[static_cast<size_t>(of - 1)] : at::empty({0, 0}, at::kFloat);
+      return of == 1 || of == 2 ? whole.chunk(2, 0)[of - 1] : at::empty({0, 0}, at::kFloat);
     };
     at::Tensor rows = Rows(whole, rank).clone().requires_grad_(true);
     const std::vector<at::Tensor> locals = {rows, half(rank), Rows(whole, rank)};

@@ -171,7 +171,7 @@ class ForAll {
   }
   void Combine(size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) const {
     for (int64_t i = begin; i < end; ++i) {
-      char value = (*own_[piece])[static_cast<size_t>(i)];
+      char value = (*own_[piece])[i];
       for (const char* const of : from) value = static_cast<char>(value + of[i - begin]);
       to[i - begin] = value;
     }
@@ -273,8 +273,8 @@ TEST_CASE("one that dies or stays while it combines for all is told by those tha
         return status;
       },
       dies ? absl::Seconds(20) : absl::Milliseconds(500));
-  // A rank may run dry of what rank 1 sent and wait for the other one alone, which waits for rank 1 (nobody can be asked
-  // here). They cannot both wait for each other alone.
+  // A rank may run dry of what rank 1 sent and wait for the other one alone, which waits for rank 1 (nobody can be
+  // asked here). They cannot both wait for each other alone.
   int64_t told_of_rank_1 = 0;
   for (const size_t rank : {0, 2}) {
     INFO(statuses[rank]);
@@ -296,12 +296,12 @@ TEST_CASE("records of any length are gathered, again and again") {
         std::vector<char> records(static_cast<size_t>(5 * bytes));
         const auto value = [&](int64_t rank, int64_t at) { return static_cast<char>(rank * 50 + at + round); };
         for (int64_t at = 0; at < bytes; ++at) {
-          records[static_cast<size_t>(comm.rank() * bytes + at)] = value(comm.rank(), at);
+          records[comm.rank() * bytes + at] = value(comm.rank(), at);
         }
         const absl::Status gathered = comm.transport().Gather(records.data(), bytes);
         if (!gathered.ok()) return gathered;
         for (int64_t k = 0; k < 5 * bytes; ++k) {
-          if (records[static_cast<size_t>(k)] != value(k / bytes, k % bytes)) return absl::DataLossError("wrong byte");
+          if (records[k] != value(k / bytes, k % bytes)) return absl::DataLossError("wrong byte");
         }
       }
     }
@@ -448,7 +448,7 @@ TEST_CASE("a wait ends when it is told to") {
           while (ended.load() < 2) std::this_thread::yield();
           return absl::OkStatus();
         }
-        transports[static_cast<size_t>(comm.rank())] = &comm.transport();
+        transports[comm.rank()] = &comm.transport();
         const absl::Status status = Execute(plan, comm);
         if (Execute(plan, comm).ok()) return absl::InternalError("it goes on");
         if (++ended == 2) return status;

@@ -50,7 +50,7 @@ class SharedMemoryCommunicator final : public Communicator, private packed::Mess
   void Refuse(bool refuses) { refuses_ = refuses; }
   absl::Status Agree(const absl::Status& own, const Signature&) override {
     std::vector<char> refusals(static_cast<size_t>(size_));
-    refusals[static_cast<size_t>(rank())] = refuses_ || !own.ok() ? 1 : 0;
+    refusals[rank()] = refuses_ || !own.ok() ? 1 : 0;
     const absl::Status gathered = transport_->Gather(refusals.data(), 1);
     if (!gathered.ok()) return gathered;
     if (std::find(refusals.begin(), refusals.end(), 1) == refusals.end()) return absl::OkStatus();
@@ -199,7 +199,7 @@ inline std::vector<absl::Status> RunSharedMemoryProcesses(int64_t ranks, const S
   std::vector<absl::Status> statuses;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     int ended = 0;
-    waitpid(children[static_cast<size_t>(rank)], &ended, 0);
+    waitpid(children[rank], &ended, 0);
     const bool returned = WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
     statuses.emplace_back(returned ? static_cast<absl::StatusCode>(meeting->codes[rank]) : absl::StatusCode::kUnknown,
                           meeting->messages[rank]);

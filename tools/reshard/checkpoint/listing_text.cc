@@ -179,8 +179,8 @@ class Tree {
 
   std::string ChunkText(const Catalog::Chunk& chunk) const {
     return absl::StrCat("at [", absl::StrJoin(chunk.offset, ", "), "] size [", absl::StrJoin(chunk.size, ", "),
-                        "]: ", Printable(catalog_.files()[static_cast<size_t>(chunk.place.file)].path), ", ",
-                        chunk.place.length, " bytes from ", chunk.place.at);
+                        "]: ", Printable(catalog_.files()[chunk.place.file].path), ", ", chunk.place.length,
+                        " bytes from ", chunk.place.at);
   }
 
   const Listing& listing_;

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::string file = layout->head;
-  file.resize(static_cast<size_t>(layout->bytes));
+  file.resize(layout->bytes);
   for (size_t i = 0; i < data.size(); ++i) {
     const auto& place = layout->places[i];
     if (place.length != static_cast<int64_t>(data[i].size())) return 3;

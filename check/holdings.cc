@@ -18,7 +18,7 @@ constexpr int64_t kMaxIntervalsInAll = int64_t{1} << 23;
 int64_t IntervalsOf(const DimLayout& dim) {
   int64_t out = 1;
   for (const Factor& factor : dim.factors) {
-    if (factor.kind == Factor::Kind::kDigit) out = CheckedMul(out, factor.digit).value_or(kMaxIntervalsInAll);
+    if (factor.kind == Factor::Kind::kBlocks) out = CheckedMul(out, factor.blocks).value_or(kMaxIntervalsInAll);
     out = std::min(out, kMaxIntervalsInAll);
   }
   return out;
@@ -42,7 +42,7 @@ int32_t Contents::Intern(const std::vector<Interval>& intervals) {
   return it->second;
 }
 
-std::optional<Contents::Place> Contents::Find(int32_t content, int64_t begin, int64_t size) const {
+std::optional<Contents::RunPosition> Contents::Find(int32_t content, int64_t begin, int64_t size) const {
   const std::vector<Interval>& list = intervals(content);
   auto it = std::upper_bound(list.begin(), list.end(), begin,
                              [](int64_t at, const Interval& interval) { return at < interval.begin; });
@@ -50,7 +50,7 @@ std::optional<Contents::Place> Contents::Find(int32_t content, int64_t begin, in
   --it;
   if (begin >= it->end || size > it->end - begin) return std::nullopt;
   const int64_t number = it - list.begin();
-  return Place{number, starts_[content][number] + begin - it->begin};
+  return RunPosition{number, starts_[content][number] + begin - it->begin};
 }
 
 Devices::Devices(const absl::flat_hash_set<Mesh>& meshes) {

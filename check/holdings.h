@@ -22,12 +22,12 @@ class Contents {
   int32_t Intern(const std::vector<Interval>& intervals);
   const std::vector<Interval>& intervals(int32_t content) const { return lists_[content]; }
   int64_t length(int32_t content) const { return starts_[content].back(); }
-  struct Place {
+  struct RunPosition {
     int64_t interval = 0;  // its number in the list
     int64_t local = 0;     // elements of the list before the first one of the run
   };
   // Where `size` >= 1 neighboring elements from `begin` on lie; nothing unless one interval holds them all.
-  std::optional<Place> Find(int32_t content, int64_t begin, int64_t size) const;
+  std::optional<RunPosition> Find(int32_t content, int64_t begin, int64_t size) const;
 
  private:
   std::vector<std::vector<Interval>> lists_;

@@ -5,19 +5,20 @@
 namespace reshard::check {
 namespace {
 
-struct Piece {
+struct RowInterval {
   Interval interval;
   int64_t row;
 };
 
-std::vector<Piece> Ascending(const Holdings::Dim& dim, const Contents& contents) {
-  std::vector<Piece> out;
+std::vector<RowInterval> Ascending(const Holdings::Dim& dim, const Contents& contents) {
+  std::vector<RowInterval> out;
   for (int64_t row = 0; row < dim.num_rows(); ++row) {
     for (const Interval& interval : contents.intervals(dim.content_of_row[row])) {
       out.push_back({interval, row});
     }
   }
-  std::sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return a.interval.begin < b.interval.begin; });
+  std::sort(out.begin(), out.end(),
+            [](const RowInterval& a, const RowInterval& b) { return a.interval.begin < b.interval.begin; });
   return out;
 }
 
@@ -27,8 +28,8 @@ Meet::Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& c
     : to_rows_(to.num_rows()),
       to_rows_of_(static_cast<size_t>(from.num_rows()), 0),
       from_rows_of_(static_cast<size_t>(to.num_rows()), 0) {
-  const std::vector<Piece> a = Ascending(from, contents);
-  const std::vector<Piece> b = Ascending(to, contents);
+  const std::vector<RowInterval> a = Ascending(from, contents);
+  const std::vector<RowInterval> b = Ascending(to, contents);
   // The rows of one layout are disjoint, so one pass meets every pair of intervals that share something.
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);

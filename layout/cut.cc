@@ -9,23 +9,23 @@ namespace reshard::layout {
 namespace {
 
 // What one row of a dimension holds, as far as its total length goes: how many intervals of each length and parity.
-struct Piece {
+struct AlikeIntervals {
   int64_t length;
   bool odd;  // the parity of the interval's number; only kept while a reflected factor is still to come
   int64_t count;
-  bool operator==(const Piece&) const = default;
-  bool operator<(const Piece& other) const {
+  bool operator==(const AlikeIntervals&) const = default;
+  bool operator<(const AlikeIntervals& other) const {
     return std::tie(length, odd, count) < std::tie(other.length, other.odd, other.count);
   }
 };
-using Pieces = std::vector<Piece>;
+using Pieces = std::vector<AlikeIntervals>;
 
 // Sorted, without empty pieces, equal pieces merged. Empty intervals stay empty, whatever follows.
 void Normalize(Pieces& pieces) {
   std::sort(pieces.begin(), pieces.end());
   Pieces out;
   out.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
+  for (const AlikeIntervals& piece : pieces) {
     if (piece.length == 0 || piece.count == 0) continue;
     if (!out.empty() && out.back().length == piece.length && out.back().odd == piece.odd) {
       out.back().count += piece.count;
@@ -39,7 +39,7 @@ void Normalize(Pieces& pieces) {
 // All chunks of every piece, as an integer digit keeps them.
 Pieces CutByDigit(const Pieces& pieces, int64_t parts, bool keep_parity) {
   Pieces out;
-  for (const Piece& piece : pieces) {
+  for (const AlikeIntervals& piece : pieces) {
     const int64_t chunk = CeilDiv(piece.length, parts);
     const int64_t full = piece.length / chunk;
     for (const bool chunk_odd : {false, true}) {
@@ -57,7 +57,7 @@ Pieces CutByDigit(const Pieces& pieces, int64_t parts, bool keep_parity) {
 // One chunk of every piece, as the coordinate keeps it.
 Pieces KeepChunk(const Pieces& pieces, const Factor& factor, int64_t coordinate, bool keep_parity) {
   Pieces out;
-  for (const Piece& piece : pieces) {
+  for (const AlikeIntervals& piece : pieces) {
     const bool mirrored = factor.kind == Factor::Kind::kReflected && piece.odd;
     const int64_t length =
         factor.kind == Factor::Kind::kSizes
@@ -83,7 +83,7 @@ std::vector<int64_t> Representatives(const Pieces& pieces, const Factor& factor)
               out.end());
     return out;
   }
-  for (const Piece& piece : pieces) {
+  for (const AlikeIntervals& piece : pieces) {
     const int64_t full = piece.length / CeilDiv(piece.length, parts);
     const bool mirrored = factor.kind == Factor::Kind::kReflected && piece.odd;
     // Chunks below `full` are whole, chunk `full` is the remainder, those above are empty.
@@ -147,7 +147,7 @@ int64_t LargestShard(const DimLayout& dim) {
     std::vector<Pieces> next;
     for (const Pieces& pieces : rows) {
       if (pieces.empty()) continue;
-      if (factors[k]->kind == Factor::Kind::kDigit) {
+      if (factors[k]->kind == Factor::Kind::kBlocks) {
         next.push_back(CutByDigit(pieces, factors[k]->parts(), keep_parity));
         continue;
       }
@@ -162,7 +162,7 @@ int64_t LargestShard(const DimLayout& dim) {
   int64_t largest = 0;
   for (const Pieces& pieces : rows) {
     int64_t length = 0;
-    for (const Piece& piece : pieces) length += piece.length * piece.count;
+    for (const AlikeIntervals& piece : pieces) length += piece.length * piece.count;
     largest = std::max(largest, length);
   }
   return largest;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
 #include "layout/cut.h"
 #include "layout/rules.h"
 
@@ -22,6 +23,13 @@ const char* Name(ReduceOp op) {
       return "prod";
   }
   return "sum";
+}
+
+std::optional<ReduceOp> FindReduceOp(std::string_view name) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd}) {
+    if (name == Name(op)) return op;
+  }
+  return std::nullopt;
 }
 
 Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Partial> of_partial,
@@ -56,6 +64,27 @@ absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> d
   return Layout(std::make_shared<const State>(mesh, std::move(dims), std::move(partial), rules.num_elements()));
 }
 
+absl::StatusOr<Layout> Layout::WithPartial(std::optional<Partial> partial) const {
+  return Create(mesh(), dims(), std::move(partial));
+}
+
+Layout Layout::WithoutPartial() const {
+  if (!partial()) return *this;
+  return Layout(std::make_shared<const State>(mesh(), dims(), std::nullopt, num_elements()));
+}
+
+absl::StatusOr<Layout> EvenLayout(const Mesh& mesh, absl::Span<const int64_t> sizes, int dim,
+                                  std::vector<Factor> factors) {
+  if (dim >= static_cast<int>(sizes.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("dimension ", dim, " of a tensor of ", sizes.size()));
+  }
+  std::vector<DimLayout> dims;
+  dims.reserve(sizes.size());
+  for (const int64_t size : sizes) dims.push_back({size, {}});
+  if (dim >= 0) dims[dim].factors = std::move(factors);
+  return Layout::Create(mesh, std::move(dims));
+}
+
 std::vector<int64_t> Layout::shape() const {
   std::vector<int64_t> shape;
   shape.reserve(dims().size());
@@ -72,7 +101,7 @@ std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
   std::vector<Interval> held = {{0, dim(d).size}};
   for (const Factor* factor : layout::EffectiveFactors(dim(d))) {
     const int64_t parts = factor->parts();
-    if (factor->kind == Factor::Kind::kDigit) {
+    if (factor->kind == Factor::Kind::kBlocks) {
       std::vector<Interval> cut;
       cut.reserve(held.size() * static_cast<size_t>(parts));
       for (const Interval& whole : held) {

@@ -127,10 +127,10 @@ class LayoutReader {
 
   absl::Status ReadFactor(Factor* factor) {
     if (in_.AtInt()) {
-      factor->kind = Factor::Kind::kDigit;
+      factor->kind = Factor::Kind::kBlocks;
       const absl::StatusOr<int64_t> digit = in_.Int("a digit");
       if (!digit.ok()) return digit.status();
-      factor->digit = *digit;
+      factor->blocks = *digit;
       return absl::OkStatus();
     }
     if (in_.Take('~')) factor->kind = Factor::Kind::kReflected;
@@ -167,9 +167,8 @@ class LayoutReader {
     if (in_.AtEnd()) return absl::OkStatus();
     const size_t column = in_.column();
     ASSIGN_OR_RETURN(const std::string_view name, in_.Name("the end, or sum, avg, min, max or prod"));
-    const ReduceOp ops[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd};
-    const auto* const op = std::find_if(std::begin(ops), std::end(ops), [&](ReduceOp o) { return Name(o) == name; });
-    if (op == std::end(ops)) {
+    const std::optional<ReduceOp> op = FindReduceOp(name);
+    if (!op) {
       return in_.Error(column, absl::StrCat("unknown reduction \"", layout::Printable(name),
                                             "\"; there are sum, avg, min, max and prod"));
     }

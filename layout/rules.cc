@@ -70,16 +70,16 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   if (factor.kind != Factor::Kind::kSizes) factor.sizes.clear();
   if (factor.kind != Factor::Kind::kAxis) factor.written_as_sub = false;
 
-  if (factor.kind == Factor::Kind::kDigit) {
+  if (factor.kind == Factor::Kind::kBlocks) {
     factor.axis = AxisRef{};
-    if (factor.digit < 1) return absl::StrCat("a digit must be at least 1, not ", factor.digit);
-    const std::optional<int64_t> intervals = CheckedMul(intervals_, factor.digit);
+    if (factor.blocks < 1) return absl::StrCat("a block count must be at least 1, not ", factor.blocks);
+    const std::optional<int64_t> intervals = CheckedMul(intervals_, factor.blocks);
     if (!intervals || *intervals > kMaxIntervals) {
       return absl::StrCat("the dimension is cut into more than ", kMaxIntervals, " intervals");
     }
     intervals_ = *intervals;
   } else {
-    factor.digit = 1;
+    factor.blocks = 1;
     if (Broken broken = UseAxis(factor.axis, factor.kind != Factor::Kind::kAxis)) return broken;
     if (factor.axis.size != mesh_.axis(factor.axis.axis).size) factor.written_as_sub = false;
   }

@@ -14,8 +14,8 @@ namespace {
 
 void AppendFactor(const Mesh& mesh, const Factor& factor, std::string* out) {
   switch (factor.kind) {
-    case Factor::Kind::kDigit:
-      absl::StrAppend(out, factor.digit);
+    case Factor::Kind::kBlocks:
+      absl::StrAppend(out, factor.blocks);
       return;
     case Factor::Kind::kReflected:
       absl::StrAppend(out, "~", mesh.axis(factor.axis.axis).name);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs every test. Ends with CTest's summary, and why tests were skipped.
-#   tools/test.sh           the tests of the core preset, without those labelled slow (the full sweeps)
+# Sets up, builds and runs tests. Ends with CTest's summary, and why tests were skipped.
+#   tools/test.sh           a selection, to trust a build by: plans, their independent check, loads and saves, attacks, the command
+#   tools/test.sh --all     every test that needs no PyTorch, without those labelled slow (the full sweeps)
 #   tools/test.sh --full    also those that need PyTorch: tensors, gradients and real processes over Gloo
-#   tools/test.sh --slow    all of them
+#   tools/test.sh --slow    every test, the full sweeps included
 #   tools/test.sh --asan    with AddressSanitizer and UBSan;  --tsan with ThreadSanitizer;  --debug with assertions, -O0
 #   tools/test.sh ... --only A,B  builds and runs the tests of these folders of tests/ alone
 #   tools/test.sh ... -- A  A... go to ctest, such as -L layout
@@ -12,21 +13,26 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=core
 only=""
 slow=false
+all=false
 while (($# > 0)); do
   case "$1" in
-    --slow) slow=true ;;
-    --full) preset=full ;;
-    --asan) preset=asan ;;
-    --tsan) preset=tsan ;;
-    --debug) preset=debug ;;
+    --all) all=true ;;
+    --slow) slow=true all=true ;;
+    --full) preset=full all=true ;;
+    --asan) preset=asan all=true ;;
+    --tsan) preset=tsan all=true ;;
+    --debug) preset=debug all=true ;;
     --only) only=${2:?"test: --only needs folders of tests/"}; shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "test: unknown option $1 (known: --full, --slow, --asan, --tsan, --debug, --only, --)" >&2; exit 2 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "test: unknown option $1 (known: --all, --full, --slow, --asan, --tsan, --debug, --only, --)" >&2; exit 2 ;;
   esac
   shift
 done
 
+if ! $all && [[ -z $only ]]; then
+  only=golden,check,live,attacks,tools
+fi
 case "$preset" in
   full) tools/setup.sh --full ;;
   asan | tsan) tools/setup.sh && tools/setup.sh --lint ;;  # Clang

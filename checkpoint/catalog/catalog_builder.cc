@@ -86,7 +86,7 @@ struct CatalogBuilder::State {
   absl::flat_hash_map<std::string, int32_t> file_index;
   std::vector<Catalog::Tensor> tensors;
   std::vector<Catalog::ByteItem> byte_items;
-  std::vector<Catalog::Place> places;
+  std::vector<Catalog::FileRange> places;
   std::vector<std::shared_ptr<const StoredElements>> elements;  // of all places, or none
   std::vector<int64_t> boxes;
   std::vector<Run> runs;
@@ -100,7 +100,7 @@ struct CatalogBuilder::State {
   std::string_view last_dtype;  // kept already: nearly all tensors share one
 
   absl::Status FindFiles();
-  absl::Status CheckPlace(std::string_view name, const Catalog::Place& place) const;
+  absl::Status CheckPlace(std::string_view name, const Catalog::FileRange& place) const;
   void JoinRuns();
 };
 
@@ -184,7 +184,7 @@ void CatalogBuilder::ReserveChunks(size_t chunks, size_t numbers) {
 }
 
 absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
-                                      const Catalog::Place& place) {
+                                      const Catalog::FileRange& place) {
   State& state = *state_;
   if (state.runs.empty()) return absl::InternalError("AddChunk before AddTensor");
   const Catalog::Tensor& tensor = state.tensors[state.runs.back().tensor];
@@ -218,7 +218,7 @@ absl::Status CatalogBuilder::AddChunk(absl::Span<const int64_t> offset, int32_t 
   return absl::OkStatus();
 }
 
-absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::Place& place) {
+absl::Status CatalogBuilder::AddByteItem(std::string_view name, const Catalog::FileRange& place) {
   const auto found = state_->lookup->items.find(name);
   if (found != state_->lookup->items.end()) {
     if (found->second < 0 && state_->format->replicas_come_again) return absl::OkStatus();
@@ -297,7 +297,7 @@ absl::Status CatalogBuilder::State::FindFiles() {
   return absl::OkStatus();
 }
 
-absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Catalog::Place& place) const {
+absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Catalog::FileRange& place) const {
   if (place.file < 0 || place.file >= static_cast<int64_t>(files.size())) {
     return absl::InternalError("a place in a file that was not added");
   }
@@ -312,7 +312,7 @@ absl::Status CatalogBuilder::State::CheckPlace(std::string_view name, const Cata
 // Puts the chunks of each tensor side by side, without those that it has already.
 void CatalogBuilder::State::JoinRuns() {
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.tensor < b.tensor; });
-  std::vector<Catalog::Place> joined_places;
+  std::vector<Catalog::FileRange> joined_places;
   std::vector<std::shared_ptr<const StoredElements>> joined_elements;
   std::vector<int64_t> joined_boxes;
   std::vector<Run> joined;
@@ -328,7 +328,7 @@ void CatalogBuilder::State::JoinRuns() {
     seen.clear();
     for (size_t r = first; r < last; ++r) {
       for (int64_t i = 0; i < runs[r].num_chunks; ++i) {
-        const Catalog::Place& place = places[runs[r].first_chunk + i];
+        const Catalog::FileRange& place = places[runs[r].first_chunk + i];
         const auto box = boxes.begin() + runs[r].first_box + i * static_cast<int64_t>(width);
         std::vector<int64_t> key(box, box + static_cast<int64_t>(width));
         if (!format->replicas_come_again) key.insert(key.end(), {place.file, place.at, place.length});
@@ -360,7 +360,7 @@ absl::StatusOr<Catalog> CatalogBuilder::Build() && {
     tensor.num_chunks = run.num_chunks;
     tensor.first_box = run.first_box;
     for (int64_t i = 0; i < run.num_chunks; ++i) {
-      const Catalog::Place& place = state.places[run.first_chunk + i];
+      const Catalog::FileRange& place = state.places[run.first_chunk + i];
       RETURN_IF_ERROR(state.CheckPlace(tensor.name, place));
     }
   }

@@ -41,11 +41,12 @@ class CatalogBuilder {
   // A chunk of the tensor added last. DataLoss: offsets or sizes of another rank than the tensor's, negative ones, a
   // box that leaves the tensor. Where a name came again, a chunk with the box and place of one that the tensor has is
   // left out; where replicas come again (FormatTraits) the box is enough.
-  absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size, const Catalog::Place& place);
+  absl::Status AddChunk(absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                        const Catalog::FileRange& place);
   // The same, in `file`, for elements in any order. InvalidArgument: they have another shape than `elements`.
   absl::Status AddChunk(absl::Span<const int64_t> offset, int32_t file, StoredElements elements);
   // DataLoss: the name is there already, and replicas do not come again.
-  absl::Status AddByteItem(std::string_view name, const Catalog::Place& place);
+  absl::Status AddByteItem(std::string_view name, const Catalog::FileRange& place);
   void AddPath(std::string_view name, std::vector<Catalog::PathStep> path);
   // Of the same name the first stays.
   void AddAttribute(Catalog::Attribute attribute);

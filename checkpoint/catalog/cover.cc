@@ -10,7 +10,7 @@ namespace {
 __extension__ using Volume = unsigned __int128;
 
 // A region and the boxes that have elements in it.
-struct Part {
+struct Region {
   std::vector<int64_t> begin;
   std::vector<int64_t> end;
   std::vector<int64_t> boxes;
@@ -25,11 +25,11 @@ class Cover {
  public:
   Cover(absl::Span<const int64_t> shape, absl::Span<const int64_t> boxes) : rank_(shape.size()), boxes_(boxes) {}
 
-  std::optional<CoverFault> Check(Part whole) {
-    std::vector<Part> open;
+  std::optional<CoverFault> Check(Region whole) {
+    std::vector<Region> open;
     open.push_back(std::move(whole));
     while (!open.empty()) {
-      const Part part = std::move(open.back());
+      const Region part = std::move(open.back());
       open.pop_back();
       const Volume covered = Covered(part);
       const Volume wanted = Size(part);
@@ -49,14 +49,14 @@ class Cover {
     return Begin(box, d) + boxes_[static_cast<size_t>(box) * 2 * rank_ + rank_ + d];
   }
 
-  Volume Size(const Part& part) const {
+  Volume Size(const Region& part) const {
     Volume size = 1;
     for (size_t d = 0; d < rank_; ++d) size *= static_cast<Volume>(part.end[d] - part.begin[d]);
     return size;
   }
 
   // How many elements of the part the boxes have together.
-  Volume Covered(const Part& part) const {
+  Volume Covered(const Region& part) const {
     Volume sum = 0;
     for (const int64_t box : part.boxes) {
       Volume volume = 1;
@@ -70,7 +70,7 @@ class Cover {
 
   // The median of the boxes' borders within the part, in the dimension that has most of them; nothing where each box
   // covers all of it.
-  std::optional<CutPlane> MedianCut(const Part& part) const {
+  std::optional<CutPlane> MedianCut(const Region& part) const {
     std::vector<int64_t> most;
     std::vector<int64_t> borders;
     size_t dimension = 0;
@@ -91,8 +91,8 @@ class Cover {
     return CutPlane{dimension, *middle};
   }
 
-  Part Half(const Part& part, const CutPlane& cut, bool upper) const {
-    Part half = {part.begin, part.end, {}};
+  Region Half(const Region& part, const CutPlane& cut, bool upper) const {
+    Region half = {part.begin, part.end, {}};
     (upper ? half.begin : half.end)[cut.dimension] = cut.at;
     for (const int64_t box : part.boxes) {
       if (upper ? End(box, cut.dimension) > cut.at : Begin(box, cut.dimension) < cut.at) half.boxes.push_back(box);
@@ -102,7 +102,7 @@ class Cover {
 
   // Cuts the part wherever that cuts no box, in the first dimension where no slab keeps more than three quarters of the
   // boxes. A slab of one box that is just that box is done with at once. False where there is no such dimension.
-  bool SplitCleanly(const Part& part, std::vector<Part>* open) {
+  bool SplitCleanly(const Region& part, std::vector<Region>* open) {
     for (size_t d = 0; d < rank_; ++d) {
       ordered_.clear();
       bool cut = false;
@@ -130,11 +130,11 @@ class Cover {
     return false;
   }
 
-  void AddSlabs(const Part& part, size_t d, std::vector<Part>* open) {
+  void AddSlabs(const Region& part, size_t d, std::vector<Region>* open) {
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const size_t first = slabs_[s];
       const size_t last = s + 1 < slabs_.size() ? slabs_[s + 1] : ordered_.size();
-      Part slab = {part.begin, part.end, {}};
+      Region slab = {part.begin, part.end, {}};
       // A gap belongs to the slab before it, whose volumes then do not add up.
       if (s > 0) slab.begin[d] = ordered_[first].first;
       if (s + 1 < slabs_.size()) slab.end[d] = ordered_[last].first;
@@ -144,9 +144,9 @@ class Cover {
   }
 
   // An element of the part that is in several boxes (`twice`) or in none, where the volumes say that there is one.
-  CoverFault Locate(Part part, bool twice) const {
+  CoverFault Locate(Region part, bool twice) const {
     while (const std::optional<CutPlane> cut = MedianCut(part)) {
-      Part lower = Half(part, *cut, /*upper=*/false);
+      Region lower = Half(part, *cut, /*upper=*/false);
       const Volume covered = Covered(lower);
       const Volume wanted = Size(lower);
       part = (twice ? covered > wanted : covered < wanted) ? std::move(lower) : Half(part, *cut, /*upper=*/true);
@@ -165,7 +165,7 @@ class Cover {
 std::optional<CoverFault> FindCoverFault(absl::Span<const int64_t> shape, absl::Span<const int64_t> boxes,
                                          int64_t count) {
   const size_t rank = shape.size();
-  Part whole = {std::vector<int64_t>(rank, 0), {shape.begin(), shape.end()}, {}};
+  Region whole = {std::vector<int64_t>(rank, 0), {shape.begin(), shape.end()}, {}};
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return std::nullopt;
   for (int64_t i = 0; i < count; ++i) {
     const absl::Span<const int64_t> size = boxes.subspan(static_cast<size_t>(i) * 2 * rank + rank, rank);

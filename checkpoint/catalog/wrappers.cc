@@ -110,7 +110,7 @@ std::vector<Wrapper> FindWrappers(const Catalog& weights, std::string_view strip
       ++names;
       each.name = std::move(bare);
     }
-    if (names > 0) found.push_back({std::string(part), Wrapper::Place::kPart, names});
+    if (names > 0) found.push_back({std::string(part), Wrapper::Position::kPart, names});
   }
   for (;;) {
     const std::optional<std::string> container = ContainerOf(all);
@@ -120,16 +120,16 @@ std::vector<Wrapper> FindWrappers(const Catalog& weights, std::string_view strip
       each.name.erase(0, prefix.size());
       if (container) each.path.remove_prefix(1);
     }
-    found.push_back({prefix, Wrapper::Place::kPrefix, static_cast<int64_t>(all.size())});
+    found.push_back({prefix, Wrapper::Position::kPrefix, static_cast<int64_t>(all.size())});
   }
 }
 
 std::string WithoutWrappers(std::string_view name, absl::Span<const Wrapper> wrappers) {
   std::string bare(name);
   for (const Wrapper& wrapper : wrappers) {
-    std::string without = wrapper.place == Wrapper::Place::kPart ? WithoutPart(bare, wrapper.text)
-                          : bare.starts_with(wrapper.text)       ? bare.substr(wrapper.text.size())
-                                                                 : bare;
+    std::string without = wrapper.place == Wrapper::Position::kPart ? WithoutPart(bare, wrapper.text)
+                          : bare.starts_with(wrapper.text)          ? bare.substr(wrapper.text.size())
+                                                                    : bare;
     if (!without.empty()) bare = std::move(without);
   }
   return bare;

@@ -5,7 +5,7 @@
 namespace reshard::convert {
 namespace {
 
-using Piece = output::OutputPlan::Piece;
+using Piece = output::OutputPlan::OutputPiece;
 
 // A run of so many bytes costs no more for being read by itself.
 constexpr int64_t kLongRun = int64_t{64} << 10;

@@ -41,7 +41,7 @@ struct BatchLimits {
 BatchedReads BatchReads(const output::OutputPlan& plan, absl::Span<const int64_t> pieces, const BatchLimits& limits);
 
 // The box of a piece of a tensor.
-source::Box BoxOf(const output::OutputPlan& plan, const output::OutputPlan::Piece& piece);
+source::Box BoxOf(const output::OutputPlan& plan, const output::OutputPlan::OutputPiece& piece);
 // That of all pieces of a batch, which are of a tensor.
 source::Box BoxOf(const output::OutputPlan& plan, const BatchedReads& reads, const BatchedRead& batch);
 

@@ -30,7 +30,7 @@ int64_t CatalogBytes(const Catalog& catalog) {
   int64_t bytes = 0;
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     bytes += static_cast<int64_t>(sizeof(tensor) + tensor.name.size());
-    bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(Catalog::Place) + 16 * tensor.shape.size());
+    bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(Catalog::FileRange) + 16 * tensor.shape.size());
     if (tensor.num_chunks > 0 && catalog.StoredAs(tensor, 0) != nullptr) {
       bytes += tensor.num_chunks * static_cast<int64_t>(sizeof(catalog::StoredElements) + 16 * tensor.shape.size());
     }
@@ -68,7 +68,7 @@ int64_t ReadBuffers(const std::vector<views::View>& views) {
 }  // namespace
 
 absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& options) {
-  constexpr auto kPiece = static_cast<int64_t>(sizeof(output::OutputPlan::Piece)) + kBytesPerPiece;
+  constexpr auto kPiece = static_cast<int64_t>(sizeof(output::OutputPlan::OutputPiece)) + kBytesPerPiece;
   int64_t pieces = 0, most = std::max<int64_t>(options.memory_limit, 0) / kPiece;
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     pieces += std::min(most + 1, tensor.bytes / catalog::kLargestBox);

@@ -48,12 +48,12 @@ Share ShareOf(const output::OutputPlan& plan, int64_t worker, int64_t workers) {
   // A piece costs its bytes, and a little whatever it is.
   constexpr int64_t kOfAnyPiece = 1024;
   int64_t total = 0;
-  for (const output::OutputPlan::Piece& piece : plan.pieces()) total += piece.payload_bytes + kOfAnyPiece;
+  for (const output::OutputPlan::OutputPiece& piece : plan.pieces()) total += piece.payload_bytes + kOfAnyPiece;
   const auto before = [&](int64_t w) { return total / workers * w + total % workers * w / workers; };
   const int64_t from = before(worker), to = before(worker + 1);
   Share share;
   int64_t at = 0;
-  for (const output::OutputPlan::Piece& piece : plan.pieces()) {
+  for (const output::OutputPlan::OutputPiece& piece : plan.pieces()) {
     if (at < from) ++share.first;
     if (at < to) ++share.end;
     if (at >= from && at < to) share.bytes += piece.payload_bytes;
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
 
 absl::Status Conversion::Summarize() {
   int64_t last = -1;
-  for (const output::OutputPlan::Piece& piece : plan->pieces()) {
+  for (const output::OutputPlan::OutputPiece& piece : plan->pieces()) {
     summary.byte_items += piece.tensor < 0 ? 1 : 0;
     if (piece.tensor >= 0 && piece.tensor != last) ++summary.tensors;
     last = piece.tensor;

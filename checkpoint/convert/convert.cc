@@ -115,6 +115,20 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
 
 bool NeedsLayoutRules(CheckpointFormat format) { return output::NeedsRules(format); }
 
+bool SetTarget(std::string_view name, ConvertOptions* options) {
+  const bool is_hf = name == "hf";
+  const std::optional<CheckpointFormat> format = is_hf ? CheckpointFormat::kSafetensors : FindCheckpointFormat(name);
+  if (!format) return false;
+  options->format = *format;
+  if (!is_hf) return true;
+  options->always_index = true;
+  options->record_made = true;
+  options->unwrap = true;
+  options->side_files.beside_file = true;
+  options->recipe.selection.weights_only = true;
+  return true;
+}
+
 absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,
                                               const std::optional<LayoutRules>& rules, const ConvertOptions& options) {
   return status::NoThrow("planning a conversion", [&]() -> absl::StatusOr<ConvertSummary> {

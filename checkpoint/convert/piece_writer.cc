@@ -19,7 +19,7 @@ namespace reshard::convert {
 // A piece that is being written, from its beginning to its end.
 struct PieceWriter::Writing {
   int64_t index = 0;
-  const output::OutputPlan::Piece* piece = nullptr;
+  const output::OutputPlan::OutputPiece* piece = nullptr;
   source::Box box;   // of a tensor
   int64_t done = 0;  // bytes
   hash::ContentSums sums;
@@ -35,7 +35,7 @@ absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes, bool stays
     piece.whole = bytes;
   } else {
     const int64_t at = piece.piece->payload_at + piece.done;
-    RETURN_IF_ERROR(io::FromSystem(files_.WriteAt(piece.piece->place.file, at, bytes)));
+    RETURN_IF_ERROR(files_.WriteAt(piece.piece->place.file, at, bytes));
   }
   piece.done += static_cast<int64_t>(bytes.size());
   meter_.Add(static_cast<int64_t>(bytes.size()));
@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Batc
 }
 
 absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, std::string& buffer) const {
-  const output::OutputPlan::Piece& piece = conversion_.plan->pieces()[record.piece];
+  const output::OutputPlan::OutputPiece& piece = conversion_.plan->pieces()[record.piece];
   const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(files_.path(piece.place.file));
   if (!file.ok()) return io::FromSystem(file.status());
   const int64_t stripe = conversion_.buffers.stripe;
@@ -124,7 +124,7 @@ absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, s
     buffer.resize(std::min(stripe, piece.payload_bytes - at));
     const absl::Status read = (*file)->ReadAt(piece.payload_at + at, absl::MakeSpan(buffer));
     if (absl::IsDataLoss(read)) return false;  // a file that was cut off
-    if (!read.ok()) return io::FromSystem(read);
+    RETURN_IF_ERROR(read);
     hasher.Add(buffer);
   }
   if (hasher.Finish() != hash::ContentHash{record.hash_low, record.hash_high}) return false;
@@ -133,20 +133,20 @@ absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, s
   return true;
 }
 
-absl::Status PieceWriter::WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc,
+absl::Status PieceWriter::WriteFrame(const output::OutputPlan::OutputPiece& piece, uint32_t crc,
                                      std::string_view payload) const {
   ASSIGN_OR_RETURN(output::OutputFormat::Frame frame,
                    conversion_.plan->format().FrameOf(*conversion_.plan, piece, crc));
   absl::Status written;
   if (!payload.empty()) {
     frame.before.append(payload).append(frame.after);
-    return io::FromSystem(files_.WriteAt(piece.place.file, piece.place.at, frame.before));
+    return files_.WriteAt(piece.place.file, piece.place.at, frame.before);
   }
   if (!frame.before.empty()) written = files_.WriteAt(piece.place.file, piece.place.at, frame.before);
   if (written.ok() && !frame.after.empty()) {
     written = files_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.after);
   }
-  return io::FromSystem(std::move(written));
+  return written;
 }
 
 }  // namespace reshard::convert

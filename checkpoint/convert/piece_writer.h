@@ -33,7 +33,7 @@ class PieceWriter {
 
  private:
   // The frame of a piece, and with it the payload, where that is not there yet.
-  absl::Status WriteFrame(const output::OutputPlan::Piece& piece, uint32_t crc, std::string_view payload) const;
+  absl::Status WriteFrame(const output::OutputPlan::OutputPiece& piece, uint32_t crc, std::string_view payload) const;
   struct Writing;
   absl::Status WriteBatch(const BatchedReads& reads, const BatchedRead& batch, std::vector<Writing>& pieces,
                           std::string& buffer) const;

@@ -92,7 +92,7 @@ absl::Status Run::WriteShare() {
         ASSIGN_OR_RETURN(const std::vector<output::FinishedPiece> finished,
                          writer.Write(reads, reads.batches[i], buffers[thread]));
         for (const output::FinishedPiece& piece : finished) hashes_[piece.piece] = {piece.hash_low, piece.hash_high};
-        return io::FromSystem((*journal)->Add(finished));
+        return (*journal)->Add(finished);
       },
       options_.stop);
   if (!status.ok()) return status;
@@ -127,7 +127,7 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
         const auto ours = std::lower_bound(known.begin(), known.end(), record,
                                            [](const auto& a, const auto& b) { return a.piece < b.piece; });
         const bool has_it = ours != known.end() && *ours == record;
-        return has_it ? absl::OkStatus() : io::FromSystem(journal->Add(record));
+        return has_it ? absl::OkStatus() : journal->Add(record);
       },
       options_.stop);
   conversion_.summary.kept_bytes = bytes;
@@ -149,13 +149,13 @@ absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   absl::Status synced = tasks::RunTasks(static_cast<int64_t>(written.size()), conversion_.buffers.threads,
                                         [&](int64_t i, int) -> absl::Status {
                                           group_.Heartbeat();
-                                          return io::FromSystem(files->Sync(written[i]));
+                                          return files->Sync(written[i]);
                                         });
   if (!synced.ok() || group_.alone()) return synced;
   if (synced.ok()) synced = files->SyncNames();
   if (synced.ok()) synced = journal->Sync();
   if (synced.ok()) synced = group_.MarkDone();
-  return io::FromSystem(std::move(synced));
+  return synced;
 }
 
 // Whether this worker came to its end before, and waited in vain for others then. Nothing is written again in that

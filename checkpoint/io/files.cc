@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/https/url.h"
+#include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/remote_file.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
@@ -102,7 +103,8 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
       absl::StrCat("cannot ", status::View(what), " ", status::View(path), ": ", std::strerror(error));
   // The last two: a path at which nothing can be.
   if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) return absl::NotFoundError(message);
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  // A full disk, which must not look like a limit on memory.
+  if (error == ENOSPC || error == EDQUOT) return FromSystem(absl::ResourceExhaustedError(message));
   return absl::UnavailableError(message);
 }
 

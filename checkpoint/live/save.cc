@@ -193,7 +193,7 @@ class Saving {
 
   absl::Status WritePiece(size_t index, io::WriteFile& file, output::Journal& journal, std::string& buffer,
                           live::Progress& progress) {
-    const output::OutputPlan::Piece& piece = plan_->pieces()[index];
+    const output::OutputPlan::OutputPiece& piece = plan_->pieces()[index];
     hash::ContentSums sums;
     int64_t at = piece.payload_at;
     const auto pass_on = [&](std::string_view bytes) -> absl::Status {
@@ -226,7 +226,7 @@ class Saving {
 
   // The elements of a box of this rank's fragment, row-major: as they lie there, or put together in the buffer.
   template <typename PassOn>
-  absl::Status PassOnBox(const output::OutputPlan::Piece& piece, std::string& buffer, const PassOn& pass_on) {
+  absl::Status PassOnBox(const output::OutputPlan::OutputPiece& piece, std::string& buffer, const PassOn& pass_on) {
     const auto tensor = static_cast<size_t>(piece.tensor);
     const ConstTensorView& from = entries_[tensor].from;
     const live::Placement& placement = placed_[tensor];

@@ -32,7 +32,7 @@ class DcpOutput final : public OutputFormat {
     catalog::BoxMaker boxes;
     for (size_t i = 0; i < source.byte_items().size(); ++i) {
       const int64_t length = source.byte_items()[i].place.length;
-      OutputPlan::Piece piece;
+      OutputPlan::OutputPiece piece;
       piece.item = static_cast<int64_t>(i);
       const int64_t device = placing_.device_of(piece.item);
       piece.place = Take(plan, device, length);
@@ -62,7 +62,7 @@ class DcpOutput final : public OutputFormat {
       }
       for (const catalog::StoredBox& box : found) {
         ASSIGN_OR_RETURN(const zip::StoredArchive frame, torch_save::TensorFrame(*tensor.dtype, box.size));
-        OutputPlan::Piece piece;
+        OutputPlan::OutputPiece piece;
         piece.tensor = static_cast<int64_t>(t);
         piece.place = Take(plan, box.device, frame.bytes());
         piece.payload_at = piece.place.at + frame.large_at();
@@ -80,7 +80,7 @@ class DcpOutput final : public OutputFormat {
     std::vector<dcp::MetadataBytes> items;
     std::vector<dcp::MetadataPath> paths;
     int64_t last = -1;
-    for (const OutputPlan::Piece& piece : plan.pieces()) {
+    for (const OutputPlan::OutputPiece& piece : plan.pieces()) {
       if (piece.tensor < 0) {
         items.push_back({source.byte_items()[piece.item].name, piece.place});
         continue;
@@ -101,7 +101,8 @@ class DcpOutput final : public OutputFormat {
                                     dcp::WriteMetadata(tensors, items, paths, names, source.attributes(), id, id)}};
   }
 
-  absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const override {
+  absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::OutputPiece& piece,
+                                uint32_t crc) const override {
     if (piece.tensor < 0) return Frame{};  // a byte item stands alone
     const Catalog::Tensor& tensor = plan.source().tensors()[piece.tensor];
     ASSIGN_OR_RETURN(const zip::StoredArchive archive, torch_save::TensorFrame(*tensor.dtype, plan.size(piece)));
@@ -110,7 +111,7 @@ class DcpOutput final : public OutputFormat {
 
  private:
   // The next bytes of the device's file.
-  Catalog::Place Take(OutputPlan* plan, int64_t device, int64_t bytes) {
+  Catalog::FileRange Take(OutputPlan* plan, int64_t device, int64_t bytes) {
     const auto [found, fresh] = files_.try_emplace(device, 0);
     if (fresh) found->second = plan->AddFile({absl::StrCat("__", device, "_0.distcp"), 0, ""});
     const int64_t at = Aligned(plan->files()[found->second].bytes);

@@ -24,7 +24,7 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
   }
   std::vector<char> written(contents.tensors().size(), 0);
   for (size_t i = 0; i < plan.pieces().size(); ++i) {
-    const OutputPlan::Piece& piece = plan.pieces()[i];
+    const OutputPlan::OutputPiece& piece = plan.pieces()[i];
     const std::string& file = plan.files()[piece.place.file].name;
     sidecar.chunks.push_back({file, piece.place.at, piece.place.length, hashes[i]});
     if (piece.tensor >= 0) written[piece.tensor] = 1;

@@ -21,7 +21,7 @@ std::string JobName(const Catalog& source, const OutputPlan& plan) {
     digest.Add(file.bytes);
     digest.Add(std::string_view(file.head));
   }
-  for (const OutputPlan::Piece& piece : plan.pieces()) {
+  for (const OutputPlan::OutputPiece& piece : plan.pieces()) {
     digest.Add({piece.tensor, piece.item});
     digest.Add(plan.offset(piece));
     digest.Add(plan.size(piece));

@@ -35,7 +35,8 @@ class OutputFormat {
   // The files that say what is where, for a plan that this object made. `id` names the checkpoint.
   virtual absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const = 0;
   // The frame of a piece whose payload has that CRC-32. Both are empty where the contents stand alone.
-  virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::Piece& piece, uint32_t crc) const;
+  virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::OutputPiece& piece,
+                                        uint32_t crc) const;
 };
 
 // How safetensors files are written.

@@ -29,7 +29,8 @@ const WritableFormat* Find(CheckpointFormat format) {
 
 }  // namespace
 
-absl::StatusOr<OutputFormat::Frame> OutputFormat::FrameOf(const OutputPlan&, const OutputPlan::Piece&, uint32_t) const {
+absl::StatusOr<OutputFormat::Frame> OutputFormat::FrameOf(const OutputPlan&, const OutputPlan::OutputPiece&,
+                                                          uint32_t) const {
   return Frame{};
 }
 

@@ -11,13 +11,13 @@
 
 namespace reshard::output {
 
-absl::Span<const int64_t> OutputPlan::offset(const Piece& piece) const {
+absl::Span<const int64_t> OutputPlan::offset(const OutputPiece& piece) const {
   if (piece.tensor < 0) return {};
   const size_t rank = source_->tensors()[piece.tensor].shape.size();
   return absl::MakeConstSpan(boxes_).subspan(static_cast<size_t>(piece.first_box), rank);
 }
 
-absl::Span<const int64_t> OutputPlan::size(const Piece& piece) const {
+absl::Span<const int64_t> OutputPlan::size(const OutputPiece& piece) const {
   if (piece.tensor < 0) return {};
   const size_t rank = source_->tensors()[piece.tensor].shape.size();
   return absl::MakeConstSpan(boxes_).subspan(static_cast<size_t>(piece.first_box) + rank, rank);
@@ -30,7 +30,7 @@ int64_t OutputPlan::disk_bytes() const {
 }
 
 int64_t OutputPlan::MemoryBytes() const {
-  return static_cast<int64_t>(pieces_.capacity() * sizeof(Piece) + boxes_.capacity() * sizeof(int64_t));
+  return static_cast<int64_t>(pieces_.capacity() * sizeof(OutputPiece) + boxes_.capacity() * sizeof(int64_t));
 }
 
 absl::StatusOr<OutputPlan> OutputPlan::Make(const Catalog& source, std::unique_ptr<OutputFormat> format) {
@@ -55,12 +55,12 @@ int32_t OutputPlan::AddFile(File file) {
 
 void OutputPlan::GrowFile(int32_t file, int64_t bytes) { files_[file].bytes = bytes; }
 
-void OutputPlan::AddItem(const Piece& piece) {
+void OutputPlan::AddItem(const OutputPiece& piece) {
   bytes_ += piece.payload_bytes;
   pieces_.push_back(piece);
 }
 
-void OutputPlan::AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
+void OutputPlan::AddBox(OutputPiece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
   piece.first_box = static_cast<int64_t>(boxes_.size());
   boxes_.insert(boxes_.end(), offset.begin(), offset.end());
   boxes_.insert(boxes_.end(), size.begin(), size.end());

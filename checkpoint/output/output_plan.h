@@ -27,12 +27,12 @@ class OutputPlan {
   };
 
   // A box of a tensor, or a whole byte item.
-  struct Piece {
+  struct OutputPiece {
     int64_t tensor = -1;  // index in the catalog; -1: a byte item
     int64_t item = -1;    // index in the catalog
     int64_t first_box = 0;
-    Catalog::Place place;    // DCP: the stream; otherwise the contents themselves
-    int64_t payload_at = 0;  // the contents, in the file
+    Catalog::FileRange place;  // DCP: the stream; otherwise the contents themselves
+    int64_t payload_at = 0;    // the contents, in the file
     int64_t payload_bytes = 0;
   };
 
@@ -45,9 +45,9 @@ class OutputPlan {
   const OutputFormat& format() const { return *format_; }
   const std::vector<File>& files() const { return files_; }
   // Tensor by tensor in the order of the catalog, boxes ascending; byte items first.
-  const std::vector<Piece>& pieces() const { return pieces_; }
-  absl::Span<const int64_t> offset(const Piece& piece) const;
-  absl::Span<const int64_t> size(const Piece& piece) const;
+  const std::vector<OutputPiece>& pieces() const { return pieces_; }
+  absl::Span<const int64_t> offset(const OutputPiece& piece) const;
+  absl::Span<const int64_t> size(const OutputPiece& piece) const;
   // The layout of every tensor that is written, and its mesh, as text; empty where none was asked for.
   const std::vector<std::string>& layouts() const { return layouts_; }
   const std::vector<std::string>& meshes() const { return meshes_; }
@@ -60,9 +60,9 @@ class OutputPlan {
   // For OutputFormat::Plan.
   int32_t AddFile(File file);                  // its index
   void GrowFile(int32_t file, int64_t bytes);  // to so many in all
-  void AddItem(const Piece& piece);
+  void AddItem(const OutputPiece& piece);
   // The box of piece.tensor, in elements; payload_bytes follow from it.
-  void AddBox(Piece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
+  void AddBox(OutputPiece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
   void SetLayout(int64_t tensor, const Layout& layout);
   // Of what the format cannot hold, and what is not a tensor. Byte items are many, and all for one reason.
   void LeaveOut(std::string_view name, std::string_view reason);
@@ -76,7 +76,7 @@ class OutputPlan {
   const Catalog* source_ = nullptr;
   std::shared_ptr<const OutputFormat> format_;
   std::vector<File> files_;
-  std::vector<Piece> pieces_;
+  std::vector<OutputPiece> pieces_;
   std::vector<int64_t> boxes_;
   std::vector<std::string> layouts_;  // by tensor of the catalog
   std::vector<std::string> meshes_;   // the same

@@ -111,7 +111,7 @@ class SafetensorsOutput final : public OutputFormat {
     const auto parts = tensor.bytes == 0 ? std::vector<catalog::StoredBox>{whole}
                                          : catalog::CutBox(whole, element, catalog::kLargestBox);
     for (const catalog::StoredBox& part : parts) {
-      OutputPlan::Piece piece;
+      OutputPlan::OutputPiece piece;
       piece.tensor = index;
       piece.payload_at = at;
       int64_t bytes = element;

@@ -74,18 +74,18 @@ bool NamePattern::Has(std::string_view placeholder) const {
 
 bool NamePattern::IsText(std::string_view placeholder) const {
   return std::any_of(parts_.begin(), parts_.end(),
-                     [&](const Part& part) { return part.is_text && part.text == placeholder; });
+                     [&](const PatternPart& part) { return part.is_text && part.text == placeholder; });
 }
 
 std::string NamePattern::Fill(const Values& values) const {
   std::string name;
-  for (const Part& part : parts_) name += part.is_placeholder ? values.at(part.text) : part.text;
+  for (const PatternPart& part : parts_) name += part.is_placeholder ? values.at(part.text) : part.text;
   return name;
 }
 
 std::string NamePattern::Prefix(const Values& known) const {
   std::string prefix;
-  for (const Part& part : parts_) {
+  for (const PatternPart& part : parts_) {
     if (!part.is_placeholder) {
       prefix += part.text;
       continue;
@@ -99,7 +99,7 @@ std::string NamePattern::Prefix(const Values& known) const {
 
 bool NamePattern::MatchFrom(size_t part, std::string_view rest, Zeros zeros, Values* values) const {
   if (part == parts_.size()) return rest.empty();
-  const Part& here = parts_[part];
+  const PatternPart& here = parts_[part];
   const auto known = here.is_placeholder ? values->find(here.text) : values->end();
   if (!here.is_placeholder || known != values->end()) {
     const std::string_view text = here.is_placeholder ? std::string_view(known->second) : here.text;

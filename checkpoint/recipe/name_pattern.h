@@ -38,7 +38,7 @@ class NamePattern {
   bool MatchesButForZeros(std::string_view name, const Values& known) const;
 
  private:
-  struct Part {
+  struct PatternPart {
     std::string text;  // as it is, or the name of a placeholder
     bool is_placeholder = false;
     bool is_text = false;
@@ -46,7 +46,7 @@ class NamePattern {
   enum class Zeros { kNone, kInFront };  // that a number has
   bool MatchFrom(size_t part, std::string_view rest, Zeros zeros, Values* values) const;
 
-  std::vector<Part> parts_;
+  std::vector<PatternPart> parts_;
   std::vector<std::string> placeholders_;
 };
 

@@ -20,7 +20,7 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   listing.catalog = &catalog;
   const auto wanted = [&](std::string_view name) { return pattern.empty() || MatchesPattern(pattern, name); };
   std::vector<bool> in_use(catalog.files().size());  // where not all are
-  const auto in_file = [&](const Catalog::Place& place) { in_use[place.file] = true; };
+  const auto in_file = [&](const Catalog::FileRange& place) { in_use[place.file] = true; };
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     if (!wanted(tensor.name)) continue;
     listing.tensors.push_back(&tensor);

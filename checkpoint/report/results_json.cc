@@ -11,7 +11,7 @@ namespace {
 nlohmann::ordered_json ListOf(const std::vector<Wrapper>& wrappers) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Wrapper& wrapper : wrappers) {
-    const bool is_part = wrapper.place == Wrapper::Place::kPart;
+    const bool is_part = wrapper.place == Wrapper::Position::kPart;
     list.push_back({{"text", wrapper.text}, {"place", is_part ? "part" : "prefix"}, {"names", wrapper.names}});
   }
   return list;

@@ -7,7 +7,7 @@
 
 namespace reshard::source {
 
-RecordCheck::RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<Part> parts)
+RecordCheck::RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<HashedPart> parts)
     : missing_(length), crc_(crc), parts_(std::move(parts)) {
   if (parts_.empty()) return;
   hasher_ = std::make_unique<hash::ContentHasher>();

@@ -17,14 +17,14 @@ namespace reshard::source {
 class RecordCheck {
  public:
   // Bytes of the record, one part after the other, of which there is a hash.
-  struct Part {
+  struct HashedPart {
     int64_t length = 0;
     hash::ContentHash hash;
   };
   enum class Finding { kSame, kBadCrc, kBadHash };
 
   // Of a record of `length` bytes: its CRC-32, if that is known, and hashes of its parts, or of none of them.
-  RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<Part> parts);
+  RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<HashedPart> parts);
 
   bool knows_anything() const { return crc_.has_value() || !parts_.empty(); }
   // The next bytes of the record, which has so many.
@@ -39,7 +39,7 @@ class RecordCheck {
 
   int64_t missing_;
   std::optional<uint32_t> crc_;
-  std::vector<Part> parts_;
+  std::vector<HashedPart> parts_;
   uint32_t crc_so_far_ = 0;
   size_t part_ = 0;        // the one that the next byte belongs to
   int64_t part_left_ = 0;  // its bytes that are still to come

@@ -93,7 +93,7 @@ absl::StatusOr<Sidecar::Made> ReadMade(const json::Value& value) {
     std::string text = entry.Text();
     const std::string place = entry.Text();
     places_are_known = places_are_known && (place == kPart || place == kPrefix);
-    const auto where = place == kPart ? Wrapper::Place::kPart : Wrapper::Place::kPrefix;
+    const auto where = place == kPart ? Wrapper::Position::kPart : Wrapper::Position::kPrefix;
     made.taken_off.push_back({std::move(text), where, 0});
   }));
   if (!places_are_known) return Bad("something was taken off at an unknown place");
@@ -142,7 +142,7 @@ std::string Sidecar::ToJson() const {
     Json& of_made = content["made"] = {{"weights_only", made->weights_only}, {"taken_off", Json::array()}};
     for (const Wrapper& wrapper : made->taken_off) {
       of_made["taken_off"].push_back(
-          Json::array({wrapper.text, wrapper.place == Wrapper::Place::kPart ? kPart : kPrefix}));
+          Json::array({wrapper.text, wrapper.place == Wrapper::Position::kPart ? kPart : kPrefix}));
     }
   }
   const std::string text = Dump(content);

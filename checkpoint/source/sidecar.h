@@ -37,7 +37,7 @@ struct Sidecar {
   };
   struct Chunk {
     std::string file;
-    int64_t at = 0;  // as in Catalog::Place
+    int64_t at = 0;  // as in Catalog::FileRange
     int64_t length = 0;
     hash::ContentHash hash;
   };

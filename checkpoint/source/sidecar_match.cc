@@ -48,7 +48,7 @@ class Matcher {
     if (format_.files_begin_with_header) {
       for (const Catalog::Tensor& tensor : catalog_.tensors()) {
         for (int64_t i = 0; i < tensor.num_chunks; ++i) {
-          const Catalog::Place place = catalog_.chunk(tensor, i).place;
+          const Catalog::FileRange place = catalog_.chunk(tensor, i).place;
           int64_t& first = first_byte_[place.file];
           first = std::min(first, place.at);
         }
@@ -111,7 +111,7 @@ class Matcher {
   }
 
   absl::Status CheckComplete(const HashedChunks& hashed) const {
-    const auto check = [&](std::string_view name, const Catalog::Place& place) {
+    const auto check = [&](std::string_view name, const Catalog::FileRange& place) {
       const std::string_view file = catalog_.files()[place.file].path;
       const auto found = hashed.find(std::pair(file, place.at));
       if (found != hashed.end() && found->second->length == place.length) return absl::OkStatus();

@@ -185,10 +185,10 @@ absl::Status Source::State::ReadWhole(int64_t tensor, const Overlap& overlap, ab
 // elements alone piece by piece. It counts only where it knows all of them.
 RecordCheck Source::State::CheckFor(int64_t tensor, const Overlap& overlap) const {
   const Catalog::Tensor& entry = catalog.tensors()[tensor];
-  const Catalog::Place place = catalog.chunk(entry, overlap.number).place;
+  const Catalog::FileRange place = catalog.chunk(entry, overlap.number).place;
   const catalog::StoredElements& stream = *overlap.stream;
   const std::string_view path = catalog.files()[place.file].path;
-  std::vector<RecordCheck::Part> parts;
+  std::vector<RecordCheck::HashedPart> parts;
   const bool whole = catalog.traits().chunks_are_archives;
   for (int64_t at = 0; at < stream.record_length || (parts.empty() && whole);) {
     const auto found = hashed.find(std::pair(path, place.at + at));
@@ -251,7 +251,7 @@ absl::Status Source::State::CheckItem(size_t index, const io::ReadFile& file) {
   return status;
 }
 
-absl::Status Source::State::CheckArchive(const io::ReadFile& file, const Catalog::Place& place) {
+absl::Status Source::State::CheckArchive(const io::ReadFile& file, const Catalog::FileRange& place) {
   const absl::StatusOr<zip::ZipArchive> archive = zip::ZipArchive::Open(file, place.at, place.length);
   if (archive.ok()) return archive->CheckPayloads();
   if (!absl::IsDataLoss(archive.status())) return absl::OkStatus();  // an archive of another kind

@@ -107,7 +107,7 @@ struct Source::State {
   absl::Status FindSidecar(const CatalogLimits& limits);
 
  private:
-  static absl::Status CheckArchive(const io::ReadFile& file, const Catalog::Place& place);
+  static absl::Status CheckArchive(const io::ReadFile& file, const Catalog::FileRange& place);
 };
 
 }  // namespace reshard::source

@@ -71,8 +71,8 @@ void DTensorDim::MoveTo(layout::LayoutDraft::Dim* dim) {
   for (const Digit& digit : joined) {
     Factor factor;
     if (digit.kept()) {
-      factor.kind = Factor::Kind::kDigit;
-      factor.digit = digit.size;
+      factor.kind = Factor::Kind::kBlocks;
+      factor.blocks = digit.size;
     } else {
       factor.axis = {digit.axis, digit.pre, digit.size};
     }

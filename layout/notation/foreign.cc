@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<Factor>> PlainFactors(const Layout& layout, int d, st
   std::vector<Factor> plain;
   bool behind_digit = false;
   for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
-    if (factor->kind == Factor::Kind::kDigit) {
+    if (factor->kind == Factor::Kind::kBlocks) {
       behind_digit = true;
       plain.push_back(*factor);
       continue;

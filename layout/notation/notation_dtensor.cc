@@ -110,20 +110,12 @@ class DTensorReader {
     const size_t column = in_.column();
     const bool quoted = in_.Peek() == '\'' || in_.Peek() == '"';
     ASSIGN_OR_RETURN(const std::string_view name, quoted ? in_.Quoted("a reduction") : in_.Name("a reduction"));
-    if (name == "sum") {
-      out->op = ReduceOp::kSum;
-    } else if (name == "avg") {
-      out->op = ReduceOp::kAvg;
-    } else if (name == "min") {
-      out->op = ReduceOp::kMin;
-    } else if (name == "max") {
-      out->op = ReduceOp::kMax;
-    } else if (name == "product" || name == "prod") {
-      out->op = ReduceOp::kProd;
-    } else {
+    const std::optional<ReduceOp> op = name == "product" ? ReduceOp::kProd : FindReduceOp(name);
+    if (!op) {
       return in_.Unsupported(column, absl::StrCat("the reduction \"", layout::Printable(name),
                                                   "\" is none of sum, avg, min, max and product"));
     }
+    out->op = *op;
     return in_.Expect(')');
   }
 

@@ -85,7 +85,7 @@ bool IsBox(const Layout& layout) {
     bool cut_into_blocks = false;
     for (const Factor& factor : dim.factors) {
       if (factor.has_axis() && factor.axis.size > 1 && cut_into_blocks) return false;
-      cut_into_blocks |= !factor.has_axis() && factor.digit > 1;
+      cut_into_blocks |= !factor.has_axis() && factor.blocks > 1;
     }
   }
   return true;
@@ -98,7 +98,9 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
   std::vector<AxisRef> kept;
   if (target.partial()) kept = target.partial()->axes;
   std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // of another mesh, perhaps
-  const Layout settled = cost::WithPartial(source, kept);
+  // Partial over what the target is partial over, too.
+  const auto settle = [&](const Layout& layout) { return *layout.WithPartial(Partial{source.partial()->op, kept}); };
+  const Layout settled = settle(source);
   auto finish = [&](Chain chain) {
     const auto same = Equivalent(chain.back().to, target);
     // Where nothing is held at all, everything is equivalent, which says nothing about the step.
@@ -125,7 +127,7 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
     if (spare.empty()) continue;
     const auto sliced = CutFurther(source, d, spare);
     if (!sliced) continue;
-    const Layout sliced_settled = cost::WithPartial(*sliced, kept);
+    const Layout sliced_settled = settle(*sliced);
     if (const auto scattered = CutFurther(sliced_settled, d, reduced)) {
       finish({{cost::ChainStep::Kind::kMove, *sliced}, {cost::ChainStep::Kind::kReduceScatter, *scattered}});
     }

@@ -83,7 +83,7 @@ std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, i
 }
 
 // Where the share of a device is cut, beside an end's cuts between domains.
-enum class Place {
+enum class ShareCut {
   kBehindBoth,  // behind these, and those of the other end: it then has a part of what each domain gets from this one
   kBehind,
   kInFront,
@@ -94,21 +94,21 @@ std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& oth
                             int64_t most_elements) {
   const std::vector<DimLayout>& dims = end.dims();
   std::vector<Layout> out;
-  for (const Place place : {Place::kBehindBoth, Place::kBehind, Place::kInFront}) {
+  for (const ShareCut place : {ShareCut::kBehindBoth, ShareCut::kBehind, ShareCut::kInFront}) {
     std::vector<DimLayout> middle;
     for (size_t d = 0; d < dims.size(); ++d) middle.push_back({dims[d].size, cuts[d]});
     std::vector<bool> cut(dims.size(), false);
     for (const auto& [dim, ref] : share) {
       const auto d = static_cast<size_t>(dim);
       std::vector<Factor>& factors = middle[d].factors;
-      if (place == Place::kBehindBoth && !cut[d] && cuts[d].empty()) {
+      if (place == ShareCut::kBehindBoth && !cut[d] && cuts[d].empty()) {
         for (const Factor& factor : other[d]) {
-          const bool blocks = factor.kind == Factor::Kind::kAxis || factor.kind == Factor::Kind::kDigit;
+          const bool blocks = factor.kind == Factor::Kind::kAxis || factor.kind == Factor::Kind::kBlocks;
           if (blocks) factors.push_back(Factor::Blocks(factor.parts()));
         }
       }
       cut[d] = true;
-      factors.insert(place == Place::kInFront ? factors.begin() : factors.end(), Factor::Along(ref));
+      factors.insert(place == ShareCut::kInFront ? factors.begin() : factors.end(), Factor::Along(ref));
     }
     auto layout = Layout::Create(end.mesh(), std::move(middle));
     if (!layout.ok() || layout->MaxLocalElements() > most_elements) continue;

@@ -37,7 +37,7 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
     if (const auto refinement = digits::Refine(source, target)) {
       std::vector<bool> matters(refinement->digits.size(), false);
       for (const auto* places : {&refinement->from, &refinement->to}) {
-        for (const digits::Place& place : *places) {
+        for (const digits::DimCut& place : *places) {
           if (place.digit >= 0) matters[place.digit] = true;
         }
       }
@@ -118,12 +118,6 @@ std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target) {
     if (end > pre) out.push_back({ref.axis, pre, end / pre});
   }
   return out;
-}
-
-Layout WithPartial(const Layout& layout, const std::vector<AxisRef>& axes) {
-  std::optional<Partial> partial;
-  if (!axes.empty()) partial = Partial{layout.partial() ? layout.partial()->op : ReduceOp::kSum, axes};
-  return *Layout::Create(layout.mesh(), layout.dims(), std::move(partial));
 }
 
 absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, DType dtype) {

@@ -19,8 +19,6 @@ std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, 
 
 // The axes over which `source` is partial and `target` is not.
 std::vector<AxisRef> ReducedAxes(const Layout& source, const Layout& target);
-// `layout`, partial over these axes only (none: no longer partial).
-Layout WithPartial(const Layout& layout, const std::vector<AxisRef>& axes);
 
 }  // namespace reshard::cost
 

@@ -38,7 +38,7 @@ bool CutAlike(const std::vector<DigitLink>& links, AxisCuts& cuts) {
   return true;
 }
 
-struct Part {
+struct AxisPart {
   int64_t size = 1;
   int64_t stride = 1;
   int component = -1;
@@ -55,7 +55,7 @@ std::optional<std::vector<DeviceClass>> ClassesUnder(const Mesh& mesh, const std
   if (!CutAlike(links, cuts)) return std::nullopt;
 
   // The parts of linked digits, and which of them hang together.
-  std::vector<Part> parts;
+  std::vector<AxisPart> parts;
   std::vector<std::pair<AxisRef, size_t>> first_part;  // (axis, pre) -> index
   auto part_at = [&](int axis, int64_t pre) {
     for (const auto& [ref, index] : first_part) {
@@ -87,7 +87,7 @@ std::optional<std::vector<DeviceClass>> ClassesUnder(const Mesh& mesh, const std
   for (const auto& [x, y] : pairs) root[find(x)] = find(y);
 
   int64_t linked = 1;
-  for (const Part& part : parts) linked *= part.size;
+  for (const AxisPart& part : parts) linked *= part.size;
   std::vector<DeviceClass> out{{0, mesh.size() / linked}};
   for (size_t c = 0; c < parts.size(); ++c) {
     if (find(c) != c) continue;

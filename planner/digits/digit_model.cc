@@ -11,7 +11,7 @@ bool PlainFactors(const Layout& layout) {
   for (const DimLayout& dim : layout.dims()) {
     int64_t parts = 1;
     for (const Factor& factor : dim.factors) {
-      if (factor.kind != Factor::Kind::kAxis && factor.kind != Factor::Kind::kDigit) return false;
+      if (factor.kind != Factor::Kind::kAxis && factor.kind != Factor::Kind::kBlocks) return false;
       parts *= factor.parts();
       if (dim.size % parts != 0) return false;
     }
@@ -21,10 +21,10 @@ bool PlainFactors(const Layout& layout) {
 }
 
 // Where each mesh digit stands: index of a place in (dim, lo) terms, -1 replicated, -2 partial.
-std::vector<int> Positions(const std::vector<Place>& used, const std::vector<int>& partial,
+std::vector<int> Positions(const std::vector<DimCut>& used, const std::vector<int>& partial,
                            const std::vector<DigitModel::DigitPlace>& places, size_t digits) {
   std::vector<int> out(digits, kReplicated);
-  for (const Place& place : used) {
+  for (const DimCut& place : used) {
     if (place.digit < 0) continue;
     for (size_t i = 0; i < places.size(); ++i) {
       if (places[i].dim == place.dim && places[i].lo == place.lo && places[i].lo * places[i].size == place.hi) {
@@ -57,7 +57,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   for (int d = 0; d < source.rank(); ++d) {
     std::set<int64_t> boundaries{1};
     for (const auto* used : {&refinement->from, &refinement->to}) {
-      for (const Place& place : *used) {
+      for (const DimCut& place : *used) {
         if (place.dim != d) continue;
         boundaries.insert(place.lo);
         boundaries.insert(place.hi);
@@ -78,7 +78,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
   const std::vector<int> to = Positions(refinement->to, refinement->to_partial, out.places_, k);
   for (const auto* used : {&refinement->from, &refinement->to}) {
     const auto& at = used == &refinement->from ? from : to;
-    for (const Place& place : *used) {
+    for (const DimCut& place : *used) {
       if (place.digit >= 0 && at[place.digit] == kReplicated) return std::nullopt;
     }
   }

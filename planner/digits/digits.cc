@@ -32,13 +32,13 @@ bool AddCut(Cuts& cuts, int64_t cut) {
 }
 
 // Boundaries of a dimension's factors under the current cuts, with every axis factor split at its axis's cuts.
-std::vector<Place> PlacesOf(const Layout& layout, int d, const std::vector<Cuts>& cuts) {
-  std::vector<Place> places;
+std::vector<DimCut> PlacesOf(const Layout& layout, int d, const std::vector<Cuts>& cuts) {
+  std::vector<DimCut> places;
   int64_t lo = 1;
   for (const Factor& factor : layout.dim(d).factors) {
     if (!factor.has_axis()) {
-      places.push_back({d, lo, lo * factor.digit, -1, factor.kind});
-      lo *= factor.digit;
+      places.push_back({d, lo, lo * factor.blocks, -1, factor.kind});
+      lo *= factor.blocks;
       continue;
     }
     int64_t pre = factor.axis.pre;
@@ -74,10 +74,10 @@ bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vec
   return changed;
 }
 
-std::set<int64_t> Marks(const std::vector<Place>& a, const std::vector<Place>& b) {
+std::set<int64_t> Marks(const std::vector<DimCut>& a, const std::vector<DimCut>& b) {
   std::set<int64_t> marks;
   for (const auto* places : {&a, &b}) {
-    for (const Place& place : *places) {
+    for (const DimCut& place : *places) {
       marks.insert(place.lo);
       marks.insert(place.hi);
     }
@@ -149,13 +149,13 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
       out.digits.push_back(digit);
     }
   }
-  auto collect = [&](const Layout& layout, std::vector<Place>& places, std::vector<int>& partial) {
+  auto collect = [&](const Layout& layout, std::vector<DimCut>& places, std::vector<int>& partial) {
     for (int d = 0; d < rank; ++d) {
       int64_t lo = 1;
       for (const Factor& factor : layout.dim(d).factors) {
         if (!factor.has_axis()) {
-          places.push_back({d, lo, lo * factor.digit, -1, factor.kind});
-          lo *= factor.digit;
+          places.push_back({d, lo, lo * factor.blocks, -1, factor.kind});
+          lo *= factor.blocks;
           continue;
         }
         for (int digit : out.DigitsOf(factor.axis)) {

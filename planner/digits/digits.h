@@ -27,7 +27,7 @@ struct Digit {
 // A cut of one dimension by one factor of one layout: the multiplicative interval [lo, hi) of the dimension's
 // mixed-radix system, major first, and the mesh digit that chooses the part (-1: a block factor, of which every part is
 // kept).
-struct Place {
+struct DimCut {
   int dim = 0;
   int64_t lo = 1;
   int64_t hi = 1;
@@ -37,7 +37,7 @@ struct Place {
 
 struct Refinement {
   std::vector<Digit> digits;      // in mesh order, major first within an axis; without digits of size 1
-  std::vector<Place> from, to;    // places of the two layouts in dimension order, major first
+  std::vector<DimCut> from, to;   // places of the two layouts in dimension order, major first
   std::vector<int> from_partial;  // digits
   std::vector<int> to_partial;
 

@@ -151,7 +151,7 @@ class HeldWalk {
     const Level& level = levels_[k];
     const int64_t parts = level.factor->parts();
     switch (level.factor->kind) {
-      case Factor::Kind::kDigit: {
+      case Factor::Kind::kBlocks: {
         const int64_t chunk = CeilDiv(whole.length(), parts);
         int64_t j = 0;
         for (int64_t begin = whole.begin; begin < whole.end; ++j) {

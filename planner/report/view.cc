@@ -185,7 +185,7 @@ std::string EmptySentence(const Layout& layout) {
   for (const DimLayout& dim : layout.dims()) {
     int64_t intervals = 1;
     for (const Factor& factor : dim.factors) {
-      if (!factor.has_axis()) intervals *= factor.digit;
+      if (!factor.has_axis()) intervals *= factor.blocks;
     }
     if (intervals > kMaxIntervalsSearched) return "";
   }

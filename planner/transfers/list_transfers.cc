@@ -158,18 +158,18 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     for (int32_t holder : holders[c]) ids.push_back(out->devices_[holder]);
     Turn turn(std::move(ids), demand, topology, first_holder);
     for (int64_t waits : waiting[c]) {
-      Piece& piece = out->pieces_[waits];
+      BoxTransfer& piece = out->pieces_[waits];
       piece.sender = holders[c][turn.Next(out->devices_[piece.receiver], piece.elements)];
     }
   }
 
-  std::stable_sort(out->pieces_.begin(), out->pieces_.end(), [](const Piece& a, const Piece& b) {
+  std::stable_sort(out->pieces_.begin(), out->pieces_.end(), [](const BoxTransfer& a, const BoxTransfer& b) {
     return a.receiver != b.receiver ? a.receiver < b.receiver : a.sender < b.sender;
   });
   const size_t devices = out->devices_.size();
   out->first_of_receiver_.assign(devices + 1, 0);
   out->first_of_sender_.assign(devices + 1, 0);
-  for (const Piece& piece : out->pieces_) {
+  for (const BoxTransfer& piece : out->pieces_) {
     ++out->first_of_receiver_[static_cast<size_t>(piece.receiver) + 1];
     ++out->first_of_sender_[static_cast<size_t>(piece.sender) + 1];
   }
@@ -194,7 +194,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
       }
     }
     std::vector<bool> varies(digits.size(), false);
-    for (const Piece& piece : out->pieces_) {
+    for (const BoxTransfer& piece : out->pieces_) {
       for (size_t e = 0; e < digits.size(); ++e) {
         if (digits[e].Coordinate(piece.sender) != digits[e].Coordinate(piece.receiver)) varies[e] = true;
       }
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   } else {
     out->group_size_ = 0;
     std::vector<bool> takes_part(devices, false);
-    for (const Piece& piece : out->pieces_) {
+    for (const BoxTransfer& piece : out->pieces_) {
       if (piece.sender == piece.receiver) continue;
       takes_part[piece.sender] = takes_part[piece.receiver] = true;
     }
@@ -218,7 +218,7 @@ void ListTransfers::Count(const Topology& topology) {
   const auto levels = static_cast<size_t>(topology.num_levels());
   std::vector<int64_t> senders(levels > 1 ? devices_.size() * levels : 0, 0), receivers = senders;
   for (DeviceLoad& load : loads_) load.levels.resize(levels > 1 ? levels : 0);
-  for (const Piece& piece : pieces_) {
+  for (const BoxTransfer& piece : pieces_) {
     if (piece.sender == piece.receiver) continue;
     DeviceLoad& receiver = loads_[piece.receiver];
     DeviceLoad& sender = loads_[piece.sender];
@@ -288,7 +288,7 @@ void ListTransfers::Classify(const Side& from, const Side& to) {
   op_ = Op::kAllPermute;
 }
 
-Message ListTransfers::MakeMessage(const Piece& piece) const {
+Message ListTransfers::MakeMessage(const BoxTransfer& piece) const {
   Message message{devices_[piece.sender], devices_[piece.receiver], {}};
   message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {

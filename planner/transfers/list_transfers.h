@@ -40,7 +40,7 @@ class ListTransfers final : public TransferSchedule {
   int64_t GroupSize() const override { return group_size_; }
 
  private:
-  struct Piece {
+  struct BoxTransfer {
     int32_t sender;  // indices into devices_
     int32_t receiver;
     int64_t first_pair;  // into pair_refs_: one pair index per dimension
@@ -48,7 +48,7 @@ class ListTransfers final : public TransferSchedule {
   };
 
   ListTransfers() = default;
-  Message MakeMessage(const Piece& piece) const;
+  Message MakeMessage(const BoxTransfer& piece) const;
   // Chooses the holders that serve the receivers of one shard.
   class Turn;
   void Count(const Topology& topology);
@@ -58,7 +58,7 @@ class ListTransfers final : public TransferSchedule {
   int rank_ = 0;
   bool same_mesh_ = false;
   std::vector<DimOverlap> overlaps_;
-  std::vector<Piece> pieces_;  // by receiver, then sender
+  std::vector<BoxTransfer> pieces_;  // by receiver, then sender
   std::vector<int32_t> pair_refs_;
   std::vector<int64_t> first_of_receiver_;
   std::vector<int32_t> by_sender_;

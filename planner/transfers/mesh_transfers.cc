@@ -74,11 +74,11 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
   for (int d = 0; d < rank_; ++d) {
     // Exact places first; then, in a range that both layouts cut completely (6 as 2,3 against 3,2), digits of equal
     // size in order. Blocks, which every device keeps, cut nothing.
-    std::vector<const digits::Place*> sources, targets, blocks;
+    std::vector<const digits::DimCut*> sources, targets, blocks;
     std::map<int64_t, int> boundaries;
-    auto collect = [&](const std::vector<digits::Place>& places, std::vector<const digits::Place*>& into, int bit) {
+    auto collect = [&](const std::vector<digits::DimCut>& places, std::vector<const digits::DimCut*>& into, int bit) {
       boundaries[1] |= bit;
-      for (const digits::Place& place : places) {
+      for (const digits::DimCut& place : places) {
         if (place.dim != d) continue;
         boundaries[place.hi] |= bit;
         (place.digit >= 0 ? into : blocks).push_back(&place);
@@ -86,13 +86,13 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
     };
     collect(refinement.from, sources, 1);
     collect(refinement.to, targets, 2);
-    auto block = [&](const digits::Place& place) {  // the first boundary of its range, or -1 if that has no common end
+    auto block = [&](const digits::DimCut& place) {  // the first boundary of its range, or -1 if that has no common end
       int64_t start = 1;
       for (const auto& [boundary, bits] : boundaries) {
         if (bits != 3) continue;
         if (boundary >= place.hi) {
           const int64_t end = boundary;  // Clang 14 captures no structured binding
-          const bool complete = std::none_of(blocks.begin(), blocks.end(), [&](const digits::Place* kept) {
+          const bool complete = std::none_of(blocks.begin(), blocks.end(), [&](const digits::DimCut* kept) {
             return kept->lo < end && start < kept->hi;
           });
           return complete ? start : int64_t{-1};
@@ -103,10 +103,10 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
     };
     std::vector<bool> taken(sources.size(), false);
     for (bool exact : {true, false}) {
-      for (const digits::Place* target : targets) {
+      for (const digits::DimCut* target : targets) {
         if (displaced[target->digit] >= 0) continue;
         for (size_t i = 0; i < sources.size(); ++i) {
-          const digits::Place* source = sources[i];
+          const digits::DimCut* source = sources[i];
           if (taken[i] || source->hi / source->lo != target->hi / target->lo) continue;
           // A reflected axis shares elements with two coordinates of a plain one, so no digit is fixed by the other.
           if (source->kind != target->kind || source->kind == Factor::Kind::kSizes) continue;
@@ -147,9 +147,9 @@ bool MeshTransfers::MeetAtPlaces(const digits::Refinement& refinement, const std
   for (int d = 0; d < rank_; ++d) {
     std::set<int64_t> boundaries{1};
     for (const auto* side : {&refinement.from, &refinement.to}) {
-      for (const digits::Place& place : *side) {
+      for (const digits::DimCut& place : *side) {
         if (place.dim != d) continue;
-        if (place.kind != Factor::Kind::kAxis && place.kind != Factor::Kind::kDigit) return false;
+        if (place.kind != Factor::Kind::kAxis && place.kind != Factor::Kind::kBlocks) return false;
         boundaries.insert(place.hi);
       }
     }
@@ -160,8 +160,8 @@ bool MeshTransfers::MeetAtPlaces(const digits::Refinement& refinement, const std
     }
     const int64_t size = from[d]->size;
     if (size == 0 || size % reached != 0) return false;
-    for (const digits::Place& source : refinement.from) {
-      for (const digits::Place& target : refinement.to) {
+    for (const digits::DimCut& source : refinement.from) {
+      for (const digits::DimCut& target : refinement.to) {
         if (source.dim != d || target.dim != d || source.digit < 0 || target.digit < 0) continue;
         if (source.hi <= target.lo || target.hi <= source.lo) continue;
         if (source.lo != target.lo || source.hi != target.hi) return false;

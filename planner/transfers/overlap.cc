@@ -6,14 +6,14 @@ namespace reshard::transfers {
 namespace {
 
 // One interval of one row, with where it starts in the row's dense local order.
-struct Piece {
+struct RowInterval {
   Interval interval;
   int64_t row;
   int64_t local;
 };
 
-std::vector<Piece> Sorted(const DimShards& shards) {
-  std::vector<Piece> pieces;
+std::vector<RowInterval> Sorted(const DimShards& shards) {
+  std::vector<RowInterval> pieces;
   pieces.reserve(shards.intervals.size());
   bool ascending = true;
   for (int64_t row = 0; row < shards.num_rows(); ++row) {
@@ -27,7 +27,7 @@ std::vector<Piece> Sorted(const DimShards& shards) {
   }
   if (!ascending) {
     std::sort(pieces.begin(), pieces.end(),
-              [](const Piece& a, const Piece& b) { return a.interval.begin < b.interval.begin; });
+              [](const RowInterval& a, const RowInterval& b) { return a.interval.begin < b.interval.begin; });
   }
   return pieces;
 }
@@ -76,8 +76,8 @@ void OverlapInOrder(const DimShards& from, const DimShards& to, DimOverlap& out)
 
 // Any rows.
 void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) {
-  const std::vector<Piece> a = Sorted(from);
-  const std::vector<Piece> b = Sorted(to);
+  const std::vector<RowInterval> a = Sorted(from);
+  const std::vector<RowInterval> b = Sorted(to);
   std::vector<Segment> segments;
   segments.reserve(a.size() + b.size());
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {

@@ -180,19 +180,11 @@ std::optional<LayoutRules> ReadRules(const nb::dict& terms, const Recipe& recipe
   return ValueOrRaise(LayoutRules::ForAll(*mesh, Get<std::string>(terms, "layout")));
 }
 
-CheckpointFormat ReadFormat(const std::string& to) {
-  if (to == "dcp") return CheckpointFormat::kDcp;
-  if (to == "safetensors" || to == "hf") return CheckpointFormat::kSafetensors;
-  Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", Clipped(to), "\" is not dcp, safetensors or hf")));
-}
-
 std::string ConvertFrom(const std::string& source, const std::string& destination, const nb::dict& terms,
                         const nb::object& progress) {
   const What what = ReadTerms(terms);
   ConvertOptions options;
   const auto to = Get<std::string>(terms, "to");
-  options.format = ReadFormat(to);
-  options.always_index = to == "hf";
   options.memory_limit = Get<int64_t>(terms, "memory_limit");
   options.file_bytes = Get<int64_t>(terms, "file_size");
   options.threads = Get<int>(terms, "threads");
@@ -203,11 +195,12 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   options.worker = Get<int64_t>(terms, "worker");
   options.recipe = what.recipe;
   options.side_files = what.side_files;
+  if (!SetTarget(to, &options)) {
+    Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", Clipped(to), "\" is not dcp, safetensors or hf")));
+  }
   if (to == "hf") {
-    options.record_made = true;
-    options.side_files.beside_file = true;
     options.unwrap = !Get<bool>(terms, "keep_names");
-    options.recipe.selection.weights_only |= !Get<bool>(terms, "with_training_state");
+    if (Get<bool>(terms, "with_training_state")) options.recipe.selection = what.recipe.selection;
   }
   const std::optional<LayoutRules> rules = ReadRules(terms, what.recipe);
   if (!rules && NeedsLayoutRules(options.format)) {

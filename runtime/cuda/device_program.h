@@ -23,7 +23,7 @@ namespace reshard::cuda {
 
 // Somewhere in one of the memories of a step, which are numbered: the inputs of its T tensors are 0 .. T-1, the outputs
 // T .. 2T-1, blocks of staging follow.
-struct Place {
+struct MemoryOffset {
   int base = 0;
   int64_t offset = 0;  // bytes
 };
@@ -37,14 +37,14 @@ struct LaunchReductions {
   UploadedTable uploaded;
 };
 struct CopyBytes {
-  Place from;
-  Place to;
+  MemoryOffset from;
+  MemoryOffset to;
   int64_t bytes = 0;
 };
 struct ExchangeMessages {
   struct Message {
     int64_t peer = 0;
-    Place place;
+    MemoryOffset place;
     int64_t bytes = 0;
   };
   std::vector<Message> sends;
@@ -52,8 +52,8 @@ struct ExchangeMessages {
 };
 struct CallCollective {
   struct Call {
-    Place send;
-    Place receive;
+    MemoryOffset send;
+    MemoryOffset receive;
     int64_t count = 0;
     DType dtype = DType::kU8;
     ReduceOp reduce = ReduceOp::kSum;
@@ -91,7 +91,7 @@ struct DevicePreparation {
   void CopyOwn(const std::vector<CopyJob>& own);
   // Pack, exchange, unpack. Of a piece, `tensor` is the number of the memory that its fragment lies in. `own` goes with
   // one of the launches.
-  void Exchange(const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives,
+  void Exchange(const std::vector<packed::MessagePart>& sends, const std::vector<packed::MessagePart>& receives,
                 std::vector<CopyJob> own);
 };
 

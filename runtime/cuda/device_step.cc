@@ -91,7 +91,7 @@ struct Enqueue {
   DeviceTransport& transport;
   std::vector<void*> bases;
 
-  char* At(const Place& place) const { return static_cast<char*>(bases[place.base]) + place.offset; }
+  char* At(const MemoryOffset& place) const { return static_cast<char*>(bases[place.base]) + place.offset; }
   // A table names the first bases only, up to the last one that it uses.
   absl::Span<void* const> First(int count) const {
     return absl::MakeConstSpan(bases).first(static_cast<size_t>(count));

@@ -32,8 +32,8 @@ void DevicePreparation::CopyOwn(const std::vector<CopyJob>& own) {
   }
 }
 
-void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives,
-                                 std::vector<CopyJob> own) {
+void DevicePreparation::Exchange(const std::vector<packed::MessagePart>& sends,
+                                 const std::vector<packed::MessagePart>& receives, std::vector<CopyJob> own) {
   std::vector<packed::WireMessage> outgoing = packed::MessagesOf(sends, rank);
   std::vector<packed::WireMessage> incoming = packed::MessagesOf(receives, rank);
   const int64_t send_bytes = packed::PlaceStaging(outgoing);
@@ -45,13 +45,13 @@ void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const 
   std::vector<CopyJob> pack;
   for (const packed::WireMessage& message : outgoing) {
     if (message.direct()) {
-      const packed::Piece& piece = *message.pieces[0];
+      const packed::MessagePart& piece = *message.pieces[0];
       exchange.sends.push_back({message.peer, {piece.tensor, piece.copy->from_offset()}, message.bytes});
       continue;
     }
     exchange.sends.push_back({message.peer, {send_staging, message.staged_at}, message.bytes});
     int64_t at = message.staged_at;
-    for (const packed::Piece* piece : message.pieces) {
+    for (const packed::MessagePart* piece : message.pieces) {
       pack.push_back({piece->copy, piece->tensor, 0, send_staging, at});
       at += piece->bytes;
     }
@@ -59,13 +59,13 @@ void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const 
   std::vector<CopyJob> unpack;
   for (const packed::WireMessage& message : incoming) {
     if (message.direct()) {
-      const packed::Piece& piece = *message.pieces[0];
+      const packed::MessagePart& piece = *message.pieces[0];
       exchange.receives.push_back({message.peer, {piece.tensor, piece.copy->to_offset()}, message.bytes});
       continue;
     }
     exchange.receives.push_back({message.peer, {receive_staging, message.staged_at}, message.bytes});
     int64_t at = message.staged_at;
-    for (const packed::Piece* piece : message.pieces) {
+    for (const packed::MessagePart* piece : message.pieces) {
       unpack.push_back({piece->copy, receive_staging, at, piece->tensor, 0});
       at += piece->bytes;
     }
@@ -84,8 +84,8 @@ void DevicePreparation::Exchange(const std::vector<packed::Piece>& sends, const 
 
 void PrepareExchange(DevicePreparation& p) {
   std::vector<ContributionBlock> contributions = StageContributions(p);
-  std::vector<packed::Piece> sends;
-  std::vector<packed::Piece> receives;
+  std::vector<packed::MessagePart> sends;
+  std::vector<packed::MessagePart> receives;
   std::vector<CopyJob> own;
   for (const Transfer& transfer : p.step.sends) {
     const ConstTensorView& in = p.inputs[transfer.tensor];
@@ -218,8 +218,9 @@ class CollectiveMoves {
 
     const Side send = SendSide(tensors);
     const Side receive = ReceiveSide(tensors);
-    call.send = send.direct ? send.place : Place{p_.Stage(gathers ? bytes : bytes * static_cast<int64_t>(members)), 0};
-    call.receive = receive.direct ? receive.place : Place{p_.Stage(bytes * static_cast<int64_t>(members)), 0};
+    call.send =
+        send.direct ? send.place : MemoryOffset{p_.Stage(gathers ? bytes : bytes * static_cast<int64_t>(members)), 0};
+    call.receive = receive.direct ? receive.place : MemoryOffset{p_.Stage(bytes * static_cast<int64_t>(members)), 0};
     int64_t at = 0;  // of the tensor inside a member's part
     for (size_t t : tensors) {
       const Parts& of = parts_[t];
@@ -248,7 +249,7 @@ class CollectiveMoves {
 
   struct Side {
     bool direct = false;
-    Place place;
+    MemoryOffset place;
   };
 
   Side SendSide(const std::vector<size_t>& tensors) {

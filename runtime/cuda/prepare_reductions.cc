@@ -12,7 +12,7 @@ namespace reshard::cuda {
 namespace {
 
 // Where the whole of a view lies densely: itself, or a block of staging and the copy that fills or empties it.
-Place DenseInput(DevicePreparation& p, size_t t, std::vector<CopyJob>* pack) {
+MemoryOffset DenseInput(DevicePreparation& p, size_t t, std::vector<CopyJob>* pack) {
   const auto index = static_cast<int>(t);
   const ConstTensorView& in = p.inputs[t];
   if (IsDense(in)) return {p.Input(index), 0};
@@ -21,7 +21,7 @@ Place DenseInput(DevicePreparation& p, size_t t, std::vector<CopyJob>* pack) {
   return {staging, 0};
 }
 
-Place DenseOutput(DevicePreparation& p, size_t t, std::vector<CopyJob>* unpack) {
+MemoryOffset DenseOutput(DevicePreparation& p, size_t t, std::vector<CopyJob>* unpack) {
   const auto index = static_cast<int>(t);
   const TensorView& out = p.outputs[t];
   if (IsDense(out)) return {p.Output(index), 0};
@@ -78,7 +78,7 @@ void NativeReduceScatter(DevicePreparation& p, const std::vector<Contributions>&
     const auto index = static_cast<int>(t);
     std::vector<const StridedCopy*> copies;
     for (const Transfer* transfer : all[t].to) copies.push_back(p.copies.MakePack(transfer->region, p.inputs[t]));
-    Place send;
+    MemoryOffset send;
     if (FollowEachOther(copies, &StridedCopy::from_offset, bytes)) {
       send = {p.Input(index), copies[0]->from_offset()};
     } else {
@@ -127,7 +127,7 @@ void CombineContributions(DevicePreparation& p, const std::vector<ContributionBl
   for (size_t t = 0; t < blocks.size(); ++t) {
     if (blocks[t].members == 0) continue;
     p.program.stats.written += BytesOf(p.outputs[t]);
-    const Place out = DenseOutput(p, t, &unpack);
+    const MemoryOffset out = DenseOutput(p, t, &unpack);
     reductions.push_back({blocks[t].base, 0, blocks[t].pitch, blocks[t].members, out.base, out.offset,
                           NumElements(p.outputs[t].shape), p.step.tensors[t].dtype, p.step.tensors[t].reduce});
   }
@@ -140,8 +140,8 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   p.program.stats.received += p.step.recv_bytes;
   std::vector<CopyJob> pack;
   std::vector<CopyJob> unpack;
-  std::vector<Place> ins(p.step.tensors.size());
-  std::vector<Place> outs(p.step.tensors.size());
+  std::vector<MemoryOffset> ins(p.step.tensors.size());
+  std::vector<MemoryOffset> outs(p.step.tensors.size());
   for (size_t t = 0; t < ins.size(); ++t) {
     if (BytesOf(p.outputs[t]) == 0) continue;
     p.program.stats.written += BytesOf(p.outputs[t]);
@@ -165,10 +165,10 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
   std::iota(in_rank_order.begin(), in_rank_order.end(), int64_t{0});
   std::sort(in_rank_order.begin(), in_rank_order.end(),
             [&](int64_t a, int64_t b) { return p.step.group[a] < p.step.group[b]; });
-  std::vector<packed::Piece> sends;
-  std::vector<packed::Piece> receives;
-  std::vector<packed::Piece> gives;
-  std::vector<packed::Piece> takes;
+  std::vector<packed::MessagePart> sends;
+  std::vector<packed::MessagePart> receives;
+  std::vector<packed::MessagePart> gives;
+  std::vector<packed::MessagePart> takes;
   std::vector<CopyJob> own;
   std::vector<ReduceJob> reductions;
   std::vector<ContributionBlock> blocks(ins.size());

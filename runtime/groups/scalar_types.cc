@@ -43,10 +43,10 @@ absl::StatusOr<DType> DTypeOf(at::ScalarType type) {
   // Asked for every tensor of every call.
   static const auto* const table = [] {
     auto* const filled = new std::array<std::optional<DType>, static_cast<size_t>(at::ScalarType::NumOptions)>;
-    for (const TypePair& pair : kTypes) (*filled)[pair.torch] = pair.ours;
+    for (const TypePair& pair : kTypes) (*filled)[static_cast<size_t>(pair.torch)] = pair.ours;
     return filled;
   }();
-  const std::optional<DType> found = (*table)[type];
+  const std::optional<DType> found = (*table)[static_cast<size_t>(type)];
   if (found) return *found;
   return absl::UnimplementedError(absl::StrCat("tensors of type ", c10::toString(type)));
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/layout/text.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -65,6 +67,13 @@ std::optional<NcclRedOp> OperationFor(ReduceOp op, DType dtype) {
       return dtype == DType::kBool ? kNcclMin : kNcclProd;  // and
   }
   return std::nullopt;
+}
+
+// "{X:2,Y:4} Y", for errors.
+std::string Describe(const GroupScope& scope) {
+  std::string text = ToString(scope.mesh);
+  for (const AxisRef& ref : scope.axes) absl::StrAppend(&text, " ", ToString(scope.mesh, ref));
+  return text;
 }
 
 }  // namespace
@@ -189,17 +198,18 @@ absl::Status NcclTransport::Exchange(absl::Span<const cuda::DeviceSend> sends,
 }
 
 absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
-  if (step.scope.empty() || step.group_size < 2) return nullptr;
+  if (!step.scope || step.group_size < 2) return nullptr;
   if (step.op == Op::kAllToAll && api_.AlltoAll == nullptr) return nullptr;
   NcclComm* part = nullptr;
   {
     const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
-    const auto found = groups_.find(step.scope);
-    if (found != groups_.end()) return found->second;
+    const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                    [&](const ScopedComm& group) { return group.scope == *step.scope; });
+    if (found != groups_.end()) return found->comm;
     // The whole world in its own order: every rank is in the one group there is, and sees the same.
     if (step.group_size == size_ && std::is_sorted(step.group.begin(), step.group.end())) {
-      groups_[step.scope] = world_;
+      groups_.push_back({*step.scope, world_});
       return world_;
     }
   }
@@ -213,16 +223,16 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
     NcclConfig config = Config();
     part = &split_off_.emplace_back(nullptr);
     RETURN_IF_ERROR(Check(api_.CommSplit(world_, color, static_cast<int>(step.group_index), part, &config), world_,
-                          absl::StrCat("splitting off ", step.scope)));
+                          absl::StrCat("splitting off ", Describe(*step.scope))));
   }
-  const std::string what = absl::StrCat("splitting off ", step.scope);
+  const std::string what = absl::StrCat("splitting off ", Describe(*step.scope));
   absl::Status settled = Settle(world_, what, interrupted_);
   if (!settled.ok()) return settled;
   {
     // From here on Abort ends it, too.
     const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
-    groups_[step.scope] = *part;
+    groups_.push_back({*step.scope, *part});
   }
   if (*part != nullptr) settled = Settle(*part, what, interrupted_);
   if (!settled.ok()) return settled;
@@ -279,8 +289,8 @@ absl::Status NcclTransport::AsyncError() {
   for (const auto& [scope, comm] : groups_) {
     if (!status.ok()) break;
     if (comm == nullptr || comm == world_) continue;
-    status = Check(api_.CommGetAsyncError(comm, &state), comm, scope);
-    if (status.ok()) status = Check(state, comm, scope);
+    status = Check(api_.CommGetAsyncError(comm, &state), comm, Describe(scope));
+    if (status.ok()) status = Check(state, comm, Describe(scope));
   }
   return status;
 }
@@ -320,7 +330,7 @@ absl::Status NcclTransport::CapturedOn(cuda::CudaStream stream) { return graphs_
 
 int64_t NcclTransport::splits() const {
   const status::MutexLock lock(mutex_);
-  return std::count_if(groups_.begin(), groups_.end(), [this](const auto& entry) { return entry.second != world_; });
+  return std::count_if(groups_.begin(), groups_.end(), [this](const auto& entry) { return entry.comm != world_; });
 }
 
 }  // namespace reshard::nccl

@@ -81,9 +81,15 @@ class NcclTransport final : public cuda::DeviceTransport {
   std::function<absl::Status()> interrupted_;
   std::function<absl::Status()> drain_;
 
+  struct ScopedComm {
+    GroupScope scope;
+    NcclComm comm = nullptr;  // null where this rank is in none of its groups
+  };
+
   mutable status::Mutex mutex_;
   NcclComm world_ = nullptr;  // written by Join, under the mutex, before anything else is called
-  std::map<std::string, NcclComm> groups_ ABSL_GUARDED_BY(mutex_);  // by scope; null where this rank is in none
+  // In the order in which they were split off, which is the same on all ranks: they end in it, too.
+  std::vector<ScopedComm> groups_ ABSL_GUARDED_BY(mutex_);
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 
   cuda::CapturedGraphs graphs_;

@@ -38,10 +38,10 @@ Interval CombinedBy(const StepProgram& step, int64_t member, int64_t elements, b
 }
 
 // What this rank contributes to what the others combine; in[t] is the t-th input, dense.
-std::vector<Piece> ContributionsOf(const StepProgram& step, absl::Span<const int64_t> by_rank,
-                                   absl::Span<const ConstTensorView> inputs, absl::Span<const char* const> in, bool all,
-                                   StepCopies& copies) {
-  std::vector<Piece> sends;
+std::vector<MessagePart> ContributionsOf(const StepProgram& step, absl::Span<const int64_t> by_rank,
+                                         absl::Span<const ConstTensorView> inputs, absl::Span<const char* const> in,
+                                         bool all, StepCopies& copies) {
+  std::vector<MessagePart> sends;
   for (const int64_t m : by_rank) {
     if (m == step.group_index) continue;
     for (size_t t = 0; t < inputs.size(); ++t) {
@@ -64,7 +64,7 @@ class AllReduce {
         by_rank_(MembersByRank(packed.step)),
         tensors_(packed.step.tensors.size()),
         dense_inputs_(packed.step.tensors.size()) {
-    IntraHostExchange* const intra_host = packed.transport.intra_host();
+    IntraHostExchange* const intra_host = packed.intra_host;
     if (intra_host != nullptr && intra_host->everybody() && by_rank_.size() > 1) intra_host_ = intra_host;
     all_ = intra_host_ != nullptr && EachCombinesAll(step_, packed.inputs);
   }
@@ -72,7 +72,8 @@ class AllReduce {
   absl::Status Run() {
     RETURN_IF_ERROR(MakeDense());
     packed_.stopwatch(&packed_.stats.pack_seconds);
-    const std::vector<Piece> sends = ContributionsOf(step_, by_rank_, packed_.inputs, dense_inputs_, all_, copies_);
+    const std::vector<MessagePart> sends =
+        ContributionsOf(step_, by_rank_, packed_.inputs, dense_inputs_, all_, copies_);
     if (intra_host_ != nullptr) {
       RETURN_IF_ERROR(all_ ? CombineAll(sends) : CombineChunks(sends));
     } else {
@@ -155,7 +156,7 @@ class AllReduce {
   }
 
   // The same for bytes of a result.
-  void CombinePiece(const Piece& result, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to,
+  void CombinePiece(const MessagePart& result, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to,
                     CopyMode mode) const {
     const auto t = static_cast<size_t>(result.tensor);
     Combine(t, begin / tensors_[t].element, end / tensors_[t].element, from, to, mode);
@@ -170,7 +171,7 @@ class AllReduce {
   }
 
   // Where what a member combines goes, or comes from, on this rank; `peer` is with whom it is exchanged.
-  void AddResults(int64_t member, int64_t peer, std::vector<Piece>* pieces) {
+  void AddResults(int64_t member, int64_t peer, std::vector<MessagePart>* pieces) {
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const Tensor& tensor = tensors_[t];
       const Interval chunk = CombinedBy(step_, member, tensor.elements, all_);
@@ -181,8 +182,8 @@ class AllReduce {
     }
   }
 
-  std::vector<Piece> ResultsOfOthers() {
-    std::vector<Piece> pieces;
+  std::vector<MessagePart> ResultsOfOthers() {
+    std::vector<MessagePart> pieces;
     for (const int64_t m : by_rank_) {
       if (m != step_.group_index) AddResults(m, RankOf(m), &pieces);
     }
@@ -190,11 +191,11 @@ class AllReduce {
   }
 
   // All of it, by each member.
-  absl::Status CombineAll(const std::vector<Piece>& sends) {
-    std::vector<Piece> results;
+  absl::Status CombineAll(const std::vector<MessagePart>& sends) {
+    std::vector<MessagePart> results;
     AddResults(step_.group_index, packed_.rank, &results);
     std::vector<int64_t> lengths;
-    for (const Piece& piece : results) lengths.push_back(piece.bytes);
+    for (const MessagePart& piece : results) lengths.push_back(piece.bytes);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from) {
       CombinePiece(results[piece], begin, end, from, results[piece].fragment + begin, mode_);
     };
@@ -207,8 +208,8 @@ class AllReduce {
   }
 
   // Its chunk, by each member, which publishes each block as soon as it is reduced.
-  absl::Status CombineChunks(const std::vector<Piece>& sends) {
-    std::vector<Piece> results;
+  absl::Status CombineChunks(const std::vector<MessagePart>& sends) {
+    std::vector<MessagePart> results;
     AddResults(step_.group_index, packed_.rank, &results);
     const auto combine = [&](size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to) {
       CombinePiece(results[piece], begin, end, from, to, CopyMode::kCached);
@@ -217,7 +218,7 @@ class AllReduce {
                                       &packed_.stopwatch);
   }
 
-  absl::Status CombineStaged(const std::vector<Piece>& sends) {
+  absl::Status CombineStaged(const std::vector<MessagePart>& sends) {
     std::vector<host::HostBlock> staged(tensors_.size());
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const int64_t bytes = tensors_[t].own_bytes() * (members() - 1);
@@ -229,7 +230,7 @@ class AllReduce {
     const auto staged_at = [&](size_t t, size_t i) {
       return staged[t].data() + static_cast<int64_t>(i) * tensors_[t].own_bytes();
     };
-    std::vector<Piece> receives;
+    std::vector<MessagePart> receives;
     for (size_t i = 0; i < others.size(); ++i) {
       for (size_t t = 0; t < tensors_.size(); ++t) {
         const int64_t bytes = tensors_[t].own_bytes();
@@ -249,7 +250,7 @@ class AllReduce {
   }
 
   absl::Status ShareResults() {
-    std::vector<Piece> gives;
+    std::vector<MessagePart> gives;
     for (const int64_t rank : OtherRanks()) AddResults(step_.group_index, rank, &gives);
     return ExchangePieces(packed_, gives, ResultsOfOthers());
   }

@@ -33,13 +33,13 @@ class IntraHostExchange {
   // written. Calls meanwhile(t) when something has been packed: all that is sent of the tensors before the t-th; and
   // once, when nothing else can be done, with kNothingElse. Counts what arrives as received, and the time.
   // Errors name the culprit; after one nothing can be moved any more.
-  virtual absl::Status Move(absl::Span<const Piece> sends, absl::Span<const Piece> receives, CopyMode mode,
+  virtual absl::Status Move(absl::Span<const MessagePart> sends, absl::Span<const MessagePart> receives, CopyMode mode,
                             absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, Stopwatch* stopwatch) = 0;
 
   // Packs of what the next Move or Combine sends, or with `for_all` the next CombineForAll, as much as fits without
   // waiting. `tag` is that of this move; before any other one, what was packed is taken back. Until then no other rank
   // may look for it.
-  virtual void Prepack(uint64_t tag, absl::Span<const Piece> sends, bool for_all) = 0;
+  virtual void Prepack(uint64_t tag, absl::Span<const MessagePart> sends, bool for_all) = 0;
 
   // Bytes [begin, end) of the piece-th piece of every sender: from[i] is where those of the i-th sender are.
   using CombineBytes =
@@ -48,7 +48,7 @@ class IntraHostExchange {
   // Moves pieces that are combined as they come, instead of being unpacked. `senders` are ascending; each sends this
   // rank pieces of these lengths, in this order, none of them empty. Calls `combine` once for each byte of each piece;
   // begin is a multiple of 64. Otherwise as Move.
-  virtual absl::Status Combine(absl::Span<const Piece> sends, absl::Span<const int64_t> senders,
+  virtual absl::Status Combine(absl::Span<const MessagePart> sends, absl::Span<const int64_t> senders,
                                absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
                                Stopwatch* stopwatch) = 0;
 
@@ -60,9 +60,9 @@ class IntraHostExchange {
   // Each sends to, and receives from, all others. `results` are the pieces that this rank combines: where they go on
   // this rank; their peers mean nothing. `takes` are those that come from others, ordered by peer. `mode` says how both
   // are written.
-  virtual absl::Status CombineForAll(absl::Span<const Piece> sends, absl::Span<const int64_t> senders,
-                                     absl::Span<const Piece> results, CombineInto combine,
-                                     absl::Span<const Piece> takes, CopyMode mode, MoveStats* stats,
+  virtual absl::Status CombineForAll(absl::Span<const MessagePart> sends, absl::Span<const int64_t> senders,
+                                     absl::Span<const MessagePart> results, CombineInto combine,
+                                     absl::Span<const MessagePart> takes, CopyMode mode, MoveStats* stats,
                                      Stopwatch* stopwatch) = 0;
 };
 

@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "runtime/packed/intra_host_exchange.h"
 
 namespace reshard::packed {
 
@@ -43,9 +42,6 @@ class MessageTransport {
   virtual absl::Status AllToAll(const void* send, absl::Span<const int64_t> send_bytes, void* receive,
                                 absl::Span<const int64_t> receive_bytes) = 0;
   virtual int64_t world_size() const = 0;
-
-  // For ranks that share memory with this one: no messages are sent to these. Null: there are none.
-  virtual IntraHostExchange* intra_host() { return nullptr; }
 };
 
 }  // namespace reshard::packed

@@ -26,14 +26,14 @@ namespace {
 // Where a message is: in its fragment, or in the staging memory.
 char* PlaceOf(const WireMessage& message, bool sending, char* staging) {
   if (!message.direct()) return staging + message.staged_at;
-  const Piece& piece = *message.pieces[0];
+  const MessagePart& piece = *message.pieces[0];
   return piece.fragment + (sending ? piece.copy->from_offset() : piece.copy->to_offset());
 }
 
 // Moves all pieces as single messages. `meanwhile` runs between posting the last send and waiting for the first
 // receive, when this rank would otherwise be idle.
-absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
-                        absl::FunctionRef<absl::Status()> meanwhile) {
+absl::Status MovePieces(PackedStep& packed, const std::vector<MessagePart>& sends,
+                        const std::vector<MessagePart>& receives, absl::FunctionRef<absl::Status()> meanwhile) {
   MoveStats* const stats = &packed.stats;
   Stopwatch& stopwatch = packed.stopwatch;
   if (sends.empty() && receives.empty()) {  // no round for nothing
@@ -64,7 +64,7 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
     char* const data = PlaceOf(message, true, send_staging.data());
     if (!message.direct()) {
       char* at = data;
-      for (const Piece* piece : message.pieces) {
+      for (const MessagePart* piece : message.pieces) {
         piece->copy->Run(piece->fragment, at);
         at += piece->bytes;
       }
@@ -88,7 +88,7 @@ absl::Status MovePieces(PackedStep& packed, const std::vector<Piece>& sends, con
     stopwatch(&stats->communicate_seconds);
     if (message.direct()) continue;
     const char* at = receive_staging.data() + message.staged_at;
-    for (const Piece* piece : message.pieces) {
+    for (const MessagePart* piece : message.pieces) {
       piece->copy->Run(at, piece->fragment);
       at += piece->bytes;
     }
@@ -138,10 +138,10 @@ void RunJobs(absl::Span<const Job> jobs, CopyMode mode) {
 // The start of the first piece if all pieces follow each other in memory without gaps, else null. The fragment can then
 // be the buffer of the all-to-all itself.
 template <typename Offset>
-char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
+char* Contiguous(const std::vector<const MessagePart*>& pieces, Offset offset) {
   char* start = nullptr;
   const char* end = nullptr;
-  for (const Piece* piece : pieces) {
+  for (const MessagePart* piece : pieces) {
     if (!piece->copy->contiguous()) return nullptr;
     char* const at = piece->fragment + offset(*piece->copy);
     if (start == nullptr) {
@@ -156,12 +156,12 @@ char* Contiguous(const std::vector<const Piece*>& pieces, Offset offset) {
 
 // Moves all pieces in one all-to-all. Pieces are ordered by peer. What a rank keeps takes part if that lets one side
 // use the fragment itself as its buffer: sending a part to oneself costs less than staging everything.
-absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
-                          const std::vector<Job>& own) {
+absl::Status MoveTogether(PackedStep& packed, const std::vector<MessagePart>& sends,
+                          const std::vector<MessagePart>& receives, const std::vector<Job>& own) {
   const int64_t rank = packed.rank;
   StridedCopy own_bytes;  // the rank's own part as a piece
-  std::vector<Piece> own_out;
-  std::vector<Piece> own_in;
+  std::vector<MessagePart> own_out;
+  std::vector<MessagePart> own_in;
   if (own.size() == 1 && own[0].copy->contiguous()) {
     const int64_t bytes = own[0].copy->bytes();
     own_bytes = Bytes(bytes);
@@ -169,19 +169,19 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
     own_out.push_back({rank, from, &own_bytes, bytes, 0});
     own_in.push_back({rank, own[0].to + own[0].copy->to_offset(), &own_bytes, bytes, 0});
   }
-  const auto in_order = [rank](const std::vector<Piece>& pieces, const std::vector<Piece>& kept) {
-    std::vector<const Piece*> list;
+  const auto in_order = [rank](const std::vector<MessagePart>& pieces, const std::vector<MessagePart>& kept) {
+    std::vector<const MessagePart*> list;
     list.reserve(pieces.size() + kept.size());
     size_t k = 0;
     for (; k < pieces.size() && pieces[k].peer < rank; ++k) list.push_back(&pieces[k]);
-    for (const Piece& piece : kept) list.push_back(&piece);
+    for (const MessagePart& piece : kept) list.push_back(&piece);
     for (; k < pieces.size(); ++k) list.push_back(&pieces[k]);
     return list;
   };
   const auto from_side = [](const StridedCopy& copy) { return copy.from_offset(); };
   const auto to_side = [](const StridedCopy& copy) { return copy.to_offset(); };
-  std::vector<const Piece*> out = in_order(sends, own_out);
-  std::vector<const Piece*> in = in_order(receives, own_in);
+  std::vector<const MessagePart*> out = in_order(sends, own_out);
+  std::vector<const MessagePart*> in = in_order(receives, own_in);
   char* send_direct = Contiguous(out, from_side);
   char* receive_direct = Contiguous(in, to_side);
   const bool own_travels = !own_out.empty() && (send_direct != nullptr || receive_direct != nullptr);
@@ -196,11 +196,11 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   std::vector<int64_t> receive_bytes(send_bytes);
   int64_t send_total = 0;
   int64_t receive_total = 0;
-  for (const Piece* piece : out) {
+  for (const MessagePart* piece : out) {
     send_bytes[piece->peer] += piece->bytes;
     send_total += piece->bytes;
   }
-  for (const Piece* piece : in) {
+  for (const MessagePart* piece : in) {
     receive_bytes[piece->peer] += piece->bytes;
     receive_total += piece->bytes;
   }
@@ -214,7 +214,7 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
   jobs.reserve(out.size() + own.size());
   if (send_direct == nullptr) {
     char* at = send_staging.data();
-    for (const Piece* piece : out) {
+    for (const MessagePart* piece : out) {
       jobs.push_back({piece->copy, piece->fragment, at, piece->tensor, Side::kRead});
       at += piece->bytes;
     }
@@ -228,11 +228,11 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
                                             receive_direct != nullptr ? receive_direct : receive_staging.data(),
                                             receive_bytes));
   packed.stopwatch(&packed.stats.communicate_seconds);
-  for (const Piece& piece : receives) packed.stats.received += piece.bytes;
+  for (const MessagePart& piece : receives) packed.stats.received += piece.bytes;
   if (receive_direct == nullptr) {
     jobs.clear();
     const char* at = receive_staging.data();
-    for (const Piece* piece : in) {
+    for (const MessagePart* piece : in) {
       jobs.push_back({piece->copy, at, piece->fragment, piece->tensor, Side::kWritten});
       at += piece->bytes;
     }
@@ -244,10 +244,11 @@ absl::Status MoveTogether(PackedStep& packed, const std::vector<Piece>& sends, c
 }
 
 // The pieces whose peers share memory with this rank, and the others.
-std::pair<std::vector<Piece>, std::vector<Piece>> Apart(const std::vector<Piece>& pieces,
-                                                        const IntraHostExchange& intra_host) {
-  std::pair<std::vector<Piece>, std::vector<Piece>> apart;
-  for (const Piece& piece : pieces) (intra_host.Reaches(piece.peer) ? apart.first : apart.second).push_back(piece);
+std::pair<std::vector<MessagePart>, std::vector<MessagePart>> Apart(const std::vector<MessagePart>& pieces,
+                                                                    const IntraHostExchange& intra_host) {
+  std::pair<std::vector<MessagePart>, std::vector<MessagePart>> apart;
+  for (const MessagePart& piece : pieces)
+    (intra_host.Reaches(piece.peer) ? apart.first : apart.second).push_back(piece);
   return apart;
 }
 
@@ -282,11 +283,11 @@ class OwnCopies {
 };
 
 // Moves pieces to wherever their peers are, and what this rank keeps.
-absl::Status Exchange(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives,
-                      OwnCopies& own, CopyMode mode) {
-  IntraHostExchange* const intra_host = packed.transport.intra_host();
+absl::Status Exchange(PackedStep& packed, const std::vector<MessagePart>& sends,
+                      const std::vector<MessagePart>& receives, OwnCopies& own, CopyMode mode) {
+  IntraHostExchange* const intra_host = packed.intra_host;
   const auto copy_own = [&own](int packed_before) { own.Copy(packed_before); };
-  const auto move_intra_host = [&](const std::vector<Piece>& from, const std::vector<Piece>& to,
+  const auto move_intra_host = [&](const std::vector<MessagePart>& from, const std::vector<MessagePart>& to,
                                    absl::FunctionRef<void(int)> meanwhile) {
     return intra_host->Move(from, to, mode, meanwhile, &packed.stats, &packed.stopwatch);
   };
@@ -318,9 +319,10 @@ std::vector<char> DenseOnes(absl::Span<const View> views) {
 
 }  // namespace
 
-std::vector<Piece> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs, StepCopies& copies) {
+std::vector<MessagePart> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
+                                 StepCopies& copies) {
   const std::vector<char> dense = DenseOnes(inputs);
-  std::vector<Piece> sends;
+  std::vector<MessagePart> sends;
   sends.reserve(step.sends.size());
   for (const Transfer& transfer : step.sends) {
     const auto t = static_cast<size_t>(transfer.tensor);
@@ -339,8 +341,8 @@ absl::Status ExchangeStep(PackedStep& packed) {
   StepCopies copies;
   Contributions contributions(step, packed.rank, inputs, outputs);
   RETURN_IF_ERROR(contributions.Allocate());
-  const std::vector<Piece> sends = SendsOf(step, inputs, copies);
-  std::vector<Piece> receives;
+  const std::vector<MessagePart> sends = SendsOf(step, inputs, copies);
+  std::vector<MessagePart> receives;
   std::vector<Job> kept;
   receives.reserve(step.receives.size());
   int64_t own_bytes = 0;
@@ -368,8 +370,7 @@ absl::Status ExchangeStep(PackedStep& packed) {
     }
   }
   packed.stats.copied_local += own_bytes;
-  const CopyMode mode =
-      packed.transport.intra_host() != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
+  const CopyMode mode = packed.intra_host != nullptr ? ModeFor(packed.step, placed_bytes) : CopyModeFor(own_bytes, 1);
   OwnCopies own(std::move(kept), mode);
   if (step.op == Op::kSlice) {  // nothing travels
     own.Copy(IntraHostExchange::kNothingElse);
@@ -382,9 +383,10 @@ absl::Status ExchangeStep(PackedStep& packed) {
   return absl::OkStatus();
 }
 
-absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
+absl::Status ExchangePieces(PackedStep& packed, const std::vector<MessagePart>& sends,
+                            const std::vector<MessagePart>& receives) {
   int64_t bytes = 0;
-  for (const Piece& piece : receives) bytes += piece.bytes;
+  for (const MessagePart& piece : receives) bytes += piece.bytes;
   const CopyMode mode = ModeFor(packed.step, bytes);
   OwnCopies nothing({}, mode);
   return Exchange(packed, sends, receives, nothing, mode);

@@ -12,6 +12,7 @@
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/strided_copy.h"
 #include "reshard/runtime/tensor_view.h"
+#include "runtime/packed/intra_host_exchange.h"
 #include "runtime/packed/message_transport.h"
 #include "runtime/packed/step_copies.h"
 #include "runtime/packed/stopwatch.h"
@@ -26,6 +27,7 @@ struct PackedStep {
   absl::Span<const ConstTensorView> inputs;
   absl::Span<const TensorView> outputs;
   MessageTransport& transport;
+  IntraHostExchange* intra_host = nullptr;  // null: no rank shares memory with this one
   MoveStats stats;
   Stopwatch stopwatch;
 };
@@ -46,7 +48,7 @@ inline CopyMode CombineModeAmong(int64_t ranks, int64_t bytes) { return ModeAmon
 absl::Status NoStaging(int64_t bytes);
 
 // What this rank sends in a step of one exchange, by peer. `copies` owns what is made for the strides of the inputs.
-std::vector<Piece> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs, StepCopies& copies);
+std::vector<MessagePart> SendsOf(const StepProgram& step, absl::Span<const ConstTensorView> inputs, StepCopies& copies);
 
 // Executes a step of one exchange, which is any but an AllReduce. Contributions are combined when all have come, in the
 // order of the ranks.
@@ -54,7 +56,8 @@ absl::Status ExchangeStep(PackedStep& packed);
 
 // Moves pieces between ranks: through memory where they share it, else as single messages or in one all-to-all,
 // whichever suits the step. The pieces are ordered by peer, and none of them stays on its rank.
-absl::Status ExchangePieces(PackedStep& packed, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
+absl::Status ExchangePieces(PackedStep& packed, const std::vector<MessagePart>& sends,
+                            const std::vector<MessagePart>& receives);
 
 // ReduceScatter between ranks that all share memory: contributions are combined as they come, in the order of the
 // ranks.

@@ -9,13 +9,13 @@ namespace reshard::packed {
 
 absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t rank,
                                             absl::Span<const ConstTensorView> inputs,
-                                            absl::Span<const TensorView> outputs, MessageTransport& transport) {
+                                            absl::Span<const TensorView> outputs, MessageTransport& transport,
+                                            IntraHostExchange* intra_host) {
   if (inputs.size() != step.tensors.size() || outputs.size() != step.tensors.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the step has ", step.tensors.size(), " tensors, got ",
                                                    inputs.size(), " inputs and ", outputs.size(), " outputs"));
   }
-  PackedStep packed{step, rank, inputs, outputs, transport, {}, {}};
-  IntraHostExchange* const intra_host = transport.intra_host();
+  PackedStep packed{step, rank, inputs, outputs, transport, intra_host, {}, {}};
   const bool as_they_come = step.op == Op::kReduceScatter && intra_host != nullptr && intra_host->everybody();
   RETURN_IF_ERROR(as_they_come                ? ReduceScatterIntraHost(packed, *intra_host)
                   : step.op == Op::kAllReduce ? AllReduceStep(packed)

@@ -19,15 +19,18 @@
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/program.h"
 #include "reshard/runtime/tensor_view.h"
+#include "runtime/packed/intra_host_exchange.h"
 #include "runtime/packed/message_transport.h"
 
 namespace reshard::packed {
 
 // Executes one step of a program compiled for CopyFor::kMessages, on rank `rank`. All views must be in host memory.
+// `intra_host` reaches ranks that share memory with this one, to which no messages are sent; null: there are none.
 // ResourceExhausted: no memory for staging. Otherwise the errors of the transport.
 absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t rank,
                                             absl::Span<const ConstTensorView> inputs,
-                                            absl::Span<const TensorView> outputs, MessageTransport& transport);
+                                            absl::Span<const TensorView> outputs, MessageTransport& transport,
+                                            IntraHostExchange* intra_host = nullptr);
 
 // Begins to pack for a step that is executed next, where all ranks share memory.
 void Prepack(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,

@@ -31,7 +31,7 @@ struct Combined {
 absl::Status ReduceScatterIntraHost(PackedStep& packed, IntraHostExchange& intra_host) {
   const StepProgram& step = packed.step;
   StepCopies copies;
-  const std::vector<Piece> sends = SendsOf(step, packed.inputs, copies);
+  const std::vector<MessagePart> sends = SendsOf(step, packed.inputs, copies);
   std::vector<int64_t> senders = SendersOf(step);
   std::vector<Combined> tensors;
   std::vector<int64_t> lengths;

@@ -8,10 +8,10 @@
 
 namespace reshard::packed {
 
-std::vector<WireMessage> MessagesOf(const std::vector<Piece>& pieces, int64_t rank) {
+std::vector<WireMessage> MessagesOf(const std::vector<MessagePart>& pieces, int64_t rank) {
   std::vector<WireMessage> messages;
   messages.reserve(pieces.size());
-  const auto first = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.peer > rank; });
+  const auto first = std::find_if(pieces.begin(), pieces.end(), [&](const MessagePart& p) { return p.peer > rank; });
   const auto begin = static_cast<size_t>(first - pieces.begin());
   WireMessage shared;
   const auto close = [&] {
@@ -19,7 +19,7 @@ std::vector<WireMessage> MessagesOf(const std::vector<Piece>& pieces, int64_t ra
     shared = {};
   };
   for (size_t k = 0; k < pieces.size(); ++k) {
-    const Piece& piece = pieces[(begin + k) % pieces.size()];
+    const MessagePart& piece = pieces[(begin + k) % pieces.size()];
     if (shared.peer != piece.peer) close();
     shared.peer = piece.peer;
     if (piece.bytes >= kOwnMessageBytes) {

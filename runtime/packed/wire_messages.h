@@ -15,7 +15,7 @@ namespace reshard::packed {
 inline constexpr int64_t kOwnMessageBytes = int64_t{256} << 10;
 
 // Bytes of one fragment that go to, or come from, one peer.
-struct Piece {
+struct MessagePart {
   int64_t peer = 0;
   char* fragment = nullptr;           // where the copy's fragment side starts; only read when sending
   const StridedCopy* copy = nullptr;  // fragment -> message when sending, message -> fragment when receiving
@@ -27,7 +27,7 @@ struct Piece {
 struct WireMessage {
   int64_t peer = 0;
   int64_t bytes = 0;
-  std::vector<const Piece*> pieces;
+  std::vector<const MessagePart*> pieces;
   int64_t staged_at = -1;  // byte offset in the staging memory, see PlaceStaging; -1: it needs none
 
   // True if it is one piece without gaps in its fragment, which is sent from there, or received into it.
@@ -37,7 +37,7 @@ struct WireMessage {
 // Groups pieces, which are ordered by peer, into messages: for each peer one per large piece, in order, and one for all
 // small pieces, after these. Starts with the first peer after `rank`, so that ranks do not all
 // begin with the same one.
-std::vector<WireMessage> MessagesOf(const std::vector<Piece>& pieces, int64_t rank);
+std::vector<WireMessage> MessagesOf(const std::vector<MessagePart>& pieces, int64_t rank);
 
 // Assigns staging memory to every message that is not direct. Returns the total size in bytes.
 int64_t PlaceStaging(std::vector<WireMessage>& messages);

@@ -67,7 +67,6 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
   RESHARD_LOG(kDebug, "operation ", others_.operations(), ", ", name, ", ended on rank ", rank_, " after ",
               absl::FormatDuration(absl::Now() - began));
   others_.End();
-  transport_->UseSharedMemory(nullptr);
   current_shared_memory_ = nullptr;
   transport_->End();
   if constexpr (std::is_same_v<T, absl::Status>) {
@@ -146,7 +145,6 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
 void PeerCommunicator::HoldSharedMemory() {
   const status::MutexLock lock(mutex_);
   current_shared_memory_ = shared_memory_;
-  transport_->UseSharedMemory(current_shared_memory_.get());
 }
 
 // records[r] of every rank r to everybody.
@@ -291,7 +289,8 @@ absl::StatusOr<MoveStats> PeerCommunicator::ExecuteStep(const StepProgram& step,
     return absl::UnimplementedError("a communicator of host tensors; those of GPUs have one of their own");
   }
   return Operate<absl::StatusOr<MoveStats>>(status::View(Name(step.op)), step.recv_bytes, step.salt, [&] {
-    absl::StatusOr<MoveStats> moved = packed::ExecutePackedStep(step, rank_, inputs, outputs, *transport_);
+    absl::StatusOr<MoveStats> moved =
+        packed::ExecutePackedStep(step, rank_, inputs, outputs, *transport_, current_shared_memory_.get());
     if (!moved.ok()) others_.Fail(moved.status());
     return moved;
   });

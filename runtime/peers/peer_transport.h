@@ -34,13 +34,6 @@ class PeerTransport : public packed::MessageTransport {
   virtual void Abort() = 0;
   // Where ranks leave word that cannot reach each other; null: there is no such place.
   virtual std::unique_ptr<RendezvousStore> Store() { return nullptr; }
-
-  // From now on nothing is sent to the ranks that it reaches. Null: there are none.
-  void UseSharedMemory(packed::IntraHostExchange* intra_host) { intra_host_ = intra_host; }
-  packed::IntraHostExchange* intra_host() override { return intra_host_; }
-
- private:
-  packed::IntraHostExchange* intra_host_ = nullptr;
 };
 
 }  // namespace reshard::peers

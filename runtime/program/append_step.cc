@@ -24,7 +24,7 @@ void AppendStep(const StepProgram& step, absl::FunctionRef<int(int buffer)> rena
     into->group.clear();
     into->group_index = 0;
     into->group_size = 0;
-    into->scope.clear();
+    into->scope.reset();
   }
   const auto first = static_cast<int>(into->tensors.size());
   for (StepTensor tensor : step.tensors) {

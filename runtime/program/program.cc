@@ -195,8 +195,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
   if (!state.member_offsets.empty()) {
     step.group_size = static_cast<int64_t>(state.member_offsets.size());
-    step.scope = ToString(plan_step.from.mesh());
-    for (const AxisRef& ref : plan_step.axes) absl::StrAppend(&step.scope, " ", ToString(plan_step.from.mesh(), ref));
+    step.scope = GroupScope{plan_step.from.mesh(), plan_step.axes};
   }
   if (position && !state.member_offsets.empty()) {
     int64_t base = *position;

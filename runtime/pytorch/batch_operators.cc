@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -15,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/pytorch/layout_texts.h"
 #include "runtime/pytorch/move.h"
+#include "runtime/pytorch/move_texts.h"
 #include "runtime/pytorch/tensors.h"
+#include "status/macros.h"
 
 namespace reshard {
 
@@ -64,27 +65,30 @@ absl::StatusOr<std::vector<pytorch::Move>> MovesOfBatch(const MoveBatch& batch) 
   for (size_t i = 0; i < count; ++i) {
     const Text* const mesh = &batch.meshes[one_pair ? 0 : 2 * i];
     const Text* const text = &batch.texts[4 * i];
-    moves.push_back({mesh[0], text[0], text[1], mesh[1], text[2], text[3], batch.scales[i]});
+    ASSIGN_OR_RETURN(pytorch::Move move,
+                     pytorch::ParseMove({mesh[0], text[0], text[1], mesh[1], text[2], text[3], batch.scales[i]}));
+    moves.push_back(std::move(move));
   }
   return moves;
 }
 
-MoveBatch BatchOf(std::vector<pytorch::Move> moves, const Text& group, std::optional<int64_t> memory_limit) {
+MoveBatch BatchOf(const std::vector<pytorch::Move>& moves, const Text& group, std::optional<int64_t> memory_limit) {
   MoveBatch batch;
   batch.group = group;
   batch.memory_limit = memory_limit;
   const bool one_pair = std::all_of(moves.begin(), moves.end(), [&](const pytorch::Move& move) {
-    return move.mesh == moves[0].mesh && move.target_mesh == moves[0].target_mesh;
+    return move.source.mesh() == moves[0].source.mesh() && move.target.mesh() == moves[0].target.mesh();
   });
-  for (pytorch::Move& move : moves) {
+  for (const pytorch::Move& move : moves) {
+    pytorch::MoveTexts texts = pytorch::PrintMove(move);
     if (!one_pair || batch.meshes.empty()) {
-      batch.meshes.push_back(std::move(move.mesh));
-      batch.meshes.push_back(std::move(move.target_mesh));
+      batch.meshes.push_back(std::move(texts.mesh));
+      batch.meshes.push_back(std::move(texts.target_mesh));
     }
-    for (Text* text : {&move.source, &move.target, &move.grad_from, &move.grad_to}) {
+    for (Text* text : {&texts.source, &texts.target, &texts.grad_from, &texts.grad_to}) {
       batch.texts.push_back(std::move(*text));
     }
-    batch.scales.push_back(move.grad_scale);
+    batch.scales.push_back(texts.grad_scale);
   }
   return batch;
 }
@@ -112,7 +116,7 @@ std::vector<at::Tensor> MoveBatchMeta(at::TensorList tensors, const c10::List<Te
   if (!moves.ok()) pytorch::Throw(moves.status(), rank);
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    results.push_back(at::empty(pytorch::ResultShape((*moves)[i], rank), tensors[i].options()));
+    results.push_back(at::empty(pytorch::ResultShape((*moves)[i].target, rank), tensors[i].options()));
   }
   return results;
 }
@@ -143,9 +147,9 @@ class BatchFunction : public ::torch::autograd::Function<BatchFunction> {
     for (size_t i = 0; i < gradients.size(); ++i) {
       const pytorch::Move& move = (*moves)[i];
       scaled.push_back(pytorch::ScaledGradient(gradients[i], move));
-      back.push_back(move.Gradient());
+      back.push_back(move.Back());
     }
-    variable_list results = DispatchBatch(scaled, BatchOf(std::move(back), group, limit));
+    variable_list results = DispatchBatch(scaled, BatchOf(back, group, limit));
     for (size_t i = 0; i < results.size(); ++i) {
       results[i] = pytorch::LikeInput(results[i], context->saved_data["sizes" + std::to_string(i)].toSymIntVector());
     }
@@ -167,25 +171,6 @@ std::vector<at::Tensor> MoveBatchAutograd(at::TensorList tensors, const c10::Lis
   return BatchFunction::apply(tensors, batch);
 }
 
-// True when the dispatcher would do nothing on the way to the kernels above: nothing is differentiated or traced. A
-// thousand small tensors cost more there than they cost to move.
-bool NeedsNothingBut(at::TensorList tensors) {
-  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
-  const bool gradients = at::GradMode::is_enabled();
-  for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
-    const c10::DispatchKeySet beyond =
-        tensor.key_set() -
-        c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
-                             c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA,
-                             c10::DispatchKey::ADInplaceOrView});
-    // The difference keeps the bits of the backend.
-    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0) return false;
-    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) return false;
-  }
-  return true;
-}
-
 [[noreturn]] void RefuseCounts(at::TensorList locals, const std::string& counts, c10::string_view group) {
   const absl::Status status = absl::InvalidArgumentError(
       absl::StrCat("a batch needs at least one tensor, and a source and a target for each; got ", locals.size(),
@@ -196,18 +181,17 @@ bool NeedsNothingBut(at::TensorList tensors) {
 // texts(i) are those of tensor i.
 std::vector<at::Tensor> MoveAll(at::TensorList locals, absl::FunctionRef<pytorch::ProblemTexts(size_t)> texts,
                                 c10::string_view group, std::optional<int64_t> memory_limit) {
-  if (NeedsNothingBut(locals)) {
+  const absl::StatusOr<std::vector<Problem>> problems = pytorch::ProblemsOf(locals.size(), texts);
+  if (pytorch::NeedsNoDispatch(locals)) {
     const std::shared_ptr<TensorCommunicator> communicator =
         TensorCommunicator::OfGroup(Text(group), locals[0].device());
-    return pytorch::RunProblems(locals, pytorch::ProblemsOf(locals.size(), texts), *communicator, memory_limit);
+    return pytorch::RunProblems(locals, problems, *communicator, memory_limit);
   }
+  if (!problems.ok()) pytorch::Refuse(locals[0], problems.status(), Text(group));
   std::vector<pytorch::Move> moves;
-  moves.reserve(locals.size());
-  for (size_t i = 0; i < locals.size(); ++i) {
-    const pytorch::ProblemTexts text = texts(i);
-    moves.push_back(pytorch::MoveOf(Text(text.mesh), Text(text.source), Text(text.target), Text(text.target_mesh)));
-  }
-  return DispatchBatch(locals, BatchOf(std::move(moves), Text(group), memory_limit));
+  moves.reserve(problems->size());
+  for (const Problem& problem : *problems) moves.push_back(pytorch::MoveOf(problem.source, problem.target));
+  return DispatchBatch(locals, BatchOf(moves, Text(group), memory_limit));
 }
 
 std::vector<at::Tensor> RedistributeBatchOp(at::TensorList locals, c10::string_view mesh,

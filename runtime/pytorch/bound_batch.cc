@@ -14,9 +14,9 @@
 
 namespace reshard {
 
-BoundBatch::Place BoundBatch::PlaceOf(const at::Tensor& tensor) {
+BoundBatch::StorageRange BoundBatch::RangeOf(const at::Tensor& tensor) {
   const auto element = static_cast<int64_t>(tensor.element_size());
-  Place place;
+  StorageRange place;
   place.storage = tensor.storage().unsafeGetStorageImpl();
   place.origin = tensor.storage_offset() * element;
   place.first = place.origin;
@@ -76,8 +76,8 @@ absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& giv
   prepared_ = communicator_->redistributor().PrepareBatch(problems, memory_limit_bytes);
   if (!prepared_.ok()) return prepared_.status();
   for (size_t i = 0; i < count; ++i) {
-    tensor_places_.push_back(PlaceOf(tensors_[i]));
-    out_places_.push_back(PlaceOf(outs_[i]));
+    tensor_ranges_.push_back(RangeOf(tensors_[i]));
+    out_ranges_.push_back(RangeOf(outs_[i]));
     sources_.push_back(pytorch::ViewOf(tensors_[i]));
     targets_.push_back(pytorch::MutableViewOf(outs_[i]));
   }
@@ -85,7 +85,7 @@ absl::Status BoundBatch::Prepare(const absl::StatusOr<std::vector<Problem>>& giv
 }
 
 absl::Status BoundBatch::FindAgain(bool* moved) {
-  const auto find = [moved](const Place& place, const auto& view, auto* data) -> bool {
+  const auto find = [moved](const StorageRange& place, const auto& view, auto* data) -> bool {
     if (place.first == place.end) return true;
     if (static_cast<int64_t>(place.storage->nbytes()) < place.end) return false;
     char* const at = static_cast<char*>(place.storage->mutable_data()) + place.origin;
@@ -97,10 +97,10 @@ absl::Status BoundBatch::FindAgain(bool* moved) {
     // Thousands of storages lie anywhere.
     constexpr size_t kAhead = 8;
     if (i + kAhead < sources_.size()) {
-      __builtin_prefetch(tensor_places_[i + kAhead].storage);
-      __builtin_prefetch(out_places_[i + kAhead].storage);
+      __builtin_prefetch(tensor_ranges_[i + kAhead].storage);
+      __builtin_prefetch(out_ranges_[i + kAhead].storage);
     }
-    if (find(tensor_places_[i], sources_[i], &sources_[i].data) && find(out_places_[i], targets_[i], &targets_[i].data))
+    if (find(tensor_ranges_[i], sources_[i], &sources_[i].data) && find(out_ranges_[i], targets_[i], &targets_[i].data))
       continue;
     return absl::InvalidArgumentError(
         absl::StrCat("the storage of bound tensor ", i, " or of its destination was freed or made smaller"));

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "reshard/runtime/fingerprint.h"
 #include "runtime/pytorch/layout_texts.h"
 #include "runtime/pytorch/move.h"
@@ -18,9 +17,9 @@ namespace reshard {
 namespace {
 
 // What this rank contributes to the fingerprint of a tensor; nothing outside the tensor's mesh.
-absl::StatusOr<ContentFingerprint> PartOf(const at::Tensor& local, const std::string& name, const std::string& mesh,
-                                          const std::string& layout_text, int64_t rank) {
-  ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, layout_text));
+absl::StatusOr<ContentFingerprint> PartOf(const at::Tensor& local, const std::string& name,
+                                          const absl::StatusOr<Layout>& known, int64_t rank) {
+  ASSIGN_OR_RETURN(const Layout layout, known);
   const std::optional<int64_t> position = layout.mesh().Position(rank);
   if (!position) return ContentFingerprint();
   // From a GPU one tensor at a time is copied.
@@ -34,7 +33,8 @@ absl::Status AddParts(at::TensorList locals, const c10::List<std::string>& names
   auto* const lanes = sums.mutable_data_ptr<int64_t>();
   for (size_t i = 0; i < locals.size(); ++i) {
     const std::string name = names.get(i);
-    const absl::StatusOr<ContentFingerprint> part = PartOf(locals[i], name, meshes.get(i), layouts.get(i), rank);
+    const absl::StatusOr<ContentFingerprint> part =
+        PartOf(locals[i], name, pytorch::LayoutOf(meshes.get(i), layouts.get(i)), rank);
     if (!part.ok()) {
       return absl::Status(part.status().code(), absl::StrCat(name, ": ", part.status().message()));
     }
@@ -60,17 +60,20 @@ at::Tensor Fingerprints(at::TensorList locals, const c10::List<std::string>& nam
     }
     return AddParts(locals, names, meshes, layouts, rank, sums);
   });
-  const std::string whole = absl::StrCat("[", count, ", 2]");
-  const std::string mesh = absl::StrCat("{ranks:", communicator->communicator().world_size(), "}");
-  const pytorch::Move sum{mesh, absl::StrCat(whole, " sum<ranks>"), whole, "", "", "", 1.0};
-  const auto moves = own.ok() ? absl::StatusOr<std::vector<pytorch::Move>>({sum}) : own;
+  const auto moves = [&]() -> absl::StatusOr<std::vector<pytorch::Move>> {
+    RETURN_IF_ERROR(own);
+    const int64_t ranks = communicator->communicator().world_size();
+    ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create({{"ranks", ranks}}));
+    ASSIGN_OR_RETURN(const Layout whole, EvenLayout(mesh, sums.sizes().vec()));
+    ASSIGN_OR_RETURN(const Layout parts, whole.WithPartial(Partial{ReduceOp::kSum, {{0, 1, ranks}}}));
+    return std::vector<pytorch::Move>{{parts, whole, std::nullopt}};
+  };
   const at::Tensor on_device = sums.to(communicator->device());
-  return pytorch::RunMoves(at::TensorList(on_device), moves, *communicator)[0].to(at::kCPU);
+  return pytorch::RunMoves(at::TensorList(on_device), moves(), *communicator)[0].to(at::kCPU);
 }
 
 absl::StatusOr<ContentFingerprint> OfWhole(const at::Tensor& local) {
-  const std::vector<int64_t> sizes(local.sizes().begin(), local.sizes().end());
-  return PartOf(local, "", "{x:1}", absl::StrCat("[", absl::StrJoin(sizes, ", "), "]"), 0);
+  return PartOf(local, "", EvenLayout(Mesh(), local.sizes().vec()), 0);
 }
 
 // Per tensor the low and the high half of the fingerprint that it has as a whole, without a name; asks nobody.

@@ -1,12 +1,17 @@
 #include "runtime/pytorch/move.h"
 
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/pytorch/layout_texts.h"
+#include "reshard/layout/checked.h"
+#include "reshard/layout/text.h"
 #include "runtime/pytorch/tensors.h"
 #include "status/no_throw.h"
 
@@ -27,10 +32,10 @@ absl::StatusOr<std::vector<Problem>> ProblemsOfMoves(at::TensorList tensors,
     return absl::InvalidArgumentError(
         absl::StrCat(tensors.size(), " tensors, but ", moves->size(), " sources and targets"));
   }
-  return ProblemsOf(moves->size(), [&](size_t i) -> ProblemTexts {
-    const Move& move = (*moves)[i];
-    return {move.mesh, move.target_mesh, move.source, move.target};
-  });
+  std::vector<Problem> problems;
+  problems.reserve(moves->size());
+  for (const Move& move : *moves) problems.push_back({move.source, move.target, DType::kU8});
+  return problems;
 }
 
 bool IsLazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
@@ -98,47 +103,32 @@ std::vector<at::Tensor> ExecuteOrThrow(at::TensorList tensors, absl::StatusOr<st
 
 }  // namespace
 
-std::string WithoutPartial(std::string_view layout) {
-  const size_t end = layout.rfind(']');
-  return std::string(end == std::string_view::npos ? layout : layout.substr(0, end + 1));
-}
-
-Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh) {
-  Move move{std::move(mesh), std::move(source), std::move(target), std::move(target_mesh), "", "", 1.0};
-  move.grad_from = WithoutPartial(move.target);
-  move.grad_to = WithoutPartial(move.source);
-  if (move.grad_to.size() == move.source.size()) return move;
-  const absl::StatusOr<Layout> source_layout = LayoutOf(move.mesh, move.source);
-  if (!source_layout.ok() || !source_layout->partial()) return move;
-  if (source_layout->partial()->op == ReduceOp::kAvg) {
-    const absl::StatusOr<Layout> target_layout =
-        LayoutOf(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
-    if (!target_layout.ok()) return move;
-    move.grad_scale =
-        static_cast<double>(Contributions(*target_layout)) / static_cast<double>(Contributions(*source_layout));
-  } else if (source_layout->partial()->op != ReduceOp::kSum) {
-    move.grad_from.clear();
-    move.grad_to.clear();
+Move MoveOf(const Layout& source, const Layout& target) {
+  Move move{source, target, Move::Gradient{target.WithoutPartial(), source.WithoutPartial(), 1.0}};
+  if (!source.partial() || source.partial()->op == ReduceOp::kSum) return move;
+  if (source.partial()->op == ReduceOp::kAvg) {
+    move.gradient->scale = static_cast<double>(Contributions(target)) / static_cast<double>(Contributions(source));
+  } else {
+    move.gradient.reset();
   }
   return move;
 }
 
-Move Move::Gradient() const {
-  const std::string back_mesh = target_mesh.empty() ? mesh : target_mesh;
-  Move back{back_mesh, grad_from, grad_to, target_mesh.empty() ? "" : mesh, source, target, grad_scale};
+Move Move::Back() const {
+  assert(gradient.has_value());
+  Move back{gradient->from, gradient->to, Gradient{source, target, gradient->scale}};
   // Where the gradient of a partial sum is a replica, what comes back to it is a replica, too.
-  const bool source_pends = WithoutPartial(source).size() != source.size();
-  const bool gradient_pends = WithoutPartial(grad_from).size() != grad_from.size();
-  if (source_pends && !gradient_pends) {
-    back.grad_from = WithoutPartial(source);
-    back.grad_to = WithoutPartial(target);
+  if (source.partial() && !gradient->from.partial()) {
+    back.gradient->from = source.WithoutPartial();
+    back.gradient->to = target.WithoutPartial();
   }
   return back;
 }
 
 at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!move.grad_from.empty(), "no gradient through ", move.source, " -> ", move.target);
-  return move.grad_scale == 1.0 ? gradient : gradient.mul(move.grad_scale);
+  TORCH_CHECK_NOT_IMPLEMENTED(move.gradient.has_value(), "no gradient through ", ToString(move.source), " -> ",
+                              ToString(move.target));
+  return move.gradient->scale == 1.0 ? gradient : gradient.mul(move.gradient->scale);
 }
 
 at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes) {
@@ -168,12 +158,35 @@ std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::
   return results;
 }
 
-std::vector<int64_t> ResultShape(const Move& move, int64_t rank) {
-  const absl::StatusOr<Layout> target = LayoutOf(move.target_mesh.empty() ? move.mesh : move.target_mesh, move.target);
-  if (!target.ok()) Throw(target.status(), rank);
-  const std::optional<int64_t> position = target->mesh().Position(rank);
-  if (!position) return std::vector<int64_t>(static_cast<size_t>(std::max(target->rank(), 1)), 0);
-  return target->LocalShape(*position);
+absl::StatusOr<int64_t> GlobalSize(int64_t local, int64_t ranks) {
+  const std::optional<int64_t> size = CheckedMul(local, ranks);
+  if (size) return *size;
+  return absl::InvalidArgumentError(
+      absl::StrCat(ranks, " times ", local, " elements do not fit a signed 64-bit integer"));
+}
+
+std::vector<int64_t> ResultShape(const Layout& target, int64_t rank) {
+  const std::optional<int64_t> position = target.mesh().Position(rank);
+  if (!position) return std::vector<int64_t>(std::max(target.rank(), 1), 0);
+  return target.LocalShape(*position);
+}
+
+bool NeedsNoDispatch(at::TensorList tensors) {
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
+  const bool gradients = at::GradMode::is_enabled();
+  const c10::impl::LocalDispatchKeySet thread = c10::impl::tls_local_dispatch_key_set();  // a tracer of this thread
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || (gradients && tensor.requires_grad())) return false;
+    const c10::DispatchKeySet beyond =
+        ((tensor.key_set() | thread.included_) - thread.excluded_) -
+        c10::DispatchKeySet({c10::DispatchKey::BackendSelect, c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                             c10::DispatchKey::AutocastCPU, c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA,
+                             c10::DispatchKey::AutocastCUDA, c10::DispatchKey::ADInplaceOrView});
+    // The difference keeps the bits of the backend.
+    if ((beyond.raw_repr() & ~c10::full_backend_mask) != 0) return false;
+    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) return false;
+  }
+  return true;
 }
 
 }  // namespace reshard::pytorch

@@ -1,5 +1,4 @@
-// One redistribution of a tensor together with its gradient, as text: the form in which it passes through the
-// dispatcher, so that tracing only sees strings and tensors.
+// One redistribution of a tensor together with its gradient.
 #ifndef RESHARD_RUNTIME_PYTORCH_MOVE_H_
 #define RESHARD_RUNTIME_PYTORCH_MOVE_H_
 
@@ -7,50 +6,47 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "reshard/layout/layout.h"
+#include "reshard/planner/problem.h"
 #include "reshard/torch/redistribute.h"
 
 namespace reshard::pytorch {
 
-// y is the fragment under `target` (over target_mesh, or over mesh if that is empty) of the tensor whose fragment under
-// `source` is x. The gradient of x is grad_scale times the gradient of y, taken as a fragment under grad_from,
-// redistributed to grad_to.
+// y is the fragment under `target` of the tensor whose fragment under `source` is x. The gradient of x is scale times
+// the gradient of y, taken as a fragment under gradient->from, redistributed to gradient->to.
 //
 // The two directions need not be inverse: an all-gather whose results are used differently on every rank has a
-// reduce-scatter as its gradient (grad_from "[8] sum<r>"), and one whose results are replicas has a slice (grad_from
-// "[8]").
+// reduce-scatter as its gradient (from "[8] sum<r>"), and one whose results are replicas has a slice (from "[8]").
 struct Move {
-  std::string mesh;
-  std::string source;
-  std::string target;
-  std::string target_mesh;
-  std::string grad_from;  // empty: there is no gradient
-  std::string grad_to;
-  double grad_scale = 1.0;
+  struct Gradient {
+    Layout from;
+    Layout to;
+    double scale = 1.0;
+  };
+
+  Layout source;
+  Layout target;
+  std::optional<Gradient> gradient;  // nullopt: there is none
 
   // The move that turns y's gradient into x's. Its own gradient is the forward move again (without partial sums if the
-  // gradient has none).
-  Move Gradient() const;
+  // gradient has none). Requires a gradient.
+  Move Back() const;
 };
 
-// The move of a redistribution, by the rules in include/reshard/torch/redistribute.h. Never fails: text that does not
-// parse is reported when the move is prepared.
-Move MoveOf(std::string mesh, std::string source, std::string target, std::string target_mesh);
+// The move of a redistribution, with its gradient by the rules in include/reshard/torch/redistribute.h.
+Move MoveOf(const Layout& source, const Layout& target);
 
-// The input of Move::Gradient: the gradient of the result, scaled. Throws c10::NotImplementedError if there is none.
+// The input of Move::Back: the gradient of the result, scaled. Throws c10::NotImplementedError if there is none.
 at::Tensor ScaledGradient(const at::Tensor& gradient, const Move& move);
-// The output of Move::Gradient in the shape of the forward input: a rank outside a mesh may pass an empty tensor of any
+// The output of Move::Back in the shape of the forward input: a rank outside a mesh may pass an empty tensor of any
 // shape.
 at::Tensor LikeInput(const at::Tensor& gradient, const std::vector<c10::SymInt>& sizes);
-
-// "[8, <X>8] sum<Y>" -> "[8, <X>8]".
-std::string WithoutPartial(std::string_view layout);
 
 // Executes the moves of several tensors together. A rank that has an error instead of moves tells the others. Throws.
 // `outs`: empty, or the tensors to write. `memory_limit_bytes`: see RedistributeBatch.
@@ -67,10 +63,18 @@ std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::
                                     TensorCommunicator& communicator,
                                     std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
-// The local shape of a result on `rank`. Throws c10::ValueError for text that does not parse.
-std::vector<int64_t> ResultShape(const Move& move, int64_t rank);
+// The size of a dimension of which each of `ranks` ranks holds `local` elements. InvalidArgument: it does not fit 64
+// bits.
+absl::StatusOr<int64_t> GlobalSize(int64_t local, int64_t ranks);
 
-// Through the dispatcher: differentiable, traceable.
+// The local shape of a result on `rank`.
+std::vector<int64_t> ResultShape(const Layout& target, int64_t rank);
+
+// True when the dispatcher would do nothing on the way to the kernels: nothing is differentiated or traced. A thousand
+// small tensors cost more there than they cost to move.
+bool NeedsNoDispatch(at::TensorList tensors);
+
+// Differentiable, traceable: through the dispatcher where the tensor needs it.
 at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group);
 // Rank r sends `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), with zeros if there is no
 // such rank.

@@ -16,9 +16,12 @@
 #include "reshard/planner/version.h"
 #include "reshard/torch/sequence_parallel.h"
 #include "runtime/groups/why_not.h"
+#include "runtime/pytorch/layout_texts.h"
 #include "runtime/pytorch/move.h"
+#include "runtime/pytorch/move_texts.h"
 #include "runtime/pytorch/planning.h"
 #include "runtime/pytorch/tensors.h"
+#include "status/macros.h"
 
 namespace reshard {
 
@@ -29,7 +32,9 @@ using Texts = std::vector<std::string>;
 
 // ---- _move
 
-at::Tensor pytorch::DispatchMove(const at::Tensor& tensor, const pytorch::Move& move, const std::string& group) {
+namespace {
+
+at::Tensor DispatchTexts(const at::Tensor& tensor, const pytorch::MoveTexts& move, const Text& group) {
   static const auto op =
       c10::Dispatcher::singleton()
           .findSchemaOrThrow("reshard::_move", "")
@@ -39,49 +44,63 @@ at::Tensor pytorch::DispatchMove(const at::Tensor& tensor, const pytorch::Move& 
                  move.grad_scale);
 }
 
-namespace {
-
-pytorch::Move MoveFrom(c10::string_view mesh, c10::string_view source, c10::string_view target,
-                       c10::string_view target_mesh, c10::string_view grad_from, c10::string_view grad_to,
-                       double grad_scale) {
-  return pytorch::Move{Text(mesh),      Text(source),  Text(target), Text(target_mesh),
-                       Text(grad_from), Text(grad_to), grad_scale};
-}
-
-at::Tensor MoveNow(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
-                   c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
-                   c10::string_view grad_to, double grad_scale) {
-  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), tensor.device());
-  const absl::StatusOr<std::vector<pytorch::Move>> moves =
-      std::vector<pytorch::Move>{MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale)};
+at::Tensor MoveNow(const at::Tensor& tensor, const absl::StatusOr<pytorch::Move>& move, const Text& group) {
+  const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(group, tensor.device());
+  const auto moves = move.ok() ? absl::StatusOr<std::vector<pytorch::Move>>({*move}) : move.status();
   return pytorch::RunMoves(at::TensorList(tensor), moves, *communicator)[0];
 }
 
-at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source, c10::string_view target,
-                    c10::string_view target_mesh, c10::string_view group, c10::string_view grad_from,
-                    c10::string_view grad_to, double grad_scale) {
-  const pytorch::Move move = MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
-  return at::empty(pytorch::ResultShape(move, c10d::resolve_process_group(Text(group))->getRank()), tensor.options());
+}  // namespace
+
+at::Tensor pytorch::DispatchMove(const at::Tensor& tensor, const pytorch::Move& move, const std::string& group) {
+  if (pytorch::NeedsNoDispatch(tensor)) return MoveNow(tensor, move, group);
+  return DispatchTexts(tensor, pytorch::PrintMove(move), group);
 }
 
+namespace {
+
+pytorch::MoveTexts TextsFrom(c10::string_view mesh, c10::string_view source, c10::string_view target,
+                             c10::string_view target_mesh, c10::string_view grad_from, c10::string_view grad_to,
+                             double grad_scale) {
+  return {Text(mesh), Text(source), Text(target), Text(target_mesh), Text(grad_from), Text(grad_to), grad_scale};
+}
+
+at::Tensor MoveTextsNow(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source,
+                        c10::string_view target, c10::string_view target_mesh, c10::string_view group,
+                        c10::string_view grad_from, c10::string_view grad_to, double grad_scale) {
+  return MoveNow(tensor,
+                 pytorch::ParseMove(TextsFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale)),
+                 Text(group));
+}
+
+at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string_view, c10::string_view target,
+                    c10::string_view target_mesh, c10::string_view group, c10::string_view, c10::string_view, double) {
+  const int64_t rank = c10d::resolve_process_group(Text(group))->getRank();
+  const absl::StatusOr<Layout> result = pytorch::LayoutOf(target_mesh.empty() ? mesh : target_mesh, target);
+  if (!result.ok()) pytorch::Throw(result.status(), rank);
+  return at::empty(pytorch::ResultShape(*result, rank), tensor.options());
+}
+
+// What a node of the graph remembers is text: compiled autograd hashes it.
 class MoveFunction : public ::torch::autograd::Function<MoveFunction> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const pytorch::Move& move,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const pytorch::MoveTexts& move,
                             const Text& group) {
     context->saved_data["move"] =
         Texts{move.mesh, move.source, move.target, move.target_mesh, group, move.grad_from, move.grad_to};
     context->saved_data["scale"] = move.grad_scale;
     context->saved_data["sizes"] = tensor.sym_sizes();
     const at::AutoDispatchBelowADInplaceOrView below;
-    return pytorch::DispatchMove(tensor, move, group);
+    return DispatchTexts(tensor, move, group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto texts = context->saved_data["move"].to<Texts>();
-    const pytorch::Move move{
-        texts[0], texts[1], texts[2], texts[3], texts[5], texts[6], context->saved_data["scale"].toDouble()};
+    const absl::StatusOr<pytorch::Move> move = pytorch::ParseMove(
+        {texts[0], texts[1], texts[2], texts[3], texts[5], texts[6], context->saved_data["scale"].toDouble()});
+    TORCH_INTERNAL_ASSERT(move.ok(), "these texts were parsed in the forward pass");
     const at::Tensor result =
-        pytorch::DispatchMove(pytorch::ScaledGradient(gradients[0], move), move.Gradient(), texts[4]);
+        pytorch::DispatchMove(pytorch::ScaledGradient(gradients[0], *move), move->Back(), texts[4]);
     return {pytorch::LikeInput(result, context->saved_data["sizes"].toSymIntVector()), at::Tensor(), at::Tensor()};
   }
 };
@@ -89,10 +108,10 @@ class MoveFunction : public ::torch::autograd::Function<MoveFunction> {
 at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::string_view source,
                         c10::string_view target, c10::string_view target_mesh, c10::string_view group,
                         c10::string_view grad_from, c10::string_view grad_to, double grad_scale) {
-  const pytorch::Move move = MoveFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
+  const pytorch::MoveTexts move = TextsFrom(mesh, source, target, target_mesh, grad_from, grad_to, grad_scale);
   if (!at::GradMode::is_enabled() || !tensor.requires_grad()) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    return pytorch::DispatchMove(tensor, move, Text(group));
+    return DispatchTexts(tensor, move, Text(group));
   }
   return MoveFunction::apply(tensor, move, Text(group));
 }
@@ -102,8 +121,11 @@ at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::st
 at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::string_view source,
                           c10::string_view target, c10::string_view group,
                           std::optional<c10::string_view> target_mesh) {
-  const pytorch::Move move = pytorch::MoveOf(Text(mesh), Text(source), Text(target), Text(target_mesh.value_or("")));
-  return pytorch::DispatchMove(local, move, Text(group));
+  const c10::string_view over = target_mesh.value_or("");
+  const absl::StatusOr<Layout> from = pytorch::LayoutOf(mesh, source);
+  const absl::StatusOr<Layout> to = from.ok() ? pytorch::LayoutOf(over.empty() ? mesh : over, target) : from;
+  if (!to.ok()) pytorch::Refuse(local, to.status(), Text(group));
+  return pytorch::DispatchMove(local, pytorch::MoveOf(*from, *to), Text(group));
 }
 
 // ---- _pass_on: rank r gives `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1), zeros where
@@ -131,12 +153,21 @@ std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Ten
   at::Tensor above = at::zeros_like(down, down.options(), at::MemoryFormat::Contiguous);
   if (pairs == 0) return {below, above};
   // One mesh of the ranks that give and one of those that get, so that nothing wraps around.
-  const auto move = [pairs](const at::Tensor& part, int64_t from, int64_t to) {
-    const Text layout = "[<r>" + std::to_string(pairs * part.numel()) + "]";
-    const auto mesh = [pairs](int64_t first) { return "{r:" + std::to_string(pairs) + "}@" + std::to_string(first); };
-    return pytorch::Move{mesh(from), layout, layout, mesh(to), "", "", 1.0};
+  const auto move = [pairs](const at::Tensor& part, int64_t from, int64_t to) -> absl::StatusOr<pytorch::Move> {
+    const auto layout = [&](int64_t first) -> absl::StatusOr<Layout> {
+      ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create({{"r", pairs}}, first));
+      ASSIGN_OR_RETURN(const int64_t size, pytorch::GlobalSize(part.numel(), pairs));
+      return EvenLayout(mesh, {size}, 0, {Factor::Along({0, 1, pairs})});
+    };
+    ASSIGN_OR_RETURN(const Layout source, layout(from));
+    ASSIGN_OR_RETURN(const Layout target, layout(to));
+    return pytorch::Move{source, target, std::nullopt};
   };
-  const absl::StatusOr<std::vector<pytorch::Move>> moves = std::vector<pytorch::Move>{move(up, 0, 1), move(down, 1, 0)};
+  const auto both = [&]() -> absl::StatusOr<std::vector<pytorch::Move>> {
+    ASSIGN_OR_RETURN(const pytorch::Move upwards, move(up, 0, 1));
+    ASSIGN_OR_RETURN(const pytorch::Move downwards, move(down, 1, 0));
+    return std::vector<pytorch::Move>{upwards, downwards};
+  };
   const at::Tensor nothing = at::empty({0}, up.options());
   const bool gives_up = rank < pairs;
   const bool gives_down = rank > 0;
@@ -145,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Ten
   // What comes in goes straight into the results.
   const std::vector<at::Tensor> places = {gives_down ? below.view({-1}) : nothing,
                                           gives_up ? above.view({-1}) : at::empty({0}, up.options())};
-  pytorch::RunMoves(gifts, moves, *communicator, places);
+  pytorch::RunMoves(gifts, both(), *communicator, places);
   return {below, above};
 }
 
@@ -256,13 +287,13 @@ TORCH_LIBRARY(reshard, library) {
 }
 
 TORCH_LIBRARY_IMPL(reshard, CPU, library) {
-  library.impl("_move", MoveNow);
+  library.impl("_move", MoveTextsNow);
   library.impl("_pass_on", PassOnNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, CUDA, library) {
-  library.impl("_move", MoveNow);
+  library.impl("_move", MoveTextsNow);
   library.impl("_pass_on", PassOnNow);
   library.impl("all_to_all_v", AllToAllV);
 }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "reshard/layout/text.h"
 #include "runtime/pytorch/move.h"
 #include "runtime/pytorch/tensors.h"
 #include "runtime/pytorch/torch_stream.h"
@@ -25,11 +24,8 @@ absl::StatusOr<std::vector<pytorch::Move>> MovesOf(absl::Span<const Layout> sour
     return absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources, but ", targets.size(), " targets"));
   }
   std::vector<pytorch::Move> moves;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const bool same = sources[i].mesh() == targets[i].mesh();
-    moves.push_back(pytorch::MoveOf(ToString(sources[i].mesh()), ToString(sources[i]), ToString(targets[i]),
-                                    same ? "" : ToString(targets[i].mesh())));
-  }
+  moves.reserve(sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) moves.push_back(pytorch::MoveOf(sources[i], targets[i]));
   return moves;
 }
 
@@ -62,7 +58,7 @@ class MovesFunction : public ::torch::autograd::Function<MovesFunction> {
     for (size_t i = 0; i < gradients.size(); ++i) {
       const pytorch::Move& move = remembered->moves[i];
       scaled.push_back(pytorch::ScaledGradient(gradients[i], move));
-      back.push_back(move.Gradient());
+      back.push_back(move.Back());
     }
     const absl::StatusOr<std::vector<pytorch::Move>> moves = back;
     variable_list results = Function<MovesFunction>::apply(at::TensorList(scaled), moves, *remembered->communicator,

@@ -22,10 +22,10 @@ struct Exchange {
 }  // namespace
 
 // The results of this rank are packed once for all, by being combined where they are packed.
-absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Piece> sends,
+absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::MessagePart> sends,
                                                   absl::Span<const int64_t> senders,
-                                                  absl::Span<const packed::Piece> results, CombineInto combine,
-                                                  absl::Span<const packed::Piece> takes, CopyMode mode,
+                                                  absl::Span<const packed::MessagePart> results, CombineInto combine,
+                                                  absl::Span<const packed::MessagePart> takes, CopyMode mode,
                                                   MoveStats* stats, packed::Stopwatch* stopwatch) {
   std::vector<Outgoing> out = OutgoingOf(sends);
   Outgoing given{{}, results, SlotCuts(LengthsOf(results)), {}, 0, nullptr};
@@ -56,7 +56,7 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Piece
       Incoming* const flow = with.results;
       if (flow == nullptr || !ResultIsNext<Incoming>(with.contributions, *flow) || !flow->full()) continue;
       RETURN_IF_ERROR(Open(*flow));
-      RunCuts(flow->pieces, flow->cuts, /*written=*/true, [&](const packed::Piece& piece, const Cut& cut) {
+      RunCuts(flow->pieces, flow->cuts, /*written=*/true, [&](const packed::MessagePart& piece, const Cut& cut) {
         piece.copy->RunBytes(StartOf(flow->slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
       });
       flow->Release(0);
@@ -78,7 +78,7 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Piece
     const int64_t begin = Nanoseconds();
     const Slot slot = Begin(given);
     for (const Cut& cut : given.cuts) {
-      const packed::Piece& piece = results[cut.piece];
+      const packed::MessagePart& piece = results[cut.piece];
       for (int64_t at = cut.begin; at < cut.end; at += kBlock) {
         const int64_t end = std::min(at + kBlock, cut.end);
         char* const to = slot.data + cut.at + (at - cut.begin);

@@ -23,7 +23,7 @@ struct Outgoing {
     int64_t ring = 0;  // of this rank's segment
   };
   std::vector<Receiver> to;
-  absl::Span<const packed::Piece> pieces;
+  absl::Span<const packed::MessagePart> pieces;
   SlotCuts left;
   std::vector<Cut> cuts;              // of the slot in work
   int64_t slots = 0;                  // filled so far
@@ -35,7 +35,7 @@ struct Incoming {
   size_t peer = 0;  // its index among the peers
   const Segment* segment = nullptr;
   int64_t ring = 0;
-  absl::Span<const packed::Piece> pieces;  // none where they are combined
+  absl::Span<const packed::MessagePart> pieces;  // none where they are combined
   SlotCuts left;
   int64_t slots = 0;  // emptied so far
   // Of the slot in work: its header, its memory, and what is where in it.
@@ -74,9 +74,9 @@ inline int64_t Nanoseconds() {
 }
 
 // In bytes.
-inline std::vector<int64_t> LengthsOf(absl::Span<const packed::Piece> pieces) {
+inline std::vector<int64_t> LengthsOf(absl::Span<const packed::MessagePart> pieces) {
   std::vector<int64_t> lengths;
-  for (const packed::Piece& piece : pieces) lengths.push_back(piece.bytes);
+  for (const packed::MessagePart& piece : pieces) lengths.push_back(piece.bytes);
   return lengths;
 }
 
@@ -87,8 +87,8 @@ inline char* StartOf(const char* at, int64_t begin) {
 
 // Calls run(piece, cut) for each cut of the pieces, whose fragments are read or written.
 template <typename Run>
-void RunCuts(absl::Span<const packed::Piece> pieces, const std::vector<Cut>& cuts, bool written, const Run& run) {
-  const auto piece = [&](size_t c) -> const packed::Piece& { return pieces[cuts[c].piece]; };
+void RunCuts(absl::Span<const packed::MessagePart> pieces, const std::vector<Cut>& cuts, bool written, const Run& run) {
+  const auto piece = [&](size_t c) -> const packed::MessagePart& { return pieces[cuts[c].piece]; };
   packed::CopyFetchingAhead(
       cuts.size(), [&](size_t c) { packed::FetchSmall(*piece(c).copy, piece(c).fragment, written); },
       [&](size_t c) { run(piece(c), cuts[c]); });

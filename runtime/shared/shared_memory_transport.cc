@@ -20,12 +20,12 @@ namespace {
 constexpr int64_t kWorthMeasuring = int64_t{16} << 10;
 
 // Whether two pieces are the same bytes of the same fragment.
-bool Alike(const packed::Piece& a, const packed::Piece& b) {
+bool Alike(const packed::MessagePart& a, const packed::MessagePart& b) {
   return a.bytes == b.bytes && a.copy->contiguous() && b.copy->contiguous() &&
          a.fragment + a.copy->from_offset() == b.fragment + b.copy->from_offset();
 }
 
-bool AllAlike(absl::Span<const packed::Piece> a, absl::Span<const packed::Piece> b) {
+bool AllAlike(absl::Span<const packed::MessagePart> a, absl::Span<const packed::MessagePart> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), Alike);
 }
 
@@ -48,8 +48,8 @@ int64_t SharedMemoryTransport::IndexOf(int64_t rank) const {
 }
 
 // By peer, starting with the first one after this rank, so that ranks do not all begin with the same one.
-std::vector<Outgoing> SharedMemoryTransport::OutgoingOf(absl::Span<const packed::Piece> pieces) const {
-  std::vector<absl::Span<const packed::Piece>> peers;
+std::vector<Outgoing> SharedMemoryTransport::OutgoingOf(absl::Span<const packed::MessagePart> pieces) const {
+  std::vector<absl::Span<const packed::MessagePart>> peers;
   for (size_t begin = 0; begin < pieces.size();) {
     size_t end = begin;
     while (end < pieces.size() && pieces[end].peer == pieces[begin].peer) ++end;
@@ -59,7 +59,7 @@ std::vector<Outgoing> SharedMemoryTransport::OutgoingOf(absl::Span<const packed:
   const auto first = std::find_if(peers.begin(), peers.end(), [&](const auto& of) { return of[0].peer > rank(); });
   std::rotate(peers.begin(), first, peers.end());
   std::vector<Outgoing> flows;
-  for (const absl::Span<const packed::Piece> of : peers) {
+  for (const absl::Span<const packed::MessagePart> of : peers) {
     const Outgoing::Receiver receiver{static_cast<size_t>(IndexOf(of[0].peer)), own_.RingTo(of[0].peer)};
     const auto same =
         std::find_if(flows.begin(), flows.end(), [&](const Outgoing& flow) { return AllAlike(flow.pieces, of); });
@@ -72,17 +72,16 @@ std::vector<Outgoing> SharedMemoryTransport::OutgoingOf(absl::Span<const packed:
   return flows;
 }
 
-// Adds what comes from each peer. `pieces` are ordered by peer.
-void SharedMemoryTransport::AddIncoming(absl::Span<const packed::Piece> pieces, std::vector<Incoming>& in,
+void SharedMemoryTransport::AddIncoming(absl::Span<const packed::MessagePart> pieces, std::vector<Incoming>& in,
                                         MoveStats* stats) const {
   for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
     while (end < pieces.size() && pieces[end].peer == pieces[begin].peer) stats->received += pieces[end++].bytes;
-    const absl::Span<const packed::Piece> of = pieces.subspan(begin, end - begin);
+    const absl::Span<const packed::MessagePart> of = pieces.subspan(begin, end - begin);
     in.push_back(IncomingFrom(of[0].peer, of, LengthsOf(of)));
   }
 }
 
-Incoming SharedMemoryTransport::IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces,
+Incoming SharedMemoryTransport::IncomingFrom(int64_t rank, absl::Span<const packed::MessagePart> pieces,
                                              std::vector<int64_t> lengths) const {
   const auto k = static_cast<size_t>(IndexOf(rank));
   const Segment& segment = others_[k].segment;
@@ -106,7 +105,6 @@ bool SharedMemoryTransport::Held(const Outgoing& flow, std::optional<int64_t> by
   return std::any_of(filled.lent.begin(), filled.lent.end(), read);
 }
 
-// Begins with the next slot, which is free.
 SharedMemoryTransport::Slot SharedMemoryTransport::Begin(Outgoing& flow) {
   const int64_t ring = flow.to[0].ring;
   const uint64_t number = own_.ring(ring).filled.load(std::memory_order_relaxed);
@@ -119,7 +117,6 @@ SharedMemoryTransport::Slot SharedMemoryTransport::Begin(Outgoing& flow) {
   return {own_.slot(ring, number), flow.left.Next(own_.slot_bytes(), &flow.cuts), ring, number};
 }
 
-// Packs into the next slot, which is free.
 void SharedMemoryTransport::Fill(Outgoing& flow) {
   const Slot slot = Begin(flow);
   Filled& filled = FilledAt(slot.ring, slot.number);
@@ -128,14 +125,13 @@ void SharedMemoryTransport::Fill(Outgoing& flow) {
     filled.bytes = slot.bytes;
   }
   const int64_t begin = Nanoseconds();
-  RunCuts(flow.pieces, flow.cuts, /*written=*/false, [&](const packed::Piece& piece, const Cut& cut) {
+  RunCuts(flow.pieces, flow.cuts, /*written=*/false, [&](const packed::MessagePart& piece, const Cut& cut) {
     piece.copy->RunBytes(piece.fragment, StartOf(slot.data + cut.at, cut.begin), cut.begin, cut.end, filled.mode);
   });
   filled.nanoseconds = Nanoseconds() - begin;
   Publish(flow, slot);
 }
 
-// Shows a slot to its receivers.
 void SharedMemoryTransport::Publish(Outgoing& flow, const Slot& slot) {
   Filled& filled = FilledAt(slot.ring, slot.number);
   ++flow.slots;
@@ -161,7 +157,7 @@ void SharedMemoryTransport::Use(uint64_t tag) {
 }
 
 // The receiver is not told yet: it first learns that the ranks agree.
-void SharedMemoryTransport::Prepack(uint64_t tag, absl::Span<const packed::Piece> sends, bool for_all) {
+void SharedMemoryTransport::Prepack(uint64_t tag, absl::Span<const packed::MessagePart> sends, bool for_all) {
   Rollback();
   const int64_t begin = Nanoseconds();
   std::vector<Outgoing> out = OutgoingOf(sends);
@@ -206,7 +202,6 @@ absl::Status SharedMemoryTransport::ResumePrepacked(std::vector<Outgoing>& out, 
   return absl::OkStatus();
 }
 
-// Goes to the next slot, which is full: is it what this rank expects?
 absl::Status SharedMemoryTransport::Open(Incoming& flow) const {
   const Segment& segment = *flow.segment;
   SlotHeader& header = segment.header(flow.ring, flow.state().emptied.load(std::memory_order_relaxed));
@@ -221,8 +216,6 @@ absl::Status SharedMemoryTransport::Open(Incoming& flow) const {
   return absl::OkStatus();
 }
 
-// Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything has;
-// it fills what `given` holds, if anything.
 absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
                                           absl::FunctionRef<absl::StatusOr<bool>()> take,
                                           absl::FunctionRef<void(int)> meanwhile, MoveStats* stats,
@@ -248,7 +241,7 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
     return tensor;
   };
   bool idle = true;  // nothing else could be done so far
-  Waiter waiter(*this);
+  Waiter waiter(awaited());
   while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
     bool filled = false;
     for (Outgoing& flow : out) {
@@ -279,8 +272,8 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
   return absl::OkStatus();
 }
 
-absl::Status SharedMemoryTransport::Move(absl::Span<const packed::Piece> sends,
-                                         absl::Span<const packed::Piece> receives, CopyMode mode,
+absl::Status SharedMemoryTransport::Move(absl::Span<const packed::MessagePart> sends,
+                                         absl::Span<const packed::MessagePart> receives, CopyMode mode,
                                          absl::FunctionRef<void(int)> meanwhile, MoveStats* stats,
                                          packed::Stopwatch* stopwatch) {
   std::vector<Outgoing> out = OutgoingOf(sends);
@@ -292,7 +285,7 @@ absl::Status SharedMemoryTransport::Move(absl::Span<const packed::Piece> sends,
       if (flow.left.done() || !flow.full()) continue;
       RETURN_IF_ERROR(Open(flow));
       const int64_t begin = Nanoseconds();
-      RunCuts(flow.pieces, flow.cuts, /*written=*/true, [&](const packed::Piece& piece, const Cut& cut) {
+      RunCuts(flow.pieces, flow.cuts, /*written=*/true, [&](const packed::MessagePart& piece, const Cut& cut) {
         piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
       });
       flow.Release(Nanoseconds() - begin);
@@ -311,9 +304,9 @@ absl::Status SharedMemoryTransport::CheckSameSlots(const std::vector<Incoming>& 
   return same ? absl::OkStatus() : absl::InternalError("ranks of one host whose slots differ");
 }
 
-absl::Status SharedMemoryTransport::Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
-                                            absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
-                                            packed::Stopwatch* stopwatch) {
+absl::Status SharedMemoryTransport::Combine(absl::Span<const packed::MessagePart> sends,
+                                            absl::Span<const int64_t> senders, absl::Span<const int64_t> lengths,
+                                            CombineBytes combine, MoveStats* stats, packed::Stopwatch* stopwatch) {
   std::vector<Outgoing> out = OutgoingOf(sends);
   std::vector<Incoming> in;
   for (const int64_t sender : senders) {
@@ -362,7 +355,7 @@ absl::Status SharedMemoryTransport::GatherMailboxes(char* records, int64_t pitch
   for (const LocalPeer& peer : others_) peer.segment.head().doorbell.RingIfAsleep();
   std::vector<char> missing(others_.size(), 1);
   size_t left = others_.size();
-  Waiter waiter(*this);
+  Waiter waiter(awaited());
   while (left > 0) {
     bool moved = false;
     for (size_t k = 0; k < others_.size(); ++k) {

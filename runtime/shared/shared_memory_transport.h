@@ -4,6 +4,12 @@
 // while both go on with the other slots and the other peers. What several peers receive alike is packed once.
 // An idle rank yields its core for some microseconds, then sleeps.
 //
+// Example. Rank 0 sends 700 KiB to rank 1 and the same bytes to rank 2, through rings of two slots of 256 KiB. It packs
+// bytes [0, 256 KiB) into slot 0 of ring 0->1; slot 0 of ring 0->2 only refers to it. Both receivers unpack from that
+// one slot while rank 0 packs [256, 512 KiB) into slot 1. For [512, 700 KiB) it needs slot 0 again: it waits until ring
+// 0->1 has been emptied once and ring 0->2, which refers to the slot, too. Rank 1 knows from its own plan that 700 KiB
+// come from rank 0, so slots carry no description but the tag of the step, which must be its own.
+//
 // A peer that is gone is noticed within some tens of milliseconds, by the connection that it leaves behind; one
 // that does not go on, at the deadline. The owner finds out which rank is the culprit.
 #ifndef RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
@@ -30,17 +36,9 @@
 #include "runtime/shared/pack_mode.h"
 #include "runtime/shared/segment.h"
 #include "runtime/shared/slot_cuts.h"
+#include "runtime/shared/waiter.h"
 
 namespace reshard::shared {
-
-// Whom a rank that waits tells, and asks.
-struct WaitContext {
-  // This rank waits for that one; -1: for several.
-  std::function<void(int64_t rank)> waiting;
-  // Turns what went wrong while it waited into an error that names the culprit. `reason` is empty after a
-  // timeout, and after Abort.
-  std::function<absl::Status(int64_t rank, const std::string& reason)> find_culprit;
-};
 
 class SharedMemoryTransport final : public packed::IntraHostExchange {
  public:
@@ -50,6 +48,8 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
                         WaitContext context);
 
   int64_t rank() const { return own_.rank(); }
+  // For a Waiter, which this transport outlives.
+  Awaited awaited() { return {own_.head().doorbell, others_, timeout_, context_, aborted_}; }
 
   // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
   // that move with different ones get FailedPrecondition.
@@ -57,18 +57,19 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
 
   bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
   bool everybody() const override { return everybody_; }
-  absl::Status Move(absl::Span<const packed::Piece> sends, absl::Span<const packed::Piece> receives, CopyMode mode,
-                    absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, packed::Stopwatch* stopwatch) override;
+  absl::Status Move(absl::Span<const packed::MessagePart> sends, absl::Span<const packed::MessagePart> receives,
+                    CopyMode mode, absl::FunctionRef<void(int)> meanwhile, MoveStats* stats,
+                    packed::Stopwatch* stopwatch) override;
 
-  absl::Status Combine(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
+  absl::Status Combine(absl::Span<const packed::MessagePart> sends, absl::Span<const int64_t> senders,
                        absl::Span<const int64_t> lengths, CombineBytes combine, MoveStats* stats,
                        packed::Stopwatch* stopwatch) override;
-  absl::Status CombineForAll(absl::Span<const packed::Piece> sends, absl::Span<const int64_t> senders,
-                             absl::Span<const packed::Piece> results, CombineInto combine,
-                             absl::Span<const packed::Piece> takes, CopyMode mode, MoveStats* stats,
+  absl::Status CombineForAll(absl::Span<const packed::MessagePart> sends, absl::Span<const int64_t> senders,
+                             absl::Span<const packed::MessagePart> results, CombineInto combine,
+                             absl::Span<const packed::MessagePart> takes, CopyMode mode, MoveStats* stats,
                              packed::Stopwatch* stopwatch) override;
 
-  void Prepack(uint64_t tag, absl::Span<const packed::Piece> sends, bool for_all) override;
+  void Prepack(uint64_t tag, absl::Span<const packed::MessagePart> sends, bool for_all) override;
   // Takes back what was packed ahead, if anything was.
   void Rollback();
 
@@ -81,7 +82,6 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   void Leave();
 
  private:
-  friend class Waiter;
   // One of this rank's that is being filled.
   struct Slot {
     char* data = nullptr;
@@ -107,25 +107,38 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
     double seconds = 0;                                // that it took
   };
 
+  // The index of a peer; -1: this rank shares no memory with it.
   int64_t IndexOf(int64_t rank) const;
-  std::vector<Outgoing> OutgoingOf(absl::Span<const packed::Piece> pieces) const;
-  void AddIncoming(absl::Span<const packed::Piece> pieces, std::vector<Incoming>& in, MoveStats* stats) const;
-  Incoming IncomingFrom(int64_t rank, absl::Span<const packed::Piece> pieces, std::vector<int64_t> lengths) const;
+  // One flow per set of peers that get the same parts.
+  std::vector<Outgoing> OutgoingOf(absl::Span<const packed::MessagePart> pieces) const;
+  // Adds one flow per peer.
+  void AddIncoming(absl::Span<const packed::MessagePart> pieces, std::vector<Incoming>& in, MoveStats* stats) const;
+  Incoming IncomingFrom(int64_t rank, absl::Span<const packed::MessagePart> pieces, std::vector<int64_t> lengths) const;
   Filled& FilledAt(int64_t ring, uint64_t number) {
     return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
   }
+  // Whether the receiver that ring `by` leads to (nullopt: any) keeps the flow's next slot from being filled.
   bool Held(const Outgoing& flow, std::optional<int64_t> by);
   bool Free(const Outgoing& flow) { return !Held(flow, std::nullopt); }
+  // The next slot of a flow, which is free: Begin takes it, Publish shows it to its receivers. Fill does both, and
+  // packs in between.
   Slot Begin(Outgoing& flow);
   void Publish(Outgoing& flow, const Slot& slot);
   void Fill(Outgoing& flow);
+  // Wakes the receivers.
   void RingFor(const Outgoing& flow) const;
+  // Publishes what Prepack has packed of these flows, and leaves in them what is still to be packed.
   absl::Status ResumePrepacked(std::vector<Outgoing>& out, MoveStats* stats);
+  // Goes to the flow's next slot, which is full. FailedPrecondition: it is of another step.
   absl::Status Open(Incoming& flow) const;
+  // Internal: the slots of these ranks have other sizes or numbers.
   absl::Status CheckSameSlots(const std::vector<Incoming>& in) const;
+  // Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything
+  // has; it fills what `given` holds, if anything.
   absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
                      absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                      MoveStats* stats, packed::Stopwatch* stopwatch);
+  // Gather for records of at most a mailbox; they lie `pitch` bytes apart.
   absl::Status GatherMailboxes(char* records, int64_t pitch, int64_t bytes);
 
   Segment own_;

@@ -27,12 +27,12 @@ int64_t OnlyOne(const std::vector<const LocalPeer*>& awaited) { return awaited.s
 
 }  // namespace
 
-Waiter::Waiter(SharedMemoryTransport& transport) : transport_(transport) {}
+Waiter::Waiter(const Awaited& awaited) : awaited_(awaited) {}
 
 Waiter::~Waiter() { Progress(); }
 
 void Waiter::Progress() {
-  if (announced_) transport_.own_.head().doorbell.Woken();
+  if (announced_) awaited_.doorbell.Woken();
   announced_ = false;
   since_.reset();
   told_ = false;
@@ -46,40 +46,40 @@ absl::Status Waiter::Pause(absl::FunctionRef<bool(size_t)> awaits) {
     sched_yield();
     return absl::OkStatus();
   }
-  Doorbell& doorbell = transport_.own_.head().doorbell;
+  Doorbell& doorbell = awaited_.doorbell;
   if (!announced_) {
     // Others ring from now on; the caller looks once more before this rank sleeps.
     doorbell.AboutToSleep();
     announced_ = true;
     rung_ = doorbell.rung();
-    return transport_.aborted_ ? Check(awaits) : absl::OkStatus();
+    return awaited_.aborted ? Check(awaits) : absl::OkStatus();
   }
-  if (!told_) transport_.context_.waiting(OnlyOne(Awaited(awaits)));
+  if (!told_) awaited_.context.waiting(OnlyOne(PeersAwaited(awaits)));
   told_ = true;
   doorbell.Sleep(rung_, kNap);
   rung_ = doorbell.rung();
   return Check(awaits);
 }
 
-std::vector<const LocalPeer*> Waiter::Awaited(absl::FunctionRef<bool(size_t)> awaits) const {
+std::vector<const LocalPeer*> Waiter::PeersAwaited(absl::FunctionRef<bool(size_t)> awaits) const {
   std::vector<const LocalPeer*> awaited;
-  for (size_t k = 0; k < transport_.others_.size(); ++k) {
-    if (awaits(k)) awaited.push_back(&transport_.others_[k]);
+  for (size_t k = 0; k < awaited_.peers.size(); ++k) {
+    if (awaits(k)) awaited.push_back(&awaited_.peers[k]);
   }
   return awaited;
 }
 
 absl::Status Waiter::Check(absl::FunctionRef<bool(size_t)> awaits) {
-  const std::vector<const LocalPeer*> awaited = Awaited(awaits);
+  const std::vector<const LocalPeer*> awaited = PeersAwaited(awaits);
   const int64_t culprit = OnlyOne(awaited);
-  if (transport_.aborted_) return transport_.context_.find_culprit(culprit, "");
+  if (awaited_.aborted) return awaited_.context.find_culprit(culprit, "");
   const auto waited = Clock::now() - *since_;
-  if (waited > absl::ToChronoNanoseconds(transport_.timeout_)) return transport_.context_.find_culprit(culprit, "");
+  if (waited > absl::ToChronoNanoseconds(awaited_.timeout)) return awaited_.context.find_culprit(culprit, "");
   if (waited < kNap) return absl::OkStatus();
   for (const LocalPeer* const peer : awaited) {
     if (!Closed(peer->connection) && !Closed(peer->process)) continue;
     if (std::exchange(ended_, peer) != peer) return absl::OkStatus();
-    return transport_.context_.find_culprit(peer->rank, "it has closed its connection to this host's other ranks");
+    return awaited_.context.find_culprit(peer->rank, "it has closed its connection to this host's other ranks");
   }
   return absl::OkStatus();
 }

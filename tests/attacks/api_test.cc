@@ -36,8 +36,8 @@ Factor AxisFactor(int axis, int64_t pre, int64_t size) {
 
 Factor DigitFactor(int64_t digit) {
   Factor factor;
-  factor.kind = Factor::Kind::kDigit;
-  factor.digit = digit;
+  factor.kind = Factor::Kind::kBlocks;
+  factor.blocks = digit;
   return factor;
 }
 

@@ -173,7 +173,7 @@ void BenchPlan(const char* name, int64_t tensors, const std::vector<int64_t>& sh
     boxes = plan->pieces().size();
     std::optional<source::ChunkIndex> index;
     int64_t indexed = -1;
-    for (const output::OutputPlan::Piece& piece : plan->pieces()) {
+    for (const output::OutputPlan::OutputPiece& piece : plan->pieces()) {
       const Catalog::Tensor& tensor = catalog.tensors()[piece.tensor];
       if (piece.tensor != indexed) index.emplace(catalog, tensor);
       indexed = piece.tensor;

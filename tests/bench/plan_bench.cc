@@ -88,7 +88,7 @@ void PlanAll(benchmark::State& state, const std::vector<Problem>& problems, cons
   state.counters["mean_us"] = sum / count;
   state.counters["json_mean_us"] = json_micros / count;
   std::sort(micros.begin(), micros.end());
-  const auto at = [&](double q) { return micros[q * static_cast<double>(micros.size() - 1)]; };
+  const auto at = [&](double q) { return micros[static_cast<size_t>(q * static_cast<double>(micros.size() - 1))]; };
   state.counters["p50_us"] = at(0.5);
   state.counters["p90_us"] = at(0.9);
   state.counters["p99_us"] = at(0.99);

@@ -85,8 +85,8 @@ void Print(Row row) {
   const auto n = static_cast<double>(row.ratios.size());
   const auto at_bound = std::upper_bound(row.ratios.begin(), row.ratios.end(), 1.0) - row.ratios.begin();
   std::printf("%-62s %6zu %8.4f %6.2f %6.2f %7.1f %% %8lld %7.1f us\n", row.name.c_str(), row.ratios.size(),
-              std::exp(log_sum / n), row.ratios[n * 0.9], row.ratios.back(), 100 * static_cast<double>(at_bound) / n,
-              static_cast<long long>(row.above_ends), row.microseconds);
+              std::exp(log_sum / n), row.ratios[static_cast<size_t>(n * 0.9)], row.ratios.back(),
+              100 * static_cast<double>(at_bound) / n, static_cast<long long>(row.above_ends), row.microseconds);
   if (row.failed > 0) std::printf("  %lld pairs have no plan\n", static_cast<long long>(row.failed));
 }
 

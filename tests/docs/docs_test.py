@@ -136,6 +136,17 @@ broken = [f"{os.path.relpath(page, root)}: {target}" for page in pages for targe
 assert not broken, broken
 
 
+# The source files that the design pages and CONTRIBUTING name, by the end of their path.
+sources = [os.path.relpath(os.path.join(folder, name), root) for place in
+           "check checkpoint cmake examples include json layout page planner python runtime status tests tools".split()
+           for folder, _, names in os.walk(os.path.join(root, place)) for name in names]
+for page in [page for page in pages if os.path.join("docs", "design") in page or page.endswith("CONTRIBUTING.md")]:
+    with open(page, encoding="utf-8") as file:
+        named = re.findall(r"`([\w./-]+\.(?:cc|h|cu|py|sh))`", file.read())
+    gone = sorted({name for name in named if not any(("/" + source).endswith("/" + name) for source in sources)})
+    assert not gone, f"{os.path.relpath(page, root)} names files that are gone: {gone}"
+
+
 def missing(names, *files):
     """Which of the names none of the files of docs/ has."""
     text = "".join(open(os.path.join(root, "docs", file), encoding="utf-8").read() for file in files)

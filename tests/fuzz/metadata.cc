@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)catalog->CheckCover(tensor).ok();
     (void)DescribeChunks(*catalog, tensor);
     for (int64_t i = 0; i < tensor.num_chunks; ++i) {
-      const Catalog::Place place = catalog->chunk(tensor, i).place;
+      const Catalog::FileRange place = catalog->chunk(tensor, i).place;
       testing::Promised(place.at >= 0 && place.length >= 0 && place.at + place.length <= 1 << 20,
                         "a place in the file");
     }

@@ -16,7 +16,7 @@ inline void CheckPlaces(const Catalog& catalog, int64_t bytes) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
     Promised(catalog.FindTensor(tensor.name) == &tensor, "a tensor is found by its name");
     for (int64_t i = 0; i < tensor.num_chunks; ++i) {
-      const Catalog::Place place = catalog.chunk(tensor, i).place;
+      const Catalog::FileRange place = catalog.chunk(tensor, i).place;
       // Arrays and values are in memory.
       const Catalog::File& file = catalog.files()[place.file];
       const int64_t end = file.content == nullptr ? bytes : file.bytes;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The borders between the modules, as #include lines and as links.
+"""The borders between the modules, as #include lines and as links; and where text becomes types.
 
     layout <- json <- check, planner, checkpoint;   page <- check, planner;   layout <- planner <- runtime <- cuda <- nccl <- torch;   runtime <- mpi;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
     torch -> live;   tools, python -> everything public
@@ -82,6 +82,13 @@ LINKS = {
     "reshard_precompiled": set(),
     "test_oracle": set(),
 }
+# Where the text of a mesh or a layout enters the runtime and the checkpoint part. Below them everything is typed.
+TEXT_ENTERS = {
+    "checkpoint/catalog/rules.cc",  # --to's rules
+    "runtime/pytorch/layout_texts.cc",  # arguments of the dispatcher's operators
+    "runtime/pytorch/planning.cc",  # queries from Python
+}
+PARSES = re.compile(r"\b(Parse(?:Layout|Mesh|Problem)|ImportLayout)\(")
 HEAVY = re.compile(r"^(nlohmann/|CLI/|cuda|cupti|nccl|torch/|c10/|ATen/|catch2/|rapidcheck)")
 TORCH = re.compile(r"^(torch/|c10/|ATen/)")
 MPI = re.compile(r"^mpi\.h$")
@@ -151,6 +158,11 @@ def judge(root, path, text):
                 yield where + f"CLI11 outside tools/ ({name})"
             elif name.startswith("catch2/") and path != "tests/catch.h":
                 yield where + f"Catch2 outside tests/catch.h ({name})"
+    if path.startswith(("runtime/", "checkpoint/")) and path not in TEXT_ENTERS:
+        for number, line in enumerate(text.splitlines(), 1):
+            match = PARSES.search(line.partition("//")[0])
+            if match:
+                yield f"{path}:{number}: {match.group(1)}: text is parsed where it enters, not here"
 
 
 def judge_tree(root):
@@ -251,6 +263,11 @@ BAD = [
     ("tests/oracle/x.cc", '"absl/strings/str_cat.h"', "the oracle includes more"),
     ("planner/transfers/x.cc", "SOME_MACRO", "cannot be checked"),
 ]
+# (file, line, part of the reason)
+BAD_LINES = [
+    ("runtime/execute/x.cc", "auto layout = ParseLayout(text, mesh);", "text is parsed where it enters"),
+    ("checkpoint/live/x.cc", "  return ParseMesh(text);", "text is parsed where it enters"),
+]
 BAD_LINKS = [
     ("reshard_layout", "reshard_planner"),
     ("reshard_layout", "reshard::runtime"),
@@ -286,16 +303,17 @@ def self_test():
         reasons, files = judge_tree(root)
         assert not reasons, reasons
         assert files == len(GOOD) - 1, files
-        for path, include, want in BAD:
-            write(root, path, f"#include {include}\n")
+        lines = [(path, f"#include {include}", want) for path, include, want in BAD]
+        for path, line, want in lines + BAD_LINES:
+            write(root, path, line + "\n")
             reasons, _ = judge_tree(root)
-            assert len(reasons) == 1 and want in reasons[0] and path in reasons[0], (path, include, want, reasons)
+            assert len(reasons) == 1 and want in reasons[0] and path in reasons[0], (path, line, want, reasons)
             os.remove(os.path.join(root, path))
     for target, library in BAD_LINKS:
         assert judge_links(target, ["absl::status", library]), (target, library)
     assert not judge_links("reshard_planner", ["reshard_layout", "(BUILD_INTERFACE:reshard_build_flags>", "absl::status"])
     assert not judge_links("reshard_nccl", ["reshard::cuda", "dl"])
-    return len(BAD) + len(BAD_LINKS)
+    return len(BAD) + len(BAD_LINES) + len(BAD_LINKS)
 
 
 def main():

@@ -29,6 +29,8 @@ WORDS = [
     (r"\bBands?\b|\bMakeBands\b", "batched reads", "struct Band {", "bandwidth"),
     (r"\btrial(::|/)", "self_test", "runtime/trial/rank_run.h", "for (int trial = 0;"),
     (r"(?<![-_\"])\bside files?\b", "auxiliary files", "which side files it has", "--side-file"),
+    (r"\b(?:struct|class) (?:Piece|Place)\b", "a name that says what it is a piece of, or where", "struct Piece {", "struct MessagePart {"),
+    (r"\bkDigit\b", "kBlocks", "Factor::Kind::kDigit", "kDigits"),
     (r"\bstrangers?\b", "untrusted", "text of a stranger", "strange"),
 ]
 PATTERNS = [

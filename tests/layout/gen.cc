@@ -83,7 +83,7 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
       continue;
     }
     std::vector<Factor>& factors = dims[Draw(0, static_cast<int64_t>(dims.size()) - 1)].factors;
-    if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 4), {}});
+    if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kBlocks, {}, false, Draw(1, 4), {}});
     const bool whole = ref.size == mesh.axis(ref.axis).size;
     const bool reflected = gen.reflected && whole && Draw(0, 4) == 0;
     factors.push_back({reflected ? Factor::Kind::kReflected : Factor::Kind::kAxis, ref, Draw(0, 4) == 0, 1, {}});
@@ -118,7 +118,7 @@ bool HoldsByDefinition(const Layout& layout, int64_t position, int d, int64_t in
       const int64_t size = mesh.axis(factor.axis.axis).size;
       coordinate = position / behind % size / (size / factor.axis.pre / factor.axis.size) % factor.axis.size;
     }
-    const int64_t s = factor.kind == Factor::Kind::kDigit ? factor.digit : factor.axis.size;
+    const int64_t s = factor.kind == Factor::Kind::kBlocks ? factor.blocks : factor.axis.size;
     std::vector<Cell> next;
     for (size_t i = 0; i < cells.size(); ++i) {
       const int64_t m = cells[i].end - cells[i].begin;
@@ -129,7 +129,7 @@ bool HoldsByDefinition(const Layout& layout, int64_t position, int d, int64_t in
         if (factor.kind == Factor::Kind::kSizes) chunk = {at, at + factor.sizes[j]};
         at = chunk.end;
         const int64_t wanted = factor.kind == Factor::Kind::kReflected && i % 2 == 1 ? s - 1 - coordinate : coordinate;
-        if (factor.kind == Factor::Kind::kDigit || j == wanted) next.push_back(chunk);
+        if (factor.kind == Factor::Kind::kBlocks || j == wanted) next.push_back(chunk);
       }
     }
     cells = std::move(next);

@@ -115,7 +115,7 @@ TEST_CASE("the largest shard with digits, reflections and odd sizes") {
     DimLayout dim;
     dim.size = Draw(0, 200);
     for (int a = 0; a < mesh.num_axes(); ++a) {
-      if (Draw(0, 3) > 0) dim.factors.push_back({Factor::Kind::kDigit, {}, false, Draw(1, 5), {}});
+      if (Draw(0, 3) > 0) dim.factors.push_back({Factor::Kind::kBlocks, {}, false, Draw(1, 5), {}});
       dim.factors.push_back(
           {Draw(0, 1) == 1 ? Factor::Kind::kReflected : Factor::Kind::kAxis, {a, 1, mesh.axis(a).size}, false, 1, {}});
     }
@@ -138,7 +138,7 @@ TEST_CASE("rules of the algebra") {
   const auto mesh = MeshOf("{X:4,Y:6}");
   const AxisRef x{0, 1, 4};
   const auto axis = [](AxisRef ref) { return Factor{Factor::Kind::kAxis, ref, false, 1, {}}; };
-  const auto digit = [](int64_t n) { return Factor{Factor::Kind::kDigit, {}, false, n, {}}; };
+  const auto digit = [](int64_t n) { return Factor{Factor::Kind::kBlocks, {}, false, n, {}}; };
   const auto reason = [&](std::vector<DimLayout> dims, std::optional<Partial> partial = std::nullopt) {
     const auto layout = Layout::Create(mesh, std::move(dims), std::move(partial));
     if (layout.ok()) return std::string("ok");
@@ -166,8 +166,8 @@ TEST_CASE("rules of the algebra") {
   CHECK(reason({{INT64_MAX, {}}, {2, {}}}) == "the number of elements does not fit a signed 64-bit integer");
   CHECK(reason({{0, {}}, {INT64_MAX, {}}, {2, {}}}) == "the number of elements does not fit a signed 64-bit integer");
   CHECK(reason({{0, {}}, {INT64_MAX, {}}}) == "ok");
-  CHECK(reason({{8, {digit(0)}}}) == "a digit must be at least 1, not 0");
-  CHECK(reason({{8, {digit(-2)}}}) == "a digit must be at least 1, not -2");
+  CHECK(reason({{8, {digit(0)}}}) == "a block count must be at least 1, not 0");
+  CHECK(reason({{8, {digit(-2)}}}) == "a block count must be at least 1, not -2");
   CHECK(reason({{8, {digit(1024), digit(1024)}}}) == "ok");
   CHECK(reason({{8, {digit(1024), digit(1025)}}}) == "the dimension is cut into more than 1048576 intervals");
   CHECK(reason({{8, {digit(INT64_MAX), digit(INT64_MAX)}}}) == "the dimension is cut into more than 1048576 intervals");
@@ -232,6 +232,29 @@ TEST_CASE("layouts are equal as they are written, and equal ones hash equally") 
   Layout from = layouts[3];
   const Layout to = std::move(from);
   CHECK(from == to);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST_CASE("a layout made from sizes and factors is the one that is written so") {
+  const Mesh mesh = MeshOf("{X:2,Y:4}");
+  const AxisRef x{0, 1, 2}, y{1, 1, 4};
+  CHECK(*EvenLayout(mesh, {8, 4}) == LayoutOf("[8, 4]", mesh));
+  CHECK(*EvenLayout(mesh, {}) == LayoutOf("[]", mesh));
+  CHECK(*EvenLayout(mesh, {8, 4}, 1, {Factor::Along(y), Factor::Along(x)}) == LayoutOf("[8, <Y,X>4]", mesh));
+  CHECK(*EvenLayout(mesh, {8, 4}, 0, {Factor::Blocks(2), Factor::Reflected(y)}) == LayoutOf("[<2,~Y>8, 4]", mesh));
+  CHECK(EvenLayout(mesh, {8, 4}, 2, {Factor::Along(y)}).status().message() == "dimension 2 of a tensor of 2");
+  CHECK_FALSE(EvenLayout(mesh, {-1}).ok());
+}
+
+TEST_CASE("a layout with other partial values holds the same fragments") {
+  const Mesh mesh = MeshOf("{X:2,Y:4}");
+  const Layout whole = LayoutOf("[<X>8, 4]", mesh);
+  const Layout sum = *whole.WithPartial(Partial{ReduceOp::kSum, {{1, 1, 4}}});
+  CHECK(sum == LayoutOf("[<X>8, 4] sum<Y>", mesh));
+  CHECK(absl::HashOf(sum.WithoutPartial()) == absl::HashOf(whole));
+  CHECK(sum.WithoutPartial() == whole);
+  CHECK(whole.WithoutPartial() == whole);
+  CHECK(*sum.WithPartial(std::nullopt) == whole);
+  CHECK_FALSE(whole.WithPartial(Partial{ReduceOp::kSum, {{0, 1, 2}}}).ok());  // X cuts it already
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
     for (DimLayout& dim : dims) {
       for (Factor& factor : dim.factors) {
         if (Draw(0, 2) > 0) continue;
-        if (factor.kind == Factor::Kind::kDigit) factor.digit = Draw(1, 3);
+        if (factor.kind == Factor::Kind::kBlocks) factor.blocks = Draw(1, 3);
         // Where the sizes are explicit, others; where they are not, the usual ones or others, as far as they add up.
         if (factor.kind == Factor::Kind::kAxis) factor.sizes.assign(static_cast<size_t>(factor.axis.size), 0);
         if (factor.kind != Factor::Kind::kSizes && factor.kind != Factor::Kind::kAxis) continue;

@@ -80,7 +80,7 @@ TEST_CASE("bad layouts are refused with the reason and the column") {
       {"[-4]", "sizes cannot be negative at column 2"},
       {"[+4]", "expected a dimension, found '+' at column 2"},
       {"[<X>-4]", "sizes cannot be negative at column 5"},
-      {"[<0>4]", "a digit must be at least 1, not 0 at column 3"},
+      {"[<0>4]", "a block count must be at least 1, not 0 at column 3"},
       {"[9223372036854775808]", "the number does not fit a signed 64-bit integer at column 2"},
       {"[9223372036854775807, 2]", "the number of elements does not fit a signed 64-bit integer at column 23"},
       {"[<X>8, <X>8]", "X is used twice at column 9"},

@@ -69,7 +69,7 @@ class Checker {
     for (const int64_t id : source_->layout.mesh.ids) world = std::max(world, id + 1);
     for (const int64_t id : target_->layout.mesh.ids) world = std::max(world, id + 1);
     Same("world", plan_.world, world);
-    for (const Piece& piece : plan_.pieces) {
+    for (const MovedBox& piece : plan_.pieces) {
       if (piece.step < 0 || piece.step >= static_cast<int64_t>(plan_.steps.size()))
         throw std::runtime_error("a piece of no step");
     }
@@ -152,7 +152,7 @@ class Checker {
         if (Reduces(op) || have == contributions_->Needed(m.to->layout, static_cast<int64_t>(q))) mine[e] = have;
       }
     }
-    for (const Piece& piece : plan_.pieces) {
+    for (const MovedBox& piece : plan_.pieces) {
       if (piece.step != static_cast<int64_t>(s)) continue;
       const int64_t p = from_mesh.Position(piece.sender);
       const int64_t q = to_mesh.Position(piece.receiver);
@@ -186,7 +186,7 @@ class Checker {
     values_ = std::move(next);
   }
 
-  static std::vector<int64_t> Elements(const Holdings& in, const Piece& piece) {
+  static std::vector<int64_t> Elements(const Holdings& in, const MovedBox& piece) {
     const std::vector<int64_t> shape = in.layout.shape();
     if (piece.offset.size() != shape.size() || piece.size.size() != shape.size())
       throw std::runtime_error("a piece of another rank");

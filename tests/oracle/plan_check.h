@@ -12,7 +12,7 @@
 namespace oracle {
 
 // A box that travels, in global element coordinates.
-struct Piece {
+struct MovedBox {
   int64_t step = 0;
   int64_t sender = 0;
   int64_t receiver = 0;
@@ -48,7 +48,7 @@ struct PlanFacts {
   std::optional<int64_t> memory_limit_bytes;
   std::vector<StepFacts> steps;
   int64_t chunks = 1, chunk_dim = 0, chunk_block = 1;
-  std::vector<Piece> pieces;
+  std::vector<MovedBox> pieces;
   int64_t recv_bytes_max = 0;  // totals
   int64_t recv_bytes_total = 0;
   int64_t intermediate_bytes_max = 0;

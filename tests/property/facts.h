@@ -14,11 +14,11 @@
 namespace reshard::testing {
 
 // Adds the boxes of one message: the product over dimensions of its runs.
-inline void AddPieces(int64_t step, const Message& message, std::vector<oracle::Piece>& pieces) {
-  std::vector<oracle::Piece> boxes = {{step, message.sender, message.receiver, {}, {}}};
+inline void AddPieces(int64_t step, const Message& message, std::vector<oracle::MovedBox>& pieces) {
+  std::vector<oracle::MovedBox> boxes = {{step, message.sender, message.receiver, {}, {}}};
   for (const std::vector<Run>& runs : message.runs) {
-    std::vector<oracle::Piece> longer;
-    for (const oracle::Piece& box : boxes) {
+    std::vector<oracle::MovedBox> longer;
+    for (const oracle::MovedBox& box : boxes) {
       for (const Run& run : runs) {
         longer.push_back(box);
         longer.back().offset.push_back(run.global);

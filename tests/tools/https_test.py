@@ -135,7 +135,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.answer(206, headers, body)
 
 
-class Place:
+class ServedFolder:
     """A folder to be served, and a certificate that the command trusts."""
 
     def __init__(self, folder):
@@ -309,7 +309,7 @@ def test_what_goes_wrong(place):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="reshard-https-") as name:
-        place = Place(pathlib.Path(name))
+        place = ServedFolder(pathlib.Path(name))
         for test in (test_what_is_read, test_names, test_ways_there, test_secrets, test_what_goes_wrong):
             test(place)
             print(f"{test.__name__}: passed", flush=True)

@@ -78,7 +78,7 @@ WordOnInterruption::~WordOnInterruption() {
 
 void ProgressLine::Show(const ConvertProgress& progress) {
   if (quiet) return;
-  const status::MutexLock lock(mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (progress.waiting_for > 0) {
     if (open_) std::fputc('\n', stderr);
@@ -105,7 +105,7 @@ void ProgressLine::Show(const ConvertProgress& progress) {
 }
 
 void ProgressLine::End() {
-  const status::MutexLock lock(mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (open_) std::fputc('\n', stderr);
   open_ = false;
 }

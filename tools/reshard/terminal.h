@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string_view>
 
 #include "reshard/checkpoint/convert.h"
-#include "status/mutex.h"
 
 namespace reshard::tool {
 
@@ -31,9 +31,9 @@ class ProgressLine {
   void End();
 
  private:
-  status::Mutex mutex_;
-  double last_ ABSL_GUARDED_BY(mutex_) = 0.0;  // seconds
-  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;
+  double last_ = 0.0;  // seconds
+  bool open_ = false;
 };
 
 // While it lives, a process that is told to end (SIGINT, SIGTERM, SIGHUP) first says `word`, which must live as long,

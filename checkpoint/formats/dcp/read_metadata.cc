@@ -308,7 +308,7 @@ class MetadataReader {
         if (std::find(right_.begin(), right_.end(), 0) != right_.end()) continue;
         return Bad("has no place for the chunk of ", ShownText(item.name), " at ", io::Shown(left_));
       }
-      Catalog::Place place;
+      Catalog::FileRange place;
       added = ReadPlace(item, chunk.info, &place);
       if (added.ok()) added = builder_->AddChunk(left_, right_, place);
     }
@@ -317,12 +317,12 @@ class MetadataReader {
 
   absl::Status AddBytes(const Item& item) {
     if (item.info == 0) return Bad("has no place for ", ShownText(item.name));
-    Catalog::Place place;
+    Catalog::FileRange place;
     RETURN_IF_ERROR(ReadPlace(item, item.info, &place));
     return builder_->AddByteItem(pickle_.Text(item.name), place);
   }
 
-  absl::Status ReadPlace(const Item& item, Value info, Catalog::Place* place) {
+  absl::Status ReadPlace(const Item& item, Value info, Catalog::FileRange* place) {
     std::array<Value, 4> found;
     fields_.Read(info, &info_names_, &found);
     const std::optional<int64_t> at = found[1] == 0 ? std::nullopt : pickle_.Int(found[1]);

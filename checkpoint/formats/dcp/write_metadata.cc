@@ -79,7 +79,7 @@ void WriteTensor(const MetadataTensor& tensor, pickle::PickleWriter* out) {
   out->Build();
 }
 
-void WritePlace(const Catalog::Place& place, absl::Span<const std::string> files, pickle::PickleWriter* out) {
+void WritePlace(const Catalog::FileRange& place, absl::Span<const std::string> files, pickle::PickleWriter* out) {
   Begin("torch.distributed.checkpoint.filesystem", "_StorageInfo", out);
   out->BeginDict();
   out->Word("relative_path");

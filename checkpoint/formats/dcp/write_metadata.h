@@ -25,7 +25,7 @@ struct MetadataTensor {
 
 struct MetadataBytes {
   std::string_view name;
-  Catalog::Place place;
+  Catalog::FileRange place;
 };
 
 struct MetadataPath {

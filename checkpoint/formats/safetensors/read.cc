@@ -98,7 +98,7 @@ class Reader {
     }
     for (Entry& entry : read.header.entries) {
       const auto offset = offsets.find(entry.name);
-      Part part;
+      FilePart part;
       part.place = {index, read.data_begin + entry.begin, entry.end - entry.begin};
       if (offset != offsets.end()) {
         part.sharded = true;
@@ -132,14 +132,15 @@ class Reader {
     for (const auto& [name, file] : map) {
       const auto at = index_of_.find(name);
       ASSIGN_OR_RETURN(const auto in_file, builder_.AddFile(file));
-      const auto is_there = [&](const Part& part) { return part.place.file == in_file; };
+      const auto is_there = [&](const FilePart& part) { return part.place.file == in_file; };
       if (at == index_of_.end() ||
           std::none_of(tensors_[at->second].parts.begin(), tensors_[at->second].parts.end(), is_there)) {
         return absl::DataLossError(absl::StrCat(index_path, " says that tensor ", io::Shown(name), " is in ",
                                                 io::Shown(file), ", which has none of that name"));
       }
-      const std::vector<Part>& parts = tensors_[at->second].parts;
-      if (std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return !part.sharded && !is_there(part); })) {
+      const std::vector<FilePart>& parts = tensors_[at->second].parts;
+      if (std::any_of(parts.begin(), parts.end(),
+                      [&](const FilePart& part) { return !part.sharded && !is_there(part); })) {
         return absl::DataLossError(absl::StrCat(index_path, " says that tensor ", io::Shown(name), " is in ",
                                                 io::Shown(file), ", but another of its files has it, too"));
       }
@@ -158,26 +159,26 @@ class Reader {
 
  private:
   // What one file has of a tensor.
-  struct Part {
+  struct FilePart {
     std::string dtype;
     std::vector<int64_t> shape;
     std::vector<int64_t> offset;
     std::vector<int64_t> global_shape;  // empty: not said
     bool sharded = false;               // the file says where it begins
-    Catalog::Place place;
+    Catalog::FileRange place;
   };
   struct StoredTensor {
     std::string name;
-    std::vector<Part> parts;
+    std::vector<FilePart> parts;
   };
 
   absl::Status AddTensor(const StoredTensor& tensor) {
-    const Part& first = tensor.parts[0];
+    const FilePart& first = tensor.parts[0];
     const auto bad = [&](absl::string_view why) {
       return absl::DataLossError(absl::StrCat(root_, ": tensor ", io::Shown(tensor.name), ": ", why));
     };
     std::vector<int64_t> shape(first.shape.size(), 0);
-    for (const Part& part : tensor.parts) {
+    for (const FilePart& part : tensor.parts) {
       if (tensor.parts.size() > 1 && !part.sharded) return bad("several files have it, and no index says which counts");
       if (part.dtype != first.dtype)
         return bad(absl::StrCat("one file has it as ", io::Shown(first.dtype), ", another as ", io::Shown(part.dtype)));
@@ -189,7 +190,7 @@ class Reader {
       }
     }
     // Shards that are missing at an end leave a hole in the shape that is said.
-    for (const Part& part : tensor.parts) {
+    for (const FilePart& part : tensor.parts) {
       for (size_t d = 0; d < part.global_shape.size(); ++d) {
         if (part.global_shape[d] != first.global_shape[d]) return bad("its shards say two global shapes");
         if (shape[d] > part.global_shape[d]) return bad("a shard leaves the global shape");
@@ -201,7 +202,7 @@ class Reader {
     auto known = dtype == nullptr ? std::nullopt : dtype->dtype;
     const int64_t packed = dtype == nullptr ? 1 : dtype->packed();
     const auto fits = [&](const std::vector<int64_t>& sizes) { return !sizes.empty() && sizes.back() % packed == 0; };
-    if (packed > 1 && !(fits(shape) && std::all_of(tensor.parts.begin(), tensor.parts.end(), [&](const Part& part) {
+    if (packed > 1 && !(fits(shape) && std::all_of(tensor.parts.begin(), tensor.parts.end(), [&](const FilePart& part) {
                           return fits(part.shape) && fits(part.offset);
                         }))) {
       known = std::nullopt;  // an element of ours would be cut
@@ -211,7 +212,7 @@ class Reader {
       return sizes;
     };
     RETURN_IF_ERROR(builder_.AddTensor(tensor.name, first.dtype, known, in_ours(shape), false));
-    for (const Part& part : tensor.parts) {
+    for (const FilePart& part : tensor.parts) {
       RETURN_IF_ERROR(builder_.AddChunk(in_ours(part.offset), in_ours(part.shape), part.place));
     }
     return absl::OkStatus();

@@ -102,7 +102,7 @@ absl::StatusOr<SafetensorsLayout> LayOut(absl::Span<const SafetensorsTensor> ten
   const std::optional<int64_t> bytes = CheckedAdd(head_bytes, at);
   if (!bytes) return absl::ResourceExhaustedError("the tensors of one safetensors file do not fit 64 bits");
   layout.bytes = *bytes;
-  for (SafetensorsLayout::Place& place : layout.places) place.at += head_bytes;
+  for (SafetensorsLayout::DataRange& place : layout.places) place.at += head_bytes;
   return layout;
 }
 

@@ -21,13 +21,13 @@ struct SafetensorsTensor {
 };
 
 struct SafetensorsLayout {
-  struct Place {
+  struct DataRange {
     int64_t at = 0;  // bytes from the start of the file
     int64_t length = 0;
   };
-  std::string head;           // the first bytes of the file: length, JSON, spaces up to a multiple of 8
-  std::vector<Place> places;  // one per tensor, in the order given
-  int64_t bytes = 0;          // of the whole file
+  std::string head;               // the first bytes of the file: length, JSON, spaces up to a multiple of 8
+  std::vector<DataRange> places;  // one per tensor, in the order given
+  int64_t bytes = 0;              // of the whole file
 };
 
 // The file of these tensors, the same bytes that the safetensors package would choose: larger alignment first (the

@@ -233,7 +233,7 @@ absl::Status Reader::AddArray(const Archive& archive, const Leaf& leaf, Value va
     elements.strides[d] = stride;
     stride *= std::max<int64_t>(data->shape[d], 1);
   }
-  ASSIGN_OR_RETURN(const Catalog::Place place, Keep(archive, data->bytes));
+  ASSIGN_OR_RETURN(const Catalog::FileRange place, Keep(archive, data->bytes));
   elements.record_at = elements.first_at = place.at;
   elements.record_length = place.length;
   files_of_[leaf.name].insert(file_);
@@ -254,7 +254,7 @@ absl::Status Reader::AddValue(const Archive& archive, const Leaf& leaf, Value va
   // Another rank's value is kept only where it is not the first one's.
   const std::string sum = hash::ContentHash::Of(*pickle).ToText();
   const auto before = versions_.find(leaf.name);
-  Catalog::Place place;
+  Catalog::FileRange place;
   if (before == versions_.end() || before->second.all[0].sum != sum) {
     ASSIGN_OR_RETURN(place, Keep(archive, ValueArchive(*pickle)));
   } else {
@@ -271,13 +271,14 @@ void Reader::AddOpaque(const Archive& archive, const Leaf& leaf, Value value) {
   builder_.AddPath(leaf.name, leaf.path);
 }
 
-absl::StatusOr<Catalog::Place> Reader::Keep(const Archive& archive, std::string_view bytes) {
+absl::StatusOr<Catalog::FileRange> Reader::Keep(const Archive& archive, std::string_view bytes) {
   if (contents_.size() + bytes.size() > kMostContents) {
     return absl::ResourceExhaustedError(
         absl::StrCat(archive.where(), "values and arrays of more than ", kMostContents, " bytes"));
   }
   if (!content_) content_ = builder_.AddContent(absl::StrCat(file_name_, "#values"));
-  const Catalog::Place place = {*content_, static_cast<int64_t>(contents_.size()), static_cast<int64_t>(bytes.size())};
+  const Catalog::FileRange place = {*content_, static_cast<int64_t>(contents_.size()),
+                                    static_cast<int64_t>(bytes.size())};
   contents_ += bytes;
   return place;
 }

@@ -49,7 +49,7 @@ class Reader {
     int32_t file = 0;
     std::string file_name;
     std::optional<TensorRecord> tensor;  // nothing: a value
-    Catalog::Place place;                // of the value
+    Catalog::FileRange place;            // of the value
     std::string sum;                     // of the value: equal where it is
   };
   struct Versions {
@@ -70,7 +70,7 @@ class Reader {
   absl::Status AddValue(const Archive& archive, const Leaf& leaf, Value value);
   void AddOpaque(const Archive& archive, const Leaf& leaf, Value value);
   // Where these bytes are kept, as a part of a file that is in memory; ResourceExhausted when there are too many.
-  absl::StatusOr<Catalog::Place> Keep(const Archive& archive, std::string_view bytes);
+  absl::StatusOr<Catalog::FileRange> Keep(const Archive& archive, std::string_view bytes);
 
   // Keeps what this rank has under the name, and compares it with the first rank's. False where there is one already.
   absl::StatusOr<bool> AddVersion(const Leaf& leaf, Version version);

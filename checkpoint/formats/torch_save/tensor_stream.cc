@@ -10,7 +10,7 @@
 
 namespace reshard::torch_save {
 
-absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& file, const Catalog::Place& place,
+absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& file, const Catalog::FileRange& place,
                                                          DType dtype, absl::Span<const int64_t> shape) {
   CatalogLimits limits;
   limits.metadata_bytes = int64_t{1} << 20;  // PyTorch writes some hundreds

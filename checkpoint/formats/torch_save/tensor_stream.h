@@ -17,7 +17,7 @@ namespace reshard::torch_save {
 // Post-condition: every element is within the record. DataLoss: it is not such a stream, has another shape or dtype, or
 // has elements outside the record. Unimplemented: big-endian elements, compressed records, a dtype that this library
 // does not have, anything but a plain tensor. InvalidArgument: a description that asks for code to be run.
-absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& file, const Catalog::Place& place,
+absl::StatusOr<catalog::StoredElements> FindTensorStream(const io::ReadFile& file, const Catalog::FileRange& place,
                                                          DType dtype, absl::Span<const int64_t> shape);
 
 }  // namespace reshard::torch_save

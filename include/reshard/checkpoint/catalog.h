@@ -57,11 +57,12 @@ struct CatalogLimits {
 class Catalog {
  public:
   // Where a run of bytes is.
-  struct Place {
+  struct FileRange {
     int32_t file = 0;    // index into files()
     int64_t at = 0;      // bytes from the start of the file
     int64_t length = 0;  // bytes
   };
+  using Place [[deprecated("FileRange")]] = FileRange;  // until 0.3
 
   // A box of one tensor. For safetensors `place` has the elements themselves, dense and row-major; for DCP it has a
   // stream, which is an archive that contains the elements; for torch.save it reaches from the first element to the
@@ -69,7 +70,7 @@ class Catalog {
   struct Chunk {
     absl::Span<const int64_t> offset;  // index of its first element, one per dimension
     absl::Span<const int64_t> size;    // in elements, one per dimension; any may be 0
-    Place place;                       // where its bytes are
+    FileRange place;                   // where its bytes are
   };
 
   // One tensor.
@@ -90,7 +91,7 @@ class Catalog {
   // torch.save would write for the value alone.
   struct ByteItem {
     std::string_view name;  // the flat key exactly as stored
-    Place place;            // where its bytes are
+    FileRange place;        // where its bytes are
   };
 
   // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says. torch.save: a
@@ -134,7 +135,7 @@ class Catalog {
   const catalog::FormatTraits& traits() const { return *traits_; }
   // The directory; for a single safetensors file, the directory that it is in.
   const std::string& root() const { return root_; }
-  // What Place::file refers to.
+  // What FileRange::file refers to.
   const std::vector<File>& files() const { return files_; }
 
   // In the order in which the checkpoint lists them. Names are unique over tensors and byte items together.
@@ -188,7 +189,7 @@ class Catalog {
   std::vector<File> files_;
   std::vector<Tensor> tensors_;
   std::vector<ByteItem> byte_items_;
-  std::vector<Place> places_;                                             // of all chunks, tensor by tensor
+  std::vector<FileRange> places_;                                         // of all chunks, tensor by tensor
   std::vector<std::shared_ptr<const catalog::StoredElements>> elements_;  // of all chunks, or none
   std::vector<int64_t> boxes_;         // offset, then size, of all chunks, in the same order
   std::shared_ptr<const void> names_;  // what the views point into

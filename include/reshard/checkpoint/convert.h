@@ -121,6 +121,11 @@ struct ConvertSummary {
 // Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.
 bool NeedsLayoutRules(CheckpointFormat format);
 
+// Makes of the options what --to NAME means: a format, or "hf", which is safetensors as Hugging Face's loaders take
+// them: the weights alone, without what wrappers have added to names, with an index also for one file, and with the
+// files beside a source that is one file. What is in the options already stays. False: NAME is neither.
+bool SetTarget(std::string_view name, ConvertOptions* options);
+
 // What Convert would do with these arguments, and whether it could: reads the source's metadata and writes nothing.
 // Errors as Convert, except those of writing.
 absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const std::string& destination,

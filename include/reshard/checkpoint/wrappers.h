@@ -15,12 +15,12 @@ namespace reshard {
 
 // One addition to names.
 struct Wrapper {
-  enum class Place {
+  enum class Position {
     kPart,    // a part of a name, wherever it stands and however often
     kPrefix,  // once, in front of a name
   };
   std::string text;  // with the dot that ends it: "_orig_mod.", "module."
-  Place place = Place::kPart;
+  Position place = Position::kPart;
   int64_t names = 0;  // how many tensors have it in their names
 };
 

@@ -18,10 +18,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "reshard/layout/mesh.h"
 
 namespace reshard {
@@ -54,11 +56,11 @@ struct AxisRef {
 // One cut of a dimension, as described at the top of this file.
 struct Factor {
   // X or a sub-axis of it; ~X; a block, written as an integer; X=[a,b,..].
-  enum class Kind { kAxis, kReflected, kDigit, kSizes };
+  enum class Kind { kAxis, kReflected, kBlocks, kSizes, kDigit [[deprecated("kBlocks")]] = kBlocks };
   Kind kind = Kind::kAxis;      // which of these this is, and which of the fields below count
-  AxisRef axis;                 // all kinds but kDigit; whole axes for kReflected and kSizes
+  AxisRef axis;                 // all kinds but kBlocks; whole axes for kReflected and kSizes
   bool written_as_sub = false;  // kAxis: printed as X:(pre)size even if it is the whole axis
-  int64_t digit = 1;            // kDigit: the number of blocks
+  int64_t blocks = 1;           // kBlocks: how many
   std::vector<int64_t> sizes;   // kSizes: chunk sizes in elements, one per coordinate
 
   // X, or the sub-axis of it that the reference denotes.
@@ -67,22 +69,28 @@ struct Factor {
     factor.axis = ref;
     return factor;
   }
+  // ~X.
+  static Factor Reflected(const AxisRef& axis) {
+    Factor factor = Along(axis);
+    factor.kind = Kind::kReflected;
+    return factor;
+  }
   // A block.
   static Factor Blocks(int64_t count) {
     Factor factor;
-    factor.kind = Kind::kDigit;
-    factor.digit = count;
+    factor.kind = Kind::kBlocks;
+    factor.blocks = count;
     return factor;
   }
 
   // Number of chunks into which it cuts an interval.
-  int64_t parts() const { return kind == Kind::kDigit ? digit : axis.size; }
+  int64_t parts() const { return kind == Kind::kBlocks ? blocks : axis.size; }
   // False for a block, which does not depend on the device.
-  bool has_axis() const { return kind != Kind::kDigit; }
+  bool has_axis() const { return kind != Kind::kBlocks; }
   bool operator==(const Factor&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Factor& factor) {
-    return H::combine(std::move(h), factor.kind, factor.axis, factor.written_as_sub, factor.digit, factor.sizes);
+    return H::combine(std::move(h), factor.kind, factor.axis, factor.written_as_sub, factor.blocks, factor.sizes);
   }
 };
 
@@ -101,6 +109,8 @@ struct DimLayout {
 enum class ReduceOp { kSum, kAvg, kMin, kMax, kProd };
 // "sum", "avg", "min", "max", "prod".
 const char* Name(ReduceOp op);
+// The inverse; nullopt for any other text.
+std::optional<ReduceOp> FindReduceOp(std::string_view name);
 
 // A reduction that is still to be done: the values held are partial, and the tensor's value is their reduction by `op`
 // over the devices along `axes`.
@@ -144,6 +154,9 @@ class Layout {
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
   [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.3
+  // The same fragments, partial in another way; nullopt: as complete values. Errors of Create.
+  absl::StatusOr<Layout> WithPartial(std::optional<Partial> partial) const;
+  Layout WithoutPartial() const;
   // Global sizes in elements, one per dimension.
   std::vector<int64_t> shape() const;
   // Number of elements of the whole tensor.
@@ -183,6 +196,11 @@ class Layout {
 
   std::shared_ptr<const State> state_;  // never null
 };
+
+// A tensor of these sizes whose dimension `dim` is cut by `factors`; -1: none is. Errors of Layout::Create, also for a
+// dimension that does not exist.
+absl::StatusOr<Layout> EvenLayout(const Mesh& mesh, absl::Span<const int64_t> sizes, int dim = -1,
+                                  std::vector<Factor> factors = {});
 
 }  // namespace reshard
 

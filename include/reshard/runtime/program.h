@@ -12,12 +12,15 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "reshard/layout/dtype.h"
+#include "reshard/layout/layout.h"
+#include "reshard/layout/mesh.h"
 #include "reshard/planner/plan.h"
 #include "reshard/planner/traffic.h"
 #include "reshard/runtime/signature.h"
@@ -25,6 +28,13 @@
 #include "reshard/runtime/tensor_view.h"
 
 namespace reshard {
+
+// The groups of a collective: ranks of the mesh are in one group if they differ along these axes only.
+struct GroupScope {
+  Mesh mesh;
+  std::vector<AxisRef> axes;
+  bool operator==(const GroupScope&) const = default;
+};
 
 // What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of
 // the fragment becomes its blocks, and a part of each.
@@ -85,8 +95,8 @@ struct StepProgram {
   std::vector<int64_t> group;
   int64_t group_index = 0;  // index of this rank in `group`
   int64_t group_size = 0;   // members of each group, the same on every rank; 0 for an Exchange
-  // The mesh and axes that form the groups, as text: steps of the same op and scope have the same groups on every rank.
-  std::string scope;
+  // Which groups these are; nullopt for an Exchange. Steps of the same op and scope have the same groups on every rank.
+  std::optional<GroupScope> scope;
   // Derived from the program's signature. It keeps messages of different programs apart if ranks do not agree first.
   uint64_t salt = 0;
   int64_t recv_bytes = 0;  // from other ranks, as the plan counts them

@@ -48,14 +48,14 @@ class BoundBatch : public ::torch::CustomClassHolder {
 
  private:
   // Where a bound tensor lies in its storage, in bytes.
-  struct Place {
+  struct StorageRange {
     c10::StorageImpl* storage = nullptr;
     int64_t first = 0;
     int64_t end = 0;
     int64_t origin = 0;  // of the element at index (0, 0, ..)
   };
 
-  static Place PlaceOf(const at::Tensor& tensor);
+  static StorageRange RangeOf(const at::Tensor& tensor);
   absl::Status Prepare(const absl::StatusOr<std::vector<Problem>>& problems, std::optional<int64_t> memory_limit_bytes);
   // Sets the views to where the storages are now; true in `moved` when any is elsewhere than before.
   absl::Status FindAgain(bool* moved);
@@ -64,8 +64,8 @@ class BoundBatch : public ::torch::CustomClassHolder {
   // Other tensors over the same storages, so that nobody changes their shapes.
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> outs_;
-  std::vector<Place> tensor_places_;
-  std::vector<Place> out_places_;
+  std::vector<StorageRange> tensor_ranges_;
+  std::vector<StorageRange> out_ranges_;
   std::vector<ConstTensorView> sources_;
   std::vector<TensorView> targets_;
   absl::StatusOr<std::shared_ptr<PreparedProblem>> prepared_;

@@ -76,10 +76,11 @@ def load(
 
     Raises:
         ValueError: text that is not a recipe, or one that does not fit; names that are not in the checkpoint (all of
-            them, with the nearest ones that are), or only for other ranks; another shape or dtype, a placement that no layout can
-            express, ranks that pass different things under one name, tensors that share memory and differ in the
-            checkpoint, or a value of a class, which is not loaded because that may run what the checkpoint says. Leave it
-            out of the state dict, or allow it by torch.serialization.add_safe_globals.
+            them, with the nearest ones that are), or only for other ranks; another shape or dtype, ranks that pass
+            different things under one name, tensors that share memory and differ in the checkpoint, or a value of a
+            class, which is not loaded because that may run what the checkpoint says. Leave it out of the state dict, or
+            allow it by torch.serialization.add_safe_globals.
+        NotImplementedError: a placement that no layout can express.
         FileNotFoundError, OSError: there is no checkpoint; it cannot be read.
         RuntimeError: the checkpoint is damaged; another rank failed, is gone or disagrees.
     """

@@ -63,9 +63,9 @@ def save(
         What this rank did: tensors, written_bytes, seconds.
 
     Raises:
-        ValueError: a placement that no layout can express, a partial tensor, ranks that pass different things under one
-            name, or two things that would have one name; a pattern that matches nothing. Raised on every rank, unless
-            it is this rank's own.
+        ValueError: a partial tensor, ranks that pass different things under one name, or two things that would have one
+            name; a pattern that matches nothing. Raised on every rank, unless it is this rank's own.
+        NotImplementedError: a placement that no layout can express.
         FileExistsError, OSError: there is something at the path; the disk is full or cannot be written.
         RuntimeError: another rank failed, is gone or disagrees.
         What was at the path is still there after any of them.

@@ -29,7 +29,7 @@ Catalog CatalogOf(const Names& names, const std::vector<Path>& paths = {}) {
 Names Found(const Catalog& catalog, std::string_view strip_prefix = {}) {
   Names texts;
   for (const Wrapper& wrapper : FindWrappers(catalog, strip_prefix)) {
-    texts.push_back((wrapper.place == Wrapper::Place::kPart ? "*" : "") + wrapper.text);
+    texts.push_back((wrapper.place == Wrapper::Position::kPart ? "*" : "") + wrapper.text);
   }
   return texts;
 }
@@ -109,11 +109,11 @@ TEST_CASE("wrappers: a prefix that is stripped anyway is not looked at") {
 }
 
 TEST_CASE("wrappers are the same where text and place are, in order") {
-  const std::vector<Wrapper> some = {{"a.", Wrapper::Place::kPart, 1}, {"b.", Wrapper::Place::kPrefix, 2}};
+  const std::vector<Wrapper> some = {{"a.", Wrapper::Position::kPart, 1}, {"b.", Wrapper::Position::kPrefix, 2}};
   std::vector<Wrapper> other = some;
   other[0].names = 7;
   CHECK(AreSame(some, other));
-  other[0].place = Wrapper::Place::kPrefix;
+  other[0].place = Wrapper::Position::kPrefix;
   CHECK_FALSE(AreSame(some, other));
   CHECK_FALSE(AreSame(some, {}));
   CHECK_FALSE(AreSame(some, std::vector<Wrapper>{some[1], some[0]}));

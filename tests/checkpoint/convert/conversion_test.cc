@@ -63,7 +63,7 @@ TEST_CASE("workers share all pieces, about evenly") {
         most = std::max(most, share.bytes);
       }
       const auto& pieces = conversion->plan->pieces();
-      for (const output::OutputPlan::Piece& piece : pieces) largest = std::max(largest, piece.payload_bytes);
+      for (const output::OutputPlan::OutputPiece& piece : pieces) largest = std::max(largest, piece.payload_bytes);
       CHECK(end == static_cast<int64_t>(pieces.size()));
       CHECK(bytes == conversion->plan->bytes());
       CHECK(most <= bytes / workers + largest + 1024 * static_cast<int64_t>(pieces.size()) / workers + 1024);

@@ -35,7 +35,7 @@ constexpr int64_t kFlips = kSanitized ? 1000 : 3000;
 using Contents = std::map<std::string, std::string>;
 
 // What an archive carries: the bytes between its records carry nothing.
-absl::StatusOr<std::string> Carried(const Catalog& catalog, const Catalog::Place& place) {
+absl::StatusOr<std::string> Carried(const Catalog& catalog, const Catalog::FileRange& place) {
   const auto file = io::ReadFile::Open(io::JoinPath(catalog.root(), catalog.files()[place.file].path));
   if (!file.ok()) return file.status();
   const absl::StatusOr<zip::ZipArchive> archive = zip::ZipArchive::Open(**file, place.at, place.length);

@@ -123,8 +123,8 @@ TEST_CASE("tensors lie where their storages, offsets and strides say") {
   REQUIRE(catalog.ok());
   CHECK(catalog->format() == CheckpointFormat::kTorchSave);
   CHECK(TensorsOf(*catalog) == Names{"a.0", "t"});
-  const Catalog::Place whole = catalog->chunk(catalog->tensors()[1], 0).place;
-  const Catalog::Place part = catalog->chunk(catalog->tensors()[0], 0).place;
+  const Catalog::FileRange whole = catalog->chunk(catalog->tensors()[1], 0).place;
+  const Catalog::FileRange part = catalog->chunk(catalog->tensors()[0], 0).place;
   CHECK(whole.length == 48);
   CHECK(part.at == whole.at + 4);
   CHECK(part.length == 4 * (2 * 4 + 1 + 1));

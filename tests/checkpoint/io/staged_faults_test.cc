@@ -30,9 +30,9 @@ using Names = std::vector<std::string>;
 const Content kNothing = {{"", "nothing"}};
 
 // A place for the job, with something at the destination or without.
-class Place {
+class JobDirectory {
  public:
-  explicit Place(bool has_old) : has_old_(has_old) {
+  explicit JobDirectory(bool has_old) : has_old_(has_old) {
     if (has_old) PutContent(destination(), kOld);
   }
   std::string destination() const { return directory_ / "dst"; }
@@ -85,7 +85,7 @@ TEST_CASE("interruptions and short counts at any call do not show") {
                                Fault{.kind = Fault::kHalf}, Fault{.kind = Fault::kOneByte, .onwards = true}}) {
       INFO("kind " << fault.kind << ", something there: " << has_old);
       AtEveryCall(fault, [&](FaultySystem* system) {
-        Place place(has_old);
+        JobDirectory place(has_old);
         const absl::Status ran = place.Run(system, false);
         INFO(ran);
         CHECK(ran.ok());
@@ -103,7 +103,7 @@ TEST_CASE("after an error at any call the job can be resumed") {
         INFO("error " << error << ", onwards: " << onwards << ", something there: " << has_old);
         const Fault fault = {.kind = Fault::kFails, .error = error, .onwards = onwards};
         AtEveryCall(fault, [&](FaultySystem* system) {
-          Place place(has_old);
+          JobDirectory place(has_old);
           const absl::Status ran = place.Run(system, false);
           INFO(ran);
           if (ran.ok()) CHECK((place.IsNew() && place.IsClean()));
@@ -124,7 +124,7 @@ TEST_CASE("killed at any call, the job can be resumed") {
   for (const bool has_old : {false, true}) {
     INFO("something there: " << has_old);
     AtEveryCall({.kind = Fault::kCrash}, [&](FaultySystem* system) {
-      Place place(has_old);
+      JobDirectory place(has_old);
       place.Run(system, false).IgnoreError();
       const bool left = !place.IsClean();
       FaultySystem well;
@@ -141,7 +141,7 @@ TEST_CASE("killed at any call, the job can be done anew") {
   for (const bool has_old : {false, true}) {
     INFO("something there: " << has_old);
     AtEveryCall({.kind = Fault::kCrash}, [&](FaultySystem* system) {
-      Place place(has_old);
+      JobDirectory place(has_old);
       place.Run(system, false).IgnoreError();
       const bool complete = place.IsNew();
       FaultySystem well;
@@ -161,7 +161,7 @@ TEST_CASE("killed at any call, the job can be done anew") {
 TEST_CASE("killed at any call, and those that resume killed again and again") {
   std::mt19937_64 random(testing::Seed());
   for (int round = 0; round < 300; ++round) {
-    Place place(random() % 2 == 0);
+    JobDirectory place(random() % 2 == 0);
     for (int kills = 0; kills < 4; ++kills) {
       FaultySystem system({.kind = Fault::kCrash, .at = static_cast<int64_t>(random() % 130)});
       place.Run(&system, random() % 4 != 0).IgnoreError();

@@ -15,8 +15,8 @@ TEST_CASE("a sidecar says how its checkpoint was made of another, and older ones
   REQUIRE(Sidecar::Parse(without).ok());
   CHECK_FALSE(Sidecar::Parse(without)->made.has_value());
 
-  const std::vector<Wrapper> taken_off = {{"_orig_mod.", Wrapper::Place::kPart, 3},
-                                          {"model.", Wrapper::Place::kPrefix, 3}};
+  const std::vector<Wrapper> taken_off = {{"_orig_mod.", Wrapper::Position::kPart, 3},
+                                          {"model.", Wrapper::Position::kPrefix, 3}};
   sidecar.made = {true, taken_off};
   const absl::StatusOr<Sidecar> read = Sidecar::Parse(sidecar.ToJson());
   REQUIRE(read.ok());

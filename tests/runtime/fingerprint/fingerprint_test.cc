@@ -63,8 +63,8 @@ Layout RandomLayout(Random& random, const std::vector<int64_t>& shape) {
       factors.insert(factors.begin() + Between(random, 0, static_cast<int64_t>(factors.size())), factor);
       if (random() % 4 == 0) {
         Factor blocks;
-        blocks.kind = Factor::Kind::kDigit;
-        blocks.digit = Between(random, 1, 3);
+        blocks.kind = Factor::Kind::kBlocks;
+        blocks.blocks = Between(random, 1, 3);
         factors.insert(factors.begin() + Between(random, 0, static_cast<int64_t>(factors.size())), blocks);
       }
     }

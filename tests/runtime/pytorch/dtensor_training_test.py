@@ -21,12 +21,13 @@ from torch.distributed.tensor.parallel import (
 from checks import ChecksTest, main
 
 WORDS, WIDTH = 20, 16
+HIDDEN = 30  # 15 for each rank of tensor parallelism, which FSDP does not divide
 
 
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
 
     def forward(self, x):
         return x + self.down(torch.relu(self.up(self.norm(x))))

@@ -131,8 +131,13 @@ SAME = Case(
         "b": ((7, 5), BF16, [R, D0]),
         "c": ((4,), torch.int64, [D0, R]),
         "s": ((), F32, [R, R]),
+        # FSDP2 over tensor parallelism, whose sizes nothing divides: parts of 2, 1, 2 and 0 rows, and of 3, 2, 2 and 2.
+        "u": ((5, 3), F32, [_StridedShard(0, split_factor=2), D0]),
+        "v": ((9, 3), F32, [_StridedShard(0, split_factor=2), D0]),
     },
     {
+        "u": (lambda s: s["u"], F32, [D0]),
+        "v": (lambda s: s["v"], F32, [R]),
         "a": (lambda s: s["a"], F32, [D1]),
         "b": (lambda s: s["b"], BF16, [D0]),
         "c": (lambda s: s["c"], torch.int64, [R]),

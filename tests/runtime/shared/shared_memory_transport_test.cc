@@ -128,7 +128,8 @@ TEST_CASE("what was packed once for two stays until the slower one has read it")
   CheckAllOk(RunSharedMemoryThreads({0, 1, 2}, [&](SharedMemoryCommunicator& comm) -> absl::Status {
     MoveStats stats;
     packed::Stopwatch stopwatch;
-    const auto move = [&](const std::vector<packed::Piece>& sends, const std::vector<packed::Piece>& receives) {
+    const auto move = [&](const std::vector<packed::MessagePart>& sends,
+                          const std::vector<packed::MessagePart>& receives) {
       return comm.transport().Move(
           sends, receives, CopyMode::kCached, [](int) {}, &stats, &stopwatch);
     };
@@ -192,10 +193,10 @@ class ForAll {
     return absl::OkStatus();
   }
 
-  std::vector<packed::Piece> sends;
+  std::vector<packed::MessagePart> sends;
   std::vector<int64_t> senders;
-  std::vector<packed::Piece> results;
-  std::vector<packed::Piece> takes;
+  std::vector<packed::MessagePart> results;
+  std::vector<packed::MessagePart> takes;
 
  private:
   char Value(int64_t rank, size_t m, size_t k, size_t i) const {
@@ -347,7 +348,7 @@ TEST_CASE("one that has given all it owes may end while the others wait for some
     MoveStats stats;
     packed::Stopwatch stopwatch;
     std::vector<char> mine(kBytes, static_cast<char>(comm.rank()));
-    const packed::Piece piece{0, mine.data(), &whole, kBytes, 0};
+    const packed::MessagePart piece{0, mine.data(), &whole, kBytes, 0};
     if (comm.rank() > 0) {
       if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       const absl::Status status = comm.transport().Combine(
@@ -375,7 +376,7 @@ TEST_CASE("what came just before its sender ended is looked for once more") {
     }
     while (sender.load() == nullptr) std::this_thread::yield();
     // Every round finds nothing; the sender ends after the one that Pause is called for.
-    shared::Waiter waiter(comm.transport());
+    shared::Waiter waiter(comm.transport().awaited());
     const auto begin = std::chrono::steady_clock::now();
     absl::Status status;
     while (status.ok() && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {

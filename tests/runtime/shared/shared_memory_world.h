@@ -68,7 +68,7 @@ class SharedMemoryCommunicator final : public Communicator, private packed::Mess
                                         absl::Span<const TensorView> outputs,
                                         std::unique_ptr<StepMemo>* /*memo*/) override {
     transport_->Use(static_cast<uint64_t>(++operations_) ^ step.salt);
-    return packed::ExecutePackedStep(step, rank(), inputs, outputs, *this);
+    return packed::ExecutePackedStep(step, rank(), inputs, outputs, *this, transport_.get());
   }
   absl::Status Barrier() override {
     std::vector<char> tokens(static_cast<size_t>(size_));
@@ -76,7 +76,6 @@ class SharedMemoryCommunicator final : public Communicator, private packed::Mess
   }
 
  private:
-  packed::IntraHostExchange* intra_host() override { return transport_.get(); }
   std::unique_ptr<packed::MessageRound> NewRound() override { return nullptr; }
   bool PrefersAllToAll(int64_t, int64_t) const override { return true; }
   absl::Status AllToAll(const void*, absl::Span<const int64_t>, void*, absl::Span<const int64_t>) override {

@@ -112,8 +112,8 @@ std::string NamesText(const ConvertSummary& summary) {
   std::string text;
   for (const Wrapper& wrapper : summary.taken_off) {
     absl::StrAppend(&text, "taken off names: ", Printable(wrapper.text),
-                    wrapper.place == Wrapper::Place::kPart ? " wherever it stands" : " in front", ", ", wrapper.names,
-                    wrapper.names == 1 ? " name\n" : " names\n");
+                    wrapper.place == Wrapper::Position::kPart ? " wherever it stands" : " in front", ", ",
+                    wrapper.names, wrapper.names == 1 ? " name\n" : " names\n");
   }
   if (!summary.first_names.empty()) {
     const std::string names = absl::StrJoin(summary.first_names, ", ",
@@ -160,20 +160,11 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
   if (is_to && !flags.format.empty()) return Fail(kUsage, "--to and --format say the same; give one of them");
   const std::string& name = is_to ? flags.to : flags.format;
   if (name.empty()) return kOk;  // dcp
-  if (is_to && name == "hf") {
-    options->format = CheckpointFormat::kSafetensors;
-    options->always_index = true;
-    options->record_made = true;
-    options->unwrap = !flags.keep_names;
-    return kOk;
-  }
-  const std::optional<CheckpointFormat> format = FindCheckpointFormat(name);
-  if (!format) {
+  if ((name == "hf" && !is_to) || !SetTarget(name, options)) {
     return Fail(kUsage, absl::StrCat(is_to ? "--to must be hf, dcp or safetensors, not "
                                            : "--format must be dcp or safetensors, not ",
                                      Clipped(name)));
   }
-  options->format = *format;
   return kOk;
 }
 
@@ -190,10 +181,13 @@ void SayWhatIsLeft(const std::string& destination) {
 
 int RunCheckpoint(CheckpointFlags& flags) {
   ConvertOptions options;
-  if (const int bad = ReadFormat(flags, &options); bad != kOk) return bad;
   if (const int bad = flags.what.Parse(); bad != kOk) return bad;
+  options.recipe = flags.what.recipe;
+  options.side_files = flags.what.side_files;
+  if (const int bad = ReadFormat(flags, &options); bad != kOk) return bad;
   if (flags.to == "hf") {
-    flags.what.recipe.selection.weights_only |= !flags.with_training_state;
+    options.unwrap = !flags.keep_names;
+    if (flags.with_training_state) options.recipe.selection = flags.what.recipe.selection;
   } else if (flags.with_training_state || flags.keep_names) {
     return Fail(kUsage,
                 absl::StrCat(flags.keep_names ? "--keep-names" : "--with-training-state",
@@ -236,9 +230,6 @@ int RunCheckpoint(CheckpointFlags& flags) {
   options.resume = flags.resume;
   options.verify = flags.verify;
   options.ignore_sidecar = flags.ignore_sidecar;
-  options.recipe = flags.what.recipe;
-  options.side_files = flags.what.side_files;
-  options.side_files.beside_file = flags.to == "hf";
   std::optional<LayoutRules> rules = flags.what.recipe.layouts;
   const int bad_rules = ReadRules(flags, &rules);
   if (bad_rules != kOk) return bad_rules;

@@ -24,7 +24,7 @@ constexpr int kWarmUps = 3;
 constexpr int kRuns = 20;
 
 // One tensor of a case: a copy from some byte of the one buffer to some byte of the other.
-struct Piece {
+struct TensorCopy {
   StridedCopy copy;
   int64_t from = 0;
   int64_t to = 0;
@@ -51,11 +51,11 @@ class Bench {
   }
 
   // One line. Every piece has two base addresses of its own, like the tensors of a step.
-  absl::Status Line(const std::string& name, const std::vector<Piece>& pieces) {
+  absl::Status Line(const std::string& name, const std::vector<TensorCopy>& pieces) {
     std::vector<cuda::CopyJob> jobs;
     std::vector<void*> bases;
     int64_t bytes = 0;
-    for (const Piece& piece : pieces) {
+    for (const TensorCopy& piece : pieces) {
       const int base = static_cast<int>(bases.size());
       jobs.push_back({&piece.copy, base, 0, base + 1, 0});
       bases.push_back(from_.data() + piece.from);
@@ -115,21 +115,21 @@ class Bench {
 };
 
 // Runs of so many bytes: every second one of the one side, without gaps on the other.
-Piece Runs(int64_t bytes, int64_t run, bool pack) {
+TensorCopy Runs(int64_t bytes, int64_t run, bool pack) {
   const Dims gaps = {2 * run, 1};
   const Dims dense = {run, 1};
   return {StridedCopy(WholeRegion({bytes / run, run}), 1, pack ? gaps : dense, pack ? dense : gaps), 0, 0};
 }
 
-Piece Transpose(int64_t rows, int64_t columns, int64_t element_size) {
+TensorCopy Transpose(int64_t rows, int64_t columns, int64_t element_size) {
   return {StridedCopy(WholeRegion({rows, columns}), element_size, {1, rows}, {columns, 1}), 0, 0};
 }
 
 // `count` tensors of so many bytes, one behind the other, each every second run of `run` bytes.
-std::vector<Piece> Small(int64_t count, int64_t bytes, int64_t run) {
-  std::vector<Piece> pieces;
+std::vector<TensorCopy> Small(int64_t count, int64_t bytes, int64_t run) {
+  std::vector<TensorCopy> pieces;
   for (int64_t i = 0; i < count; ++i) {
-    Piece piece = Runs(bytes, run, true);
+    TensorCopy piece = Runs(bytes, run, true);
     piece.from = i * bytes * 2;
     piece.to = i * bytes;
     pieces.push_back(std::move(piece));
@@ -140,7 +140,7 @@ std::vector<Piece> Small(int64_t count, int64_t bytes, int64_t run) {
 absl::Status PrintLines(Bench& bench) {
   std::printf("%-44s %9s %9s %9s %9s %7s\n", "copy", "MB", "us", "GB/s", "driver", "ratio");
   absl::Status status;
-  const auto line = [&](const std::string& name, const std::vector<Piece>& pieces) {
+  const auto line = [&](const std::string& name, const std::vector<TensorCopy>& pieces) {
     if (status.ok()) status = bench.Line(name, pieces);
   };
   line("contiguous", {{StridedCopy(WholeRegion({kPayload}), 1, {1}, {1}), 0, 0}});

@@ -60,6 +60,12 @@ absl::StatusOr<std::vector<int64_t>> Integers(const std::string& where, const Va
   return numbers;
 }
 
+// The number of a dimension, which counts from the end if it is negative. No tensor has more of them.
+absl::Status CheckDimension(const std::string& where, int64_t dim) {
+  if (dim >= -kMaxRank && dim < kMaxRank) return absl::OkStatus();
+  return Bad(where, absl::StrCat("there is no dimension ", dim, ": a tensor has at most ", kMaxRank));
+}
+
 absl::StatusOr<std::vector<std::string>> Texts(const std::string& where, const Value& value) {
   if (!value.is_array()) return Bad(where, "no list of texts: " + value.Shown());
   std::vector<std::string> texts;
@@ -108,13 +114,15 @@ absl::Status ReadMember(const std::string& where, Member member, const Value& va
   switch (member) {
     case Member::kDim: {
       ASSIGN_OR_RETURN(e->dim, Integer(where, value));
-      return absl::OkStatus();
+      return CheckDimension(where, e->dim);
     }
     case Member::kDims:
     case Member::kShape: {
       // An empty shape is that of a 0-d tensor.
       if (member == Member::kShape && value.is_array() && value.size() == 0) return absl::OkStatus();
       ASSIGN_OR_RETURN(e->numbers, Integers(where, value));
+      if (member == Member::kShape) return absl::OkStatus();
+      for (const int64_t dim : e->numbers) RETURN_IF_ERROR(CheckDimension(where, dim));
       return absl::OkStatus();
     }
     case Member::kSizes: {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "reshard/checkpoint/error.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/io/faults.h"
 #include "tests/checkpoint/io/staged_job.h"
@@ -104,7 +105,7 @@ TEST_CASE("files: errors are told with the path, and nothing stays open") {
     CHECK(system.open() == 0);
     CHECK(status.code() == row.code);
     if (!status.ok()) CHECK(std::string(status.message()).find(path) != std::string::npos);
-    if (!status.ok()) CHECK(KindOf(status) == CheckpointError::kSystem);
+    if (!status.ok()) CHECK(reshard::KindOf(status) == CheckpointError::kSystem);
     // A file that there is no room for is not left behind.
     if (row.call == Call::kFAllocate && !status.ok()) CHECK(io::KindOf(path).value() == io::FileKind::kNothing);
   }

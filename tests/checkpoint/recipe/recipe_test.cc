@@ -112,6 +112,9 @@ TEST_CASE("a malformed recipe is refused, with the place") {
   Has(Refused(Rule("a", R"({"split": "b", "part": 0, "sizes": [1], "ratio": [1]})")), "both sizes and ratio");
   Has(Refused(Rule("a", R"({"unflatten": "b", "ratio": [1]})")), "unflatten has no such member");
   Has(Refused(Rule("a", R"({"slice": "b", "dim": 0.5})")), "not a whole number");
+  Has(Refused(Rule("a", R"({"flatten": "b", "dims": [9223372036854775807, 0]})")),
+      "there is no dimension 9223372036854775807: a tensor has at most 64");
+  Has(Refused(Rule("a", R"({"unflatten": "b", "dim": -65, "sizes": [2, 2]})")), "there is no dimension -65");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "x{e}"})")), "neither a number nor a placeholder");
   Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is not a dtype");
   Has(Refused(Rule("a", R"({"pad": "b", "to": 2, "from": -1})")), "not a size: -1");

@@ -1,5 +1,6 @@
 """The tensors of a state dict as checkpoints see them, and what all ranks hold together."""
 
+import hashlib
 import json
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
-from .mesh_texts import merged
+from .mesh_texts import alike, merged, mesh_of
 from .private_pytorch import local_of, spec_of
 
 ALONE = Span("", (0,))  # a process of no group
@@ -40,9 +41,14 @@ def rank_in(span: Span) -> int:
     return 0 if span == ALONE else span.ranks.index(dist.get_rank())
 
 
+def is_stateful(value: Any) -> bool:
+    # The check of a protocol takes as long as all else that is asked of a tensor.
+    return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
+
+
 def states_of(state_dict: dict[str, Any]) -> dict[str, Any]:
     """The same with what models, optimizers and other `Stateful` objects say of themselves."""
-    return {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
+    return {key: value.state_dict() if is_stateful(value) else value for key, value in state_dict.items()}
 
 
 def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
@@ -71,14 +77,31 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
 
 
 def gathered(value: Any, span: Span) -> list[Any]:
-    """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names the culprit."""
+    """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names the culprit.
+
+    What all ranks say alike, as most jobs do, travels as its hash alone; else one rank of those that say the same sends
+    it. Ranks that say the same share the object that is returned for them (see `alike`); nobody changes it.
+    """
+    text = json.dumps(value).encode()
     if span == ALONE:
-        return [json.loads(json.dumps(value))]
-    data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-    lengths = torch.ops.reshard.all_gather(torch.tensor([data.numel()]), 0, span.name).tolist()
-    padded = torch.nn.functional.pad(data, (0, max(lengths) - data.numel()))
-    rows = torch.ops.reshard.all_gather(padded, 0, span.name).view(len(lengths), -1)
-    return [json.loads(row[:length].numpy().tobytes()) for row, length in zip(rows, lengths)]
+        return [json.loads(text)]
+    head = len(text).to_bytes(8, "little") + hashlib.sha256(text).digest()
+    heads = torch.ops.reshard.all_gather(torch.frombuffer(bytearray(head), dtype=torch.uint8), 0, span.name)
+    said = [bytes(row) for row in heads.view(-1, len(head)).numpy()]
+    senders: dict[bytes, int] = {}  # the first rank that says it
+    for rank, one in enumerate(said):
+        senders.setdefault(one, rank)
+    if len(senders) == 1:
+        return [json.loads(text)] * len(said)
+    longest = max(int.from_bytes(one[:8], "little") for one in senders)
+    is_sender = senders[head] == rank_in(span)
+    data = torch.frombuffer(bytearray(text.ljust(longest)), dtype=torch.uint8) if is_sender else torch.empty(0, dtype=torch.uint8)
+    ids = list(senders.values())
+    whole = len(ids) * longest
+    source, target = mesh_of([("r", len(ids))], ids), mesh_of([("r", len(said))], list(range(len(said))))
+    texts = torch.ops.reshard.redistribute(data, source, f"[<r>{whole}]", f"[{whole}]", span.name, target)
+    values = {one: json.loads(row.numpy().tobytes()) for one, row in zip(senders, texts.view(len(ids), longest))}
+    return [values[one] for one in said]
 
 
 def gathered_or_raised(value: Any, error: Exception | None, span: Span) -> list[Any]:
@@ -91,9 +114,9 @@ def gathered_or_raised(value: Any, error: Exception | None, span: Span) -> list[
     answers = gathered([text, None if error else value], span)
     if error is not None:
         raise error
-    for rank, (failed, _) in enumerate(answers):
+    for ranks, (failed, _) in alike(answers):
         if failed is not None:
-            raise RuntimeError(f"rank {rank}: {failed}")
+            raise RuntimeError(f"rank {ranks[0]}: {failed}")
     return [answer for _, answer in answers]
 
 

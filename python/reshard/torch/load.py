@@ -6,11 +6,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.stateful import Stateful
 
 from ..errors import InputError
-from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
+from .entries import (
+    Entry,
+    agreed,
+    dtype_of,
+    entries_of,
+    gathered_or_raised,
+    is_stateful,
+    rank_in,
+    span_or_alone,
+    states_of,
+)
 from .groups import Group, Span
+from .mesh_texts import alike
 from .progress import Progress, Told, told, told_of
 from .state import rank_local as of_ranks
 from .state import tied
@@ -139,13 +149,14 @@ class Loading:
         except Exception as failure:  # the others wait for what this rank says
             error = failure
         answers = gathered_or_raised(described, error, self._span)
-        names = [[entry[0] for entry in answer[0]] for answer in answers]
-        locals_ = [answer[5] for answer in answers]
-        of_ranks.check(locals_, [of_rank + answer[1] for of_rank, answer in zip(names, answers)])
+        said = [answer for _, answer in alike(answers)]
+        names = [[entry[0] for entry in answer[0]] for answer in said]
+        passed = {id(answer): of_rank + answer[1] for of_rank, answer in zip(names, said)}
+        of_ranks.check([answer[5] for answer in answers], [passed[id(answer)] for answer in answers])
         entries = agreed([answer[0] for answer in answers])
-        asked = sorted(set().union(*(answer[1] for answer in answers)))
+        asked = sorted(set().union(*(answer[1] for answer in said)))
         specs = {name: spec[:3] for name, *spec in entries}
-        stand_ins = tied.stand_ins([(of_rank, answer[3]) for of_rank, answer in zip(names, answers)], specs, set(stored.names()))
+        stand_ins = tied.stand_ins([(of_rank, answer[3]) for of_rank, answer in zip(names, said)], specs, set(stored.names()))
         report = self._differences(stored, entries, asked, stand_ins)
         if report["converted"]:
             stored, error = None, None
@@ -158,16 +169,16 @@ class Loading:
         entries = [entry for entry in entries if entry[0] not in left_out]
         asked = [name for name in asked if name not in left_out]
         most: dict[str, int] = {}
-        for of_rank, answer in zip(names, answers):
+        for of_rank, answer in zip(names, said):
             for name, bytes_ in zip(of_rank, answer[2]):
                 most[name] = max(most.get(name, 0), bytes_)
-        clusters = [[of_rank[i] for i in cluster] for of_rank, answer in zip(names, answers) for cluster in answer[4]]
+        clusters = [[of_rank[i] for i in cluster] for of_rank, answer in zip(names, said) for cluster in answer[4]]
         batches = _batches(entries, tied.together([entry[0] for entry in entries], clusters), most)
         contents, facts = self._move(stored, own, batches, asked)
         facts["tensors"] += len(stand_ins)
         self._put(leaves, contents, asked)
         for key, value in state_dict.items():
-            if isinstance(value, Stateful):
+            if is_stateful(value):
                 value.load_state_dict(states[key])
             else:
                 state_dict[key] = states[key]

@@ -1,9 +1,11 @@
 """Meshes as text: over given ranks, and of one tensor that several of them have."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 
 def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:
@@ -12,6 +14,16 @@ def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:
     if ids == list(range(ids[0], ids[0] + len(ids))):
         return f"{text}@{ids[0]}" if ids[0] else text
     return f"{text}@[{','.join(map(str, ids))}]"
+
+
+def alike(answers: Sequence[T]) -> list[tuple[list[int], T]]:
+    """What ranks say, once for those that share the object, as `gathered` of entries.py returns it: these ranks, ascending,
+    and what they say.
+    """
+    ranks: dict[int, tuple[list[int], T]] = {}
+    for rank, answer in enumerate(answers):
+        ranks.setdefault(id(answer), ([], answer))[0].append(rank)
+    return list(ranks.values())
 
 
 def merged(
@@ -36,22 +48,25 @@ def merged(
     first: dict[str, tuple[int, tuple[Any, ...]]] = {}
     holders: dict[str, list[int]] = {}
     meshes: dict[str, list[str]] = {}
-    for rank, tensors in enumerate(described):
+    for ranks, tensors in alike(described):
         for name, mesh, *rest in tensors:
-            before, (known_mesh, *known) = first.setdefault(name, (rank, (mesh, *rest)))
-            if known != rest or not _alike(mesh, known_mesh):
-                raise ValueError(differ(name, before, (known_mesh, *known), rank, (mesh, *rest)))
-            holders.setdefault(name, []).append(rank)
+            before, (known_mesh, *known) = first.setdefault(name, (ranks[0], (mesh, *rest)))
+            if known != rest or not _of_same_axes(mesh, known_mesh):
+                raise ValueError(differ(name, before, (known_mesh, *known), ranks[0], (mesh, *rest)))
+            holders.setdefault(name, []).extend(ranks)
             if mesh and mesh not in meshes.setdefault(name, []):
                 meshes[name].append(mesh)
     result = {}
     for name, (_, (mesh, *rest)) in first.items():
-        together = mesh_of([(replicas, len(holders[name]))], holders[name]) if mesh is None else _together(name, meshes[name])
+        if mesh is None:
+            together = mesh_of([(replicas, len(holders[name]))], sorted(holders[name]))
+        else:
+            together = _together(name, meshes[name])
         result[name] = (together, *rest)
     return result
 
 
-def _alike(mesh: str | None, other: str | None) -> bool:
+def _of_same_axes(mesh: str | None, other: str | None) -> bool:
     """Whether both are meshes of the same axes, or neither is one."""
     return mesh == other or bool(mesh and other and _axes(mesh) == _axes(other))
 

@@ -12,6 +12,7 @@ import torch
 
 from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
 from .groups import Group, Span, side_group
+from .mesh_texts import alike
 from .progress import Progress, Told, told, told_of
 from .state import rank_local as of_ranks
 from .state import replicas
@@ -213,14 +214,14 @@ class _Staged(NamedTuple):
         except Exception as failure:  # the others wait for what this rank says
             error = failure
         answers = gathered_or_raised(described, error, span)
-        of_ranks.check([answer[3] for answer in answers], [list(answer[2]) for answer in answers])
+        of_ranks.check([answer[3] for answer in answers], [answer[2] for answer in answers])
         entries = agreed([answer[0] for answer in answers])
         replicas.check([answer[4] for answer in answers], [answer[5] for answer in answers], values, items, span)
         item_facts: dict[str, tuple[int, int]] = {}
         all_paths: dict[str, tuple] = {}
-        for holder, (_, rank_lengths, rank_paths, *_) in enumerate(answers):
+        for ranks, (_, rank_lengths, rank_paths, *_) in alike(answers):
             for name, length in rank_lengths.items():
-                item_facts.setdefault(name, (holder, length))
+                item_facts.setdefault(name, (ranks[0], length))
             for name, rank_path in rank_paths.items():
                 all_paths.setdefault(name, tuple(rank_path))
         return cls(own, items, entries, item_facts, all_paths)

@@ -1,6 +1,6 @@
 """What each rank has a value of its own of, such as the state of its random numbers: NAME.rank_0, NAME.rank_1, ..."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -88,7 +88,7 @@ def name_of(name: str, rank: int) -> str:
     return f"{name}.rank_{rank}"
 
 
-def check(described: list[list[Any]], passed: list[list[str]]) -> None:
+def check(described: list[list[Any]], passed: Sequence[Iterable[str]]) -> None:
     """
     Args:
         described: of each rank.
@@ -106,6 +106,8 @@ def check(described: list[list[Any]], passed: list[list[str]]) -> None:
         if is_unused:
             raise InputError(f"rank_local: {pattern!r} matches no name in the state dict of any rank")
     made = {name_of(name, rank): name for rank, (names, *_) in enumerate(described) for name in names}
+    if not made:
+        return
     locals_ = set(made.values())
     for rank, names in enumerate(passed):
         own = {name_of(name, rank) for name in described[rank][0]}

@@ -8,6 +8,7 @@ from torch.distributed.tensor import DTensor
 from ...errors import InputError
 from ..entries import Entry, gathered_or_raised
 from ..groups import Span
+from ..mesh_texts import alike
 from ..private_pytorch import spec_of
 from .values import bytes_sum, tensor_sums, value_sum
 
@@ -76,13 +77,14 @@ def check(modes: list[str], sums: list[Sums], values: dict[str, Any], items: dic
 def _different(sums: list[Sums]) -> dict[str, list[list[int]]]:
     """Of the names that ranks have different contents of, the ranks: a list for each content."""
     ranks: dict[tuple[str, str], dict[tuple, list[int]]] = {}
-    for rank, of_rank in enumerate(sums):
-        for name, (part, *content) in of_rank.items():
-            ranks.setdefault((name, part), {}).setdefault(tuple(content), []).append(rank)
+    said = alike(sums)
+    for alike_ranks, of_ranks in said if len(said) > 1 else ():
+        for name, (part, *content) in of_ranks.items():
+            ranks.setdefault((name, part), {}).setdefault(tuple(content), []).extend(alike_ranks)
     different: dict[str, list[list[int]]] = {}
     for (name, _), contents in ranks.items():
         if len(contents) > 1:
-            different.setdefault(name, list(contents.values()))
+            different.setdefault(name, sorted(map(sorted, contents.values())))
     return different
 
 

@@ -30,13 +30,13 @@ def stand_ins(passed: list[tuple[list[str], list[int]]], specs: dict[str, Any], 
     """
     found: dict[str, set[str]] = {}
     for names, forms in passed:
-        same: dict[int, set[str]] = {}
-        for name, form in zip(names, forms):
-            same.setdefault(form, set()).add(name)
-        for name, form in zip(names, forms):
-            if name in there or form < 0:
-                continue
-            here = {other for other in same[form] & there if specs[other] == specs[name]}
+        missing = [(name, form) for name, form in zip(names, forms) if name not in there and form >= 0]
+        same: dict[int, list[str]] = {form: [] for _, form in missing}
+        for name, form in zip(names, forms) if missing else ():
+            if form in same and name in there:
+                same[form].append(name)
+        for name, form in missing:
+            here = {other for other in same[form] if specs[other] == specs[name]}
             found[name] = found[name] & here if name in found else here
     return {name: min(others) for name, others in found.items() if others}
 

@@ -81,8 +81,9 @@ absl::Status Write(convert::Conversion& conversion) {
     const absl::StatusOr<bool> in_place = stage.IsInPlace();
     if (in_place.ok() && !*in_place && conversion.IsComplete()) return io::FromSystem(stage.Commit());
   }
+  if (status.ok()) return status;
   const CheckpointError kind = KindOf(status);
-  if (!status.ok() && kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
+  if (kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
     // Doing the same again would end the same way. An error of removing is not the one to report.
     stage.Abandon().IgnoreError();
   }

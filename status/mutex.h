@@ -47,14 +47,14 @@ class Changes {
   void Announce() { changed_.notify_all(); }
   template <typename Condition>
   void Wait(Mutex& mutex, const Condition& holds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const Adopted lock(mutex.mutex_);
+    Adopted lock(mutex.mutex_);
     changed_.wait(lock.lock, holds);
   }
   // Returns after `longest` also where it does not hold.
   template <typename Rep, typename Period, typename Condition>
   void WaitFor(Mutex& mutex, std::chrono::duration<Rep, Period> longest, const Condition& holds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const Adopted lock(mutex.mutex_);
+    Adopted lock(mutex.mutex_);
     changed_.wait_for(lock.lock, longest, holds);
   }
 
@@ -63,7 +63,7 @@ class Changes {
   struct Adopted {
     explicit Adopted(std::mutex& mutex) : lock(mutex, std::adopt_lock) {}
     ~Adopted() { lock.release(); }
-    mutable std::unique_lock<std::mutex> lock;
+    std::unique_lock<std::mutex> lock;
   };
   std::condition_variable changed_;
 };

@@ -5,7 +5,7 @@
 namespace reshard::convert {
 namespace {
 
-using Piece = output::OutputPlan::OutputPiece;
+using OutputPiece = output::OutputPlan::OutputPiece;
 
 // A run of so many bytes costs no more for being read by itself.
 constexpr int64_t kLongRun = int64_t{64} << 10;
@@ -63,7 +63,7 @@ class Joiner {
   }
 
  private:
-  const Piece& piece(int64_t number) const { return plan_.pieces()[number]; }
+  const OutputPiece& piece(int64_t number) const { return plan_.pieces()[number]; }
 
   bool IsBehind(int64_t number, int64_t before, size_t dim) const {
     const absl::Span<const int64_t> offset = plan_.offset(piece(number)), size = plan_.size(piece(number));
@@ -111,7 +111,7 @@ BatchedReads BatchReads(const output::OutputPlan& plan, absl::Span<const int64_t
   return reads;
 }
 
-source::Box BoxOf(const output::OutputPlan& plan, const Piece& piece) {
+source::Box BoxOf(const output::OutputPlan& plan, const OutputPiece& piece) {
   const absl::Span<const int64_t> offset = plan.offset(piece), size = plan.size(piece);
   return {{offset.begin(), offset.end()}, {size.begin(), size.end()}};
 }

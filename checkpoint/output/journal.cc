@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/io/error_kind.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 
@@ -148,7 +149,9 @@ absl::Status Journal::Add(absl::Span<const FinishedPiece> pieces) {
   for (const FinishedPiece& piece : pieces) AppendRecord(piece, seed_, &records);
   const status::MutexLock lock(mutex_);
   const std::optional<int64_t> end = CheckedAdd(end_, static_cast<int64_t>(records.size()));
-  if (!end) return absl::ResourceExhaustedError(absl::StrCat(file_->path(), " has no room for more records"));
+  if (!end) {
+    return io::FromSystem(absl::ResourceExhaustedError(absl::StrCat(file_->path(), " has no room for more records")));
+  }
   // What a failed write left is written over by the next one. Records of it that this leaves whole are true ones.
   RETURN_IF_ERROR(file_->WriteAt(end_, records));
   end_ = *end;

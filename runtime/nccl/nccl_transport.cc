@@ -209,11 +209,13 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
     if (found != groups_.end()) return found->comm;
     // The whole world in its own order: every rank is in the one group there is, and sees the same.
     if (step.group_size == size_ && std::is_sorted(step.group.begin(), step.group.end())) {
-      groups_.push_back({*step.scope, world_});
+      groups_.push_back({*step.scope, "", world_});
       return world_;
     }
   }
   RETURN_IF_ERROR(drain_());
+  std::string name = Describe(*step.scope);
+  const std::string what = absl::StrCat("splitting off ", name);
   {
     const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
@@ -222,17 +224,16 @@ absl::StatusOr<void*> NcclTransport::GroupFor(const StepProgram& step) {
                                          : static_cast<int>(*std::min_element(step.group.begin(), step.group.end()));
     NcclConfig config = Config();
     part = &split_off_.emplace_back(nullptr);
-    RETURN_IF_ERROR(Check(api_.CommSplit(world_, color, static_cast<int>(step.group_index), part, &config), world_,
-                          absl::StrCat("splitting off ", Describe(*step.scope))));
+    RETURN_IF_ERROR(
+        Check(api_.CommSplit(world_, color, static_cast<int>(step.group_index), part, &config), world_, what));
   }
-  const std::string what = absl::StrCat("splitting off ", Describe(*step.scope));
   absl::Status settled = Settle(world_, what, interrupted_);
   if (!settled.ok()) return settled;
   {
     // From here on Abort ends it, too.
     const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");
-    groups_.push_back({*step.scope, *part});
+    groups_.push_back({*step.scope, std::move(name), *part});
   }
   if (*part != nullptr) settled = Settle(*part, what, interrupted_);
   if (!settled.ok()) return settled;
@@ -286,11 +287,11 @@ absl::Status NcclTransport::AsyncError() {
   NcclResult state = kNcclSuccess;
   absl::Status status = Check(api_.CommGetAsyncError(world_, &state), world_, "NCCL");
   if (status.ok()) status = Check(state, world_, "NCCL");
-  for (const auto& [scope, comm] : groups_) {
+  for (const auto& [scope, name, comm] : groups_) {
     if (!status.ok()) break;
     if (comm == nullptr || comm == world_) continue;
-    status = Check(api_.CommGetAsyncError(comm, &state), comm, Describe(scope));
-    if (status.ok()) status = Check(state, comm, Describe(scope));
+    status = Check(api_.CommGetAsyncError(comm, &state), comm, name);
+    if (status.ok()) status = Check(state, comm, name);
   }
   return status;
 }
@@ -319,8 +320,8 @@ void NcclTransport::Abort() {
 
 std::vector<NcclComm> NcclTransport::Communicators() const {
   std::vector<NcclComm> comms;
-  for (const auto& [scope, comm] : groups_) {
-    if (comm != nullptr && comm != world_) comms.push_back(comm);
+  for (const ScopedComm& group : groups_) {
+    if (group.comm != nullptr && group.comm != world_) comms.push_back(group.comm);
   }
   if (world_ != nullptr) comms.push_back(world_);
   return comms;

@@ -83,6 +83,7 @@ class NcclTransport final : public cuda::DeviceTransport {
 
   struct ScopedComm {
     GroupScope scope;
+    std::string name;         // of the scope, for errors
     NcclComm comm = nullptr;  // null where this rank is in none of its groups
   };
 

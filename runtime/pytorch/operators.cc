@@ -121,11 +121,11 @@ at::Tensor MoveAutograd(const at::Tensor& tensor, c10::string_view mesh, c10::st
 at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::string_view source,
                           c10::string_view target, c10::string_view group,
                           std::optional<c10::string_view> target_mesh) {
-  const c10::string_view over = target_mesh.value_or("");
-  const absl::StatusOr<Layout> from = pytorch::LayoutOf(mesh, source);
-  const absl::StatusOr<Layout> to = from.ok() ? pytorch::LayoutOf(over.empty() ? mesh : over, target) : from;
-  if (!to.ok()) pytorch::Refuse(local, to.status(), Text(group));
-  return pytorch::DispatchMove(local, pytorch::MoveOf(*from, *to), Text(group));
+  const absl::StatusOr<std::vector<Problem>> problem = pytorch::ProblemsOf(1, [&](size_t) -> pytorch::ProblemTexts {
+    return {mesh, target_mesh.value_or(""), source, target};
+  });
+  if (!problem.ok()) pytorch::Refuse(local, problem.status(), Text(group));
+  return pytorch::DispatchMove(local, pytorch::MoveOf((*problem)[0].source, (*problem)[0].target), Text(group));
 }
 
 // ---- _pass_on: rank r gives `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1), zeros where

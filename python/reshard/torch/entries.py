@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
 from .mesh_texts import alike, merged, mesh_of
-from .private_pytorch import local_of, spec_of
+from .private_pytorch import local_of, resolve_group, spec_of
 
 ALONE = Span("", (0,))  # a process of no group
 
@@ -38,7 +38,8 @@ def span_or_alone(group: Group) -> Span:
 
 
 def rank_in(span: Span) -> int:
-    return 0 if span == ALONE else span.ranks.index(dist.get_rank())
+    """The number of this process among these ranks, which a joined group has also where there is no default group."""
+    return 0 if span == ALONE else resolve_group(span.name).rank()
 
 
 def is_stateful(value: Any) -> bool:

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """What ranks tell each other of their states: each rank's value arrives, and what all say alike travels once."""
 
+import tempfile
+
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -54,9 +58,24 @@ def check_bytes(c):
     remove(c, folder)
 
 
+def gather_over_a_joined_group(rank, folder):
+    """In a process without a default group."""
+    import reshard
+    from reshard.torch.entries import gathered
+
+    with reshard.join(dist.FileStore(f"{folder}/store", 2), rank=rank, world=2, timeout=30) as joined:
+        got = gathered({"rank": rank}, joined.span)
+    assert got == [{"rank": 0}, {"rank": 1}], got
+
+
 class DescriptionsTest(ChecksTest):
     def test_descriptions(self):
         self.on_ranks(RANKS, [check_gathered, check_bytes], timeout=60)
+
+    def test_joined(self):
+        with tempfile.TemporaryDirectory() as folder:
+            multiprocessing.spawn(gather_over_a_joined_group, (folder,), nprocs=2)
+        ChecksTest.checks += 1
 
 
 if __name__ == "__main__":

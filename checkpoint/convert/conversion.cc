@@ -19,6 +19,7 @@
 #include "checkpoint/io/system.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
+#include "checkpoint/io/staged_directory.h"
 #include "checkpoint/source/sidecar.h"
 #include "checkpoint/views/scales.h"
 #include "reshard/layout/checked.h"
@@ -162,6 +163,7 @@ absl::Status Conversion::Summarize() {
   const absl::StatusOr<int64_t> free = FreeBytes(ParentOf(destination));
   if (!free.ok()) return io::FromSystem(free.status());
   summary.free_bytes = *free;
+  summary.staged_bytes = std::min(io::StagedDirectory::StagedBytes(destination, name), summary.disk_bytes);
   return absl::OkStatus();
 }
 

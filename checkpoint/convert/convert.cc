@@ -11,6 +11,7 @@
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/output/output_format.h"
+#include "reshard/planner/units.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -19,8 +20,8 @@ namespace {
 
 constexpr int64_t kMostWorkers = 4096;
 
-// Several workers always go on from what is there: a sibling may have begun it a moment ago.
-bool GoesOn(const ConvertOptions& options) { return options.resume || options.workers > 1; }
+// Another worker may have come to the end just now.
+bool AcceptsComplete(const ConvertOptions& options) { return options.resume || options.workers > 1; }
 
 absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& source, const std::string& destination,
                                                           const std::optional<LayoutRules>& rules,
@@ -29,6 +30,12 @@ absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& sou
       options.worker >= options.workers) {
     return absl::InvalidArgumentError(absl::StrCat("there is no worker ", options.worker, " of ", options.workers,
                                                    ": there are 1 to ", kMostWorkers, ", numbered from 0"));
+  }
+  if (options.restart && (options.workers > 1 || options.resume)) {
+    return absl::InvalidArgumentError(
+        options.resume ? "restart throws away what resume continues; give one of them"
+                       : "restart is for a single worker: another one may have just begun. Remove what is left before "
+                         "any of them starts (clean)");
   }
   // Before anything could name it: it may have a password in it.
   if (https::IsUrl(destination)) {
@@ -40,7 +47,7 @@ absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& sou
 absl::StatusOr<std::unique_ptr<io::StagedDirectory>> Begin(const convert::Conversion& conversion, bool replace) {
   const ConvertOptions& options = conversion.options;
   return io::StagedDirectory::Begin(conversion.destination, conversion.name,
-                                    {replace, GoesOn(options), options.worker, conversion.terms});
+                                    {replace, /*resume=*/!options.restart, options.worker, conversion.terms});
 }
 
 // Removes the stage, or leaves that to the last worker that uses it.
@@ -59,18 +66,35 @@ absl::Status TidyUp(convert::Conversion& conversion) {
   return Abandon(**stage);
 }
 
+// As Begin, but past the end of an earlier run of this job that read another source: its result is in place, and only
+// its stage was not removed.
+absl::StatusOr<std::unique_ptr<io::StagedDirectory>> BeginAfter(const convert::Conversion& conversion) {
+  const bool replace = conversion.options.overwrite;
+  absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = Begin(conversion, replace);
+  if (!begun.ok() || !(*begun)->was_committed() || conversion.IsComplete()) return begun;
+  RETURN_IF_ERROR((*begun)->Commit());
+  begun->reset();
+  return Begin(conversion, replace);
+}
+
 absl::Status Write(convert::Conversion& conversion) {
   const ConvertOptions& options = conversion.options;
-  const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = Begin(conversion, options.overwrite);
-  // Other workers may have come to the end just now.
-  if (absl::IsAlreadyExists(begun.status()) && GoesOn(options) && conversion.IsComplete()) return TidyUp(conversion);
+  const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = BeginAfter(conversion);
+  if (absl::IsAlreadyExists(begun.status()) && conversion.IsComplete()) {
+    if (AcceptsComplete(options)) return TidyUp(conversion);
+    return io::FromSystem(absl::AlreadyExistsError(absl::StrCat(
+        begun.status().message(), "; it is the complete result of this same job, which --resume takes for a success")));
+  }
   if (!begun.ok()) return io::FromSystem(begun.status());
   io::StagedDirectory& stage = **begun;
   if (stage.was_committed()) {
     conversion.summary.was_complete = true;
     return io::FromSystem(stage.Commit());
   }
-  if (GoesOn(options) && conversion.IsComplete()) {
+  if (options.continuing && options.workers == 1 && stage.found_stale_staging()) {
+    options.continuing(stage.stage(), conversion.summary.staged_bytes);
+  }
+  if (AcceptsComplete(options) && conversion.IsComplete()) {
     conversion.summary.was_complete = true;
     return Abandon(stage);
   }
@@ -97,11 +121,12 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
   ConvertSummary& summary = conversion.summary;
   const auto start = std::chrono::steady_clock::now();
   absl::Status status;
-  if (GoesOn(options) && conversion.IsComplete()) {
+  if (AcceptsComplete(options) && conversion.IsComplete()) {
     status = TidyUp(conversion);
-  } else if (!GoesOn(options) && summary.disk_bytes > summary.free_bytes) {
+  } else if (summary.disk_bytes - summary.free_bytes > summary.staged_bytes) {
     status = io::FromSystem(absl::ResourceExhaustedError(
-        absl::StrCat("the result has ", summary.disk_bytes, " bytes, the disk has ", summary.free_bytes, " left")));
+        absl::StrCat(destination, " needs ", HumanBytes(summary.disk_bytes - summary.staged_bytes),
+                     " more on its filesystem, where ", HumanBytes(summary.free_bytes), " are free")));
   } else {
     status = Write(conversion);
   }

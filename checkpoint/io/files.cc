@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<WriteFile>> WriteFile::Create(const std::string& 
   const int fd = OpenRetrying(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (fd < 0) {
     const int error = errno;
-    if (error == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+    if (error == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " already exists"));
     return SystemError(error, "create", path);
   }
   std::unique_ptr<WriteFile> file(new WriteFile(path, fd));

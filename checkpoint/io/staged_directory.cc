@@ -103,7 +103,9 @@ absl::Status StagedDirectory::SetPlaces(std::string_view destination, std::strin
   const size_t slash = path.rfind('/');
   const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
   if (name.empty() || name == "." || name == ".." || path.find('\0') != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(Shown(destination), " does not name a directory's entry"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Shown(destination), " is not a name for a new directory; give a subdirectory, such as ",
+                     Shown(JoinPath(name.empty() ? "/" : std::string(path), "converted"))));
   }
   // Keeps its slash: "/" is "/".
   parent_ = slash == std::string_view::npos ? "./" : std::string(path.substr(0, slash + 1));
@@ -124,7 +126,7 @@ absl::StatusOr<bool> StagedDirectory::FindOld() const {
   if (!old) return false;
   if (!S_ISDIR(old->st_mode)) {
     const char* const what = S_ISLNK(old->st_mode) ? " is a symbolic link" : " is not a directory";
-    if (!replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " is there already, and", what));
+    if (!replace_) return absl::AlreadyExistsError(absl::StrCat(destination_, " already exists, and", what));
     return absl::FailedPreconditionError(absl::StrCat(destination_, what, "; only a directory is replaced"));
   }
   if (!replace_) return true;
@@ -178,7 +180,8 @@ absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
   if (old && !replace_) {
     ASSIGN_OR_RETURN(const Progress progress, resume ? FindProgress(stage_) : Progress::kNotBegun);
     if (progress != Progress::kMoved) {
-      return absl::AlreadyExistsError(absl::StrCat(destination_, " is there already"));
+      return absl::AlreadyExistsError(
+          absl::StrCat(destination_, " already exists; --overwrite (in Python overwrite=True) replaces it"));
     }
   }
   for (const std::string& left : {done_, gone_}) {
@@ -279,6 +282,26 @@ bool StagedDirectory::HasStaleStaging(const std::string& destination, std::strin
     if (kind.ok() && *kind != FileKind::kNothing) return true;
   }
   return false;
+}
+
+int64_t StagedDirectory::StagedBytes(const std::string& destination, std::string_view job) {
+  constexpr int64_t kBlock = 512;  // of st_blocks, whatever the filesystem's own
+  StagedDirectory staged;
+  if (!staged.SetPlaces(destination, job, 0).ok()) return 0;
+  int64_t bytes = 0;
+  std::vector<std::string> partial = {staged.data_};
+  while (!partial.empty()) {
+    const std::string path = std::move(partial.back());
+    partial.pop_back();
+    const absl::StatusOr<std::optional<struct stat>> facts = Look(path);
+    if (!facts.ok() || !*facts) continue;
+    bytes += (*facts)->st_blocks * kBlock;
+    if (!S_ISDIR((*facts)->st_mode)) continue;
+    const absl::StatusOr<std::vector<std::string>> names = ListDirectory(path);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) partial.push_back(JoinPath(path, name));
+  }
+  return bytes;
 }
 
 absl::StatusOr<bool> StagedDirectory::IsInPlace() const {

@@ -75,6 +75,8 @@ class StagedDirectory {
   static absl::StatusOr<std::string> StageOf(const std::string& destination, std::string_view job);
   // Whether a job of that name has left anything beside DST, or works there. False where that is not to be seen.
   static bool HasStaleStaging(const std::string& destination, std::string_view job);
+  // The bytes that STAGE/data of a job of that name takes on disk; 0 where that is not to be seen.
+  static int64_t StagedBytes(const std::string& destination, std::string_view job);
   // Gives up the lock; what was staged stays, for a job that resumes.
   ~StagedDirectory() = default;
   StagedDirectory(const StagedDirectory&) = delete;

@@ -20,6 +20,7 @@
 #include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/verify.h"
+#include "reshard/planner/environment.h"
 #include "reshard/planner/option_text.h"
 #include "status/macros.h"
 #include "status/mutex.h"
@@ -61,6 +62,7 @@ class Watched {
 // signals such as Ctrl-C; an exception from either stops the work, and is raised once it has ended.
 template <typename Work>
 void RunWatched(const nb::object& show, const Work& work) {
+  if (const absl::Status usable = CheckEnvironment(); !usable.ok()) Raise(usable);
   Watched watched;
   std::stop_source stop;
   std::thread worker([&] {
@@ -189,6 +191,7 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   options.file_bytes = Get<int64_t>(terms, "file_size");
   options.threads = Get<int>(terms, "threads");
   options.overwrite = Get<bool>(terms, "overwrite");
+  options.restart = Get<bool>(terms, "restart");
   options.resume = Get<bool>(terms, "resume");
   options.verify = Get<bool>(terms, "verify");
   options.workers = Get<int64_t>(terms, "workers");

@@ -156,6 +156,7 @@ def convert(
     worker: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
+    restart: bool = False,
     resume: bool = False,
     clean: bool = False,
     verify: bool = False,
@@ -193,11 +194,13 @@ def convert(
         workers, worker: several processes share the job, each with the same arguments but for its number.
         dry_run: writes nothing, and says what would be.
         overwrite: atomically replaces what is at the destination.
-        resume, clean: goes on after an interrupted run, or first removes what such runs have left.
+        restart: begins anew; otherwise the same call continues an interrupted run.
+        resume: a destination that this same job has completed before is a success, as a requeued job needs it.
+        clean: first removes what interrupted runs have left, this one's and others'.
         verify: reads the result back and compares it before it appears.
         progress: called with (bytes done, bytes to do, seconds); an exception from it ends the run.
 
-    Ctrl-C ends the run with KeyboardInterrupt; resume=True then goes on.
+    Ctrl-C ends the run with KeyboardInterrupt; the same call then continues.
 
     Raises:
         InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the
@@ -208,8 +211,8 @@ def convert(
         raise InputError("mesh and layout go together")
     if rules is not None and mesh is not None:
         raise InputError("rules, or mesh and layout, but not both")
-    if resume and clean:
-        raise InputError("resume goes on with what clean would remove")
+    if resume and (clean or restart):
+        raise InputError("resume continues what clean and restart throw away")
     if to != "hf" and (with_training_state or keep_names):
         raise InputError('with_training_state and keep_names are for to="hf": otherwise nothing is left out or renamed')
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
@@ -217,7 +220,7 @@ def convert(
     terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
-    terms |= dict(dry_run=dry_run, overwrite=overwrite, resume=resume, clean=clean, verify=verify)
+    terms |= dict(dry_run=dry_run, overwrite=overwrite, restart=restart, resume=resume, clean=clean, verify=verify)
     return Conversion(_core.convert(os.fspath(source), os.fspath(destination), terms, progress))
 
 

@@ -205,7 +205,7 @@ class Checkpoints(unittest.TestCase):
                             progress=refuse)
             self.fail("it was done before anybody looked")
 
-    def test_ctrl_c_stops_it_and_resume_goes_on(self):
+    def test_ctrl_c_stops_it_and_the_same_call_continues(self):
         self.big()
 
         def interrupt(done, total, seconds):
@@ -216,7 +216,7 @@ class Checkpoints(unittest.TestCase):
                             progress=interrupt)
         except KeyboardInterrupt:
             self.assertFalse((self.at / "there").exists())
-            resumed = reshard.convert(self.at / "big", self.at / "there", mesh="{X:4}", layout="[<X>, ...]", resume=True)
+            resumed = reshard.convert(self.at / "big", self.at / "there", mesh="{X:4}", layout="[<X>, ...]")
             self.assertTrue(resumed["committed"])
         self.assertTrue(reshard.verify(self.at / "big", self.at / "there"))
         self.assertEqual(sorted(path.name for path in self.at.iterdir()), ["big", "source", "there"])

@@ -3,6 +3,7 @@
 
 usage: first_hour_test.py COMMAND SOURCE_DIR
 """
+import glob
 import json
 import os
 import signal
@@ -78,16 +79,27 @@ def interruption(command, reshard):
         with open(source, "wb") as file:
             file.write(len(header).to_bytes(8, "little") + header)
             file.truncate(8 + len(header) + size)
-        process = subprocess.Popen([command, "convert", source, target, "--mesh", "{x:2}", "--layout", "[<x>, ...]"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not any(name.startswith(".out.reshard-") for name in os.listdir(folder)):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGINT, process.returncode
-        assert "--resume" in said and "--clean" in said, said
-        assert not os.path.exists(target)
+        def staged():
+            return sum(os.path.getsize(path) for path in glob.glob(f"{folder}/.out.reshard-*/journal-0"))
+
+        def interrupted(*more):
+            """What it says when it is told to end after it has written something."""
+            before = staged()
+            process = subprocess.Popen([command, "convert", source, target, "--mesh", "{x:2}", "--layout", "[<x>, ...]", *more],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while staged() <= (0 if "--restart" in more else before):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGINT, process.returncode
+            assert "The same command continues" in said and "--restart" in said, said
+            assert not os.path.exists(target)
+            return said
+
+        assert "continuing" not in interrupted()
+        assert "continuing the interrupted run in" in interrupted()
+        assert "continuing" not in interrupted("--restart")
 
         small = os.path.join(folder, "small.safetensors")
         header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()

@@ -158,6 +158,53 @@ class WorkersTest(unittest.TestCase):
         self.assertEqual(before, {p.name: p.stat().st_ino for p in self.target.iterdir()})
         self.assert_whole()
 
+    def test_numbered_by_the_launcher(self):
+        plain = {name: value for name, value in os.environ.items() if "RANK" not in name and "SLURM" not in name}
+        arguments = [COMMAND, "convert", self.source, self.target, *TO_DCP]
+
+        def says(*more, **variables):
+            done = subprocess.run([*arguments, *more, "--dry-run"], env=plain | variables, capture_output=True, text=True)
+            return done.returncode, done.stdout + done.stderr
+
+        slurm = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3"}
+        torchrun = {"RANK": "1", "WORLD_SIZE": "3"}
+        for variables, more, expected in (
+            (slurm, (), "worker 2 of 3 (Slurm)"),
+            ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, (), "worker 0 of 4 (Open MPI)"),
+            ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (), "worker 1 of 2 (MPI)"),
+            (torchrun | {"RESHARD_RUN_AS_MODULE": "1"}, (), "worker 1 of 3 (torchrun)"),
+            ({"JOB_COMPLETION_INDEX": "1"}, ("--workers", "2"), "worker 1 of 2 (Kubernetes)"),
+            (slurm, ("--workers", "4"), "worker 2 of 4 (Slurm)"),
+            (slurm | torchrun, ("--workers", "4"), "worker 1 of 4 (torchrun)"),
+            (slurm, ("--workers", "4", "--worker-id", "3"), "worker 3 of 4"),
+        ):
+            code, said = says(*more, **variables)
+            self.assertEqual(0, code, said)
+            self.assertIn(expected, said)
+        for variables, more in (
+            (torchrun, ()),  # a rank of a training job that runs the command
+            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, ()),  # what a batch script inherits
+            (slurm, ("--workers", "1")),
+            ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, ()),
+        ):
+            code, said = says(*more, **variables)
+            self.assertEqual((0, False), (code, "worker" in said), said)
+        for variables, more, expected in (
+            ({}, ("--workers", "2"), "--worker-id, from 0 to 1"),
+            ({}, ("--worker-id", "1"), "needs --workers"),
+            (slurm, ("--workers", "2"), "SLURM_PROCID=2"),
+            (slurm | {"SLURM_PROCID": "two"}, (), "not a number"),
+            ({}, ("--workers", "0"), "between 1 and 4096"),
+        ):
+            code, said = says(*more, **variables)
+            self.assertEqual(2, code, said)
+            self.assertIn(expected, said)
+        # Three tasks of srun do one conversion.
+        tasks = [subprocess.Popen(arguments, env=plain | slurm | {"SLURM_PROCID": str(task)}, stdout=subprocess.DEVNULL)
+                 for task in range(3)]  # fmt: skip
+        self.assertEqual([0, 0, 0], [task.wait() for task in tasks])
+        self.assert_whole()
+
     def wait_for(self, what, pattern):
         for _ in range(2000):
             found = list(self.place.glob(f".target.reshard-*/{pattern}"))

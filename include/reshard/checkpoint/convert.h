@@ -37,7 +37,11 @@ struct ConvertOptions {
   int64_t memory_limit = int64_t{1} << 30;
   int threads = 0;         // 0: one per core
   bool overwrite = false;  // whether something at the destination may be replaced
-  // Continues an interrupted run of the same job. What it had written is read and compared first.
+  // Throws away what an interrupted run of the same job has written. Without it the job continues where that run
+  // stopped: what was written is read and compared first.
+  bool restart = false;
+  // A destination that this same job has completed before is a success instead of AlreadyExists: for jobs that a
+  // scheduler may start once more.
   bool resume = false;
   // Reads the result and compares it with the source before it is moved to the destination.
   bool verify = false;
@@ -45,8 +49,8 @@ struct ConvertOptions {
   // Several processes may share one job, on one machine or on many that share the filesystems of source and destination
   // (with flock locks that all of them see). Each calls Convert with the same arguments except `worker`, in any order
   // and at any time. Each writes its share of the bytes; the last one to finish moves the result to the destination,
-  // and the others wait for that. Workers always continue from what exists, as with `resume`, because another one may
-  // have just begun; also from what a different number of workers left behind, once none of those is alive.
+  // and the others wait for that. Workers continue from what exists, also from what a different number of workers left
+  // behind, once none of those is alive; a result that is complete is a success, as with `resume`.
   int64_t workers = 1;
   int64_t worker = 0;  // which of them this one is, 0 .. workers-1
   // Stall timeout: how long a worker that is done waits while none of the others makes progress.
@@ -64,7 +68,10 @@ struct ConvertOptions {
   CatalogLimits limits;           // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
-  // Ends the run soon after it asks for that: Cancelled, an error of kind kSystem, so that `resume` continues.
+  // Called once, before anything is written, where a single worker continues an interrupted run: with the directory in
+  // which that run wrote, and the bytes that it takes on disk.
+  std::function<void(const std::string& stage, int64_t bytes)> continuing;
+  // Ends the run soon after it asks for that: Cancelled, an error of kind kSystem; the same call then continues.
   std::stop_token stop;
 };
 
@@ -89,11 +96,12 @@ struct ConvertSummary {
   int64_t files = 0;          // number of files of the result, without auxiliary files
   int64_t disk_bytes = 0;     // size of all these files and of the auxiliary files
   int64_t free_bytes = 0;     // free on the destination's filesystem, before
+  int64_t staged_bytes = 0;   // that an interrupted run of this job takes there: they are used again, or freed
   int64_t memory_bytes = 0;   // planned for this process; at most the limit
   int64_t read_bytes = 0;     // that this worker read from the source's files of contents
   int64_t kept_bytes = 0;     // of this worker's share, kept from an interrupted run
   double seconds = 0.0;       // wall-clock time of this worker, waiting included
-  bool was_complete = false;  // it was resumed and there was nothing left to do
+  bool was_complete = false;  // an earlier run had completed it: there was nothing left to do
   bool committed = false;     // this worker moved the result to the destination
   // What the target format cannot represent, as "name: reason", and no tensor is among: one that it cannot is an error.
   std::vector<std::string> left_out;
@@ -133,13 +141,13 @@ absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const s
 
 // Converts the checkpoint at `source`. `rules` say how tensors are sharded; safetensors stores each tensor whole, and
 // needs none.
-// InvalidArgument: a tensor that the format cannot hold, before anything is written. AlreadyExists: there is something
-// at the destination. ResourceExhausted: the memory limit (with the bytes needed and
+// InvalidArgument: a tensor that the format cannot hold, before anything is written. AlreadyExists: something is at the
+// destination. ResourceExhausted: the memory limit (with the bytes needed and
 // allowed), or the disk is full. DataLoss: the source is damaged. FailedPrecondition: another live process does the
 // same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `stall_timeout`; the message says
 // which workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor. After an
-// error the destination is as it was. What was written so far is kept beside it for `resume` if the error is of kind
-// kSystem or kPeer, and removed otherwise.
+// error the destination is as it was. What was written so far is kept beside it, for the same call to continue, if
+// the error is of kind kSystem or kPeer, and removed otherwise.
 absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
                                        const std::optional<LayoutRules>& rules, const ConvertOptions& options);
 

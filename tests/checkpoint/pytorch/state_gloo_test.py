@@ -436,7 +436,7 @@ def check_objects_and_behind(c):
     c.equal("model", into["model"].weight.detach(), weight)
     c.true("object", into["counter"].count == 5, into["counter"].count)
     failing = reshard.save_async(path, {"w": rows.dtensor(full, c.rank)})
-    c.raises("an error waits", failing.wait, "is there already", kind=FileExistsError if c.rank == 0 else RuntimeError)
+    c.raises("an error waits", failing.wait, "already exists", kind=FileExistsError if c.rank == 0 else RuntimeError)
     remove(c, root)
 
 

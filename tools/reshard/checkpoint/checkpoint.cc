@@ -12,6 +12,7 @@
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
 #include "reshard/runtime/communicator.h"
+#include "tools/reshard/checkpoint/launcher.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
 #include "tools/reshard/checkpoint/what_is_meant.h"
 #include "tools/reshard/commands.h"
@@ -26,10 +27,10 @@ namespace {
 struct CheckpointFlags {
   std::string source, destination, rules, mesh, layout, format, to, memory_limit, file_size;
   int threads = 0;
-  int64_t workers = 1, worker_id = 0;
+  WorkerFlags workers;
   SelectionFlags what;
-  bool clean = false, dry_run = false, overwrite = false, resume = false, verify = false, ignore_sidecar = false,
-       json = false, with_training_state = false, keep_names = false;
+  bool clean = false, dry_run = false, overwrite = false, restart = false, resume = false, verify = false,
+       ignore_sidecar = false, json = false, with_training_state = false, keep_names = false;
 };
 
 // Reads the rules that the flags give, if any. Returns an exit code, kOk if all is well.
@@ -124,7 +125,7 @@ std::string NamesText(const ConvertSummary& summary) {
   return text;
 }
 
-std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags) {
+std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags, const WorkerOf& worker) {
   const bool dry_run = flags.dry_run;
   std::string text = PlannedText(summary.planned);
   text += absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors, summary.byte_items,
@@ -134,22 +135,22 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
   text += NamesText(summary);
   text += NotSelectedText(summary);
   text += BesideText(summary);
-  if (flags.workers > 1) {
-    absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", flags.worker_id, flags.workers,
+  if (worker.workers > 1) {
+    absl::StrAppendFormat(&text, "worker %d of %d: %s in %d pieces\n", worker.id, worker.workers,
                           HumanBytes(summary.own_bytes), summary.own_pieces);
   }
   absl::StrAppendFormat(&text, "memory: %s planned", HumanBytes(summary.memory_bytes));
   if (!dry_run) absl::StrAppendFormat(&text, ", peak of the process %s", HumanBytes(PeakResidentBytes()));
   text += "\n";
   if (summary.was_complete) return text + "already complete: nothing to do\n";
-  if (dry_run) return text;
+  if (dry_run) return text + "dry run: nothing was written\n";
   if (summary.kept_bytes > 0)
     absl::StrAppendFormat(&text, "%s kept from the interrupted run\n", HumanBytes(summary.kept_bytes));
   // With several workers the time includes the wait for the others, which wrote meanwhile.
   absl::StrAppendFormat(&text, "written in %.2f s, %s/s", summary.seconds,
                         HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
   if (flags.verify && summary.committed) text += ", read back and compared: equal";
-  if (flags.workers > 1) text += summary.committed ? ", moved to the destination by this worker" : ", by all workers";
+  if (worker.workers > 1) text += summary.committed ? ", moved to the destination by this worker" : ", by all workers";
   text += "\n";
   return text;
 }
@@ -175,7 +176,7 @@ void SayWhatIsLeft(const std::string& destination) {
   for (const StaleStaging& stale : *stale_staging) {
     if (stale.alive) continue;
     Note(absl::StrCat("reshard: an interrupted run has left ", Printable(stale.path),
-                      ": with its flags and --resume it goes on, --clean removes it"));
+                      ": the same command as then continues it, --clean removes it"));
   }
 }
 
@@ -218,15 +219,19 @@ int RunCheckpoint(CheckpointFlags& flags) {
   }
   if (flags.threads < 0 || flags.threads > 1024) return Fail(kUsage, "--threads must be between 1 and 1024");
   options.threads = flags.threads;
-  if (flags.workers < 1 || flags.workers > 4096) return Fail(kUsage, "--workers must be between 1 and 4096");
-  if (flags.worker_id < 0 || flags.worker_id >= flags.workers) {
-    return Fail(kUsage, absl::StrCat("--worker-id must be between 0 and ", flags.workers - 1, ", for --workers ",
-                                     flags.workers));
+  const absl::StatusOr<WorkerOf> worker = FindWorker(flags.workers);
+  if (!worker.ok()) return Fail(kUsage, std::string(worker.status().message()));
+  options.workers = worker->workers;
+  options.worker = worker->id;
+  if (flags.restart && (worker->workers > 1 || flags.resume)) {
+    return Fail(kUsage, flags.resume
+                            ? "--restart throws away what --resume continues; give one of them"
+                            : "--restart is for a single worker: another one may have just begun; before any of "
+                              "them starts, --clean removes what is left");
   }
-  options.workers = flags.workers;
-  options.worker = flags.worker_id;
   options.stall_timeout = DefaultTimeout();
   options.overwrite = flags.overwrite;
+  options.restart = flags.restart;
   options.resume = flags.resume;
   options.verify = flags.verify;
   options.ignore_sidecar = flags.ignore_sidecar;
@@ -239,22 +244,28 @@ int RunCheckpoint(CheckpointFlags& flags) {
     if (!removed.ok()) return FailCheckpoint(removed.status());
     if (*removed > 0) Note(absl::StrCat("reshard: removed what ", *removed, " interrupted runs had left"));
   }
+  if (!worker->by.empty())
+    Note(absl::StrCat("reshard: worker ", worker->id, " of ", worker->workers, " (", worker->by, ")"));
   SayWhatIsMeant(flags.source);
   ProgressLine line;
   options.progress = [&line](const ConvertProgress& progress) { line.Show(progress); };
+  options.continuing = [](const std::string& stage, int64_t bytes) {
+    Note(absl::StrCat("reshard: continuing the interrupted run in ", Printable(stage), ", ", HumanBytes(bytes),
+                      " on disk; --restart would begin anew"));
+  };
   absl::StatusOr<ConvertSummary> summary;
   if (flags.dry_run) {
     summary = PlanConversion(flags.source, flags.destination, rules, options);
   } else {
     const WordOnInterruption word(
-        "\nreshard: interrupted. The same command goes on with --resume, and begins anew with --clean\n");
+        "\nreshard: interrupted. The same command continues; with --restart it begins anew\n");
     summary = Convert(flags.source, flags.destination, rules, options);
   }
   line.End();
   if (!flags.dry_run) SayWhatIsLeft(flags.destination);
   if (!summary.ok()) return FailCheckpoint(summary.status());
-  const ConversionTerms terms{flags.dry_run, flags.verify, flags.workers, flags.worker_id, PeakResidentBytes()};
-  const std::string text = flags.json ? ConversionToJson(*summary, terms) : ReportText(*summary, flags);
+  const ConversionTerms terms{flags.dry_run, flags.verify, worker->workers, worker->id, PeakResidentBytes()};
+  const std::string text = flags.json ? ConversionToJson(*summary, terms) : ReportText(*summary, flags, *worker);
   if (const int code = Print(text); code != kOk) return code;
   for (const std::string& left_out : summary->left_out) Fail(kDifferences, absl::StrCat("not written: ", left_out));
   if (const size_t items = summary->left_out_items.size(); items > 0) {
@@ -262,9 +273,10 @@ int RunCheckpoint(CheckpointFlags& flags) {
                                     ", for which ", std::string(Name(options.format)),
                                     " has no place; --drop-byte-items leaves them out on purpose"));
   }
-  if (flags.dry_run && summary->disk_bytes > summary->free_bytes) {
-    return Fail(kIo, absl::StrCat("not enough disk space: ", summary->disk_bytes, " bytes are needed, ",
-                                  summary->free_bytes, " are free"));
+  if (flags.dry_run && summary->disk_bytes - summary->free_bytes > summary->staged_bytes) {
+    return Fail(kIo, absl::StrCat("not enough disk space for ", Printable(flags.destination), ": it needs ",
+                                  HumanBytes(summary->disk_bytes - summary->staged_bytes),
+                                  " more on its filesystem, where ", HumanBytes(summary->free_bytes), " are free"));
   }
   return summary->left_out.empty() && summary->left_out_items.empty() ? kOk : kDifferences;
 }
@@ -302,14 +314,19 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--memory-limit", flags->memory_limit, "most memory that this process may use (default 1GiB)")
       ->type_name("BYTES");
   app.add_option("--threads", flags->threads, "number of threads (default: one per core)")->type_name("N");
-  app.add_option("--workers", flags->workers,
-                 "number of processes that share the job, each started with the same flags")
+  app.add_option("--workers", flags->workers.workers,
+                 "number of processes that share the job, each started with the same flags (default: the tasks of srun "
+                 "or mpirun)")
       ->type_name("N");
-  app.add_option("--worker-id", flags->worker_id, "which of them this one is, from 0")->type_name("K");
+  app.add_option("--worker-id", flags->workers.id,
+                 "which of them this one is, from 0 (default: what the launcher says)")
+      ->type_name("K");
   app.add_flag("--dry-run", flags->dry_run,
                "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
-  app.add_flag("--resume", flags->resume, "continue an interrupted run");
+  app.add_flag("--restart", flags->restart, "begin anew instead of continuing an interrupted run");
+  app.add_flag("--resume", flags->resume,
+               "succeed where this same job has completed DST before, as a requeued one may");
   app.add_flag("--clean", flags->clean, "first remove what interrupted runs have left beside DST");
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");
@@ -321,8 +338,7 @@ Action AddCheckpoint(CLI::App& parent) {
       "reshard convert step-1000 serving --rules rules.json --dry-run\n"
       "# Two processes share the work, here or on two machines\n"
       "for k in 0 1; do reshard convert step-1000 cut --mesh '{dp:2}' --layout '[<dp>, ...]' --workers 2 --worker-id "
-      "$k & "
-      "done; wait\n");
+      "$k & done; wait\n");
   return [flags] { return RunCheckpoint(*flags); };
 }
 

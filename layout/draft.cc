@@ -52,7 +52,10 @@ absl::StatusOr<Layout> LayoutDraft::Build(const Scanner& in, const Mesh& mesh) {
 absl::StatusOr<AxisRef> FindAxis(const Scanner& in, size_t column, std::string_view name, const Mesh& mesh) {
   const std::optional<int> axis = mesh.FindAxis(name);
   if (!axis) {
-    return in.Error(column, absl::StrCat("unknown axis \"", Printable(name), "\"; the mesh has ", AxisNames(mesh)));
+    absl::Status unknown = in.Error(column, absl::StrCat("unknown axis \"", Printable(name), "\""),
+                                    absl::StrCat("the mesh has ", AxisNames(mesh)));
+    unknown.SetPayload(kUnknownAxis, absl::Cord());
+    return unknown;
   }
   return AxisRef{*axis, 1, mesh.axis(*axis).size};
 }

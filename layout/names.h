@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/string_view.h"
 #include "reshard/layout/mesh.h"
 
 namespace reshard::layout {
@@ -19,6 +20,9 @@ bool IsName(std::string_view text);
 // The text for one line of an error message: shortened, and with '?' for what is not visible
 // (reshard/layout/characters.h).
 std::string Printable(std::string_view text);
+
+// The payload of a status that refuses such a name.
+inline constexpr absl::string_view kUnknownAxis = "reshard/unknown-axis";
 
 // "X, Y", for messages about unknown axes; "no axes" when there are none. Shortened.
 std::string AxisNames(const Mesh& mesh);

@@ -101,7 +101,9 @@ absl::Status Scanner::Expected(std::string_view what) {
   return Error(at_, absl::StrCat("expected ", wanted, ", found '", std::string(1, c), "'"));
 }
 
-absl::Status Scanner::Error(size_t column, std::string_view reason) const { return ErrorAt(text_, column, reason); }
+absl::Status Scanner::Error(size_t column, std::string_view reason, std::string_view advice) const {
+  return ErrorAt(text_, column, reason, advice);
+}
 
 absl::Status Scanner::Unsupported(size_t column, std::string_view reason) const {
   return absl::UnimplementedError(ErrorAt(text_, column, reason).message());

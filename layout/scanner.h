@@ -43,8 +43,8 @@ class Scanner {
 
   // InvalidArgument: expected <what>, found <the next token>.
   absl::Status Expected(std::string_view what);
-  // InvalidArgument at a column.
-  absl::Status Error(size_t column, std::string_view reason) const;
+  // InvalidArgument at a column, with advice behind it.
+  absl::Status Error(size_t column, std::string_view reason, std::string_view advice = "") const;
   // Unimplemented, otherwise the same: well formed, but beyond what the algebra can say.
   absl::Status Unsupported(size_t column, std::string_view reason) const;
   std::string_view text() const { return text_; }

@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "layout/names.h"
 #include "layout/scanner.h"
 #include "status/macros.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
@@ -31,7 +33,7 @@ void AppendFactor(const Mesh& mesh, const Factor& factor, std::string* out) {
 
 }  // namespace
 
-absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason) {
+absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason, std::string_view advice) {
   constexpr size_t kBefore = 60;
   constexpr size_t kAfter = 40;
   column = std::min(column, text.size());
@@ -48,9 +50,12 @@ absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reas
   const size_t caret = shown.size() + (column - begin);
   for (const char c : text.substr(begin, end - begin)) shown += c < ' ' || c > '~' ? '?' : c;
   if (cut_after) shown += "...";
-  return absl::InvalidArgumentError(absl::StrCat(absl::string_view(reason.data(), reason.size()), " at column ",
-                                                 column + 1, "\n  ", shown, "\n  ", std::string(caret, ' '), "^"));
+  return absl::InvalidArgumentError(absl::StrCat(status::View(reason), " at column ", column + 1,
+                                                 advice.empty() ? "" : "; ", status::View(advice), "\n  ", shown,
+                                                 "\n  ", std::string(caret, ' '), "^"));
 }
+
+bool NamesUnknownAxis(const absl::Status& status) { return status.GetPayload(layout::kUnknownAxis).has_value(); }
 
 absl::StatusOr<Mesh> ParseMesh(std::string_view text) {
   layout::Scanner in(text);

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "layout/names.h"
 #include "layout/notation/foreign.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "status/macros.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
@@ -64,24 +67,107 @@ std::string KnownNotations() {
   return names;
 }
 
+namespace {
+
+// Whether it begins with a placement of DTensor, in a list or not, in quotes or not: S(0), S0R, R, ["S(0)", (Shard(.
+bool IsPlacements(std::string_view text) {
+  for (const std::string_view brackets : {"([", "'\""}) {
+    if (!text.empty() && brackets.find(text[0]) != std::string_view::npos) text.remove_prefix(1);
+  }
+  for (const std::string_view name : {"Shard(", "Replicate(", "Partial(", "_StridedShard(", "_S(", "S("}) {
+    if (text.starts_with(name)) return true;
+  }
+  const std::string_view word = text.substr(0, text.find_first_of(")],'\" ("));
+  return !word.empty() && word.find_first_not_of("SRP0123456789") == std::string_view::npos && word[0] > '9';
+}
+
+}  // namespace
+
 std::optional<Notation> GuessNotation(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (IsPlacements(text)) return Notation::kDTensor;
   struct Beginning {
     std::string_view text;
     Notation notation;
   };
   constexpr Beginning kBeginnings[] = {
-      {"PartitionSpec", Notation::kJax},   {"P(", Notation::kJax},           {"Shard(", Notation::kDTensor},
-      {"Replicate(", Notation::kDTensor},  {"Partial(", Notation::kDTensor}, {"_StridedShard(", Notation::kDTensor},
-      {"(Shard(", Notation::kDTensor},     {"[Shard(", Notation::kDTensor},  {"(Replicate(", Notation::kDTensor},
-      {"[Replicate(", Notation::kDTensor}, {"S(", Notation::kDTensor},       {"#sdy", Notation::kShardy},
-      {"[{", Notation::kShardy},           {"<@", Notation::kShardy},        {"{devices=", Notation::kHlo},
-      {"{replicated}", Notation::kHlo},    {"{maximal", Notation::kHlo},
+      {"PartitionSpec", Notation::kJax}, {"NamedSharding(", Notation::kJax}, {"P(", Notation::kJax},
+      {"#sdy", Notation::kShardy},       {"[{", Notation::kShardy},          {"<@", Notation::kShardy},
+      {"{devices=", Notation::kHlo},     {"{replicated}", Notation::kHlo},   {"{maximal", Notation::kHlo},
   };
   for (const Beginning& beginning : kBeginnings) {
     if (text.starts_with(beginning.text)) return beginning.notation;
   }
   return std::nullopt;
+}
+
+namespace {
+
+// Of "NamedSharding(mesh=Mesh('x': 4), spec=PartitionSpec('x'))" the specification; any other text as it is.
+std::string_view WithoutItsMesh(std::string_view text) {
+  const size_t begin = text.find("PartitionSpec(");
+  if (!text.starts_with("NamedSharding(") || begin == std::string_view::npos) return text;
+  int open = 0;
+  for (size_t at = begin; at < text.size(); ++at) {
+    if (text[at] == '(') ++open;
+    if (text[at] == ')' && --open == 0) return text.substr(begin, at + 1 - begin);
+  }
+  return text;
+}
+
+// The axes that a text says in whatever way, such as dp=2, 'tp': 4 and pp:2, or sizes alone; empty: there are none.
+std::string AxesIn(std::string_view text) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> named, sizes;
+  std::string_view name;
+  for (size_t at = 0; at < text.size() && named.size() <= kMost && sizes.size() <= kMost;) {
+    size_t end = at;
+    while (end < text.size() && layout::IsNameChar(text[end])) ++end;
+    if (end == at) {
+      if (absl::string_view("=: '\"").find(text[at]) == absl::string_view::npos) name = {};
+      ++at;
+      continue;
+    }
+    const std::string_view word = text.substr(at, end - at);
+    const bool is_size = word.size() < 8 && word.find_first_not_of("0123456789") == std::string_view::npos;
+    if (is_size && !name.empty()) named.push_back(absl::StrCat(status::View(name), ":", status::View(word)));
+    if (is_size && name.empty()) sizes.push_back(absl::StrCat("d", sizes.size(), ":", status::View(word)));
+    name = is_size ? std::string_view() : word;
+    at = end;
+  }
+  const std::vector<std::string>& axes = named.empty() ? sizes : named;
+  if (axes.empty() || axes.size() > kMost) return "";
+  std::string mesh = absl::StrCat("{", absl::StrJoin(axes, ","), "}");
+  return ParseMesh(mesh).ok() ? mesh : "";
+}
+
+}  // namespace
+
+absl::StatusOr<Mesh> ReadMesh(std::string_view text) {
+  absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  if (mesh.ok()) return mesh;
+  const std::string meant = AxesIn(text);
+  if (meant.empty() || meant == text) return mesh;
+  const std::string message(mesh.status().message());
+  const size_t line = message.find('\n');
+  return absl::InvalidArgumentError(absl::StrCat(message.substr(0, line), "; is it ", meant, "?",
+                                                 line == std::string::npos ? "" : message.substr(line)));
+}
+
+absl::StatusOr<Layout> ReadLayout(std::string_view text, const Mesh& mesh, Notation notation,
+                                  const std::optional<std::vector<int64_t>>& shape) {
+  if (notation == Notation::kReshard) {
+    absl::StatusOr<Layout> layout = shape ? ImportLayout(notation, text, mesh, *shape) : ParseLayout(text, mesh);
+    const std::optional<Notation> guess = layout.ok() ? std::nullopt : GuessNotation(text);
+    if (!guess) return layout;
+    notation = *guess;
+  }
+  if (!shape) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", layout::Printable(text), "\" is in the ", Name(notation),
+                                                   " notation, which has no sizes: give the shape, "
+                                                   "such as 512,128"));
+  }
+  return ImportLayout(notation, WithoutItsMesh(text), mesh, *shape);
 }
 
 absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, const Mesh& mesh,

@@ -1,5 +1,6 @@
-// DTensor placements, one per mesh axis: S(0)[1]S(0)[0]R. Also Shard(dim=0), Replicate(), Partial(avg), and
-// _StridedShard(dim=0, sf=2) / _S(0, 2); separated by nothing, blanks or commas; () or [] around the list.
+// DTensor placements, one per mesh axis: S(0)[1]S(0)[0]R. Also S0, Shard(dim=0), Replicate(), Partial(avg), and
+// _StridedShard(dim=0, sf=2) / _S(0, 2); separated by nothing, blanks or commas; () or [] around the list, and quotes
+// around each.
 // What they mean is said in dtensor_placements.h.
 #include <optional>
 #include <string>
@@ -57,6 +58,13 @@ class DTensorReader {
  private:
   absl::Status ReadPlacement(DTensorPlacement* out) {
     out->column = in_.column();
+    const char quote = in_.Peek();
+    const bool quoted = (quote == '\'' || quote == '"') && in_.Take(quote);
+    RETURN_IF_ERROR(ReadUnquoted(out));
+    return quoted ? in_.Expect(quote) : absl::OkStatus();
+  }
+
+  absl::Status ReadUnquoted(DTensorPlacement* out) {
     // Longer names first: placements may follow each other without anything between them.
     if (in_.Take("_StridedShard") || in_.Take("_S")) return ReadShard(/*strided=*/true, out);
     if (in_.Take("Shard") || in_.Take("S")) return ReadShard(/*strided=*/false, out);
@@ -69,8 +77,9 @@ class DTensorReader {
 
   absl::Status ReadShard(bool strided, DTensorPlacement* out) {
     out->kind = DTensorPlacement::Kind::kShard;
-    RETURN_IF_ERROR(in_.Expect('('));
-    if (in_.TakeWord("dim")) {
+    const bool bare = !strided && in_.AtInt();  // S0
+    if (!bare) RETURN_IF_ERROR(in_.Expect('('));
+    if (!bare && in_.TakeWord("dim")) {
       RETURN_IF_ERROR(in_.Expect('='));
     }
     const size_t column = in_.column();
@@ -93,7 +102,7 @@ class DTensorReader {
       if (*factor < 1) return in_.Error(at, "a split factor must be at least 1");
       out->split_factor = *factor;
     }
-    RETURN_IF_ERROR(in_.Expect(')'));
+    if (!bare) RETURN_IF_ERROR(in_.Expect(')'));
     if (!in_.Take('[')) return absl::OkStatus();
     const absl::StatusOr<int64_t> order = in_.Int("the shard order");
     if (!order.ok()) return order.status();

@@ -23,7 +23,15 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
                 {"gb", 1e9},
                 {"mb", 1e6},
                 {"kb", 1e3},
-                {"b", 1.0}};
+                {"b", 1.0},
+                {"ti", 1099511627776.0},
+                {"gi", 1073741824.0},
+                {"mi", 1048576.0},
+                {"ki", 1024.0},
+                {"t", 1099511627776.0},
+                {"g", 1073741824.0},
+                {"m", 1048576.0},
+                {"k", 1024.0}};
   const std::string lower = absl::AsciiStrToLower(std::string(text));
   std::string number = lower;
   double factor = 1;

@@ -1,5 +1,6 @@
 #include "reshard/planner/units.h"
 
+#include <cmath>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -8,10 +9,12 @@
 namespace reshard {
 namespace {
 
-// 3 significant digits, without trailing zeros behind the point.
+// 3 significant digits, without trailing zeros behind the point. A half is rounded up, as the pages' JavaScript does.
 std::string Short(double value) {
   const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  std::string out = absl::StrFormat("%.*f", decimals, value);
+  const long double scale = decimals == 0 ? 1 : decimals == 1 ? 10 : 100;  // the product is exact
+  const auto rounded = static_cast<double>(std::floor(value * scale + 0.5L) / scale);
+  std::string out = absl::StrFormat("%.*f", decimals, rounded);
   if (out.find('.') != std::string::npos) {
     while (out.back() == '0') out.pop_back();
     if (out.back() == '.') out.pop_back();

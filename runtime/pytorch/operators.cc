@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <utility>
 
+#include "reshard/planner/environment.h"
 #include "reshard/planner/version.h"
 #include "reshard/torch/sequence_parallel.h"
 #include "runtime/groups/why_not.h"
@@ -255,6 +256,10 @@ void pytorch::Refuse(const at::Tensor& tensor, const absl::Status& status, const
 
 TORCH_LIBRARY(reshard, library) {
   library.def("version() -> str", [] { return std::string(::reshard::Version()); });
+  library.def("_check_environment() -> ()", [] {
+    const absl::Status usable = CheckEnvironment();
+    TORCH_CHECK_VALUE(usable.ok(), std::string(usable.message()));
+  });
   library.def(
       "_move(Tensor local, str mesh, str source, str target, str target_mesh, str group, str grad_from, str grad_to, "
       "float grad_scale) -> Tensor");

@@ -52,7 +52,8 @@ TEST_CASE("layouts round-trip through text") {
 
 TEST_CASE("errors show the text and the column") {
   const absl::Status error = ParseLayout("[32<Q>64]", MeshOf("{X:2,Y:2}")).status();
-  CHECK(Message(error) == "unknown axis \"Q\"; the mesh has X, Y at column 5\n  [32<Q>64]\n      ^");
+  CHECK(Message(error) == "unknown axis \"Q\" at column 5; the mesh has X, Y\n  [32<Q>64]\n      ^");
+  CHECK(Message(ErrorAt("ab", 1, "bad", "do better")) == "bad at column 2; do better\n  ab\n   ^");
   CHECK(Message(ErrorAt("ab\ncd\nef", 4, "bad")) == "bad at column 5\n  cd\n   ^");
   CHECK(Message(ErrorAt("a\tb\x80", 3, "bad")) == "bad at column 4\n  a?b?\n     ^");
   CHECK(Message(ErrorAt("", 7, "bad")) == "bad at column 1\n  \n  ^");
@@ -117,7 +118,7 @@ TEST_CASE("bad layouts are refused with the reason and the column") {
     CHECK(FirstLine(layout.status()) == reason);
   }
   CHECK(FirstLine(ParseLayout("[<X>2]", MeshOf("{}")).status()) ==
-        "unknown axis \"X\"; the mesh has no axes at column 3");
+        "unknown axis \"X\" at column 3; the mesh has no axes");
 }
 
 TEST_CASE("a megabyte of anything is answered, shortly") {

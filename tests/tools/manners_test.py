@@ -212,7 +212,12 @@ def quiet(reshard):
         for case in cases:
             loud, still, short = (run(reshard.path, *case, *more) for more in ([], ["--quiet"], ["-q"]))
             assert loud.returncode == still.returncode == short.returncode == 0, still.stderr
-            assert loud.stderr and still.stderr == short.stderr == "" and loud.stdout == still.stdout, case
+            data = loud.stdout if "--batch" in case else ""
+            assert loud.stderr and loud.stdout and still.stderr == short.stderr == "" and still.stdout == short.stdout == data, case
+        assert reshard("plan", *problem, "--json", "-q") == reshard("plan", *problem, "--json")
+        assert "info: " in run(reshard.path, "run", *problem, "-v").stderr
+        assert reshard("version") == reshard("-V") == reshard("--version") and reshard("plan", "help") == reshard("help", "plan")
+        assert "RESHARD_TIMEOUT_MS" in reshard.fails("plan", *problem, code=2, env=os.environ | {"RESHARD_TIMEOUT_MS": "abc"})
         assert "damaged" not in reshard.fails("plan", "{X:4}", "[<Q>64]", "[64]", "--quiet", code=4)
         assert "unknown axis" in reshard.fails("plan", "{X:4}", "[<Q>64]", "[64]", "--quiet", code=4)
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}

@@ -53,6 +53,7 @@ ExitCode ExitCodeOfCheckpoint(const absl::Status& status) {
 namespace {
 
 std::string* held_errors = nullptr;
+bool prints_nothing = false;
 
 }  // namespace
 
@@ -83,7 +84,10 @@ int Fail(const absl::Status& status, Stage stage) {
   return Fail(ExitCodeOf(status, stage), std::string(status.message()));
 }
 
+void PrintNothing() { prints_nothing = true; }
+
 int Print(std::string_view data) {
+  if (prints_nothing) return kOk;
   if (std::fwrite(data.data(), 1, data.size(), stdout) == data.size() && std::fflush(stdout) == 0) return kOk;
   return Fail(kIo, "cannot write to standard output");
 }

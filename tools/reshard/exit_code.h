@@ -50,6 +50,8 @@ class HeldErrors {
 
 // Writes data to stdout. kOk, or kIo, with the error said, if not all of it was written.
 int Print(std::string_view data);
+// From now on Print writes nothing, as --quiet asks for.
+void PrintNothing();
 
 }  // namespace reshard::tool
 

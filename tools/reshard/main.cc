@@ -2,13 +2,16 @@
 // errors.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reshard/planner/environment.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/terminal.h"
@@ -52,20 +55,42 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");
 }
 
+// Whether programs read what this subcommand prints, so that --quiet leaves it.
+bool PrintsData(const CLI::App& subcommand) {
+  const auto given = [&](const char* flag) {
+    const CLI::Option* const option = subcommand.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
+  };
+  return subcommand.get_group() == kOfItself || given("--json") || given("--pieces") ||
+         (given("--batch") && !given("--coalesce"));
+}
+
+// "reshard version" and "reshard plan help", as other programs take them; the words as this one spells them.
+std::vector<std::string> Respelled(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 1 && words[0] == "version") return {"--version"};
+  if (words.size() == 2 && words[1] == "help" && words[0] != "help") {
+    const std::vector<std::string> names = NamesOfSubcommands(app);
+    if (std::find(names.begin(), names.end(), words[0]) != names.end()) std::swap(words[0], words[1]);
+  }
+  return words;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Moves sharded tensors from one layout to another", "reshard");
   UseHelpTexts(app);
   app.option_defaults()->group(kGeneral);
   app.set_help_flag("-h,--help", "print this")->group(kGeneral);
   app.set_version_flag(
-      "--version", [] { return VersionText(); }, "print the version, and what it can use here");
+      "--version,-V", [] { return VersionText(); }, "print the version, and what it can use here");
   app.require_subcommand(1);
   app.footer("reshard plan '{X:4}' '[<X>512, 128]' '[512, <X>128]'\nreshard convert step-1000 exported --to hf\n");
-  bool quiet = false;
+  bool quiet = false, verbose = false;
   std::map<std::string, Action> actions;
   actions["plan"] = AddPlan(app);
   actions["show"] = AddShow(app);
   actions["run"] = AddRun(app);
+  actions["calibrate"] = AddCalibrate(app);
   actions["check"] = AddCheck(app);
   actions["inspect"] = AddInspect(app);
   actions["convert"] = AddCheckpoint(app);
@@ -76,10 +101,15 @@ int Main(int argc, char** argv) {
   actions["help"] = AddHelp(app);
   for (CLI::App* const subcommand : app.get_subcommands({})) {
     subcommand->set_help_flag("-h,--help", "print this")->group(kGeneral);
-    subcommand->add_flag("-q,--quiet", quiet, "say nothing but errors on standard error")->group(kGeneral);
+    subcommand->add_flag("-q,--quiet", quiet, "print nothing but errors, and data that --json asks for")
+        ->group(kGeneral);
+    subcommand->add_flag("-v,--verbose", verbose, "say on standard error what happens, as RESHARD_LOG=info does")
+        ->group(kGeneral);
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = Respelled(app, argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::ExtrasError&) {
     return UnknownArguments(app, argc, argv);
   } catch (const CLI::CallForVersion& version) {
@@ -96,8 +126,14 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }
+  if (const absl::Status usable = CheckEnvironment(); !usable.ok()) {
+    return Fail(kUsage, std::string(usable.message()));
+  }
+  const CLI::App& subcommand = *app.get_subcommands()[0];
   if (quiet) BeQuiet();
-  return actions.at(app.get_subcommands()[0]->get_name())();
+  if (quiet && !PrintsData(subcommand)) PrintNothing();
+  if (verbose) setenv("RESHARD_LOG", "info", /*overwrite=*/0);
+  return actions.at(subcommand.get_name())();
 }
 
 }  // namespace

@@ -16,39 +16,20 @@
 #include "reshard/layout/text.h"
 
 namespace reshard::tool {
-namespace {
 
 absl::Status Named(std::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(std::string(name), ": ", status.message()));
 }
 
-// The flag that says the notation of "source", "target" or "layout".
-const char* FormatFlag(std::string_view name) {
-  return name == "source" ? "from-format" : name == "target" ? "to-format" : "format";
-}
-
-}  // namespace
-
 absl::StatusOr<Mesh> ReadMesh(const std::string& text) {
-  auto mesh = ParseMesh(text);
+  auto mesh = ::reshard::ReadMesh(text);
   if (!mesh.ok()) return Named("mesh", mesh.status());
   return *std::move(mesh);
 }
 
 absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, const Mesh& mesh, Notation format,
                                   const std::optional<std::vector<int64_t>>& shape) {
-  if (format != Notation::kReshard && !shape) {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": the ", Name(format),
-                                                   " notation has no sizes; give the shape (--shape 512,128)"));
-  }
-  auto layout = shape ? ImportLayout(format, text, mesh, *shape) : ParseLayout(text, mesh);
-  if (!layout.ok() && format == Notation::kReshard) {
-    if (const std::optional<Notation> guess = GuessNotation(text)) {
-      return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": \"", Clipped(text), "\" looks like the ",
-                                                     Name(*guess), " notation: --", FormatFlag(name), " ", Name(*guess),
-                                                     " --shape 512,128 reads it"));
-    }
-  }
+  auto layout = ::reshard::ReadLayout(text, mesh, format, shape);
   if (!layout.ok()) return Named(name, layout.status());
   return layout;
 }
@@ -64,8 +45,11 @@ absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype) {
   auto source = ReadLayout("source", text.from, *mesh, text.from_format, text.shape);
   if (!source.ok()) return source.status();
   // The target may be a rule without sizes when the source has them.
-  auto target = ReadLayout("target", text.to, *to_mesh, text.to_format, text.shape);
-  if (!target.ok()) return target.status();
+  auto target = ::reshard::ReadLayout(text.to, *to_mesh, text.to_format, text.shape);
+  if (!target.ok() && NamesUnknownAxis(target.status()) && !text.to_mesh) {
+    return Named("target (for one on another mesh, give that as --to-mesh)", target.status());
+  }
+  if (!target.ok()) return Named("target", target.status());
   return Problem{*source, *target, dtype};
 }
 

@@ -29,6 +29,9 @@ struct ProblemText {
   Notation to_format = Notation::kReshard;
 };
 
+// The error with "name: " before it.
+absl::Status Named(std::string_view name, const absl::Status& status);
+
 // Each error names the argument that it is about.
 absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype);
 absl::StatusOr<Mesh> ReadMesh(const std::string& text);

@@ -48,6 +48,15 @@ std::optional<Notation> GuessNotation(std::string_view text);
 absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, const Mesh& mesh,
                                     const std::vector<int64_t>& shape);
 
+// The same for what people type. Without a shape, text of this library has the sizes in it. Text that is not a layout
+// of this library although `notation` says so is recognized and read:
+//   S0R, ["S(0)", "R"], PartitionSpec('x'), NamedSharding(mesh=Mesh('x': 4), spec=PartitionSpec('x'))
+// InvalidArgument where that needs a shape and has none.
+absl::StatusOr<Layout> ReadLayout(std::string_view text, const Mesh& mesh, Notation notation,
+                                  const std::optional<std::vector<int64_t>>& shape);
+// ParseMesh, with the text that was probably meant in the error: DeviceMesh((dp=2, tp=4), ...) is {dp:2,tp:4}.
+absl::StatusOr<Mesh> ReadMesh(std::string_view text);
+
 // The layout in that notation. Post-condition: importing the text over the same mesh gives an equivalent layout.
 // Unimplemented if the notation cannot express it exactly; the message says why.
 absl::StatusOr<std::string> ExportLayout(Notation notation, const Layout& layout);

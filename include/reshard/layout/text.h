@@ -6,7 +6,7 @@
 //   [<tp>, *]                      a layout rule: the sizes come from the tensor
 //
 // Errors are InvalidArgument: one line with the reason and the column (from 1), then the text with a caret under it:
-//   unknown axis "Q"; the mesh has X, Y at column 5
+//   unknown axis "Q" at column 5; the mesh has X, Y
 //     [32<Q>64]
 //         ^
 #ifndef RESHARD_LAYOUT_TEXT_H_
@@ -55,9 +55,13 @@ std::string ToString(const Layout& layout);
 // `X`, or `X:(pre)size` if the reference is to a part of the axis.
 std::string ToString(const Mesh& mesh, const AxisRef& ref);
 
-// An InvalidArgument status in the form above, with the caret under byte `column` of `text`, counted from 0. Text that
-// is long or has several lines is shortened around the column; bytes that are not printable ASCII are shown as '?'.
-absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason);
+// An InvalidArgument status in the form above, with the caret under byte `column` of `text`, counted from 0; `advice`,
+// if any, follows the column. Text that is long or has several lines is shortened around the column; bytes that are not
+// printable ASCII are shown as '?'.
+absl::Status ErrorAt(std::string_view text, size_t column, std::string_view reason, std::string_view advice = "");
+
+// Whether a layout was refused because it names an axis that its mesh does not have.
+bool NamesUnknownAxis(const absl::Status& status);
 
 }  // namespace reshard
 

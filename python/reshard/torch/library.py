@@ -42,6 +42,7 @@ def load_library() -> None:
 
     Raises:
         ImportError: the file does not exist, or was built for another PyTorch.
+        ValueError: an environment variable that the library cannot use.
     """
     if hasattr(torch.ops.reshard, "redistribute"):
         return  # by a C++ program that links to it, or torch.ops.load_library
@@ -57,4 +58,5 @@ def load_library() -> None:
     try:
         torch.ops.load_library(str(path))
     except OSError as error:
-        raise ImportError(f"cannot load {path}, PyTorch being {torch.__version__}: {error}") from error
+        raise ImportError(f"cannot load {path} into PyTorch {torch.__version__}: {error}") from error
+    torch.ops.reshard._check_environment()

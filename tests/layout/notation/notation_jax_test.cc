@@ -51,7 +51,7 @@ TEST_CASE("JAX: bad specs") {
   CHECK(Import("Pspec('x')", mesh, {16}) == "expected PartitionSpec or P, found Pspec at column 1");
   CHECK(Import("P('x', 'y')", mesh, {16}) == "there are more entries than the tensor has dimensions (1) at column 8");
   CHECK(Import("P('x', None)", mesh, {16}) == "there are more entries than the tensor has dimensions (1) at column 8");
-  CHECK(Import("P('z')", mesh, {16}) == "unknown axis \"z\"; the mesh has x, y at column 3");
+  CHECK(Import("P('z')", mesh, {16}) == "unknown axis \"z\" at column 3; the mesh has x, y");
   CHECK(Import("P(x)", mesh, {16}) == "expected None, a quoted axis or a tuple of them, found x at column 3");
   CHECK(Import("P('x'", mesh, {16}) == "expected ')', found the end at column 6");
   CHECK(Import("P('x)", mesh, {16}) == "the quote is not closed at column 3");

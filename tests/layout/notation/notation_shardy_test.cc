@@ -54,7 +54,7 @@ TEST_CASE("Shardy: bad shardings") {
   const char* mesh = "{x:2,y:4}";
   CHECK(Import("<@m, [{\"x\"}]>", mesh, {8, 8}) == "the sharding has 1 dimension but the tensor has 2 at column 6");
   CHECK(Import("<@m, [{\"x\"}, {}]>", mesh, {8}) == "the sharding has 2 dimensions but the tensor has 1 at column 6");
-  CHECK(Import("<@m, [{\"q\"}]>", mesh, {8}) == "unknown axis \"q\"; the mesh has x, y at column 8");
+  CHECK(Import("<@m, [{\"q\"}]>", mesh, {8}) == "unknown axis \"q\" at column 8; the mesh has x, y");
   CHECK(Import("<@m, [{\"x\", \"x\"}]>", mesh, {8}) == "x is used twice at column 13");
   CHECK(Import("<@m, [{\"x\"}], replicated={\"x\"}>", mesh, {8}) == "x is used twice at column 27");
   CHECK(Import("<@m, [{\"y\":(1)2}], replicated={\"y\"}>", mesh, {8}) ==

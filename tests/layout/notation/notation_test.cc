@@ -32,6 +32,50 @@ TEST_CASE("the own notation reads layouts and layout rules") {
   CHECK(*ExportLayout(Notation::kReshard, LayoutOf("[<tp>8]", mesh)) == "[2<tp>8]");
 }
 
+TEST_CASE("what people paste is recognized") {
+  const auto mesh = MeshOf("{dp:2,tp:4}");
+  const std::vector<int64_t> shape = {8, 8};
+  const auto read = [&](const char* text) {
+    const auto layout = ReadLayout(text, mesh, Notation::kReshard, shape);
+    return layout.ok() ? ToString(*layout) : Message(layout.status());
+  };
+  for (const char* text :
+       {"S(0)R", "S0R", "S0, R", "[\"S(0)\", \"R\"]", "['S0','R']", "(Shard(dim=0), Replicate())", "P('dp', None)",
+        "PartitionSpec('dp',)",
+        "NamedSharding(mesh=Mesh('dp': 2, 'tp': 4), spec=PartitionSpec('dp', None), memory_kind=host)"}) {
+    CAPTURE(text);
+    CHECK(read(text) == "[4<dp>8, 8]");
+    const auto without_shape = ReadLayout(text, mesh, Notation::kReshard, std::nullopt);
+    CHECK_THAT(Message(without_shape.status()), Catch::Contains("has no sizes: give the shape"));
+  }
+  CHECK(read("RR") == "[8, 8]");
+  CHECK(read("S1S1") == "[8, 1<dp,tp>8]");
+  CHECK(read("[4<dp>8, 8]") == "[4<dp>8, 8]");
+  for (const char* text :
+       {"S0", "S9R", "'S0\"R", "Q", "[<ep>8, 8]", "NamedSharding(", "NamedSharding(PartitionSpec("}) {
+    CAPTURE(text);
+    const auto layout = ReadLayout(text, mesh, Notation::kReshard, shape);
+    CHECK(layout.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(NamesUnknownAxis(layout.status()) == (std::string_view(text) == "[<ep>8, 8]"));
+  }
+}
+
+TEST_CASE("a mesh that is written otherwise is named as it is written here") {
+  for (const auto& [text, meant] :
+       {std::pair{"DeviceMesh((dp=2, tp=4), device: 'cuda', stride: (4, 1))", "{dp:2,tp:4}"},
+        {"dp=4,tp=8", "{dp:4,tp:8}"},
+        {"Mesh('dp': 4, 'tp': 8)", "{dp:4,tp:8}"},
+        {"(4, 8)", "{d0:4,d1:8}"},
+        {"4", "{d0:4}"}}) {
+    const auto mesh = ReadMesh(text);
+    CHECK_THAT(Message(mesh.status()), Catch::Contains(std::string("; is it ") + meant + "?\n"));
+  }
+  for (const char* text : {"", "dp", "{X:4", "(1,2,3,4,5,6,7,8,9,10)", "{X:99999999999}", "\x80=4"}) {
+    CHECK(ReadMesh(text).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+  CHECK(ReadMesh("{X:4}").ok());
+}
+
 TEST_CASE("what is exported means the same when it is imported") {
   for (const Notation notation : kAll) {
     for (const bool even : {true, false}) {

@@ -132,7 +132,7 @@ that no plan keeps is refused with the least that is needed.
 convert --memory-limit bounds this process, 1 GiB by default: buffers and all
 that is known about the source. The summary has what was planned and the peak.
 
-Sizes are 8192, 64KiB, 2GiB (powers of 1024) or 64kB, 2GB (of 1000).
+Sizes are 8192, 64KiB, 2GiB, 2Gi or 2G (powers of 1024), or 64kB, 2GB (of 1000).
 
   reshard plan '{X:4}' '[<X>64, 64]' '[64, <X>64]' --memory-limit 8KiB
 )";
@@ -145,9 +145,10 @@ constexpr std::string_view kExitCodes = R"(0   success
 5   files: missing, in the way, unreadable, no space; a server that refuses
 6   another worker or rank failed
 70  an internal error
+130 interrupted by Ctrl-C; 143 by SIGTERM, as the shell counts signals
 
 Only data goes to standard output. Errors are one line on standard error, which
-says what, where and what to do; --quiet leaves nothing else there.
+says what, where and what to do; --quiet leaves nothing else, --verbose says more.
 )";
 
 constexpr std::string_view kEnvironment =

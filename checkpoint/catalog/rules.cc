@@ -98,8 +98,13 @@ absl::StatusOr<LayoutRules> LayoutRules::Parse(std::string_view json) {
 }
 
 absl::StatusOr<LayoutRules> LayoutRules::ForAll(std::string_view mesh, std::string_view layout) {
+  ASSIGN_OR_RETURN(const Mesh parsed, MeshOf(mesh));
+  return ForAll(parsed, layout);
+}
+
+absl::StatusOr<LayoutRules> LayoutRules::ForAll(const Mesh& mesh, std::string_view layout) {
   LayoutRules out;
-  ASSIGN_OR_RETURN(out.mesh_, MeshOf(mesh));
+  out.mesh_ = mesh;
   RETURN_IF_ERROR(CheckLayoutRule(layout, out.mesh_));
   out.rules_ = {{"*", std::string(layout)}};
   return out;

@@ -112,6 +112,12 @@ Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) c
     return less > 0 ? absl::StrFormat(" (%.2fx)", static_cast<double>(more) / static_cast<double>(less))
                     : std::string();
   };
+  // Times that read alike are told apart by their difference.
+  auto slower = [](int64_t more, int64_t less, const char* how, const std::string& ratio) {
+    const std::string a = HumanTime(more), b = HumanTime(less);
+    return a == b ? absl::StrCat(how, "by ", HumanTime(more - less), " of ", b)
+                  : absl::StrCat(how, a, " against ", b, ratio);
+  };
   if (!FitsMemory(chain)) {
     out.rejected_because = absl::StrCat("needs ", chain.smallest_peak_bytes, " bytes, over the memory limit of ",
                                         *options_.memory_limit_bytes);
@@ -122,8 +128,7 @@ Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) c
                      times(chain.totals.intermediate_bytes_max, plan.bounds.intermediate_bytes_max));
   } else if (options_.objective == Objective::kTime && chain.totals.time_ns > plan.totals.time_ns) {
     out.rejected_because =
-        absl::StrCat("slower: ", HumanTime(chain.totals.time_ns), " against ", HumanTime(plan.totals.time_ns),
-                     times(chain.totals.time_ns, plan.totals.time_ns));
+        slower(chain.totals.time_ns, plan.totals.time_ns, "slower: ", times(chain.totals.time_ns, plan.totals.time_ns));
   } else if (options_.objective == Objective::kSteps && chain.steps.size() > plan.steps.size()) {
     out.rejected_because = absl::StrCat("more steps: ", chain.steps.size(), " against ", plan.steps.size());
   } else if (options_.objective == Objective::kBytes && chain.totals.levels.size() > 1 &&
@@ -136,8 +141,7 @@ Alternative Choice::Describe(const cost::PricedChain& chain, const Plan& plan) c
                                         HumanBytes(plan.totals.recv_bytes_max),
                                         times(out.totals.recv_bytes_max, plan.totals.recv_bytes_max));
   } else if (chain.totals.time_ns > plan.totals.time_ns) {
-    out.rejected_because = absl::StrCat("as many bytes, but slower: ", HumanTime(chain.totals.time_ns), " against ",
-                                        HumanTime(plan.totals.time_ns));
+    out.rejected_because = slower(chain.totals.time_ns, plan.totals.time_ns, "as many bytes, but slower: ", "");
   } else if (chain.steps.size() > plan.steps.size()) {
     out.rejected_because =
         absl::StrCat("as many bytes and as fast, but ", chain.steps.size(), " steps against ", plan.steps.size());

@@ -5,6 +5,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "planner/report/levels.h"
+#include "planner/report/why.h"
+#include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/version.h"
@@ -101,6 +105,25 @@ std::string DevicesText(const BatchPlan& batch) {
   return out + "]";
 }
 
+// Where the batch is above its bound: what the plans with the fewest bytes would cost.
+std::string FewerBytesText(const BatchPlan& batch) {
+  if (batch.totals.recv_bytes_max == batch.bounds.recv_bytes_max) return "";
+  double bytes = 0, fewer_bytes = 0, time = 0, its_time = 0;
+  for (const BatchTensor& tensor : batch.tensors) {
+    const Plan& plan = batch.plans[tensor.plan];
+    const Alternative* const fewest = report::FewestBytes(plan);
+    const Totals& fewer = fewest == nullptr ? plan.totals : fewest->totals;
+    bytes += static_cast<double>(plan.totals.recv_bytes_max);
+    fewer_bytes += static_cast<double>(fewer.recv_bytes_max);
+    time += static_cast<double>(plan.totals.time_ns);
+    its_time += static_cast<double>(fewer.time_ns);
+  }
+  if (fewer_bytes >= bytes || time == 0)
+    return "no plans that receive less were found; the bound may be out of reach\n";
+  return absl::StrFormat("plans that receive %.3gx fewer bytes would take %.3gx as long on this network\n",
+                         bytes / fewer_bytes, its_time / time);
+}
+
 std::string Counted(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
 
 }  // namespace
@@ -154,14 +177,87 @@ std::string BatchToText(const BatchPlan& batch) {
   out += "\n";
   for (size_t level = 0; totals.levels.size() > 1 && level < totals.levels.size(); ++level) {
     const LevelFigures& figures = totals.levels[level];
-    absl::StrAppend(&out, "level ", level, ": a device receives at most ", HumanBytes(figures.recv_bytes_max),
-                    " and sends at most ", HumanBytes(figures.send_bytes_max), ", the busiest link carries ",
+    if (figures.recv_bytes_total == 0) continue;
+    absl::StrAppend(&out, "level ", level, ", ", report::LevelName(batch.options.plan.topology, level),
+                    ": a device receives at most ", HumanBytes(figures.recv_bytes_max), " and sends at most ",
+                    HumanBytes(figures.send_bytes_max), ", the busiest link carries ",
                     HumanBytes(figures.nic_bytes_max), ", all together ", HumanBytes(figures.recv_bytes_total), "\n");
   }
   int64_t exchanges = 0;
   for (const BatchBucket& bucket : batch.buckets) exchanges += static_cast<int64_t>(bucket.steps.size());
   absl::StrAppend(&out, Counted(exchanges, "exchange"), ", estimated ", HumanTime(totals.time_ns),
                   "; the largest bucket needs ", HumanBytes(totals.peak_bytes), " a device at once\n");
+  return out + FewerBytesText(batch);
+}
+
+namespace {
+
+// The tensors of one plan.
+struct SamePlan {
+  int64_t plan = 0;
+  int64_t count = 0;
+  int64_t first = 0;   // the first of them
+  double time_ns = 0;  // of all of them, one after the other
+};
+
+// Of every plan that moves anything, those that take the most time first.
+std::vector<SamePlan> ByTime(const BatchPlan& batch) {
+  std::vector<SamePlan> all(batch.plans.size());
+  for (size_t t = batch.tensors.size(); t-- > 0;) {
+    SamePlan& same = all[batch.tensors[t].plan];
+    same.plan = batch.tensors[t].plan;
+    same.first = static_cast<int64_t>(t);
+    ++same.count;
+    same.time_ns += static_cast<double>(batch.plans[same.plan].totals.time_ns);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const SamePlan& a, const SamePlan& b) { return a.time_ns > b.time_ns; });
+  return all;
+}
+
+// "model.layers.0.mlp.up_proj.weight and 159 more"
+std::string TensorsOf(const BatchPlan& batch, const SamePlan& same) {
+  const bool has_name = !batch.names.empty() && !batch.names[same.first].empty();
+  const std::string name = has_name ? batch.names[same.first] : absl::StrCat("tensor ", same.first);
+  return same.count == 1 ? name : absl::StrCat(name, " and ", same.count - 1, " more");
+}
+
+std::string ShapeText(const Plan& plan) {
+  return absl::StrCat(std::string(Name(plan.dtype)), " [", absl::StrJoin(plan.source.shape(), ", "), "]");
+}
+
+}  // namespace
+
+std::string CostliestTensors(const BatchPlan& batch, size_t most) {
+  const std::vector<SamePlan> all = ByTime(batch);
+  double sum = 0;
+  for (const SamePlan& same : all) sum += same.time_ns;
+  std::string out;
+  for (size_t i = 0; i < all.size() && i < most && all[i].time_ns > 0; ++i) {
+    const Plan& plan = batch.plans[all[i].plan];
+    absl::StrAppend(&out, absl::StrFormat("%5.1f %%  ", 100 * all[i].time_ns / sum), TensorsOf(batch, all[i]), ", ",
+                    ShapeText(plan), ": ", report::OpsText(plan.steps, plan.chunks), ", ",
+                    HumanBytes(plan.totals.recv_bytes_max), " received by the worst device",
+                    all[i].count == 1 ? "" : " for each", "\n");
+  }
+  return out.empty() ? out : absl::StrCat("tensors that take the most time:\n", out);
+}
+
+std::string ExplainBatch(const BatchPlan& batch) {
+  std::string out = BatchToText(batch);
+  for (const SamePlan& same : ByTime(batch)) {
+    const Plan& plan = batch.plans[same.plan];
+    absl::StrAppend(&out, "\n", TensorsOf(batch, same), ", ", ShapeText(plan), "\n  ", ToString(plan.source), " on ",
+                    ToString(plan.source.mesh()), "\n");
+    for (const Step& step : plan.steps) {
+      absl::StrAppend(&out, "  ", std::string(Name(step.op)), " to ", ToString(step.to), ", ",
+                      HumanBytes(step.recv_bytes_max), " received by the worst device, ", HumanTime(step.time_ns),
+                      "\n");
+    }
+    if (!(plan.source.mesh() == plan.target.mesh())) {
+      absl::StrAppend(&out, "  on ", ToString(plan.target.mesh()), "\n");
+    }
+    absl::StrAppend(&out, "  ", report::WhyChosen(plan), "\n");
+  }
   return out;
 }
 

@@ -5,9 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "planner/report/levels.h"
 #include "reshard/planner/report.h"
 
 namespace reshard {
+
+std::string report::LevelName(const Topology& topology, size_t level) {
+  if (level == 0) return absl::StrCat("within domains of ", topology.levels[0].devices);
+  const int64_t inside = topology.levels[level - 1].devices, outside = topology.levels[level].devices;
+  if (outside == 0) return absl::StrCat("between domains of ", inside);
+  return absl::StrCat("between domains of ", inside, " within those of ", outside);
+}
+
 namespace {
 
 // How many domains of `devices` ids each have how many devices of the mesh: "2 of 8", "1 of 8 and 1 of 7".

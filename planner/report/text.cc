@@ -6,6 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "planner/report/levels.h"
+#include "planner/report/why.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/version.h"
 
@@ -27,13 +29,6 @@ std::string Ratio(int64_t value, int64_t bound) {
                          HumanBytes(bound));
 }
 
-std::string LevelName(const Topology& topology, size_t level) {
-  if (level == 0) return absl::StrCat("within domains of ", topology.levels[0].devices);
-  const int64_t inside = topology.levels[level - 1].devices, outside = topology.levels[level].devices;
-  if (outside == 0) return absl::StrCat("between domains of ", inside);
-  return absl::StrCat("between domains of ", inside, " within those of ", outside);
-}
-
 // What crosses each level of the topology, and the least that has to.
 std::string LevelsText(const Plan& plan) {
   std::string out;
@@ -41,9 +36,9 @@ std::string LevelsText(const Plan& plan) {
   if (levels.size() < 2) return out;
   for (size_t level = 0; level < levels.size(); ++level) {
     const LevelFigures& one = levels[level];
-    absl::StrAppend(&out, "level ", level, ", ", LevelName(plan.options.topology, level), ": a device receives ",
-                    HumanBytes(one.recv_bytes_max), " and sends ", HumanBytes(one.send_bytes_max), ", a link carries ",
-                    HumanBytes(one.nic_bytes_max));
+    absl::StrAppend(&out, "level ", level, ", ", report::LevelName(plan.options.topology, level),
+                    ": a device receives ", HumanBytes(one.recv_bytes_max), " and sends ",
+                    HumanBytes(one.send_bytes_max), ", a link carries ", HumanBytes(one.nic_bytes_max));
     if (level > 0 && level < plan.bounds.levels.size()) {
       // The bound of a level counts what crosses it or a level outside it.
       int64_t carried = 0;
@@ -120,9 +115,9 @@ std::string ExplainPlan(const Plan& plan) {
     for (size_t level = 0; step.levels.size() > 1 && level < step.levels.size(); ++level) {
       const LevelFigures& one = step.levels[level];
       if (one.nic_bytes_max == 0) continue;
-      absl::StrAppend(&out, "  ", LevelName(plan.options.topology, level), ": at most ", HumanBytes(one.recv_bytes_max),
-                      " received and ", HumanBytes(one.send_bytes_max), " sent by a device, ",
-                      HumanBytes(one.nic_bytes_max), " through a link, ", one.peers_max,
+      absl::StrAppend(&out, "  ", report::LevelName(plan.options.topology, level), ": at most ",
+                      HumanBytes(one.recv_bytes_max), " received and ", HumanBytes(one.send_bytes_max),
+                      " sent by a device, ", HumanBytes(one.nic_bytes_max), " through a link, ", one.peers_max,
                       one.peers_max == 1 ? " peer" : " peers", "\n");
     }
   }
@@ -143,18 +138,15 @@ std::string ExplainPlan(const Plan& plan) {
                   " bytes) for the worst device whatever the algorithm; this plan is at ",
                   Ratio(plan.totals.recv_bytes_max, plan.bounds.recv_bytes_max), "\n");
   out += LevelsText(plan);
+  absl::StrAppend(&out, "Why: ", report::WhyChosen(plan), "\n");
   absl::StrAppend(&out, "Proof: ", std::string(Name(plan.certificate.kind)), ": ", plan.certificate.detail, "\n");
   if (!plan.alternatives.empty()) {
     absl::StrAppend(&out, "Also tried:\n");
     for (const Alternative& alternative : plan.alternatives) {
-      std::vector<std::string> ops;
-      for (const Step& step : alternative.steps) ops.emplace_back(Name(step.op));
-      absl::StrAppend(&out, "  ", absl::StrJoin(ops, ", "),
-                      alternative.chunks.count > 1 ? absl::StrCat(" in ", alternative.chunks.count, " chunks") : "",
-                      " lost: ", alternative.rejected_because, " [receives ",
-                      HumanBytes(alternative.totals.recv_bytes_max), ", largest layout ",
-                      HumanBytes(alternative.totals.intermediate_bytes_max), ", ",
-                      HumanTime(alternative.totals.time_ns), "]\n");
+      absl::StrAppend(
+          &out, "  ", report::OpsText(alternative.steps, alternative.chunks), " lost: ", alternative.rejected_because,
+          " [receives ", HumanBytes(alternative.totals.recv_bytes_max), ", largest layout ",
+          HumanBytes(alternative.totals.intermediate_bytes_max), ", ", HumanTime(alternative.totals.time_ns), "]\n");
     }
   }
   return out;

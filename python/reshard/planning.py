@@ -171,6 +171,10 @@ class Batch(_Page, _Result):
     def __len__(self) -> int:
         return len(self._core)
 
+    def explain(self) -> str:
+        """For every distinct plan its tensors, its steps, and why it was chosen."""
+        return self._core.explain()
+
     def __str__(self) -> str:
         return self._core.text().rstrip("\n")
 
@@ -392,13 +396,20 @@ def plan_batch(
         except (InputError, TypeError) as error:
             raise InputError(f"{name}: {error}") from None
         names.append(name)
-    world = max((problem.world for problem in read), default=0)
     named = topology_text(topology) if topology is not None else told or ("flat", None)
-    options = _options(objective, ops, memory_limit, named, nodes, world)
+    return scheduled(read, names, bucket, (objective, ops, memory_limit, named, nodes), relabel)
+
+
+def scheduled(
+    problems: list[_core.Problem], names: list[str], bucket: int | str | None, terms: tuple, relabel: bool
+) -> Batch:
+    """Plans problems on `terms`: objective, ops, memory limit, topology as (name, JSON), nodes."""
+    world = max((problem.world for problem in problems), default=0)
+    options = _options(*terms, world)
     devices = None
-    if relabel and read:
-        read, devices = _core.relabel(read, names)
-    return Batch(_core.plan_batch(read, names, options, byte_count(bucket)), names, devices)
+    if relabel and problems:
+        problems, devices = _core.relabel(problems, names)
+    return Batch(_core.plan_batch(problems, names, options, byte_count(bucket)), names, devices)
 
 
 def show(

@@ -133,7 +133,7 @@ def llama_405b(batches, source_dir):
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "llama31_405b.json")
         with open(model, "w", encoding="utf-8") as file:
-            file.write(example("make_llama31_405b.py", "--optimizer"))
+            file.write(example("make_llama.py", "405b", "--optimizer"))
         text = example("make_batch.py", model, *[os.path.join(models, f"rules_405b_{side}.json")
                                                  for side in ("trainer", "rollout")])
     problems = [json.loads(line) for line in text.splitlines()]

@@ -28,7 +28,7 @@ def main():
     # The committed list is what the script makes, and it is the model.
     with open(os.path.join(models, "llama3_8b.json"), encoding="utf-8") as file:
         text = file.read()
-    assert text == example("make_llama3_8b.py"), "llama3_8b.json is not what make_llama3_8b.py prints"
+    assert text == example("make_llama.py", "8b"), "llama3_8b.json is not what make_llama.py 8b prints"
     tensors = json.loads(text)["tensors"]
     assert len(tensors) == len({t["name"] for t in tensors}) == 291
     assert sum(math.prod(t["shape"]) for t in tensors) == 8_030_261_248

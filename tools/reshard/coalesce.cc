@@ -24,7 +24,7 @@ std::string NameOf(int64_t number, const BatchLine& line) {
 
 }  // namespace
 
-int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags) {
+int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const ScheduleFlags& flags) {
   std::ifstream file;
   if (path != "-") {
     file.open(path, std::ios::binary);
@@ -32,9 +32,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
   }
   std::istream& in = path == "-" ? std::cin : file;
   std::vector<Problem> problems;
-  std::vector<std::string> names;
-  std::vector<std::string> shown;  // what a page calls a line
-  std::vector<std::string> ids;
+  ScheduleNames names;
   // Equal lines (a model has few distinct shapes) are read once, and share their meshes.
   std::unordered_map<std::string, size_t> first_of;
   std::string line;
@@ -54,15 +52,18 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     } else {
       problems.push_back(problems[known->second]);
     }
-    names.push_back(name);
-    shown.push_back(read.name.empty() ? name : read.name);
-    ids.push_back(std::move(read.id));
+    names.names.push_back(name);
+    names.shown.push_back(read.name.empty() ? name : read.name);
+    names.ids.push_back(std::move(read.id));
   }
   if (in.bad()) return Fail(kIo, absl::StrCat("cannot read ", path));
+  return PlanSchedule(std::move(problems), names, flags);
+}
 
+int PlanSchedule(std::vector<Problem> problems, const ScheduleNames& names, const ScheduleFlags& flags) {
   std::string devices;
   if (flags.relabel && !problems.empty()) {
-    const auto relabelled = Relabel(problems, names);
+    const auto relabelled = Relabel(problems, names.names);
     if (!relabelled.ok()) return Fail(relabelled.status(), Stage::kPlan);
     for (Problem& problem : problems) {
       auto target = OnMesh(problem.target, relabelled->target_mesh);
@@ -71,22 +72,23 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     }
     devices = RelabelText(*relabelled);
   }
-  auto batch = PlanBatch(problems, flags.options, names);
+  auto batch = PlanBatch(problems, flags.options, names.names);
   if (!batch.ok()) {
     const bool over_input_limit = absl::IsResourceExhausted(batch.status()) && !flags.options.plan.memory_limit_bytes;
     return Fail(batch.status(), over_input_limit ? Stage::kInput : Stage::kPlan);
   }
+  batch->names = names.shown;
   std::string out;
   if (flags.json) {
-    auto json = BatchToJson(*batch, ids);
+    auto json = BatchToJson(*batch, names.ids);
     if (!json.ok()) return Fail(json.status(), Stage::kPlan);
     out = *std::move(json) + "\n";
     std::fputs(devices.c_str(), stderr);
   } else {
-    out = devices + BatchToText(*batch);
+    out = devices + (flags.explain ? ExplainBatch(*batch) : BatchToText(*batch) + CostliestTensors(*batch));
   }
   if (!flags.html.empty()) {
-    if (const int code = WritePage(flags.html, BatchToHtml(*batch, shown)); code != kOk) return code;
+    if (const int code = WritePage(flags.html, BatchToHtml(*batch, names.shown)); code != kOk) return code;
   }
   return Print(out);
 }

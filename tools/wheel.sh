@@ -17,6 +17,9 @@ esac
 tools/setup.sh --wheel
 tools=build/wheel-tools
 defines=(--config-settings=cmake.define.RESHARD_BUILD_TORCH=OFF)  # said, since the build folder remembers
+for nvcc in "$PWD/$tools"/lib/python3*/site-packages/nvidia/cu*/bin/nvcc; do
+  [[ ! -x $nvcc ]] || export CUDA_PATH=${nvcc%/bin/nvcc}  # where CMake looks first
+done
 excluded=()
 if $with_torch; then
   tools/setup.sh --full

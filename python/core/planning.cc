@@ -14,9 +14,11 @@
 #include "python/core/module.h"
 #include "python/core/status.h"
 #include "reshard/check/check.h"
+#include "reshard/checkpoint/model.h"
 #include "reshard/layout/notation.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/batch.h"
+#include "reshard/planner/calibrate.h"
 #include "reshard/planner/html.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/planner.h"
@@ -40,11 +42,13 @@ auto WithoutLock(const Work& work) {
 }
 
 absl::Status Named(const char* name, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+  absl::Status named(status.code(), absl::StrCat(name, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { named.SetPayload(type, payload); });
+  return named;
 }
 
 absl::StatusOr<Mesh> ReadMesh(const char* name, const std::string& text) {
-  absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  absl::StatusOr<Mesh> mesh = ::reshard::ReadMesh(text);
   if (!mesh.ok()) return Named(name, mesh.status());
   return mesh;
 }
@@ -56,17 +60,9 @@ absl::StatusOr<Layout> ReadLayout(const char* name, const std::string& text, con
     return absl::InvalidArgumentError(
         absl::StrCat("\"", Clipped(notation_name), "\" is not a notation: ", KnownNotations()));
   }
-  if (*notation != Notation::kReshard && !shape) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": the ", notation_name, " notation has no sizes; give shape=(512, 128)"));
-  }
-  absl::StatusOr<Layout> layout = shape ? ImportLayout(*notation, text, mesh, *shape) : ParseLayout(text, mesh);
-  if (layout.ok()) return layout;
-  const std::optional<Notation> guess = *notation == Notation::kReshard ? GuessNotation(text) : std::nullopt;
-  if (!guess) return Named(name, layout.status());
-  return absl::InvalidArgumentError(absl::StrCat(name, ": \"", Clipped(text), "\" looks like the ", Name(*guess),
-                                                 " notation: format=\"", Name(*guess),
-                                                 "\" and shape=(512, 128) read it"));
+  absl::StatusOr<Layout> layout = ::reshard::ReadLayout(text, mesh, *notation, shape);
+  if (!layout.ok()) return Named(name, layout.status());
+  return layout;
 }
 
 absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::string& source, const std::string& target,
@@ -83,8 +79,12 @@ absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::str
     ASSIGN_OR_RETURN(target_mesh, ReadMesh("target_mesh", *target_mesh_text));
   }
   ASSIGN_OR_RETURN(Layout from, ReadLayout("source", source, mesh, source_format, shape));
-  ASSIGN_OR_RETURN(Layout to, ReadLayout("target", target, target_mesh, target_format, shape));
-  return Problem{std::move(from), std::move(to), *dtype};
+  absl::StatusOr<Layout> to = ReadLayout("target", target, target_mesh, target_format, shape);
+  if (!to.ok() && !target_mesh_text && NamesUnknownAxis(to.status())) {
+    return Named("for a target on another mesh give target_mesh", to.status());
+  }
+  if (!to.ok()) return to.status();
+  return Problem{std::move(from), *std::move(to), *dtype};
 }
 
 absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std::string& ops,
@@ -168,13 +168,70 @@ void AddPlans(nb::module_& module) {
       "problems"_a, "names"_a);
 }
 
+// (text, whether it is rules as JSON, mesh)
+using ModelText = std::tuple<std::string, bool, std::optional<std::string>>;
+
+absl::StatusOr<ModelLayout> ReadModelLayout(const char* name, const ModelText& said,
+                                            const std::vector<ModelTensor>& model) {
+  const auto& [text, is_rules, mesh_text] = said;
+  if (is_rules) {
+    absl::StatusOr<LayoutRules> rules = LayoutRules::Parse(text);
+    if (!rules.ok()) return Named(name, rules.status());
+    return ModelLayout::Of(*std::move(rules));
+  }
+  if (!mesh_text) return absl::InvalidArgumentError(absl::StrCat(name, ": \"", Clipped(text), "\" needs a mesh"));
+  ASSIGN_OR_RETURN(const Mesh mesh, ReadMesh("mesh", *mesh_text));
+  absl::StatusOr<ModelLayout> layout = ModelLayout::Parse(text, mesh, model);
+  if (!layout.ok()) return Named(name, layout.status());
+  return layout;
+}
+
 void AddBatches(nb::module_& module) {
   nb::class_<BatchPlan>(module, "Batch")
-      .def("text", &BatchToText)
+      .def("text", [](const BatchPlan& batch) { return BatchToText(batch) + CostliestTensors(batch); })
       .def("json", [](const BatchPlan& batch) { return ValueOrRaise(BatchToJson(batch)); })
+      .def("explain", [](const BatchPlan& batch) { return ExplainBatch(batch); })
       .def("html", [](const BatchPlan& batch) { return ValueOrRaise(WithoutLock([&] { return BatchToHtml(batch); })); })
       .def("plan_of", &BatchPlan::PlanOf)
       .def("__len__", [](const BatchPlan& batch) { return batch.tensors.size(); });
+  module.def(
+      "calibration_probes",
+      [](int64_t nodes, int64_t devices, int64_t bytes) {
+        std::vector<std::tuple<std::string, std::string, std::string, int64_t>> out;
+        for (const Probe& probe : ValueOrRaise(CalibrationProbes({nodes, devices, bytes}))) {
+          const Layout& source = probe.problem.source;
+          out.emplace_back(ToString(source.mesh()), ToString(source), ToString(probe.problem.target),
+                           source.shape()[1]);
+        }
+        return out;
+      },
+      "nodes"_a, "devices"_a, "bytes"_a);
+  module.def(
+      "fit_topology",
+      [](int64_t nodes, int64_t devices, int64_t bytes, const std::vector<double>& seconds) {
+        return TopologyToJson(ValueOrRaise(FitTopology({nodes, devices, bytes}, seconds)));
+      },
+      "nodes"_a, "devices"_a, "bytes"_a, "seconds"_a);
+  // The problems of a model and the names of its tensors. `model` is a path, or JSON; where tensors are and go is said
+  // by rules as JSON, or by a text as ModelLayout::Parse takes it over a mesh.
+  module.def(
+      "model_problems",
+      [](const std::string& model, bool is_json, const std::string& dtype_name, const ModelText& source,
+         const ModelText& target) {
+        const std::optional<DType> dtype = FindDType(dtype_name);
+        if (!dtype)
+          Raise(absl::InvalidArgumentError(
+              absl::StrCat("\"", Clipped(dtype_name), "\" is not a dtype: ", KnownDTypes())));
+        const absl::StatusOr<std::vector<ModelTensor>> tensors =
+            WithoutLock([&] { return is_json ? ParseModel(model, *dtype) : ReadModel(model, *dtype); });
+        if (!tensors.ok()) RaiseCheckpoint(tensors.status());
+        const ModelLayout from = ValueOrRaise(ReadModelLayout("source", source, *tensors));
+        const ModelLayout to = ValueOrRaise(ReadModelLayout("target", target, *tensors));
+        std::vector<std::string> names;
+        for (const ModelTensor& tensor : *tensors) names.push_back(tensor.name);
+        return std::tuple(ValueOrRaise(ModelProblems(*tensors, from, to)), std::move(names));
+      },
+      "model"_a, "is_json"_a, "dtype"_a, "source"_a, "target"_a);
   module.def(
       "plan_batch",
       [](const std::vector<Problem>& problems, const std::vector<std::string>& names, const PlanOptions& options,

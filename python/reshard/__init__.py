@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from .fingerprints import fingerprint
+    from .models import plan_model
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         all_to_all_v,
         bind,
         build_all_to_all_v_metadata,
+        calibrate,
         compute_padding_for_sp,
         dtensor_redistribution,
         exchange_overlapping_regions,
@@ -76,10 +78,11 @@ _MODULES = {
         UnsupportedError
     """,
     "fingerprints": "fingerprint",
+    "models": "plan_model",
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
         BoundBatch Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
-        all_to_all_v bind build_all_to_all_v_metadata compute_padding_for_sp dtensor_redistribution
+        all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp dtensor_redistribution
         exchange_overlapping_regions install join last_timings load pad_sequence_tensor
         recent_operations redistribute redistribute_all save save_async sequence_parallel set_topology shard
         uninstall unpad_sequence_tensor warmup
@@ -90,23 +93,52 @@ _MODULES = {
 _DEPRECATED = ("all_to_all_single", "gather")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-# Without what needs PyTorch, so that `from reshard import *` does not.
+# Without what needs PyTorch, so that `from reshard import *` does not import it.
 __all__ = sorted(name for name, module in _MODULE_OF.items() if module not in ("torch", "dcp"))
 
 
 def _module(name: str) -> ModuleType:
+    return importlib.import_module(f".{name}", __name__)
+
+
+class _Stub:
+    """Stands for a name that needs PyTorch where that part cannot be imported: help() and hasattr() see it, a call says
+    what is missing.
+    """
+
+    def __init__(self, name: str, error: ImportError):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = __name__
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            self._why = f"reshard.{name} needs PyTorch, which is not installed here: pip install 'reshard[torch]'"
+        else:
+            self._why = f"reshard.{name} cannot be used: {error}"
+        self.__doc__ = self._why
+        self._error = error
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ImportError(self._why) from self._error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Stub(f"{self.__name__}.{name}", self._error)
+
+    def __repr__(self) -> str:
+        return f"<{self._why}>"
+
+
+def _with_torch(module: str, name: str | None = None) -> Any:
+    """That module, or a name in it, or what stands for it."""
     try:
-        return importlib.import_module(f".{name}", __name__)
-    except ModuleNotFoundError as error:
-        if name in ("torch", "dcp") and error.name == "torch":
-            raise ImportError(
-                "this needs PyTorch, which is not installed here; what needs none is reshard."
-                + ", reshard.".join(name for name in __all__ if name.islower())
-            ) from None
-        raise
+        return _module(module) if name is None else getattr(_module(module), name)
+    except ImportError as error:
+        return _Stub(name or module, error)
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("torch", "dcp"):
+        return _with_torch(name)
     if name in _MODULES:
         return _module(name)
     if name == "__version__":
@@ -115,7 +147,11 @@ def __getattr__(name: str) -> Any:
         warnings.warn(
             f"reshard.{name} is reshard.sequence_parallel.{name}; the short name goes in 0.4", DeprecationWarning, 2
         )
-        return getattr(_module("torch").sequence_parallel, name)
+        return getattr(_with_torch("torch").sequence_parallel, name)
+    elif _MODULE_OF.get(name) == "torch":
+        value = _with_torch("torch", name)
+        if isinstance(value, _Stub):
+            return value  # what is missing may yet be installed
     elif name in _MODULE_OF:
         value = getattr(_module(_MODULE_OF[name]), name)
     else:

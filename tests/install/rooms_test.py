@@ -31,7 +31,7 @@ ROOMS = """
     planner/plan planner/digits planner/transfers planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
     runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/self_test runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
-    checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views
+    checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views checkpoint/model
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/auxiliary_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
@@ -42,6 +42,7 @@ PUBLIC = {
     "check/finding.h": "check/plan_text",
     "layout/notation.h": "layout/notation",
     "planner/batch.h": "planner/batch",
+    "planner/calibrate.h": "planner/plan",
     "planner/chunks.h": "planner/plan",
     "planner/html.h": "planner/page",
     "planner/option_text.h": "planner/plan",
@@ -54,6 +55,7 @@ PUBLIC = {
     "planner/topology.h": "planner/plan",
     "planner/traffic.h": "planner/transfers",
     "planner/units.h": "planner/plan",
+    "planner/environment.h": "planner/plan",
     "planner/version.h": "planner/plan",
     "runtime/communicator.h": "runtime/execute",
     "runtime/executor.h": "runtime/execute",
@@ -85,6 +87,7 @@ PUBLIC = {
     "checkpoint/https.h": "checkpoint/https",
     "checkpoint/leavings.h": "checkpoint/io",
     "checkpoint/expression.h": "checkpoint/recipe",
+    "checkpoint/model.h": "checkpoint/model",
     "checkpoint/pattern.h": "checkpoint/catalog",
     "checkpoint/progress.h": "checkpoint/tasks",
     "checkpoint/recipe.h": "checkpoint/recipe",

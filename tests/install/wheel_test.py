@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(run(python, script, free_port(), cwd=folder).strip().splitlines()[-1])
         with open(built_for, "w") as file:
             file.write("2.8.0+cu126\n")
-        refused = run(python, "-c", "import reshard; print(reshard.plan('{X:2}', '[<X>8]', '[8]').bytes); reshard.redistribute", code=1)
+        refused = run(python, "-c", "import reshard; print(reshard.plan('{X:2}', '[<X>8]', '[8]').bytes); reshard.redistribute()", code=1)
         assert refused.startswith("8\n"), refused
         assert re.search(r"ImportError: .* is built for torch 2\.8\.0\+cu126, this is 2\.11\.0.*; build it for this one: pip install", refused), refused
         print("another PyTorch is refused")

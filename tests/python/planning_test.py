@@ -3,7 +3,10 @@
 
 usage: planning_test.py RESHARD            (the package is on PYTHONPATH, or installed)
 """
+import inspect
 import json
+import os
+import pydoc
 import subprocess
 import sys
 import tempfile
@@ -161,8 +164,24 @@ class Others(unittest.TestCase):
         try:
             import torch  # noqa: F401
         except ImportError:
-            with self.assertRaisesRegex(ImportError, "needs PyTorch"):
-                reshard.redistribute
+            for needs_it in (reshard.redistribute, reshard.Refit, reshard.torch.redistribute, reshard.dcp.StorageReader):
+                with self.assertRaisesRegex(ImportError, "needs PyTorch"):
+                    needs_it(1)
+            with self.assertRaisesRegex(ImportError, "torch"):
+                from reshard.torch import redistribute  # noqa: F401
+        self.assertTrue(hasattr(reshard, "redistribute") and hasattr(reshard, "dcp"))
+        self.assertIn("redistribute", dict(inspect.getmembers(reshard)))
+        self.assertIn("convert", pydoc.render_doc(reshard))
+
+    def test_module(self):
+        module = [sys.executable, "-m", "reshard"]
+        environment = os.environ | {"PATH": f"{os.path.dirname(os.path.abspath(COMMAND))}:{os.environ['PATH']}"}
+
+        def run(*arguments):
+            return subprocess.run([*module, *arguments], capture_output=True, text=True, env=environment)
+
+        self.assertEqual(command("--version"), run("--version").stdout)
+        self.assertEqual(2, run("plan", "--nonsense").returncode)
 
 
 if __name__ == "__main__":

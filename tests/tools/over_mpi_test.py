@@ -87,6 +87,32 @@ def errors():
     assert done.returncode == 2 and "threads or mpi" in done.stderr, done
 
 
+def calibration():
+    def calibrate(processes, *arguments, code=0):
+        done = subprocess.run([MPIRUN, "-n", str(processes), RESHARD, "calibrate", "--size", "1MiB", "--repeat", "3", *arguments],
+                              capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code, done
+        return done.stdout, [line for line in done.stderr.splitlines() if line.startswith("reshard:")]
+
+    with tempfile.TemporaryDirectory() as folder:
+        for arguments, devices in (((), [None]), (("--nodes", "2x2"), [2, None]), (("--nodes", "4x1"), [None])):
+            network = f"{folder}/network.json"
+            out, said = calibrate(4, *arguments, "--output", network)
+            with open(network, encoding="utf-8") as file:
+                topology = json.load(file)
+            assert [level.get("devices") for level in topology["levels"]] == devices, topology
+            assert json.loads(out.splitlines()[-1]) == topology and "inside nodes" in out or "between nodes" in out, out
+            assert said == [f"reshard: wrote {network}; plan with --topology {network}"], said
+            subprocess.run([RESHARD, "plan", *ROWS_TO_COLUMNS, "--topology", network], check=True, capture_output=True)
+        out, _ = calibrate(2, "--json")
+        assert len(json.loads(out)["levels"]) == 1, out
+    for processes, arguments, reason in ((4, ["--nodes", "3x2"], "3x2, but the program has 4 processes"), (1, [], "at least two ranks"),
+                                         (2, ["--size", "1"], "the size must be")):
+        _, said = calibrate(processes, *arguments, code=2)
+        assert len(said) == 1 and reason in said[0], said
+
+
 columns()
 as_json()
 errors()
+calibration()

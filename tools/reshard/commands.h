@@ -21,6 +21,7 @@ using Action = std::function<int()>;
 Action AddPlan(CLI::App& app);
 Action AddShow(CLI::App& app);
 Action AddRun(CLI::App& app);
+Action AddCalibrate(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddCheckpoint(CLI::App& app);
 Action AddVerify(CLI::App& app);
@@ -75,15 +76,29 @@ struct EachLineFlags {
 int PlanEachLine(const std::string& path, const ProblemText& defaults, DType dtype, const PlanOptions& options,
                  const EachLineFlags& flags);
 
-struct CoalesceFlags {
+struct ScheduleFlags {
   BatchOptions options;
   bool json = false;
+  bool explain = false;
   bool relabel = false;  // one order of devices for all targets
   std::string html;      // the file for the page about the schedule; empty: none
 };
+// What tensors are called in errors, on pages, and as JSON in `reshard plan --json`, where that is not the first.
+struct ScheduleNames {
+  std::vector<std::string> names, shown, ids;
+};
+// Prints one schedule for all of these problems. Returns an exit code.
+int PlanSchedule(std::vector<Problem> problems, const ScheduleNames& names, const ScheduleFlags& flags);
+
 // `reshard plan --batch --coalesce`: reads one problem per line and prints one schedule for all of them, or nothing if
 // any line is bad.
-int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const CoalesceFlags& flags);
+int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dtype, const ScheduleFlags& flags);
+
+// `reshard plan MODEL`: a model, and where its tensors are and go.
+struct ModelFlags {
+  std::string mesh, to_mesh, from, to;
+};
+int PlanModel(const std::string& path, const ModelFlags& model_flags, DType dtype, const ScheduleFlags& flags);
 
 // Writes what a page's or picture's maker returned to the file of --html or --svg, and says so. Returns an exit code.
 int WritePage(const std::string& path, const absl::StatusOr<std::string>& page);

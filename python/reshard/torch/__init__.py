@@ -15,6 +15,7 @@ from .library import load_library
 load_library()  # before the modules below, which look the operators up
 
 from .bound import BoundBatch, bind  # noqa: E402
+from .calibration import calibrate  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "all_to_all_v",
     "bind",
     "build_all_to_all_v_metadata",
+    "calibrate",
     "compute_padding_for_sp",
     "dtensor_redistribution",
     "exchange_overlapping_regions",

@@ -141,9 +141,28 @@ def with_environment_of_rank_1(rank, world, value):
     return operations(rank, world)
 
 
+def check_calibration(c):
+    """What it measures is a topology, the same on all ranks."""
+    import reshard
+
+    for nodes, devices in ((None, [None]), ((2, 2), [2, None]), ((4, 1), [None])):
+        topology = reshard.calibrate(nodes=nodes, size="1MiB", repeat=3)
+        levels = topology["levels"]
+        c.true("levels", [level.get("devices") for level in levels] == devices, topology)
+        c.true("positive", all(level["gb_per_s"] > 0 and level["latency_us"] > 0 for level in levels), topology)
+        everywhere = [None] * 4
+        torch.distributed.all_gather_object(everywhere, topology)
+        c.true("agreed", everywhere == [topology] * 4, everywhere)
+        reshard.set_topology(topology)
+        c.true("planned", len(gathered(c)) >= 1)
+        reshard.set_topology(None)
+    c.raises("too few", lambda: reshard.calibrate(nodes=(2, 3)), "the group has 4", kind=ValueError)
+    c.raises("size", lambda: reshard.calibrate(size=5), "the size must be", kind=ValueError)
+
+
 class TopologyTest(ChecksTest):
     def test_on_ranks(self):
-        self.on_ranks(4, [check_effect, check_chunks, check_groups, check_plans, check_disagreement])
+        self.on_ranks(4, [check_effect, check_chunks, check_groups, check_plans, check_disagreement, check_calibration])
 
     def test_environment(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

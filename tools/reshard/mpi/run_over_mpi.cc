@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "reshard/mpi/mpi_communicator.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/mpi/as_rank.h"
 #include "tools/reshard/run/run_command.h"
 
 namespace reshard::tool {
@@ -55,11 +55,9 @@ MpiReport Together(const Plan& plan, const RankReport& own, const RunCommand& co
   run.mismatches = Sum(own.mismatches);
   run.verified = command.verify && run.mismatches == 0;
   run.first_mismatch = FirstText(own.first_mismatch, rank, ranks);
-  std::vector<double> seconds = own.seconds;
-  MPI_Allreduce(MPI_IN_PLACE, seconds.data(), static_cast<int>(seconds.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  std::sort(seconds.begin(), seconds.end());
+  const std::vector<double> seconds = LargestSorted(own.seconds);
   run.seconds_min = seconds.front();
-  run.seconds_median = (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
+  run.seconds_median = MedianOf(seconds);
   if (run.seconds_median > 0) run.gb_per_s = static_cast<double>(run.bytes_moved) / run.seconds_median / 1e9;
   return out;
 }
@@ -76,19 +74,7 @@ absl::Status CheckProcesses(const Plan& plan, const Communicator& comm) {
   return absl::OkStatus();
 }
 
-// When all ranks have the error, and are still there, one says it. Otherwise each that can does, and the program ends
-// without waiting for those that cannot.
-int FailAsRank(const absl::Status& status, int code, Communicator& comm, int rank) {
-  if (comm.Barrier().ok()) return rank == 0 ? Fail(static_cast<ExitCode>(code), std::string(status.message())) : code;
-  Fail(static_cast<ExitCode>(code), absl::StrCat("rank ", rank, ": ", status.message()));
-  MPI_Abort(MPI_COMM_WORLD, code);
-  return code;
-}
-
-int RunAsRank(const RunCommand& command, int rank, int ranks) {
-  const auto created = MpiCommunicator::Create(MPI_COMM_WORLD);
-  if (!created.ok()) return Fail(created.status(), Stage::kRun);
-  Communicator& comm = **created;
+int RunAsRank(const RunCommand& command, Communicator& comm, int rank, int ranks) {
   // All processes read the same arguments, so that one of them says what is wrong; but a file may lack on one host.
   PlanOrCode planned;
   absl::Status own;
@@ -120,13 +106,7 @@ int RunAsRank(const RunCommand& command, int rank, int ranks) {
 }  // namespace
 
 int RunOverMpi(const RunCommand& command) {
-  MPI_Init(nullptr, nullptr);
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const int code = RunAsRank(command, rank, ranks);
-  MPI_Finalize();
-  return code;
+  return AsRank([&](Communicator& comm, int rank, int ranks) { return RunAsRank(command, comm, rank, ranks); });
 }
 
 }  // namespace reshard::tool

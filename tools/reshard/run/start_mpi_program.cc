@@ -1,4 +1,4 @@
-// RunOverMpi of the command itself, which has no MPI.
+// What the command itself does to run over MPI, which it is not linked with: it becomes the program reshard-mpi.
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/reshard/exit_code.h"
+#include "tools/reshard/run/calibrate_command.h"
 #include "tools/reshard/run/mpi_program.h"
 #include "tools/reshard/run/run_command.h"
 
@@ -23,15 +24,13 @@ std::vector<std::string> ArgumentsOfThisProcess() {
   return arguments;
 }
 
-}  // namespace
-
-int RunOverMpi(const RunCommand& /*command*/) {
+int BecomeMpiProgram() {
   const std::string program = FindMpiProgram();
   if (program.empty()) {
-    return Fail(kIo,
-                absl::StrCat("--over mpi requires the program reshard-mpi, which a build with RESHARD_BUILD_MPI=ON "
-                             "makes and installs; it is not at ",
-                             absl::StrJoin(PlacesOfMpiProgram(), " or ")));
+    return Fail(
+        kIo, absl::StrCat("running over MPI requires the program reshard-mpi, which a build with RESHARD_BUILD_MPI=ON "
+                          "makes and installs; it is not at ",
+                          absl::StrJoin(PlacesOfMpiProgram(), " or ")));
   }
   std::vector<std::string> arguments = ArgumentsOfThisProcess();
   std::vector<char*> pointers;
@@ -40,5 +39,11 @@ int RunOverMpi(const RunCommand& /*command*/) {
   execv(program.c_str(), pointers.data());
   return Fail(kIo, absl::StrCat("cannot start ", program, ": ", std::strerror(errno)));
 }
+
+}  // namespace
+
+int RunOverMpi(const RunCommand& /*command*/) { return BecomeMpiProgram(); }
+
+int CalibrateOverMpi(const CalibrateCommand& /*command*/) { return BecomeMpiProgram(); }
 
 }  // namespace reshard::tool

@@ -1,0 +1,42 @@
+"""`python -m reshard` is the command `reshard` of the same installation.
+
+Under torchrun (`torchrun -m reshard convert ...`) the processes are the workers of one conversion.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from importlib import metadata
+
+from .errors import MissingFileError
+
+
+def _command() -> str:
+    """The path of the command.
+
+    Raises:
+        MissingFileError: it is neither in this installation nor on the PATH.
+    """
+    candidates = [os.path.join(sysconfig.get_path("scripts"), "reshard")]
+    try:
+        files = metadata.files("reshard") or []
+        candidates = [str(file.locate()) for file in files if file.name == "reshard" and "bin" in file.parts] + candidates
+    except metadata.PackageNotFoundError:
+        pass  # a build folder, not an installation
+    found = next(filter(os.path.isfile, candidates), None) or shutil.which("reshard")
+    if found is None:
+        raise MissingFileError(f"the command reshard is not installed: not one of {candidates}, and not on the PATH")
+    return found
+
+
+def main() -> None:
+    """Becomes the command."""
+    command = _command()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        os.environ["RESHARD_RUN_AS_MODULE"] = "1"  # RANK and WORLD_SIZE are about this process, not its parent
+    os.execv(command, [command, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to the main job: sets up, builds the command, plans, draws, and moves real data between in-process
-# devices. A few minutes the first time, most of it compilation.
+# From a fresh clone to the main jobs: sets up, builds the command, makes a Hugging Face model of a training checkpoint, plans
+# a model of 70B on four nodes, and moves real data. A few minutes the first time, nearly all of it compilation.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,9 +8,10 @@ tools/setup.sh
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset core >/dev/null
 cmake --build --preset core --target reshard
-reshard=build/core/bin/reshard
-pictures=build/quickstart
-mkdir -p "$pictures"
+place=build/quickstart
+rm -rf "$place"
+mkdir -p "$place"
+export PATH=$PWD/build/core/bin:$PATH
 
 # Prints a command as one would type it, then runs it.
 show() {
@@ -25,25 +26,23 @@ show() {
 }
 
 echo
-echo "== Three changes of the device order on 256 devices: one AllPermute each, nothing is gathered"
-mesh='{X:4,Y:4,Z:16}'
-show "$reshard" plan "$mesh" '[32<X,Y>512, 128]' '[32<Y,X>512, 128]' --svg "$pictures/order.svg"
-show "$reshard" plan "$mesh" '[128<Y>512, 32<X>128]' '[128<X>512, 32<Y>128]' --svg "$pictures/swap.svg"
-show "$reshard" plan "$mesh" '[32<X,Y>512, 128]' '[32<Z>512, 128]' --svg "$pictures/axes.svg"
+echo "== A training checkpoint, as FSDP saves it on four ranks, becomes what from_pretrained loads"
+show examples/toy_checkpoint/make.py "$place/step-1000"
+show reshard convert "$place/step-1000" "$place/exported" --to hf --verify
 
 echo
-echo "== A tensor of 1 GiB from tensor parallel to fully sharded along the other dimension, and why this plan"
-show "$reshard" plan '{dp:16,tp:8}' '[<tp>16384, 32768]' '[16384, <dp,tp>32768]' --explain --svg "$pictures/fsdp.svg"
+echo "== Llama 3 70B from FSDP to tensor parallelism, on four nodes of eight H100"
+show reshard plan examples/models/llama3_70b.json --mesh '{dp:4,tp:8}' --from fsdp --to tp:llama --topology dgx-h100 \
+  --html "$place/llama3_70b.html"
 
 echo
-echo "== Who holds what"
-show "$reshard" show '{X:2,Y:4}' '[<X,Y>4096, 1024]' --svg "$pictures/layout.svg"
+echo "== One tensor: two mesh axes change places on 256 devices, and why by this plan"
+show reshard plan '{dp:16,tp:16}' '[<dp,tp>4096, 4096]' '[<tp,dp>4096, 4096]' --explain --svg "$place/order.svg"
 
 echo
-echo "== The same on real data: 8 in-process devices, every element checked"
-show "$reshard" run '{X:2,Y:4}' '[<X,Y>4096, 1024]' '[4096, <Y,X>1024]' --verify
+echo "== Real data between eight threads, every element checked"
+show reshard run '{dp:2,tp:4}' '[<dp,tp>4096, 1024]' '[4096, <tp,dp>1024]' --verify
 
 echo
-echo "Pictures:"
-printf '  %s\n' "$PWD/$pictures"/*.svg
-echo "Next: $reshard --help, README.md, tools/test.sh"
+echo "Look at $PWD/$place/llama3_70b.html and order.svg in a browser."
+echo "Next: tools/test.sh runs the tests; export PATH=$PWD/build/core/bin:\$PATH, then reshard --help; README.md has the other jobs."

@@ -37,4 +37,5 @@ PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair "${excluded[@]}" --whe
   { cat build/wheel-raw/repair.log >&2; exit 1; }
 mkdir -p dist
 mv build/wheel-raw/repaired/*.whl dist
-ls dist/reshard-*.whl
+wheel=$(ls -t dist/reshard-*.whl | head -1)
+echo "built $wheel for $("$tools/bin/python" --version). Next: python3 -m venv env && env/bin/pip install $wheel && env/bin/reshard --help"

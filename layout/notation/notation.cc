@@ -85,7 +85,6 @@ bool IsPlacements(std::string_view text) {
 
 std::optional<Notation> GuessNotation(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  if (IsPlacements(text)) return Notation::kDTensor;
   struct Beginning {
     std::string_view text;
     Notation notation;
@@ -98,6 +97,7 @@ std::optional<Notation> GuessNotation(std::string_view text) {
   for (const Beginning& beginning : kBeginnings) {
     if (text.starts_with(beginning.text)) return beginning.notation;
   }
+  if (IsPlacements(text)) return Notation::kDTensor;
   return std::nullopt;
 }
 

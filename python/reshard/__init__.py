@@ -15,6 +15,8 @@ import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .stubs import Stub
+
 if TYPE_CHECKING:
     from . import dcp
     from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
@@ -101,39 +103,12 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f".{name}", __name__)
 
 
-class _Stub:
-    """Stands for a name that needs PyTorch where that part cannot be imported: help() and hasattr() see it, a call says
-    what is missing.
-    """
-
-    def __init__(self, name: str, error: ImportError):
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = __name__
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            self._why = f"reshard.{name} needs PyTorch, which is not installed here: pip install 'reshard[torch]'"
-        else:
-            self._why = f"reshard.{name} cannot be used: {error}"
-        self.__doc__ = self._why
-        self._error = error
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        raise ImportError(self._why) from self._error
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _Stub(f"{self.__name__}.{name}", self._error)
-
-    def __repr__(self) -> str:
-        return f"<{self._why}>"
-
-
 def _with_torch(module: str, name: str | None = None) -> Any:
     """That module, or a name in it, or what stands for it."""
     try:
         return _module(module) if name is None else getattr(_module(module), name)
     except ImportError as error:
-        return _Stub(name or module, error)
+        return Stub(name or module, error)
 
 
 def __getattr__(name: str) -> Any:
@@ -150,7 +125,7 @@ def __getattr__(name: str) -> Any:
         return getattr(_with_torch("torch").sequence_parallel, name)
     elif _MODULE_OF.get(name) == "torch":
         value = _with_torch("torch", name)
-        if isinstance(value, _Stub):
+        if isinstance(value, Stub):
             return value  # what is missing may yet be installed
     elif name in _MODULE_OF:
         value = getattr(_module(_MODULE_OF[name]), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 from .checkpoints import DTypes, Path, Progress, stored_fingerprints, terms_of
 from .errors import InputError
+from .stubs import Stub
 
 if TYPE_CHECKING:
     import torch
@@ -108,9 +109,10 @@ def fingerprint(
 
 
 def _on_ranks() -> ModuleType:
-    from . import torch  # noqa: F401  the package's own, which says what is missing where PyTorch is
-    from .torch import fingerprints
-
+    try:
+        from .torch import fingerprints
+    except ImportError as error:
+        return Stub("fingerprint of tensors", error)()
     return fingerprints
 
 

@@ -31,7 +31,7 @@ root, reshard, package, torchrun = arguments.root, arguments.reshard, arguments.
 # `srun -N 4 COMMAND...` starts them here, side by side.
 SRUN = """#!/bin/sh
 count=$2; shift 2
-for i in $(seq 0 $((count - 1))); do SLURM_PROCID=$i "$@" & all="$all $!"; done
+for i in $(seq 0 $((count - 1))); do SLURM_STEP_NUM_TASKS=$count SLURM_PROCID=$i "$@" & all="$all $!"; done
 for one in $all; do wait "$one" || exit 1; done
 """
 

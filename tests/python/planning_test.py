@@ -96,8 +96,8 @@ class Plans(unittest.TestCase):
 
         refused(reshard.InputError, ValueError, '"Q"', "\n    ^", problem=("{X:4}", "[<Q>8]", "[8]"))
         refused(reshard.InputError, ValueError, "mesh:", problem=("{X:", "[<X>8]", "[8]"))
-        refused(reshard.InputError, ValueError, "jax", "format=", problem=("{X:4}", "[8]", "P('X')"))
-        refused(reshard.InputError, ValueError, "shape=", format="jax")
+        refused(reshard.InputError, ValueError, "jax", "give the shape", problem=("{X:4}", "[8]", "P('X')"))
+        refused(reshard.InputError, ValueError, "give the shape", format="jax", problem=("{X:4}", "P('X')", "P()"))
         refused(reshard.InputError, ValueError, "notation", source_format="nonsense")
         refused(reshard.InputError, ValueError, "bf16", dtype="f7")
         refused(reshard.InputError, ValueError, "time, bytes or steps", objective="nonsense")

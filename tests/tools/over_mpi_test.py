@@ -89,7 +89,8 @@ def errors():
 
 def calibration():
     def calibrate(processes, *arguments, code=0):
-        done = subprocess.run([MPIRUN, "-n", str(processes), RESHARD, "calibrate", "--size", "1MiB", "--repeat", "3", *arguments],
+        size = [] if "--size" in arguments else ["--size", "1MiB"]
+        done = subprocess.run([MPIRUN, "-n", str(processes), RESHARD, "calibrate", "--repeat", "3", *size, *arguments],
                               capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == code, done
         return done.stdout, [line for line in done.stderr.splitlines() if line.startswith("reshard:")]

@@ -62,7 +62,7 @@ class Catalog {
     int64_t at = 0;      // bytes from the start of the file
     int64_t length = 0;  // bytes
   };
-  using Place [[deprecated("FileRange")]] = FileRange;  // until 0.3
+  using Place [[deprecated("FileRange")]] = FileRange;  // until 0.4
 
   // A box of one tensor. For safetensors `place` has the elements themselves, dense and row-major; for DCP it has a
   // stream, which is an archive that contains the elements; for torch.save it reaches from the first element to the

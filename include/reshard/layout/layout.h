@@ -153,7 +153,7 @@ class Layout {
   }
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
-  [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.3
+  [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.4
   // The same fragments, partial in another way; nullopt: as complete values. Errors of Create.
   absl::StatusOr<Layout> WithPartial(std::optional<Partial> partial) const;
   Layout WithoutPartial() const;

@@ -4,7 +4,7 @@
 
 namespace reshard {
 
-const char* Version();  // "0.2.0"
+const char* Version();  // "0.3.0"
 
 }  // namespace reshard
 

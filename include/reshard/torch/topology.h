@@ -20,7 +20,7 @@ void SetTopology(std::optional<Topology> topology);
 // The topology that is set, or nullopt. InvalidArgument or NotFound: RESHARD_TOPOLOGY names neither a preset nor a file
 // with a topology.
 absl::StatusOr<std::optional<Topology>> ConfiguredTopology();
-[[deprecated("ConfiguredTopology")]] inline absl::StatusOr<std::optional<Topology>> ToldTopology() {  // until 0.3
+[[deprecated("ConfiguredTopology")]] inline absl::StatusOr<std::optional<Topology>> ToldTopology() {  // until 0.4
   return ConfiguredTopology();
 }
 

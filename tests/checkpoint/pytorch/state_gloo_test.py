@@ -244,7 +244,7 @@ def check_saving(c):
     c.run("load", lambda: reshard.load(path, state))
     check_nested(c, state, 6, "ours")
     # The rank that meets it raises what Python has for it, the others name that rank.
-    c.raises("there already", lambda: reshard.save(path, nested(c, 7, True)), "there already",
+    c.raises("there already", lambda: reshard.save(path, nested(c, 7, True)), "already exists",
              kind=FileExistsError if c.rank == 0 else RuntimeError)
     c.run("overwrite", lambda: reshard.save(path, nested(c, 7, True), overwrite=True))
     state = nested(c, 7, False)

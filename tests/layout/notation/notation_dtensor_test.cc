@@ -120,7 +120,7 @@ TEST_CASE("DTensor: bad placements") {
   CHECK(Import("S(1)R", mesh, {8}) == "the tensor has 1 dimensions, there is no 1 at column 3");
   CHECK(Import("S(-2)R", mesh, {8}) == "the tensor has 1 dimensions, there is no -2 at column 3");
   CHECK(Import("S(x)R", mesh, {8}) == "expected a dimension of the tensor, found x at column 3");
-  CHECK(Import("S 0R", mesh, {8}) == "expected '(', found '0' at column 3");
+  CHECK(Import("S :R", mesh, {8}) == "expected '(', found ':' at column 3");
   CHECK(Import("(S(0), R]", mesh, {8}) == "expected ')', found ']' at column 9");
   CHECK(Import("S(0)R)", mesh, {8}) == "expected the end, found ')' at column 6");
   CHECK(Import("_S(0, 0)R", mesh, {8}) == "a split factor must be at least 1 at column 7");

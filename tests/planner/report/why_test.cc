@@ -42,7 +42,7 @@ TEST_CASE("a half is rounded up, as the pages round it") {
   CHECK(HumanBytes(501 << 19) == "251 MiB");  // 250.5
   CHECK(HumanBytes(17 << 17) == "2.13 MiB");  // 2.125
   CHECK(HumanBytes(1023) == "1023 B");
-  CHECK(HumanTime(1005) == "1.01 us");
+  CHECK(HumanTime(1125) == "1.13 us");
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   return kOk;
 }
 
+// "1 tensor", "3 tensors"
+std::string Counted(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
+
 // What comes along from beside the source, and what does not. Long lists are cut: --json has them.
 std::string BesideText(const ConvertSummary& summary) {
   constexpr size_t kShown = 12;
@@ -86,8 +89,8 @@ std::string NotSelectedText(const ConvertSummary& summary) {
   std::string text;
   for (size_t i = 0; i < summary.not_selected.size() && i < kShown; ++i) {
     const LeftOut& one = summary.not_selected[i];
-    absl::StrAppend(&text, "not selected: ", Printable(one.container), ": ", one.tensors, " tensors and ", one.values,
-                    " values, ", HumanBytes(one.bytes), "\n");
+    absl::StrAppend(&text, "not selected: ", Printable(one.container), ": ", Counted(one.tensors, "tensor"), " and ",
+                    Counted(one.values, "value"), ", ", HumanBytes(one.bytes), "\n");
   }
   if (summary.not_selected.size() > kShown) {
     absl::StrAppend(&text, "not selected: ", summary.not_selected.size() - kShown, " more; --json lists them\n");
@@ -128,10 +131,10 @@ std::string NamesText(const ConvertSummary& summary) {
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags, const WorkerOf& worker) {
   const bool dry_run = flags.dry_run;
   std::string text = PlannedText(summary.planned);
-  text += absl::StrFormat("%d tensors and %d byte items, %s in %d pieces\n", summary.tensors, summary.byte_items,
-                          HumanBytes(summary.bytes), summary.pieces);
-  absl::StrAppendFormat(&text, "%d files, %s on disk, %s free\n", summary.files, HumanBytes(summary.disk_bytes),
-                        HumanBytes(summary.free_bytes));
+  absl::StrAppend(&text, Counted(summary.tensors, "tensor"), " and ", Counted(summary.byte_items, "byte item"), ", ",
+                  HumanBytes(summary.bytes), " in ", Counted(summary.pieces, "piece"), "\n",
+                  Counted(summary.files, "file"), ", ", HumanBytes(summary.disk_bytes), " on disk, ",
+                  HumanBytes(summary.free_bytes), " free\n");
   text += NamesText(summary);
   text += NotSelectedText(summary);
   text += BesideText(summary);

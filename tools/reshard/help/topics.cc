@@ -148,7 +148,8 @@ constexpr std::string_view kExitCodes = R"(0   success
 130 interrupted by Ctrl-C; 143 by SIGTERM, as the shell counts signals
 
 Only data goes to standard output. Errors are one line on standard error, which
-says what, where and what to do; --quiet leaves nothing else, --verbose says more.
+says what, where and what to do; --quiet leaves nothing else, --verbose says
+more.
 )";
 
 constexpr std::string_view kEnvironment =

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case "${1:-}" in
   "") command=(build) ;;
-  --serve) command=(serve --watch examples) ;;
+  --serve) command=(serve --watch examples --watch include --watch python) ;;
   -h | --help) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
   *) echo "docs: unknown option $1 (known: --serve)" >&2; exit 2 ;;
 esac

@@ -1,12 +1,14 @@
 """What tools/docs.sh adds to mkdocs, so that pages are plain Markdown that reads well in the repository, too.
 
-Some pages of the site are files from outside docs/: CONTRIBUTING.md and the like, and each README.md of examples/, with the files
-beside it. Links between them and the pages of docs/ are those of the repository; those to a file that is not a page lead to
-`extra.source_url` or, where that is not set, become the path of the file.
+Some pages of the site are files from outside docs/: CONTRIBUTING.md and the like, each README.md of examples/, with the files
+beside it, and the reference, which tools/docs_reference.py makes of the sources. Links between them and the pages of docs/ are
+those of the repository; those to a file that is not a page lead to `extra.source_url` or, where that is not set, become the path
+of the file.
 """
 import os
 import re
 
+import docs_reference
 from mkdocs.structure.files import File
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -25,14 +27,14 @@ def page_of(path):
     folder = path.removesuffix("/README.md")
     if folder.startswith("examples/") and os.path.isfile(os.path.join(ROOT, folder, "README.md")):
         return folder + ".md"
-    return None
+    return docs_reference.page_of(path)
 
 
 def origin_of(page):
     """The other way: the file that a page is made of."""
     if page.startswith("examples/"):
         return page.removesuffix(".md") + "/README.md"
-    return next((path for path in PROJECT if path.lower() == page), "docs/" + page)
+    return docs_reference.origin_of(page) or next((path for path in PROJECT if path.lower() == page), "docs/" + page)
 
 
 def read(path):
@@ -50,12 +52,19 @@ def example(folder):
     return text
 
 
+def on_config(config):
+    docs_reference.add_to(config.nav)
+    return config
+
+
 def on_files(files, config):
     for path in PROJECT:
         files.append(File.generated(config, path.lower(), content=read(path)))
     for name in sorted(os.listdir(os.path.join(ROOT, "examples"))):
         if os.path.isfile(os.path.join(ROOT, "examples", name, "README.md")):
             files.append(File.generated(config, f"examples/{name}.md", content=example(f"examples/{name}")))
+    for page, text in docs_reference.pages().items():
+        files.append(File.generated(config, page, content=text))
     return files
 
 
@@ -75,6 +84,8 @@ def link(match, page, source_url):
 
 
 def on_page_markdown(markdown, page, config, files):
+    if page.file.src_uri == "cpp.md":
+        markdown = docs_reference.with_links(markdown)
     out, end = [], 0
     for block in [*FENCED.finditer(markdown), None]:
         prose = markdown[end : block.start() if block else len(markdown)]

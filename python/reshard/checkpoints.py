@@ -25,9 +25,11 @@ class _Report(_Result):
         self._dict: dict[str, Any] = json.loads(text)
 
     def to_json(self) -> str:
+        """One line of JSON, as the command prints it with --json."""
         return self._json
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as a dict."""
         return self._dict
 
 
@@ -204,8 +206,10 @@ def convert(
 
     Raises:
         InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the
-        format cannot hold.  LimitError: the memory limit, with the bytes needed.  FileError: files, disk space, a
-        server, something at the destination.  PeerError: other workers did not finish.
+            format cannot hold.
+        LimitError: the memory limit, with the bytes needed.
+        FileError: files, disk space, a server, something at the destination.
+        PeerError: other workers did not finish.
     """
     if (mesh is None) != (layout is None):
         raise InputError("mesh and layout go together")
@@ -250,8 +254,7 @@ def verify(
     The arguments are those of convert(): what of `a` is compared, and what `b` has made of it. What to="hf" made of `a`
     without being asked for is done again, as the reshard.json of `b` says it.
 
-    Raises:
-        as convert(). Differences are not errors.
+    Raises what convert() raises. Differences are not errors.
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(threads=threads, allow_unmatched=allow_unmatched)

@@ -47,6 +47,7 @@ class _Result:
         return key in self.to_dict()
 
     def keys(self) -> Iterable[str]:
+        """Those of the dict."""
         return self.to_dict().keys()
 
 
@@ -135,6 +136,7 @@ class Plan(_Page, _Result):
         return key in self._facts
 
     def keys(self) -> Iterable[str]:
+        """Those of the dict."""
         return self._facts.keys()
 
     def __str__(self) -> str:
@@ -158,9 +160,11 @@ class Batch(_Page, _Result):
         self.devices: list[int] | None = None if devices is None else list(devices)
 
     def to_json(self) -> str:
+        """One line of JSON, as the command prints it with --json."""
         return self._core.json()
 
     def html(self) -> str:
+        """A page for a browser, in one file that needs no network."""
         return self._core.html()
 
     def plan(self, tensor: int | str) -> Plan:
@@ -195,6 +199,7 @@ class Picture(_Page):
         return self._core.text()
 
     def html(self) -> str:
+        """A page for a browser, in one file that needs no network."""
         return self._core.html(self._device)
 
     def svg(self) -> str:
@@ -219,9 +224,11 @@ class Verdict(_Page, _Result):
         self._text, self._json, self._page = text, as_json, page
 
     def html(self) -> str:
+        """A page for a browser, in one file that needs no network."""
         return self._page
 
     def to_json(self) -> str:
+        """One line of JSON, as `reshard check --json` prints it."""
         return self._json
 
     def __bool__(self) -> bool:
@@ -362,8 +369,7 @@ def plan_batch(
         objective, ops, memory_limit, topology, nodes: as plan() has them.
         relabel: finds one order of the target's devices for all tensors (Batch.devices).
 
-    Raises:
-        as plan(), with the tensor's "id" in the message.
+    Raises what plan() raises, with the tensor's "id" in the message.
     """
     told = None
     if targets is not None:

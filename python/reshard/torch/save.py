@@ -69,7 +69,8 @@ def save(
         NotImplementedError: a placement that no layout can express.
         FileExistsError, OSError: there is something at the path; the disk is full or cannot be written.
         RuntimeError: another rank failed, is gone or disagrees.
-        What was at the path is still there after any of them.
+
+    After any of these, what was at the path is still there.
     """
     span = span_or_alone(group)
     tell = told_of(progress, rank_in(span))

@@ -1,10 +1,22 @@
-// The test framework. No other file includes Catch2, so that going from v2 to v3 is a change of this file and of
-// catch_main.cc.
+// The test framework: Catch2, of version 2 (Debian 12) or 3 (Debian 13). No other file includes it.
 #ifndef RESHARD_TESTS_CATCH_H_
 #define RESHARD_TESTS_CATCH_H_
 
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#else
 #include <catch2/catch.hpp>
+#endif
 #include <cstdint>
+
+#if __has_include(<catch2/catch_all.hpp>)
+// The names that version 2 has in its outer namespace.
+namespace Catch {
+inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
+using Matchers::Matches;
+using Matchers::StartsWith;
+}  // namespace Catch
+#endif
 
 namespace reshard::testing {
 

@@ -48,8 +48,12 @@ int main(int argc, char** argv) {
   Catch::Session session;
   if (const int bad = session.applyCommandLine(argc, argv); bad != 0) return bad;
   const auto& config = session.configData();
+#if __has_include(<catch2/catch_all.hpp>)
+  const bool lists_only = config.listTests || config.listTags || config.listReporters || config.showHelp;
+#else
   const bool lists_only =
       config.listTests || config.listTags || config.listReporters || config.listTestNamesOnly || config.showHelp;
+#endif
   if (!lists_only) {
     // Not to stdout, which a reporter may own.
     std::fprintf(stderr, "RESHARD_TEST_SEED=%llu\n", static_cast<unsigned long long>(reshard::testing::Seed()));

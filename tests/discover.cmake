@@ -1,7 +1,7 @@
 # Runs after a test program is linked (cmake -P): lists its Catch2 test cases and writes a file in which each one is a
 # CTest test. A test case carries the label FOLDER, and the label slow instead when it is tagged [slow], so that
 # `ctest -L layout` is quick and `ctest -L slow` is everything long. One that ends with RESHARD_SKIP counts as skipped.
-#   PROGRAM, PREFIX, FOLDER, OUT
+#   PROGRAM, PREFIX, FOLDER, VERSION (of Catch2), OUT
 set(script "")
 foreach(kind quick slow)
   if(kind STREQUAL slow)
@@ -13,8 +13,13 @@ foreach(kind quick slow)
     set(labels "${FOLDER}")
     set(timeout 600)
   endif()
-  execute_process(COMMAND "${PROGRAM}" "${spec}" --list-test-names-only
-                  OUTPUT_VARIABLE names ERROR_VARIABLE errors RESULT_VARIABLE count)
+  # Version 3 of Catch2 calls it otherwise.
+  if(VERSION GREATER_EQUAL 3)
+    set(list --list-tests --verbosity quiet)
+  else()
+    set(list --list-test-names-only)
+  endif()
+  execute_process(COMMAND "${PROGRAM}" "${spec}" ${list} OUTPUT_VARIABLE names ERROR_VARIABLE errors RESULT_VARIABLE count)
   # Catch2 v2 returns the number of tests listed, cut to a byte: only what did not come from main() is an error.
   if(NOT count MATCHES "^[0-9]+$")
     message(FATAL_ERROR "${PROGRAM} cannot list its tests: ${count}\n${names}${errors}")

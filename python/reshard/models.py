@@ -43,8 +43,9 @@ def plan_model(
         bucket, objective, ops, memory_limit, topology, nodes, relabel: as plan_batch() has them.
 
     Raises:
-        InputError: not a model; text that is neither rules nor a layout rule nor schemes.  FileError: a file that cannot
-        be read.  Else as plan_batch().
+        InputError: not a model; text that is neither rules nor a layout rule nor schemes; what plan_batch() refuses.
+        FileError: a file that cannot be read.
+        LimitError: nothing fits the memory limit.
     """
     is_json = isinstance(model, Mapping)
     text = json.dumps(model) if is_json else os.fspath(model)

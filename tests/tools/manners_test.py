@@ -50,7 +50,7 @@ def texts(reshard):
     assert max(map(len, narrow.split("Network and goal")[0].splitlines())) <= 50
     said = reshard.fails("help", "layuots", code=2)
     assert "did you mean layouts?" in said and "exit-codes" in said, said
-    assert "plan, show, run, check, inspect, convert, verify, fingerprint" in reshard.fails(code=2)
+    assert "plan, show, run, calibrate, check, inspect, convert, verify, fingerprint" in reshard.fails(code=2)
     assert "bash, zsh and fish" in reshard.fails("completion", "tcsh", code=2)
 
 

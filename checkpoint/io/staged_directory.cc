@@ -285,7 +285,7 @@ bool StagedDirectory::HasStaleStaging(const std::string& destination, std::strin
 }
 
 int64_t StagedDirectory::StagedBytes(const std::string& destination, std::string_view job) {
-  constexpr int64_t kBlock = 512;  // of st_blocks, whatever the filesystem's own
+  constexpr int64_t kStatBlock = 512;  // of st_blocks, whatever the filesystem's own
   StagedDirectory staged;
   if (!staged.SetPlaces(destination, job, 0).ok()) return 0;
   int64_t bytes = 0;
@@ -295,7 +295,7 @@ int64_t StagedDirectory::StagedBytes(const std::string& destination, std::string
     partial.pop_back();
     const absl::StatusOr<std::optional<struct stat>> facts = Look(path);
     if (!facts.ok() || !*facts) continue;
-    bytes += (*facts)->st_blocks * kBlock;
+    bytes += (*facts)->st_blocks * kStatBlock;
     if (!S_ISDIR((*facts)->st_mode)) continue;
     const absl::StatusOr<std::vector<std::string>> names = ListDirectory(path);
     if (!names.ok()) continue;

@@ -129,8 +129,8 @@ absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const Problem> problems, const Ba
 absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const std::string> ids = {});
 // A few lines: tensors, plans, buckets, bytes against the bound, how even senders are loaded. Ends with a newline.
 std::string BatchToText(const BatchPlan& batch);
-// The tensors that take the most time, one line for all of one plan, at most `most` lines: how many there are, what each
-// moves and takes, and its share of the time of all. Ends with a newline; empty if nothing moves.
+// The tensors that take the most time, one line for all of one plan, at most `most` lines: how many there are, what
+// each moves and takes, and its share of the time of all. Ends with a newline; empty if nothing moves.
 std::string CostliestTensors(const BatchPlan& batch, size_t most = 10);
 // BatchToText, then for every distinct plan its tensors, its steps, and why it was chosen. Ends with a newline.
 std::string ExplainBatch(const BatchPlan& batch);

@@ -15,6 +15,7 @@
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
+#include "status/log.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
@@ -64,6 +65,7 @@ absl::Status Run::Do() {
     }
     conversion_.summary.committed = true;
   }
+  RESHARD_LOG(kInfo, "moves the result to ", conversion_.destination);
   return io::FromSystem(stage_.Commit());
 }
 
@@ -80,6 +82,8 @@ absl::Status Run::WriteShare() {
   absl::Status status = Keep(writer, journal->get(), &kept);
   if (!status.ok()) return status;
 
+  RESHARD_LOG(kInfo, "worker ", options_.worker, " writes ", share.end - share.first, " pieces, ", share.bytes,
+              " bytes, of which ", conversion_.summary.kept_bytes, " are there already");
   std::vector<int64_t> missing;
   for (int64_t i = share.first; i < share.end; ++i) {
     if (kept[i - share.first] == 0) missing.push_back(i);
@@ -205,6 +209,7 @@ absl::Status Run::Finish() {
                                  conversion_.made);
   if (!written.ok()) return io::FromSystem(std::move(written));
   if (!options_.verify) return absl::OkStatus();
+  RESHARD_LOG(kInfo, "reads the result back and compares it with the source");
   return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Heartbeat(); });
 }
 

@@ -145,7 +145,7 @@ absl::Status WorkerGroup::NobodyGetsOn(const std::vector<int64_t>& missing) cons
                                              missing.size() > kNamed ? ".." : "", " of ", workers_, " did not finish");
   return io::WithKind(absl::DeadlineExceededError(absl::StrCat(
                           who, ", and none has made progress for ", absl::FormatDuration(stall_timeout_),
-                          "; what was written stays in ", stage_.stage(), ": start all workers again with resume")),
+                          "; what was written stays in ", stage_.stage(), ": start all workers again")),
                       CheckpointError::kPeer);
 }
 

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <random>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/host/random.h"
 #include "runtime/shared/descriptor.h"
 #include "status/log.h"
 
@@ -81,11 +81,6 @@ bool WriteAll(int fd, const void* data, size_t bytes, Clock::time_point deadline
     bytes -= static_cast<size_t>(put);
   }
   return true;
-}
-
-uint64_t Random64() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) ^ device();
 }
 
 // Loopback works between processes of one boot and one network namespace.
@@ -227,7 +222,7 @@ class PeerServer {
   }
 
   const pid_t owner_ = getpid();
-  const uint64_t process_ = Random64();
+  const uint64_t process_ = host::Random64();
   std::string host_;
   int64_t port_ = 0;
   status::Mutex mutex_;

@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/host/random.h"
 
 namespace reshard::shared {
 namespace {
@@ -90,9 +90,7 @@ Descriptor Passed(int fd, int64_t* rank) {
 }  // namespace
 
 absl::StatusOr<Bootstrap> Bootstrap::Listen(int64_t rank) {
-  std::random_device device;
-  const auto random = [&] { return (static_cast<uint64_t>(device()) << 32) | device() | 1; };
-  const SocketName name = {random(), random()};
+  const SocketName name = {host::Random64() | 1, host::Random64() | 1};
   Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
   const socklen_t length = AddressOf(name, &address);

@@ -215,7 +215,8 @@ def quiet(reshard):
             data = loud.stdout if "--batch" in case else ""
             assert loud.stderr and loud.stdout and still.stderr == short.stderr == "" and still.stdout == short.stdout == data, case
         assert reshard("plan", *problem, "--json", "-q") == reshard("plan", *problem, "--json")
-        assert "info: " in run(reshard.path, "run", *problem, "-v").stderr
+        verbose = run(reshard.path, "convert", f"{folder}/step-1000", f"{folder}/verbose", "--to", "hf", "-v").stderr
+        assert "info: moves the result to" in verbose, verbose
         assert reshard("version") == reshard("-V") == reshard("--version") and reshard("plan", "help") == reshard("help", "plan")
         assert "RESHARD_TIMEOUT_MS" in reshard.fails("plan", *problem, code=2, env=os.environ | {"RESHARD_TIMEOUT_MS": "abc"})
         assert "damaged" not in reshard.fails("plan", "{X:4}", "[<Q>64]", "[64]", "--quiet", code=4)

@@ -1,0 +1,15 @@
+// Random numbers of the system, for names that nobody else may have.
+#ifndef RESHARD_RUNTIME_HOST_RANDOM_H_
+#define RESHARD_RUNTIME_HOST_RANDOM_H_
+
+#include <cstdint>
+
+namespace reshard::host {
+
+// 64 bits that no other process can guess. Not std::random_device: a libstdc++ that is linked statically would ask for
+// the newest C library with it.
+uint64_t Random64();
+
+}  // namespace reshard::host
+
+#endif  // RESHARD_RUNTIME_HOST_RANDOM_H_

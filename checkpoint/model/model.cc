@@ -159,9 +159,9 @@ absl::StatusOr<std::vector<Problem>> ModelProblems(absl::Span<const ModelTensor>
   std::vector<Problem> problems;
   problems.reserve(model.size());
   for (const ModelTensor& tensor : model) {
-    ASSIGN_OR_RETURN(Layout from, source.LayoutFor(tensor));
-    ASSIGN_OR_RETURN(Layout to, target.LayoutFor(tensor));
-    problems.push_back({std::move(from), std::move(to), tensor.dtype});
+    ASSIGN_OR_RETURN(const Layout from, source.LayoutFor(tensor));
+    ASSIGN_OR_RETURN(const Layout to, target.LayoutFor(tensor));
+    problems.push_back({from, to, tensor.dtype});
   }
   return problems;
 }

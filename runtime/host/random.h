@@ -6,8 +6,8 @@
 
 namespace reshard::host {
 
-// 64 bits that no other process can guess. Not std::random_device: a libstdc++ that is linked statically would ask for
-// the newest C library with it.
+// 64 bits that no other process can guess. Not std::random_device: in a libstdc++ that is linked statically it asks for
+// the newest C library.
 uint64_t Random64();
 
 }  // namespace reshard::host

@@ -143,9 +143,9 @@ absl::Status WorkerGroup::NobodyGetsOn(const std::vector<int64_t>& missing) cons
                               ? std::string("the worker that commits the result did not finish")
                               : absl::StrCat(missing.size() == 1 ? "worker " : "workers ", absl::StrJoin(named, ", "),
                                              missing.size() > kNamed ? ".." : "", " of ", workers_, " did not finish");
-  return io::WithKind(absl::DeadlineExceededError(absl::StrCat(
-                          who, ", and none has made progress for ", absl::FormatDuration(stall_timeout_),
-                          "; what was written stays in ", stage_.stage(), ": start all workers again")),
+  return io::WithKind(absl::DeadlineExceededError(
+                          absl::StrCat(who, ", and none has made progress for ", absl::FormatDuration(stall_timeout_),
+                                       "; what was written stays in ", stage_.stage(), ": start all workers again")),
                       CheckpointError::kPeer);
 }
 

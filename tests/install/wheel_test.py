@@ -85,6 +85,7 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"from the install line to the first plan {time.monotonic() - made:.1f} s ({made - began:.1f} s for the empty "
           f"environment before), {size} bytes")
     assert "AllToAll" in plan, plan
+    assert "GPU kernels: compiled in" in run(command, "--version")
     linked = run("ldd", command)
     assert "libabsl" not in linked, linked
     assert run(command, "--version").splitlines()[0] == run(reshard, "--version").splitlines()[0]

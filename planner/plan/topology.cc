@@ -20,13 +20,19 @@ struct NamedPreset {
   std::vector<Topology::Level> levels;
 };
 
-// Vendor figures per GPU and direction: NVLink 4 450 GB/s, NVLink 3 300 GB/s, one 400 or 200 Gb/s NIC per GPU; PCIe 4
-// x16; copies between processes on one host. Latencies are typical of a grouped send/receive.
+// Vendor figures per GPU and direction: NVLink 3, 4 and 5 have 300, 450 and 900 GB/s; an MI300X has seven links of 64
+// GB/s, one to each other GPU of its node; one 200 or 400 Gb/s NIC per GPU; PCIe 4 x16; copies between processes on one
+// host. Latencies are typical of a grouped send/receive, and not known for any one of them. docs/topologies.md has the
+// sources.
 const std::vector<NamedPreset>& Presets() {
   static const auto* presets = new std::vector<NamedPreset>{
       {"flat", {{0, 50 * kGiga, 5000}}},
-      {"dgx-h100", {{8, 450 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
       {"dgx-a100", {{8, 300 * kGiga, 3000}, {0, 25 * kGiga, 12000}}},
+      {"dgx-h100", {{8, 450 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
+      {"dgx-h200", {{8, 450 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
+      {"dgx-b200", {{8, 900 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
+      {"gb200", {{72, 900 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
+      {"mi300x", {{8, 448 * kGiga, 3000}, {0, 50 * kGiga, 12000}}},
       {"pcie", {{8, 25 * kGiga, 8000}, {0, 12 * kGiga, 20000}}},
       {"cpu", {{0, 5 * kGiga, 20000}}},
   };

@@ -295,8 +295,9 @@ def plan(
         objective: what to minimize: "time", "bytes" or "steps".
         ops: "all", "boxes" (contiguous intermediates), or the names of operations, as a list or separated by commas.
         memory_limit: most that a device may need at once: bytes, or text such as "2GiB".
-        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one. None is
-            "flat" or, of a DTensor, what `set_topology` was told.
+        topology: "flat", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "mi300x", "pcie", "cpu"
+            (docs/topologies.md), the path of a JSON file, or what is in one. None is "flat" or, of a DTensor, what
+            `set_topology` was told.
         nodes: how many nodes of how many devices there are, in place of the topology's domains.
         overlap: whether steps may run at the same time, on chunks of the tensor, where the topology has several levels.
         relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes

@@ -158,6 +158,10 @@ headers = [name for _, _, names in os.walk(os.path.join(root, "include")) for na
 assert not missing(headers, "cpp.md"), missing(headers, "cpp.md")
 schemas = [name for name in os.listdir(os.path.join(root, "docs")) if name.endswith(".schema.json")]
 assert not missing(schemas, "schemas.md"), missing(schemas, "schemas.md")
+with open(os.path.join(root, "planner/plan/topology.cc"), encoding="utf-8") as file:
+    presets = [f"`{name}`" for name in re.findall(r"^ {6}\{\"([\w-]+)\", \{\{", file.read(), flags=re.M)]
+assert len(presets) > 5 and not missing(presets, "topologies.md"), missing(presets, "topologies.md")
+assert not missing(presets, "tasks/my_network.md"), missing(presets, "tasks/my_network.md")
 with open(os.path.join(root, "python/reshard/__init__.py"), encoding="utf-8") as file:
     public = re.search(r"^_MODULES = (\{.*?^\})", file.read(), flags=re.S | re.M)
 calls = [name for names in eval(public.group(1)).values() for name in names.split()]

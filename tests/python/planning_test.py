@@ -68,6 +68,10 @@ class Plans(unittest.TestCase):
         self.assertEqual(plan.to_json() + "\n", said)
         self.assertEqual(reshard.plan(*SWAP, ops=["Slice", "AllGather", "AllToAll"]).to_json(),
                          reshard.plan(*SWAP, ops="Slice,AllGather,AllToAll").to_json())
+        presets = ("dgx-a100", 8, 300), ("dgx-h200", 8, 450), ("dgx-b200", 8, 900), ("gb200", 72, 900), ("mi300x", 8, 448)
+        for name, *inside in presets:
+            level = reshard.plan(*SWAP, topology=name)["options"]["topology"]["levels"][0]
+            self.assertEqual([level["devices"], level["gb_per_s"]], inside)
         levels = {"levels": [{"devices": 8, "gb_per_s": 400, "latency_us": 3}, {"gb_per_s": 50, "latency_us": 12}]}
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(levels, file)

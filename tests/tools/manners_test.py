@@ -157,7 +157,7 @@ def completions(reshard):
         assert offered("reshard", "plan", "--objective", "=", "b") == {"bytes"}
         assert offered("reshard", "plan", "--dtype", "f3") == {"f32"}
         assert offered("reshard", "plan", "--batch", "''") == {"a plan.json", "other"}
-        assert offered("reshard", "plan", "--topology", "''") >= {"dgx-h100", "other"}
+        assert offered("reshard", "plan", "--topology", "''") >= {"dgx-h100", "gb200", "mi300x", "other"}
         assert offered("reshard", "plan", "--memory-limit", "''") == set()
         assert offered("reshard", "check", "a") == {"a plan.json"}
         assert "--verify" in offered("reshard", "convert", "--") and "--no-verify" in offered("reshard", "run", "--no")

@@ -59,7 +59,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.option_defaults()->group("Network and goal");
   app.add_option("--topology", topology, "the network: a preset, or a JSON file as `reshard help topologies` has it")
       ->capture_default_str()
-      ->type_name("flat|dgx-h100|dgx-a100|pcie|cpu|FILE");
+      ->type_name("flat|dgx-a100|dgx-h100|dgx-h200|dgx-b200|gb200|mi300x|pcie|cpu|FILE");
   app.add_option("--nodes", nodes,
                  "how many nodes of how many devices there are, like 8x8, in place of the topology's domains")
       ->type_name("NxD");
@@ -121,8 +121,10 @@ int PlanFlags::ReadTopology(Topology& out) const {
   if (!content.ok()) {
     const bool names_a_file = topology.find_first_of("/.") != std::string::npos;
     if (!names_a_file) {
-      return BadFlag("--topology", absl::StrCat("\"", Clipped(topology),
-                                                "\" is neither flat, dgx-h100, dgx-a100, pcie or cpu nor a file"));
+      return BadFlag("--topology",
+                     absl::StrCat("\"", Clipped(topology),
+                                  "\" is neither a file nor flat, dgx-a100, dgx-h100, dgx-h200, dgx-b200, "
+                                  "gb200, mi300x, pcie or cpu"));
     }
     return Fail(content.status(), Stage::kInput);
   }

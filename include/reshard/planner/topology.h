@@ -42,7 +42,8 @@ struct Topology {
 
   // One level of 50 GB/s and 5 us: all devices are equally far from each other.
   static Topology Flat();
-  // The topology called "flat", "dgx-h100", "dgx-a100", "pcie" or "cpu". NotFound, with these names, for any other.
+  // The topology called "flat", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200" (racks of 72), "mi300x",
+  // "pcie" or "cpu" (docs/topologies.md). NotFound, with these names, for any other.
   static absl::StatusOr<Topology> Preset(std::string_view name);
   // {"levels":[{"devices":8,"gb_per_s":400,"latency_us":3},{"gb_per_s":50,"latency_us":12,"nics":4}]}
   // `name` becomes Topology::name. InvalidArgument with the reason: not JSON, no levels, domain sizes that do not nest,

@@ -18,7 +18,7 @@ def set_topology(topology: Topology | None) -> None:
     bound already keeps its plan. `load` and `save` do not ask for it.
 
     Args:
-        topology: "flat", "dgx-h100", "dgx-a100", "pcie", "cpu", the path of a JSON file, or what is in one, as
+        topology: a name such as "dgx-h100" (docs/topologies.md has all), the path of a JSON file, or what is in one, as
             `reshard.plan` has it. Its devices are global ranks. A group sees it by the global ranks of its members; a
             level whose domains are not equally long runs of these is left out for that group. None forgets what was
             told: RESHARD_TOPOLOGY counts again.

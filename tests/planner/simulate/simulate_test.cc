@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
@@ -158,6 +159,22 @@ TEST_CASE("a plan without messages takes no time", "[simulate]") {
   CHECK(s.time_ns == 0);
   CHECK(s.busiest.empty());
   REQUIRE(s.steps.size() == 1);
+}
+
+TEST_CASE("every topology with a name makes sense", "[simulate]") {
+  for (const char* name : {"flat", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "mi300x", "pcie", "cpu"}) {
+    INFO(name);
+    const auto topology = Topology::Preset(name);
+    REQUIRE(topology.ok());
+    CHECK(topology->name == name);
+    CHECK(topology->Validate().ok());
+    // Nearer is faster.
+    for (size_t i = 1; i < topology->levels.size(); ++i) {
+      CHECK(topology->levels[i].bytes_per_second < topology->levels[i - 1].bytes_per_second);
+      CHECK(topology->levels[i].latency_ns > topology->levels[i - 1].latency_ns);
+    }
+    CHECK(absl::StrContains(Topology::Preset("nonsense").status().message(), name));
+  }
 }
 
 TEST_CASE("bad topologies and endless plans are refused", "[simulate]") {

@@ -50,8 +50,9 @@ They are read exactly or not at all: where axes cut unevenly, frameworks differ.
 
 constexpr std::string_view kTopologies =
     R"(What a network costs decides between plans of the same bytes. --topology is flat
-(all devices equally far), dgx-h100, dgx-a100, pcie, cpu, or a JSON file with
-the levels from the inside out, each but the last with the devices of a domain:
+(all devices equally far), dgx-a100, dgx-h100, dgx-h200, dgx-b200, gb200 (racks
+of 72), mi300x, pcie, cpu, or a JSON file with the levels from the inside out,
+each but the last with the devices of a domain:
 
   {"levels": [{"devices": 8, "gb_per_s": 400, "latency_us": 3},
               {"gb_per_s": 50, "latency_us": 12, "nics": 4}]}

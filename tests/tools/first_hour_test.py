@@ -80,22 +80,22 @@ def interruption(command, reshard):
             file.write(len(header).to_bytes(8, "little") + header)
             file.truncate(8 + len(header) + size)
         def staged():
-            """The journal's file and its size."""
+            """When the journal was last written, and its size."""
             for path in glob.glob(f"{folder}/.out.reshard-*/journal-0"):
                 try:
                     facts = os.stat(path)
-                    return facts.st_ino, facts.st_size
+                    return facts.st_mtime_ns, facts.st_size
                 except FileNotFoundError:  # it was thrown away meanwhile
                     pass
-            return None, 0
+            return 0, 0
 
         def interrupted(*more):
             """What it says when it is told to end after it has written something."""
             before = staged()
             process = subprocess.Popen([command, "convert", source, target, "--mesh", "{x:2}", "--layout", "[<x>, ...]", *more],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            # A run that begins anew has a journal of its own.
-            while staged()[1] == 0 or staged() == before or ("--restart" in more and staged()[0] == before[0]):
+            # A run that begins anew has a shorter journal at first.
+            while staged()[0] <= before[0] or staged()[1] <= (0 if "--restart" in more else before[1]):
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)

@@ -18,18 +18,16 @@
 namespace reshard {
 namespace {
 
-constexpr int64_t kMostWorkers = 4096;
-
 // Another worker may have come to the end just now.
 bool AcceptsComplete(const ConvertOptions& options) { return options.resume || options.workers > 1; }
 
 absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& source, const std::string& destination,
                                                           const std::optional<LayoutRules>& rules,
                                                           const ConvertOptions& options) {
-  if (options.workers < 1 || options.workers > kMostWorkers || options.worker < 0 ||
+  if (options.workers < 1 || options.workers > kMaxConvertWorkers || options.worker < 0 ||
       options.worker >= options.workers) {
     return absl::InvalidArgumentError(absl::StrCat("there is no worker ", options.worker, " of ", options.workers,
-                                                   ": there are 1 to ", kMostWorkers, ", numbered from 0"));
+                                                   ": there are 1 to ", kMaxConvertWorkers, ", numbered from 0"));
   }
   if (options.restart && (options.workers > 1 || options.resume)) {
     return absl::InvalidArgumentError(
@@ -123,10 +121,10 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
   absl::Status status;
   if (AcceptsComplete(options) && conversion.IsComplete()) {
     status = TidyUp(conversion);
-  } else if (summary.disk_bytes - summary.free_bytes > summary.staged_bytes) {
+  } else if (summary.needed_bytes() > summary.free_bytes) {
     status = io::FromSystem(absl::ResourceExhaustedError(
-        absl::StrCat(destination, " needs ", HumanBytes(summary.disk_bytes - summary.staged_bytes),
-                     " more on its filesystem, where ", HumanBytes(summary.free_bytes), " are free")));
+        absl::StrCat(destination, " needs ", HumanBytes(summary.needed_bytes()), " more on its filesystem, where ",
+                     HumanBytes(summary.free_bytes), " are free")));
   } else {
     status = Write(conversion);
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "checkpoint/io/show.h"
+#include "layout/names.h"
 #include "reshard/checkpoint/pattern.h"
 #include "status/macros.h"
 #include "status/view.h"
@@ -77,12 +78,6 @@ const Family* FindFamily(std::string_view name) {
   return nullptr;
 }
 
-std::string AxesText(const Mesh& mesh) {
-  std::vector<std::string> names;
-  for (const Mesh::Axis& axis : mesh.axes()) names.push_back(axis.name);
-  return absl::StrJoin(names, ", ");
-}
-
 // The axis with one of these names, or the only one.
 absl::StatusOr<int> GuessAxis(const Mesh& mesh, std::string_view scheme, absl::Span<const std::string_view> names) {
   for (const std::string_view name : names) {
@@ -90,7 +85,8 @@ absl::StatusOr<int> GuessAxis(const Mesh& mesh, std::string_view scheme, absl::S
   }
   if (mesh.num_axes() == 1) return 0;
   return absl::InvalidArgumentError(absl::StrCat("which axis is for ", status::View(scheme), "? Say ",
-                                                 status::View(scheme), "@AXIS; the mesh has ", AxesText(mesh)));
+                                                 status::View(scheme), "@AXIS; the mesh has ",
+                                                 layout::AxisNames(mesh)));
 }
 
 // One scheme as it is written: NAME[:FAMILY][@AXIS,..].
@@ -116,8 +112,8 @@ absl::StatusOr<Part> ParsePart(std::string_view text, const Mesh& mesh) {
   for (const std::string& axis : axes) {
     const std::optional<int> found = mesh.FindAxis(axis);
     if (!found) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(io::Shown(text), ": there is no axis ", io::Shown(axis), "; the mesh has ", AxesText(mesh)));
+      return absl::InvalidArgumentError(absl::StrCat(io::Shown(text), ": there is no axis ", io::Shown(axis),
+                                                     "; the mesh has ", layout::AxisNames(mesh)));
     }
     part.axes.push_back(*found);
   }
@@ -174,6 +170,7 @@ absl::StatusOr<Scheme> Scheme::Parse(std::string_view text, const Mesh& mesh, ab
       if ((part == "fsdp") == is_rest) RETURN_IF_ERROR(scheme.Use(part, &used));
     }
   }
+  if (scheme.ep_) RETURN_IF_ERROR(scheme.SplitByExperts());
   for (const ModelTensor& tensor : model) {
     const std::optional<ExpertName> expert = FindExpert(tensor.name);
     if (!expert) continue;
@@ -217,26 +214,32 @@ absl::Status Scheme::Use(std::string_view text, std::vector<bool>* used) {
   return absl::OkStatus();
 }
 
-// The mesh without the axis ep, at the coordinate whose block of experts has this one.
-absl::StatusOr<Mesh> Scheme::DevicesOfExpert(const ExpertName& expert) const {
-  const auto count = experts_.find(expert.prefix);
-  const int64_t experts = count == experts_.end() ? expert.number + 1 : count->second;
-  const int64_t ways = mesh_.axis(*ep_).size, block = (experts + ways - 1) / ways;
+// The mesh without the axis ep, at each of its coordinates.
+absl::Status Scheme::SplitByExperts() {
   std::vector<Mesh::Axis> axes = mesh_.axes();
   axes.erase(axes.begin() + *ep_);
-  std::vector<int64_t> ids;
+  std::vector<std::vector<int64_t>> ids(static_cast<size_t>(mesh_.axis(*ep_).size));
   for (int64_t position = 0; position < mesh_.size(); ++position) {
-    if (mesh_.Coordinate(position, *ep_) == expert.number / block) ids.push_back(mesh_.Device(position));
+    ids[mesh_.Coordinate(position, *ep_)].push_back(mesh_.Device(position));
   }
-  return Mesh::Create(std::move(axes), std::move(ids));
+  for (std::vector<int64_t>& of_block : ids) {
+    ASSIGN_OR_RETURN(Mesh block, Mesh::Create(axes, std::move(of_block)));
+    blocks_.push_back(std::move(block));
+  }
+  return absl::OkStatus();
+}
+
+const Mesh& Scheme::DevicesOfExpert(const ExpertName& expert) const {
+  const auto count = experts_.find(expert.prefix);
+  // The tensor may not be one of the model's.
+  const int64_t experts = std::max(expert.number + 1, count == experts_.end() ? 0 : count->second);
+  const auto ways = static_cast<int64_t>(blocks_.size()), each = (experts + ways - 1) / ways;
+  return blocks_[expert.number / each];
 }
 
 absl::StatusOr<Layout> Scheme::LayoutFor(const ModelTensor& tensor) const {
   const std::optional<ExpertName> expert = ep_ ? FindExpert(tensor.name) : std::nullopt;
-  Mesh mesh = mesh_;
-  if (expert) {
-    ASSIGN_OR_RETURN(mesh, DevicesOfExpert(*expert));
-  }
+  const Mesh& mesh = expert ? DevicesOfExpert(*expert) : mesh_;
   std::vector<DimLayout> dims;
   for (const int64_t size : tensor.shape) dims.push_back({size, {}});
   const auto cut = [&](size_t dim, int axis) {

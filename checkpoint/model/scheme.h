@@ -42,12 +42,15 @@ class Scheme {
 
  private:
   absl::Status Use(std::string_view text, std::vector<bool>* used);
-  absl::StatusOr<Mesh> DevicesOfExpert(const ExpertName& expert) const;
+  absl::Status SplitByExperts();
+  // Those of the block of experts that has this one.
+  const Mesh& DevicesOfExpert(const ExpertName& expert) const;
 
   Mesh mesh_;
   std::string family_;                                   // of tensor parallelism; empty: there is none
   std::optional<int> tp_, ep_;                           // axes of the mesh
   std::vector<int> fsdp_;                                // axes of the mesh
+  std::vector<Mesh> blocks_;                             // by coordinates of ep; empty without ep
   std::map<std::string, int64_t, std::less<>> experts_;  // how many there are, by their prefix
 };
 

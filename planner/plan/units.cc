@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
@@ -24,6 +25,10 @@ std::string Short(double value) {
 
 }  // namespace
 
+std::string Counted(int64_t count, std::string_view one) {
+  return absl::StrCat(count, " ", status::View(one), count == 1 ? "" : "s");
+}
+
 std::string HumanBytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto value = static_cast<double>(bytes);
@@ -34,7 +39,7 @@ std::string HumanBytes(int64_t bytes) {
 
 std::string ExactBytes(int64_t bytes) {
   constexpr int64_t kSmall = 1024;
-  if (bytes > -kSmall && bytes < kSmall) return absl::StrCat(bytes, bytes == 1 ? " byte" : " bytes");
+  if (bytes > -kSmall && bytes < kSmall) return Counted(bytes, "byte");
   return absl::StrCat(bytes, " bytes (", HumanBytes(bytes), ")");
 }
 

@@ -105,26 +105,47 @@ std::string DevicesText(const BatchPlan& batch) {
   return out + "]";
 }
 
+// The tensors of one plan.
+struct SamePlan {
+  int64_t plan = 0;
+  int64_t count = 0;
+  int64_t first = 0;   // the first of them
+  double time_ns = 0;  // of all of them, one after the other
+};
+
+// Of every plan, those that take the most time first.
+std::vector<SamePlan> ByTime(const BatchPlan& batch) {
+  std::vector<SamePlan> all(batch.plans.size());
+  for (size_t t = batch.tensors.size(); t-- > 0;) {
+    SamePlan& same = all[batch.tensors[t].plan];
+    same.plan = batch.tensors[t].plan;
+    same.first = static_cast<int64_t>(t);
+    ++same.count;
+    same.time_ns += static_cast<double>(batch.plans[same.plan].totals.time_ns);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const SamePlan& a, const SamePlan& b) { return a.time_ns > b.time_ns; });
+  return all;
+}
+
 // Where the batch is above its bound: what the plans with the fewest bytes would cost.
 std::string FewerBytesText(const BatchPlan& batch) {
   if (batch.totals.recv_bytes_max == batch.bounds.recv_bytes_max) return "";
   double bytes = 0, fewer_bytes = 0, time = 0, its_time = 0;
-  for (const BatchTensor& tensor : batch.tensors) {
-    const Plan& plan = batch.plans[tensor.plan];
+  for (const SamePlan& same : ByTime(batch)) {
+    const Plan& plan = batch.plans[same.plan];
     const Alternative* const fewest = report::FewestBytes(plan);
     const Totals& fewer = fewest == nullptr ? plan.totals : fewest->totals;
-    bytes += static_cast<double>(plan.totals.recv_bytes_max);
-    fewer_bytes += static_cast<double>(fewer.recv_bytes_max);
-    time += static_cast<double>(plan.totals.time_ns);
-    its_time += static_cast<double>(fewer.time_ns);
+    const auto count = static_cast<double>(same.count);
+    bytes += count * static_cast<double>(plan.totals.recv_bytes_max);
+    fewer_bytes += count * static_cast<double>(fewer.recv_bytes_max);
+    time += same.time_ns;
+    its_time += count * static_cast<double>(fewer.time_ns);
   }
   if (fewer_bytes >= bytes || time == 0)
     return "no plans that receive less were found; the bound may be out of reach\n";
   return absl::StrFormat("plans that receive %.3gx fewer bytes would take %.3gx as long on this network\n",
                          bytes / fewer_bytes, its_time / time);
 }
-
-std::string Counted(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
 
 }  // namespace
 
@@ -191,28 +212,6 @@ std::string BatchToText(const BatchPlan& batch) {
 }
 
 namespace {
-
-// The tensors of one plan.
-struct SamePlan {
-  int64_t plan = 0;
-  int64_t count = 0;
-  int64_t first = 0;   // the first of them
-  double time_ns = 0;  // of all of them, one after the other
-};
-
-// Of every plan that moves anything, those that take the most time first.
-std::vector<SamePlan> ByTime(const BatchPlan& batch) {
-  std::vector<SamePlan> all(batch.plans.size());
-  for (size_t t = batch.tensors.size(); t-- > 0;) {
-    SamePlan& same = all[batch.tensors[t].plan];
-    same.plan = batch.tensors[t].plan;
-    same.first = static_cast<int64_t>(t);
-    ++same.count;
-    same.time_ns += static_cast<double>(batch.plans[same.plan].totals.time_ns);
-  }
-  std::stable_sort(all.begin(), all.end(), [](const SamePlan& a, const SamePlan& b) { return a.time_ns > b.time_ns; });
-  return all;
-}
 
 // "model.layers.0.mlp.up_proj.weight and 159 more"
 std::string TensorsOf(const BatchPlan& batch, const SamePlan& same) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "layout/cut.h"
 #include "reshard/layout/text.h"
+#include "reshard/planner/units.h"
 
 namespace reshard::report {
 namespace {
@@ -38,8 +39,6 @@ const char* NameOfPartial(ReduceOp op) {
   }
   return "partial value";
 }
-
-std::string Count(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
 
 int64_t Contributions(const Layout& layout) {
   int64_t contributions = 1;
@@ -153,7 +152,7 @@ std::string MeshText(const Mesh& mesh, size_t width) {
 }
 
 std::string MeshSentence(const Mesh& mesh) {
-  return absl::StrCat(Count(mesh.size(), "device"), " (", DeviceText(AllDevices(mesh), 40), ")");
+  return absl::StrCat(Counted(mesh.size(), "device"), " (", DeviceText(AllDevices(mesh), 40), ")");
 }
 
 std::string LocalSentence(const Layout& layout) {
@@ -161,14 +160,14 @@ std::string LocalSentence(const Layout& layout) {
   int64_t elements = 1;  // does not overflow, see Layout::MaxLocalElements
   for (int64_t size : shape) elements *= size;
   return absl::StrCat(Even(layout) ? "" : "at most ", ShapeText(shape), ", ", elements, " of ",
-                      Count(layout.num_elements(), "element"));
+                      Counted(layout.num_elements(), "element"));
 }
 
 std::string CopiesSentence(const Layout& layout) {
   if (layout.num_elements() == 0) return "there is nothing to hold";
   int64_t copies = 1;
   for (const Digit& digit : FreeDigits(layout, AllDims(layout))) copies *= digit.size;
-  return absl::StrCat("each element is on ", Count(copies, "device"));
+  return absl::StrCat("each element is on ", Counted(copies, "device"));
 }
 
 std::string PartialSentence(const Layout& layout) {
@@ -176,7 +175,7 @@ std::string PartialSentence(const Layout& layout) {
   std::vector<std::string> axes;
   for (const AxisRef& ref : layout.partial()->axes) axes.push_back(ToString(layout.mesh(), ref));
   return absl::StrCat("each value is a ", NameOfPartial(layout.partial()->op), " over ",
-                      Clip(absl::StrJoin(axes, ","), 40), ": ", Count(Contributions(layout), "contribution"));
+                      Clip(absl::StrJoin(axes, ","), 40), ": ", Counted(Contributions(layout), "contribution"));
 }
 
 std::string EmptySentence(const Layout& layout) {

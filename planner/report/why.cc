@@ -71,8 +71,8 @@ std::vector<std::string> Differences(const Plan& plan, const Alternative& other)
   }
   if (own.size() < 2) compare(plan.totals.recv_bytes_max, other.totals.recv_bytes_max, "received by the worst device");
   if (plan.steps.size() != other.steps.size()) {
-    out.push_back(absl::StrCat(plan.steps.size(), plan.steps.size() == 1 ? " step" : " steps", " instead of ",
-                               other.steps.size()));
+    out.push_back(
+        absl::StrCat(Counted(static_cast<int64_t>(plan.steps.size()), "step"), " instead of ", other.steps.size()));
   }
   return out;
 }

@@ -30,6 +30,9 @@
 
 namespace reshard {
 
+// Most processes that share a conversion.
+inline constexpr int64_t kMaxConvertWorkers = 4096;
+
 // How to convert.
 struct ConvertOptions {
   CheckpointFormat format = CheckpointFormat::kDcp;  // of the result
@@ -124,6 +127,9 @@ struct ConvertSummary {
   std::vector<std::string> first_names;
   std::vector<std::string> warnings;   // what the next program will hardly take: one sentence each
   std::vector<PlannedTensor> planned;  // of PlanConversion: all tensors, in the order of the source
+
+  // Bytes that have to be free for the result.
+  int64_t needed_bytes() const { return disk_bytes - staged_bytes; }
 };
 
 // Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.

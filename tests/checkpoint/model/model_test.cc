@@ -95,6 +95,9 @@ TEST_CASE("schemes: experts, all in one tensor or each in its own") {
   CHECK(PlaceOf("ep+fsdp", mesh, stacked) == "[1<ep,tp>4, 8, 6]");
   CHECK(PlaceOf("ep", mesh, {"l.0.attn.q_proj.weight", DType::kBF16, {8, 8}}) == "[8, 8]");
   CHECK(PlaceOf("ep", MeshOf("{ep:2}"), model[4], model) == "[8, 6] on {}@1");
+  // A tensor that is not the model's.
+  CHECK(PlaceOf("ep", mesh, {"l.0.experts.900000000.up_proj.weight", DType::kBF16, {8, 6}}, model) ==
+        "[8, 6] on {tp:2}@6");
 }
 
 TEST_CASE("schemes: families know their names") {

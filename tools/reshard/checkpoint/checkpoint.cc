@@ -49,9 +49,6 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   return kOk;
 }
 
-// "1 tensor", "3 tensors"
-std::string Counted(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
-
 // What comes along from beside the source, and what does not. Long lists are cut: --json has them.
 std::string BesideText(const ConvertSummary& summary) {
   constexpr size_t kShown = 12;
@@ -276,10 +273,10 @@ int RunCheckpoint(CheckpointFlags& flags) {
                                     ", for which ", std::string(Name(options.format)),
                                     " has no place; --drop-byte-items leaves them out on purpose"));
   }
-  if (flags.dry_run && summary->disk_bytes - summary->free_bytes > summary->staged_bytes) {
+  if (flags.dry_run && summary->needed_bytes() > summary->free_bytes) {
     return Fail(kIo, absl::StrCat("not enough disk space for ", Printable(flags.destination), ": it needs ",
-                                  HumanBytes(summary->disk_bytes - summary->staged_bytes),
-                                  " more on its filesystem, where ", HumanBytes(summary->free_bytes), " are free"));
+                                  HumanBytes(summary->needed_bytes()), " more on its filesystem, where ",
+                                  HumanBytes(summary->free_bytes), " are free"));
   }
   return summary->left_out.empty() && summary->left_out_items.empty() ? kOk : kDifferences;
 }

@@ -6,11 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "reshard/checkpoint/convert.h"
 
 namespace reshard::tool {
 namespace {
-
-constexpr int64_t kMostWorkers = 4096;
 
 struct Launcher {
   const char* name;
@@ -58,10 +57,10 @@ absl::StatusOr<WorkerOf> FromLauncher(const std::optional<int64_t>& workers) {
     }
     const absl::StatusOr<int64_t> id = ReadNumber(launcher.id);
     if (!id.ok()) return id.status();
-    if (*id >= count || count > kMostWorkers) {
+    if (*id >= count || count > kMaxConvertWorkers) {
       return absl::InvalidArgumentError(
           absl::StrCat(launcher.id, "=", *id, " (", launcher.name, ") is not one of ", count,
-                       " workers, of which there are at most ", kMostWorkers,
+                       " workers, of which there are at most ", kMaxConvertWorkers,
                        "; start as many processes as --workers says, or give --worker-id"));
     }
     return WorkerOf{*id, count, launcher.name};
@@ -75,8 +74,8 @@ absl::StatusOr<WorkerOf> FromLauncher(const std::optional<int64_t>& workers) {
 }  // namespace
 
 absl::StatusOr<WorkerOf> FindWorker(const WorkerFlags& flags) {
-  if (flags.workers && (*flags.workers < 1 || *flags.workers > kMostWorkers)) {
-    return absl::InvalidArgumentError(absl::StrCat("--workers must be between 1 and ", kMostWorkers));
+  if (flags.workers && (*flags.workers < 1 || *flags.workers > kMaxConvertWorkers)) {
+    return absl::InvalidArgumentError(absl::StrCat("--workers must be between 1 and ", kMaxConvertWorkers));
   }
   if (!flags.id) {
     if (flags.workers == 1) return WorkerOf{};

@@ -75,10 +75,6 @@ std::string LabelOf(const std::vector<Step>& steps, size_t from, size_t to) {
   return absl::StrCat("\"", absl::StrReplaceAll(Printable(name), {{"\"", "\\\""}}), "\"");
 }
 
-std::string Counted(int64_t count, absl::string_view one) {
-  return absl::StrCat(count, " ", one, count == 1 ? "" : "s");
-}
-
 // Number of UTF-8 characters, which is the width if all are equally wide.
 size_t Width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));

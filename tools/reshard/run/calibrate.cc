@@ -33,8 +33,6 @@ int Calibrate(CalibrateFlags& flags) {
   return CalibrateOverMpi(flags.command);
 }
 
-}  // namespace
-
 std::string CalibrationText(const CalibratedJob& job, absl::Span<const Probe> probes, absl::Span<const double> seconds,
                             const Topology& topology) {
   std::string out =
@@ -48,6 +46,8 @@ std::string CalibrationText(const CalibratedJob& job, absl::Span<const Probe> pr
   }
   return out + TopologyToJson(topology);
 }
+
+}  // namespace
 
 int PrintCalibration(const CalibrateCommand& command, const CalibratedJob& job, absl::Span<const Probe> probes,
                      absl::Span<const double> seconds, const Topology& topology) {

@@ -53,9 +53,12 @@ absl::Status Rendezvous::Wait(uint32_t epoch, absl::string_view place) {
   while (true) {
     // Read before the conditions, so that a change after them ends the sleep.
     const uint32_t signal = signal_.load(std::memory_order_acquire);
+    // Read before the epoch: a rank that leaves or fails after the meeting was complete does not undo it.
+    const bool lost = failed();
+    const bool left_early = left_.load(std::memory_order_acquire) > 0;
     if (completed()) return absl::OkStatus();
-    if (failed()) return failure();
-    if (left_.load(std::memory_order_acquire) > 0) {
+    if (lost) return failure();
+    if (left_early) {
       const std::string ranks = Ranks([](const Place& p) { return p.left.load(std::memory_order_acquire); });
       Fail(absl::UnavailableError(absl::StrCat(ranks, " left; the others wait at ", place)), -1);
       return failure();

@@ -98,7 +98,8 @@ std::vector<int> Refinement::DigitsOf(const AxisRef& ref) const {
   return out;
 }
 
-std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels) {
+std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels,
+                                 const std::vector<AxisRef>& more) {
   const Mesh& mesh = from.mesh();
   std::vector<Cuts> cuts(static_cast<size_t>(mesh.num_axes()));
   for (int a = 0; a < mesh.num_axes(); ++a) cuts[a] = {1, mesh.axis(a).size};
@@ -110,6 +111,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
   for (size_t a = 0; levels != nullptr && a < cuts.size(); ++a) {
     for (const LevelPart& part : (*levels)[a]) add_reference(part.ref);
   }
+  for (const AxisRef& ref : more) add_reference(ref);
   for (const Layout* layout : {&from, &to}) {
     for (const DimLayout& dim : layout->dims()) {
       for (const Factor& factor : dim.factors) {

@@ -47,8 +47,10 @@ struct Refinement {
 
 // The refinement of two layouts over the same mesh (same axes). nullopt if their sub-axes of one axis cannot be cut
 // into common digits (X:(1)2 against X:(1)3 of an axis of 6). With `levels`, axes are also cut where they leave an
-// domain of a topology, and the result is nullopt if such a cut does not fit the others.
-std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels = nullptr);
+// domain of a topology, and the result is nullopt if such a cut does not fit the others. Likewise at both ends of every
+// reference in `more`.
+std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels = nullptr,
+                                 const std::vector<AxisRef>& more = {});
 
 // Computes the row of one dimension's table that a device holds from its coordinates.
 struct RowDigits {

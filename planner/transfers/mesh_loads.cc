@@ -1,8 +1,11 @@
 // MeshTransfers: what a device receives and sends, and how much of it crosses which level.
 #include <algorithm>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "planner/transfers/mesh_transfers.h"
 #include "reshard/layout/checked.h"
+#include "reshard/layout/text.h"
 
 namespace reshard::transfers {
 
@@ -40,159 +43,149 @@ PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digi
     if (!counts) continue;
     int64_t key = 0;
     for (const Condition& c : keys) key = key * c.size + c.Of(theirs);
-    Sum& sum = sums_[mine * num_keys_ + key];
-    sum.elements += pair.elements;
-    sum.count += 1;
+    sums_[mine * num_keys_ + key].Add(of_receivers ? pair.in_to : pair.in_from, pair.elements);
   }
 }
 
-PinnedSums::Sum PinnedSums::At(int64_t row, const int64_t* coordinates) const {
+const SpreadSums& PinnedSums::At(int64_t row, const int64_t* coordinates) const {
   int64_t key = 0;
   for (const auto& [digit, size] : keys_) key = key * size + coordinates[digit];
   return sums_[row * num_keys_ + key];
 }
 
+// A sender of the same domain has the receiver's coordinates on the digits outside it.
 void MeshTransfers::SumNear() {
   for (Dim& dim : dims_) {
     for (int level = 0; level + 1 < num_levels_; ++level) {
-      auto outside = [&](int digit) { return digits_[digit].level > level; };
-      // A sender of the same domain has the receiver's coordinates on the digits outside it.
       std::vector<int> sender(dim.from.digits.size(), -1);
       for (size_t j = 0; j < sender.size(); ++j) {
-        if (outside(dim.from.digits[j])) sender[j] = dim.from.digits[j];
+        if (digits_[dim.from.digits[j]].level > level) sender[j] = dim.from.digits[j];
       }
       dim.received_near.emplace_back(dim.overlap, digits_, dim.to, dim.from, sender, true);
-      std::vector<int> receiver(dim.to.digits.size(), -1);
-      for (size_t j = 0; j < receiver.size(); ++j) {
-        const int f = dim.to.digits[j];
-        receiver[j] = sigma_inverse_[f];
-        if (receiver[j] < 0 && outside(f)) receiver[j] = f;
-      }
-      dim.sent_near.emplace_back(dim.overlap, digits_, dim.from, dim.to, receiver, false);
     }
   }
 }
 
-// The transfers that crosses a level is what stays within its domains minus what stays within the domains of the next
-// level in. Both are products over dimensions, which the crossing transfers itself is not.
-void MeshTransfers::AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept,
-                              int64_t kept_messages, DeviceLoad& load) const {
-  load.levels.resize(num_levels_);
-  PinnedSums::Sum received_inside, sent_inside;  // of the domains inside, the device itself left out
+MeshTransfers::Sums MeshTransfers::SentTo(const Receivers& receivers, const int64_t* coordinates) const {
+  for (const auto& [a, b] : receivers.equal) {
+    if (coordinates[a] != coordinates[b]) return {{0, 0}, {0, 0}};
+  }
+  Contiguity sent;
+  // From the fastest dimension to the slowest, as Contiguity needs it.
+  for (size_t d = dims_.size(); d-- > 0;) {
+    sent.AddDim(receivers.sums[d].At(dims_[d].from.Row(coordinates), coordinates));
+  }
+  const auto times = [&](Contiguity::Sum sum) {
+    return Contiguity::Sum{sum.elements * receivers.times, sum.count * receivers.times};
+  };
+  return {times(sent.all()), times(sent.scattered())};
+}
+
+// What crosses a level goes to the receivers within the domains of that level but those that have a holder nearer.
+void MeshTransfers::AddSent(const int64_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const {
+  Sums before = own;
   for (int level = 0; level < num_levels_; ++level) {
-    PinnedSums::Sum received{1, 1}, sent{1, 1};
+    const Sums within = SentTo(within_[level], coordinates);
+    const Sums nearer = nearer_[level] ? SentTo(*nearer_[level], coordinates) : before;
+    const int64_t messages = within.all.count - nearer.all.count;
+    load.send += within.all.elements - nearer.all.elements;
+    load.staging += within.scattered.elements - nearer.scattered.elements;
+    load.staging_messages += within.scattered.count - nearer.scattered.count;
+    peers.receivers += messages;
+    if (num_levels_ > 1) {
+      load.levels[level].send = within.all.elements - nearer.all.elements;
+      load.levels[level].peers = messages;
+    }
+    before = within;
+  }
+}
+
+// What crosses a level is what comes from within its domains minus what comes from within those of the next level in.
+// Both are products over dimensions, which the crossing transfers itself is not. `own`: what the device keeps.
+void MeshTransfers::AddReceived(const int64_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const {
+  Contiguity::Sum before{0, 0};  // of the domains inside, the device itself left out
+  for (int level = 0; level < num_levels_; ++level) {
+    Contiguity::Sum received{1, 1};
     if (level + 1 == num_levels_) {
       received = {load.recv, peers.senders};
-      sent = {load.send, peers.receivers};
     } else {
       for (const Dim& dim : dims_) {
-        const auto r = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
-        const auto s = dim.sent_near[level].At(dim.from.Row(coordinates), coordinates);
-        received = {received.elements * r.elements, received.count * r.count};
-        sent = {sent.elements * s.elements, sent.count * s.count};
-      }
-      int64_t receivers = 1;
-      for (size_t f = 0; f < digits_.size(); ++f) {
-        if (!active_digit_[f]) continue;
-        const bool outside = digits_[f].level > level;
-        if (to_dim_[f] < 0 && sigma_inverse_[f] < 0 && !outside) receivers *= digits_[f].size;
-        // A receiver in the same domain has this device's coordinate on f; by sigma it also has that on the inverse of
-        // f. If the two differ there is no such receiver.
-        if (outside && sigma_inverse_[f] >= 0 && coordinates[sigma_inverse_[f]] != coordinates[f]) receivers = 0;
+        const SpreadSums& near = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
+        received = {received.elements * near.total_elements(), received.count * near.total_count()};
       }
       received = {received.elements - own, received.count - (own > 0 ? 1 : 0)};
-      sent = {receivers * sent.elements - kept, receivers * sent.count - kept_messages};
     }
     LevelLoad& out = load.levels[level];
-    out.recv = received.elements - received_inside.elements;
-    out.send = sent.elements - sent_inside.elements;
-    out.peers = std::max(received.count - received_inside.count, sent.count - sent_inside.count);
-    received_inside = received;
-    sent_inside = sent;
+    out.recv = received.elements - before.elements;
+    out.peers = std::max(out.peers, received.count - before.count);
+    before = received;
   }
 }
 
-void MeshTransfers::CountLevels(const Topology& topology) {
+absl::Status MeshTransfers::CountLevels(const Topology& topology) {
+  constexpr int64_t kMaxMessages = int64_t{1} << 24;
+  if (figures_.messages_total > kMaxMessages) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the domains of topology ", topology.name, " are not sub-meshes of ", ToString(mesh_),
+                     ", and the step has more than ", kMaxMessages, " messages to count one by one"));
+  }
   uniform_ = false;
   const auto levels = static_cast<size_t>(topology.num_levels());
-  counted_levels_.assign(static_cast<size_t>(mesh_.size()), std::vector<LevelLoad>(levels));
-  std::vector<int64_t> peers(levels);
-  for (int64_t p = 0; p < mesh_.size(); ++p) {
-    std::vector<LevelLoad>& of_device = counted_levels_[p];
-    for (const bool receiving : {true, false}) {
-      std::fill(peers.begin(), peers.end(), 0);
-      for (const Message& message : receiving ? Receives(mesh_.Device(p)) : Sends(mesh_.Device(p))) {
-        if (message.sender == message.receiver) continue;
-        const auto level = static_cast<size_t>(topology.LevelOf(message.sender, message.receiver));
-        (receiving ? of_device[level].recv : of_device[level].send) += message.elements();
-        of_device[level].peers = std::max(of_device[level].peers, ++peers[level]);
-      }
-    }
+  const auto devices = static_cast<size_t>(mesh_.size());
+  counted_levels_.assign(devices, std::vector<LevelLoad>(levels));
+  std::vector<int64_t> senders(devices * levels, 0), receivers = senders;
+  for (size_t p = 0; p < devices; ++p) {
+    const auto receiver = static_cast<int64_t>(p);
+    EachReceived(receiver, [&](int64_t sender, const std::vector<const Pair*>& pairs) {
+      if (sender == receiver) return;
+      int64_t elements = 1;
+      for (const Pair* pair : pairs) elements *= pair->elements;
+      const auto level = static_cast<size_t>(topology.LevelOf(mesh_.Device(sender), mesh_.Device(receiver)));
+      counted_levels_[p][level].recv += elements;
+      counted_levels_[sender][level].send += elements;
+      ++senders[p * levels + level];
+      ++receivers[static_cast<size_t>(sender) * levels + level];
+    });
   }
+  for (size_t i = 0; i < senders.size(); ++i) {
+    counted_levels_[i / levels][i % levels].peers = std::max(senders[i], receivers[i]);
+  }
+  return absl::OkStatus();
 }
 
 DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const {
-  // Digits of receivers that neither a dimension of the target nor the sender's coordinates fix: every value of these
-  // is one more receiver.
-  int64_t receivers = 1, kept_receivers = 1;
-  // Receivers that hold this device's shard themselves are paired with it by sigma only if its swapped digits agree.
-  bool keeps = true;
-  for (size_t f = 0; f < digits_.size(); ++f) {
-    if (active_digit_[f] && to_dim_[f] < 0 && sigma_inverse_[f] < 0) receivers *= digits_[f].size;
-    if (!swapped(f)) continue;
-    if (to_dim_[f] < 0) kept_receivers *= digits_[f].size;
-    keeps = keeps && coordinates[f] == coordinates[sigma_[f]];
-  }
-  Contiguity received, sent, kept, own_in_to;
+  Contiguity received, own_in_to, own_in_from;
   bool own = true;
   DeviceLoad load;
   load.before = load.after = 1;
-  // From the fastest dimension to the slowest, as Contiguity needs it.
   for (size_t d = dims_.size(); d-- > 0;) {
     const Dim& dim = dims_[d];
     const int64_t s = dim.from.Row(coordinates), t = dim.to.Row(coordinates);
     load.before *= dim.from_length[s];
     load.after *= dim.to_length[t];
     received.AddDim(dim.received[t]);
-    auto key = [&](const std::vector<int>& pins) {
-      int64_t out = 0;
-      for (size_t j = 0; j < pins.size(); ++j) {
-        if (pins[j] >= 0) out = out * digits_[dim.to.digits[j]].size + coordinates[pins[j]];
-      }
-      return out;
-    };
-    sent.AddDim(dim.sent[s * dim.sent_pinned + key(dim.sent_pins)]);
-    if (has_swaps_) kept.AddDim(dim.kept[s * dim.kept_pinned + key(dim.kept_pins)]);
     const Pair* pair = dim.overlap.Find(s, t);
     own = own && pair != nullptr;
     if (!own) continue;
-    SpreadSums in_to;
+    SpreadSums in_to, in_from;
     in_to.Add(pair->in_to, pair->elements);
     own_in_to.AddDim(in_to);
-    if (has_swaps_) continue;
-    SpreadSums in_from;
     in_from.Add(pair->in_from, pair->elements);
-    kept.AddDim(in_from);
+    own_in_from.AddDim(in_from);
   }
-  const int64_t kept_times = has_swaps_ ? (keeps ? kept_receivers : 0) : own ? 1 : 0;
-  const auto own_sum = own ? own_in_to.all() : Contiguity::Sum{0, 0};
-  const auto own_scattered = own ? own_in_to.scattered() : Contiguity::Sum{0, 0};
-  load.recv = received.all().elements - own_sum.elements;
-  load.send = receivers * sent.all().elements - kept_times * kept.all().elements;
-  peers.senders = received.all().count - own_sum.count;
-  peers.receivers = receivers * sent.all().count - kept_times * kept.all().count;
-  load.staging = received.scattered().elements - own_scattered.elements + receivers * sent.scattered().elements -
-                 kept_times * kept.scattered().elements;
-  load.staging_messages = received.scattered().count - own_scattered.count + receivers * sent.scattered().count -
-                          kept_times * kept.scattered().count;
-  if (num_levels_ > 1) {
-    AddLevels(coordinates, peers, own_sum.elements, kept_times * kept.all().elements, kept_times * kept.all().count,
-              load);
-  }
+  const Sums none{{0, 0}, {0, 0}};
+  const Sums kept = own ? Sums{own_in_to.all(), own_in_to.scattered()} : none;
+  load.recv = received.all().elements - kept.all.elements;
+  load.staging = received.scattered().elements - kept.scattered.elements;
+  load.staging_messages = received.scattered().count - kept.scattered.count;
+  peers.senders = received.all().count - kept.all.count;
+  if (num_levels_ > 1) load.levels.resize(num_levels_);
+  AddSent(coordinates, own ? Sums{own_in_from.all(), own_in_from.scattered()} : none, peers, load);
+  if (num_levels_ > 1) AddReceived(coordinates, peers, kept.all.elements, load);
   return load;
 }
 
-bool MeshTransfers::ComputeLoads() {
+void MeshTransfers::ComputeLoads() {
   std::vector<int64_t> sends(classes_.size(), 0);  // messages
   loads_.reserve(classes_.size());
   for (size_t i = 0; i < classes_.size(); ++i) {
@@ -206,17 +199,23 @@ bool MeshTransfers::ComputeLoads() {
     figures_.send_max = std::max(figures_.send_max, load.send);
     figures_.peers_max = std::max({figures_.peers_max, peers.senders, peers.receivers});
   }
-  return Balanced(sends);
+  balanced_ = Balanced(sends);
+}
+
+int64_t MeshTransfers::holders() const {
+  int64_t cells = 1;
+  for (const Dim& dim : dims_) cells *= dim.overlap.from_rows;
+  return mesh_.size() / cells;
 }
 
 // Whether no device sends more than its share of its shard's pieces, rounded up, or, if pieces differ in size, more
 // than its share of the elements plus the largest piece. A sender's mean piece, rounded up, is used for the largest,
 // since it is never above it: the check can only be too strict, and ListTransfers then balances.
 bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
-  int64_t cells = 1, active = 1;
-  for (const Dim& dim : dims_) cells *= dim.overlap.from_rows;
+  int64_t active = 1;
   for (size_t e = 0; e < digits_.size(); ++e) active *= active_digit_[e] ? digits_[e].size : 1;
-  const int64_t holders = active / cells;
+  // Digits that neither layout uses make groups that have nothing to do with each other.
+  const int64_t holders = this->holders() / (mesh_.size() / active);
   if (holders <= 1) return true;
   if (uniform_) {
     // All pieces are of one size. A shard's receivers are the devices whose digits agree with it wherever the target
@@ -238,7 +237,7 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
     }
     return true;
   }
-  std::vector<int64_t> demand(static_cast<size_t>(cells), 0), pieces = demand;
+  std::vector<int64_t> demand(static_cast<size_t>(active / holders), 0), pieces = demand;
   auto cell_of = [&](size_t i) {
     int64_t cell = 0;
     for (const Dim& dim : dims_) cell = cell * dim.overlap.from_rows + dim.from_row[i];

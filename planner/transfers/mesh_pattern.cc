@@ -18,8 +18,10 @@ void MeshTransfers::FindAxes() {
     if (from_dim_[e] < 0) {
       // The senders of a receiver have its coordinate on sigma(e) as theirs on e. So data moves along e only if these
       // two coordinates of some receiver differ.
-      for (size_t i = 0; sigma_[e] != digit && i < classes_.size(); ++i) {
-        if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma_[e])) axes_[e] = true;
+      for (const Sigma& sigma : sigma_) {
+        for (size_t i = 0; sigma[e] != digit && i < classes_.size(); ++i) {
+          if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma[e])) axes_[e] = true;
+        }
       }
       continue;
     }
@@ -156,31 +158,32 @@ Message MeshTransfers::MakeMessage(int64_t sender, int64_t receiver, const std::
   return message;
 }
 
-std::vector<Message> MeshTransfers::Receives(int64_t device) const {
-  std::vector<Message> out;
-  const auto position = mesh_.Position(device);
-  if (!position) return out;
+int MeshTransfers::LevelOf(int64_t holder, int64_t receiver) const {
+  int level = -1;
+  for (size_t d = 0; d < digits_.size(); ++d) {
+    if (from_dim_[d] < 0 || digits_[d].Coordinate(holder) == digits_[d].Coordinate(receiver)) continue;
+    level = std::max(level, digits_[d].level);
+  }
+  return level;
+}
+
+void MeshTransfers::EachReceived(int64_t position, PieceVisitor visit) const {
   const size_t n = dims_.size();
   std::vector<const Pair*> begin(n), end(n), at(n);
   std::vector<int64_t> own(n);
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
-    int64_t t = 0;
-    for (size_t j = 0; j < dim.to.digits.size(); ++j) {
-      t += digits_[dim.to.digits[j]].Coordinate(*position) * dim.to.weights[j];
-    }
-    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-      own[d] += digits_[dim.from.digits[j]].Coordinate(*position) * dim.from.weights[j];
-    }
+    own[d] = dim.from.RowAt(position, digits_);
+    const auto t = static_cast<size_t>(dim.to.RowAt(position, digits_));
     begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[t];
-    end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[static_cast<size_t>(t) + 1];
-    if (begin[d] == end[d]) return out;
+    end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[t + 1];
+    if (begin[d] == end[d]) return;
     at[d] = begin[d];
   }
   while (true) {
     // What the device holds itself it keeps, whatever sigma says. Otherwise the holder has the shard's coordinates on
     // the source's digits, and the receiver's (by sigma) on the others.
-    int64_t sender = *position;
+    int64_t sender = position;
     bool kept = true;
     for (size_t d = 0; d < n; ++d) kept &= at[d]->from_row == own[d];
     if (!kept) {
@@ -192,12 +195,14 @@ std::vector<Message> MeshTransfers::Receives(int64_t device) const {
           sender += at[d]->from_row / dim.from.weights[j] % digit.size * digit.stride;
         }
       }
+      const int level = std::max(0, LevelOf(sender, position));
       for (size_t e = 0; e < digits_.size(); ++e) {
-        if (sigma_[e] < 0) continue;
-        sender += digits_[sigma_[e]].Coordinate(*position) * digits_[e].stride;
+        if (from_dim_[e] >= 0) continue;
+        const int as = digits_[e].level > level ? static_cast<int>(e) : sigma_[level][e];
+        sender += digits_[as].Coordinate(position) * digits_[e].stride;
       }
     }
-    out.push_back(MakeMessage(sender, *position, at));
+    visit(sender, at);
     size_t d = n;
     while (d > 0 && ++at[d - 1] == end[d - 1]) {
       at[d - 1] = begin[d - 1];
@@ -205,6 +210,88 @@ std::vector<Message> MeshTransfers::Receives(int64_t device) const {
     }
     if (d == 0) break;
   }
+}
+
+// The receivers have the shard's pairs in every dimension, the device's coordinates where they are pinned to it, and any
+// on the other digits that no dimension says anything about.
+void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
+  const size_t n = dims_.size();
+  std::vector<std::vector<const Pair*>> of_shard(n);
+  std::vector<const Pair*> pairs(n);
+  std::vector<int64_t> own(n);
+  for (size_t d = 0; d < n; ++d) {
+    const Dim& dim = dims_[d];
+    own[d] = dim.from.RowAt(position, digits_);
+    for (const Pair& pair : dim.overlap.pairs) {
+      if (pair.from_row == own[d]) of_shard[d].push_back(&pair);
+    }
+    if (of_shard[d].empty()) return;
+    pairs[d] = dim.overlap.Find(own[d], dim.to.RowAt(position, digits_));
+  }
+  const auto keeps = [](const Pair* pair) { return pair != nullptr; };
+  if (std::all_of(pairs.begin(), pairs.end(), keeps)) visit(position, pairs);
+  for (int level = 0; level < num_levels_; ++level) {
+    const Receivers& receivers = within_[level];
+    const auto agree = [&](const std::pair<int, int>& digits) {
+      return digits_[digits.first].Coordinate(position) == digits_[digits.second].Coordinate(position);
+    };
+    if (!std::all_of(receivers.equal.begin(), receivers.equal.end(), agree)) continue;
+    std::vector<int> free_digits;
+    int64_t first = 0;  // the coordinates on digits that no dimension decides
+    for (size_t f = 0; f < digits_.size(); ++f) {
+      if (receivers.pinned_by[f] >= 0) {
+        if (to_dim_[f] < 0) first += digits_[receivers.pinned_by[f]].Coordinate(position) * digits_[f].stride;
+      } else if (to_dim_[f] < 0) {
+        free_digits.push_back(static_cast<int>(f));
+      }
+    }
+    // Per dimension, what its pairs say about the receiver's position, of those that agree with the pins.
+    std::vector<std::vector<std::pair<int64_t, const Pair*>>> choices(n);
+    bool nobody = false;
+    for (size_t d = 0; d < n; ++d) {
+      const Dim& dim = dims_[d];
+      for (const Pair* pair : of_shard[d]) {
+        int64_t part = 0;
+        bool agrees = true;
+        for (size_t j = 0; j < dim.to.digits.size(); ++j) {
+          const digits::Digit& digit = digits_[dim.to.digits[j]];
+          const int64_t coordinate = pair->to_row / dim.to.weights[j] % digit.size;
+          const int by = receivers.pinned_by[dim.to.digits[j]];
+          agrees &= by < 0 || digits_[by].Coordinate(position) == coordinate;
+          part += coordinate * digit.stride;
+        }
+        if (agrees) choices[d].emplace_back(part, pair);
+      }
+      nobody |= choices[d].empty();
+    }
+    if (nobody) continue;
+    std::vector<size_t> chosen(n, 0);
+    std::vector<int64_t> at(free_digits.size(), 0);
+    while (true) {
+      int64_t r = first;
+      for (size_t d = 0; d < n; ++d) {
+        r += choices[d][chosen[d]].first;
+        pairs[d] = choices[d][chosen[d]].second;
+      }
+      for (size_t i = 0; i < at.size(); ++i) r += at[i] * digits_[free_digits[i]].stride;
+      if (LevelOf(position, r) == level) visit(r, pairs);
+      size_t i = at.size();
+      while (i > 0 && ++at[i - 1] == digits_[free_digits[i - 1]].size) at[--i] = 0;
+      if (i > 0) continue;
+      size_t d = n;
+      while (d > 0 && ++chosen[d - 1] == choices[d - 1].size()) chosen[--d] = 0;
+      if (d == 0) break;
+    }
+  }
+}
+
+std::vector<Message> MeshTransfers::Receives(int64_t device) const {
+  std::vector<Message> out;
+  const auto position = mesh_.Position(device);
+  if (!position) return out;
+  EachReceived(*position, [&](int64_t sender, const std::vector<const Pair*>& pairs) {
+    out.push_back(MakeMessage(sender, *position, pairs));
+  });
   std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
   return out;
 }
@@ -213,55 +300,9 @@ std::vector<Message> MeshTransfers::Sends(int64_t device) const {
   std::vector<Message> out;
   const auto position = mesh_.Position(device);
   if (!position) return out;
-  const size_t n = dims_.size();
-  std::vector<int64_t> own(n, 0);
-  for (size_t d = 0; d < n; ++d) {
-    const Dim& dim = dims_[d];
-    for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-      own[d] += digits_[dim.from.digits[j]].Coordinate(*position) * dim.from.weights[j];
-    }
-  }
-  // By sigma this device's coordinates fix some digits of its receivers; the others take every value.
-  std::vector<int> free_digits;
-  int64_t receiver = 0;
-  for (size_t f = 0; f < digits_.size(); ++f) {
-    if (sigma_inverse_[f] < 0) {
-      free_digits.push_back(static_cast<int>(f));
-    } else {
-      receiver += digits_[sigma_inverse_[f]].Coordinate(*position) * digits_[f].stride;
-    }
-  }
-  std::vector<const Pair*> pairs(n);
-  auto visit = [&](int64_t r) {
-    bool holds_it = true;
-    for (size_t d = 0; d < n; ++d) {
-      const Dim& dim = dims_[d];
-      int64_t t = 0, s = 0;
-      for (size_t j = 0; j < dim.to.digits.size(); ++j) {
-        t += digits_[dim.to.digits[j]].Coordinate(r) * dim.to.weights[j];
-      }
-      for (size_t j = 0; j < dim.from.digits.size(); ++j) {
-        s += digits_[dim.from.digits[j]].Coordinate(r) * dim.from.weights[j];
-      }
-      holds_it &= s == own[d];
-      pairs[d] = dim.overlap.Find(own[d], t);
-      if (pairs[d] == nullptr) return;
-    }
-    if (r == *position || !holds_it) out.push_back(MakeMessage(*position, r, pairs));
-  };
-  std::vector<int64_t> at(free_digits.size(), 0);
-  bool visited_self = false;
-  while (true) {
-    int64_t r = receiver;
-    for (size_t i = 0; i < at.size(); ++i) r += at[i] * digits_[free_digits[i]].stride;
-    visited_self |= r == *position;
-    visit(r);
-    size_t i = at.size();
-    while (i > 0 && ++at[i - 1] == digits_[free_digits[i - 1]].size) at[--i] = 0;
-    if (i == 0) break;
-  }
-  // A device that sigma does not pair with itself still keeps what it holds.
-  if (!visited_self) visit(*position);
+  EachSent(*position, [&](int64_t receiver, const std::vector<const Pair*>& pairs) {
+    out.push_back(MakeMessage(*position, receiver, pairs));
+  });
   std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
   return out;
 }

@@ -2,23 +2,25 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "reshard/layout/text.h"
 
 namespace reshard::transfers {
 
-absl::StatusOr<std::optional<std::unique_ptr<MeshTransfers>>> MeshTransfers::Create(
-    const Mesh& mesh, const digits::Refinement& refinement, const std::vector<const DimShards*>& from,
-    const std::vector<const DimShards*>& to, int rank, const Topology& topology, bool aligned) {
+std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const digits::Refinement& refinement,
+                                                     const std::vector<const DimShards*>& from,
+                                                     const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                     Senders senders) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
-  out->num_levels_ = aligned ? topology.num_levels() : 1;
+  out->num_levels_ = num_levels;
   out->digits_ = refinement.digits;
+  if (num_levels == 1) {
+    for (digits::Digit& digit : out->digits_) digit.level = 0;
+  }
   const size_t k = out->digits_.size();
   out->from_dim_.assign(k, -1);
   out->to_dim_.assign(k, -1);
@@ -33,19 +35,15 @@ absl::StatusOr<std::optional<std::unique_ptr<MeshTransfers>>> MeshTransfers::Cre
   out->AddDims(from, to);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
+  if (senders == Senders::kAll) {
+    out->SpreadSenders();
+  } else {
+    out->sigma_.assign(static_cast<size_t>(out->num_levels_), out->ByPlace());
+  }
   out->EnumerateClasses();
   out->SumByRow();
   if (out->num_levels_ > 1) out->SumNear();
-  if (!out->ComputeLoads()) return std::nullopt;
-  if (topology.num_levels() != out->num_levels_) {
-    constexpr int64_t kMaxMessages = int64_t{1} << 24;
-    if (out->figures_.messages_total > kMaxMessages) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the domains of topology ", topology.name, " are not sub-meshes of ", ToString(mesh),
-                       ", and the step has more than ", kMaxMessages, " messages to count one by one"));
-    }
-    out->CountLevels(topology);
-  }
+  out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();
   return out;
@@ -60,17 +58,10 @@ void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std
   }
 }
 
-// Finds sigma. If only the target uses digit e, at a place where the source has digit a, all receivers of a source
-// shard have the same e, and with sigma(e) = e the holders along e would be idle while one of them served everybody.
-// The digit x in which the receivers of that shard do differ is found by following places: it is a or, if a itself
-// moves to the place of another source digit, that digit, and so on.
+// Finds which source digit is at the place of each target digit.
 void MeshTransfers::Match(const digits::Refinement& refinement) {
   const size_t k = digits_.size();
-  sigma_.assign(k, -1);
-  for (size_t e = 0; e < k; ++e) {
-    if (from_dim_[e] < 0) sigma_[e] = static_cast<int>(e);
-  }
-  std::vector<int> displaced(k, -1);  // target digit -> the source digit at its place
+  displaced_.assign(k, -1);
   for (int d = 0; d < rank_; ++d) {
     // Exact places first; then, in a range that both layouts cut completely (6 as 2,3 against 3,2), digits of equal
     // size in order. Blocks, which every device keeps, cut nothing.
@@ -104,7 +95,7 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
     std::vector<bool> taken(sources.size(), false);
     for (bool exact : {true, false}) {
       for (const digits::DimCut* target : targets) {
-        if (displaced[target->digit] >= 0) continue;
+        if (displaced_[target->digit] >= 0) continue;
         for (size_t i = 0; i < sources.size(); ++i) {
           const digits::DimCut* source = sources[i];
           if (taken[i] || source->hi / source->lo != target->hi / target->lo) continue;
@@ -112,32 +103,109 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
           if (source->kind != target->kind || source->kind == Factor::Kind::kSizes) continue;
           const bool fits = exact ? source->lo == target->lo : block(*source) == block(*target) && block(*source) >= 0;
           if (!fits) continue;
-          displaced[target->digit] = source->digit;
+          displaced_[target->digit] = source->digit;
           taken[i] = true;
           break;
         }
       }
     }
   }
+}
+
+// If only the target uses digit e, at a place where the source has digit a, all receivers of a source shard have the
+// same e, and with sigma(e) = e the holders along e would be idle while one of them served everybody. The digit x in
+// which the receivers of that shard do differ is found by following places: it is a or, if a itself moves to the place
+// of another source digit, that digit, and so on.
+Sigma MeshTransfers::ByPlace() const {
+  const size_t k = digits_.size();
+  Sigma sigma(k, -1);
   for (size_t e = 0; e < k; ++e) {
-    if (from_dim_[e] >= 0 || displaced[e] < 0) continue;
-    int x = displaced[e];
-    for (size_t guard = 0; guard < k && displaced[x] >= 0; ++guard) {
-      if (displaced[x] == x) break;
-      x = displaced[x];
+    if (from_dim_[e] >= 0) continue;
+    sigma[e] = static_cast<int>(e);
+    if (displaced_[e] < 0) continue;
+    int x = displaced_[e];
+    for (size_t guard = 0; guard < k && displaced_[x] >= 0; ++guard) {
+      if (displaced_[x] == x) break;
+      x = displaced_[x];
     }
     // A receiver whose coordinates on e and x differ lacks a shard that differs from its own on x. So its holder has to
     // differ from it on x anyway, and differing on e too makes it no farther unless e is at a farther level than x.
     // This does not hold if x was found through several places.
-    const bool no_farther = uniform_ && x == displaced[e] && digits_[e].level <= digits_[x].level;
-    if (num_levels_ == 1 || digits_[e].level == 0 || no_farther) sigma_[e] = x;
+    const bool no_farther = uniform_ && x == displaced_[e] && digits_[e].level <= digits_[x].level;
+    if (digits_[e].level == 0 || no_farther) sigma[e] = x;
   }
-  sigma_inverse_.assign(k, -1);
-  for (size_t e = 0; e < k; ++e) {
-    if (sigma_[e] < 0) continue;
-    sigma_inverse_[sigma_[e]] = static_cast<int>(e);
-    has_swaps_ |= sigma_[e] != static_cast<int>(e);
+  return sigma;
+}
+
+// Digits along which holders may be chosen freely for receivers that find none nearer than `level`, and on which all
+// receivers of a shard are the same.
+std::vector<int> MeshTransfers::Starved(int level) const {
+  std::vector<int> out;
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    if (from_dim_[e] < 0 && displaced_[e] >= 0 && digits_[e].level <= level) out.push_back(static_cast<int>(e));
   }
+  return out;
+}
+
+// Digits on which the receivers of a shard differ, although they say nothing about the holder yet. Those of near levels
+// first: at `level` itself, receivers that are like the holder have one nearby.
+std::vector<int> MeshTransfers::SpareDigits(int level) const {
+  std::vector<int> out;
+  for (int near = 0; near <= level; ++near) {
+    for (size_t x = 0; x < digits_.size(); ++x) {
+      if (from_dim_[x] >= 0 && displaced_[x] < 0 && digits_[x].level == near) out.push_back(static_cast<int>(x));
+    }
+  }
+  return out;
+}
+
+// Example: [<a>8, <c>8] -> [<c>8, <b>8] on {a:2,b:2,c:2}. All receivers of a shard have its c as their b, so that one
+// of its two holders would serve them all. They differ on a: sigma(b) = a.
+void MeshTransfers::SpreadSenders() {
+  for (int level = 0; level < num_levels_; ++level) {
+    Sigma& sigma = sigma_.emplace_back(digits_.size(), -1);
+    for (size_t e = 0; e < digits_.size(); ++e) {
+      if (from_dim_[e] < 0) sigma[e] = static_cast<int>(e);
+    }
+    std::vector<int> spare = SpareDigits(level);
+    for (int e : Starved(level)) {
+      const auto x = std::find_if(spare.begin(), spare.end(), [&](int s) { return digits_[s].size == digits_[e].size; });
+      if (x == spare.end()) continue;
+      sigma[e] = *x;
+      spare.erase(x);
+    }
+  }
+}
+
+std::vector<AxisRef> MeshTransfers::CutsToSpread() const {
+  struct Left {
+    int digit;
+    int64_t pre = 1;  // of the digit, what is matched already
+    int64_t size;     // what is not
+  };
+  std::vector<AxisRef> cuts;
+  std::vector<Left> spare;
+  for (int x : SpareDigits(num_levels_ - 1)) spare.push_back({x, 1, digits_[x].size});
+  const auto take = [&](Left& left, int64_t part) {
+    const AxisRef& ref = digits_[left.digit].ref;
+    if (part < left.size || left.pre > 1) cuts.push_back({ref.axis, ref.pre * left.pre, part});
+    left.pre *= part;
+    left.size /= part;
+  };
+  for (int e : Starved(num_levels_ - 1)) {
+    Left starved{e, 1, digits_[e].size};
+    while (starved.size > 1) {
+      const auto common = [&](const Left& x) { return std::gcd(x.size, starved.size); };
+      const auto best = std::max_element(spare.begin(), spare.end(), [&](const Left& a, const Left& b) {
+        return std::pair(common(a), -a.size) < std::pair(common(b), -b.size);
+      });
+      if (best == spare.end() || common(*best) == 1) break;
+      const int64_t part = common(*best);
+      take(starved, part);
+      take(*best, part);
+    }
+  }
+  return cuts;
 }
 
 // Whether what a device does follows from which of its coordinates are equal: all factors are plain axes or blocks that
@@ -187,8 +255,13 @@ void MeshTransfers::EnumerateClasses() {
   for (const auto& [e, f] : met_) {
     if (e != f) links_.push_back({digits_[e].ref, digits_[f].ref});
   }
-  for (size_t e = 0; e < k; ++e) {
-    if (swapped(e)) links_.push_back({digits_[e].ref, digits_[sigma_[e]].ref});
+  for (const Sigma& sigma : sigma_) {
+    for (size_t e = 0; e < k; ++e) {
+      const int x = sigma[e];
+      if (x < 0 || x == static_cast<int>(e)) continue;
+      const digits::DigitLink link{digits_[e].ref, digits_[x].ref};
+      if (std::find(links_.begin(), links_.end(), link) == links_.end()) links_.push_back(link);
+    }
   }
   std::optional<std::vector<digits::DeviceClass>> classes;
   if (uniform_) classes = digits::ClassesUnder(mesh_, links_);
@@ -223,43 +296,52 @@ void MeshTransfers::EnumerateClasses() {
 void MeshTransfers::SumByRow() {
   for (Dim& dim : dims_) {
     dim.received.resize(dim.overlap.to_rows);
-    dim.sent_pins.assign(dim.to.digits.size(), -1);
-    dim.kept_pins.assign(dim.to.digits.size(), -1);
-    // A sender's coordinates pin those digits of its receivers that are some sigma(e). Receivers that hold the shard
-    // themselves have the sender's coordinates on all digits but the swapped ones, on which they may have any.
-    dim.sent_pinned = dim.kept_pinned = 1;
-    for (size_t j = 0; j < dim.to.digits.size(); ++j) {
-      const auto f = static_cast<size_t>(dim.to.digits[j]);
-      dim.sent_pins[j] = sigma_inverse_[f];
-      if (dim.sent_pins[j] >= 0) dim.sent_pinned *= digits_[f].size;
-      dim.kept_pins[j] = swapped(f) ? -1 : static_cast<int>(f);
-      if (!swapped(f)) dim.kept_pinned *= digits_[f].size;
+    for (const Pair& pair : dim.overlap.pairs) dim.received[pair.to_row].Add(pair.in_to, pair.elements);
+  }
+  for (int level = 0; level < num_levels_; ++level) {
+    const Sigma& sigma = sigma_[level];
+    std::vector<std::pair<int, int>> pins;
+    bool swaps = false;
+    for (size_t e = 0; e < digits_.size(); ++e) {
+      const int digit = static_cast<int>(e);
+      if (digits_[e].level > level) {
+        pins.emplace_back(digit, digit);
+      } else if (sigma[e] >= 0) {
+        pins.emplace_back(sigma[e], digit);
+        swaps |= sigma[e] != digit;
+      }
     }
-    dim.sent.resize(dim.overlap.from_rows * dim.sent_pinned);
-    if (has_swaps_) dim.kept.resize(dim.overlap.from_rows * dim.kept_pinned);
-    auto key = [&](const std::vector<int>& pins, int64_t to_row) {
-      int64_t out = 0;
-      for (size_t j = 0; j < pins.size(); ++j) {
-        if (pins[j] < 0) continue;
-        const int64_t size = digits_[dim.to.digits[j]].size;
-        out = out * size + to_row / dim.to.weights[j] % size;
-      }
-      return out;
-    };
-    int64_t row = -1, sent_key = 0, kept_key = 0;
-    for (const Pair& pair : dim.overlap.pairs) {
-      if (pair.to_row != row) {
-        row = pair.to_row;
-        sent_key = key(dim.sent_pins, row);
-        if (has_swaps_) kept_key = key(dim.kept_pins, row);
-      }
-      dim.received[row].Add(pair.in_to, pair.elements);
-      dim.sent[pair.from_row * dim.sent_pinned + sent_key].Add(pair.in_from, pair.elements);
-      if (has_swaps_) {
-        dim.kept[pair.from_row * dim.kept_pinned + kept_key].Add(pair.in_from, pair.elements);
-      }
+    within_.push_back(ReceiversOf(pins));
+    nearer_.emplace_back();
+    if (level == 0 ? !swaps : sigma == sigma_[level - 1]) continue;
+    for (size_t d = 0; d < digits_.size(); ++d) {
+      if (from_dim_[d] >= 0 && digits_[d].level == level) pins.emplace_back(static_cast<int>(d), static_cast<int>(d));
+    }
+    nearer_.back() = ReceiversOf(std::move(pins));
+  }
+}
+
+MeshTransfers::Receivers MeshTransfers::ReceiversOf(std::vector<std::pair<int, int>> pins) const {
+  Receivers out;
+  out.pinned_by.assign(digits_.size(), -1);
+  for (const auto& [receiver, sender] : pins) {
+    int& by = out.pinned_by[receiver];
+    if (by < 0) {
+      by = sender;
+    } else if (by != sender) {
+      out.equal.emplace_back(by, sender);
     }
   }
+  for (size_t f = 0; f < digits_.size(); ++f) {
+    if (to_dim_[f] < 0 && out.pinned_by[f] < 0) out.times *= digits_[f].size;
+  }
+  for (const Dim& dim : dims_) {
+    std::vector<int> fixed_by;
+    for (int f : dim.to.digits) fixed_by.push_back(out.pinned_by[f]);
+    out.sums.emplace_back(dim.overlap, digits_, dim.from, dim.to, fixed_by, false);
+  }
+  out.pins = std::move(pins);
+  return out;
 }
 
 }  // namespace reshard::transfers

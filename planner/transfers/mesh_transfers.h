@@ -13,6 +13,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "planner/digits/device_classes.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
@@ -24,32 +26,47 @@ namespace reshard::transfers {
 // one device.
 class PinnedSums {
  public:
-  struct Sum {
-    int64_t elements = 0;
-    int64_t count = 0;
-  };
   // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` is about
   // rows of the target, otherwise of the source.
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
-  Sum At(int64_t row, const int64_t* coordinates) const;
+  const SpreadSums& At(int64_t row, const int64_t* coordinates) const;
 
  private:
   std::vector<std::pair<int, int64_t>> keys_;  // digits outside the row that fix something, and their sizes
   int64_t num_keys_ = 1;
-  std::vector<Sum> sums_;  // by row, then key
+  std::vector<SpreadSums> sums_;  // by row, then key
 };
+
+// A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e
+// has the shard's coordinate, since the source uses it.
+using Sigma = std::vector<int>;
 
 class MeshTransfers final : public TransferSchedule {
  public:
-  // Nothing if this rule for senders would overload one (more than its even share of a shard's demand plus one piece);
-  // ListTransfers then balances message by message. `from` and `to` are the shard tables of the real dimensions,
-  // followed by one for the axes that stay partial, if any; `rank` is the number of real ones. `aligned`: every digit
-  // belongs to one level, which the refinement has. Otherwise what crosses levels is counted message by message:
-  // ResourceExhausted above 2^24 of them.
-  static absl::StatusOr<std::optional<std::unique_ptr<MeshTransfers>>> Create(
-      const Mesh& mesh, const digits::Refinement& refinement, const std::vector<const DimShards*>& from,
-      const std::vector<const DimShards*>& to, int rank, const Topology& topology, bool aligned);
+  // Which holders send what no device nearby has.
+  enum class Senders {
+    kByPlace,  // those in the receiver's place, which makes a permutation of a swap of axes
+    kAll,      // all in turn: a digit that is the same for all receivers follows one in which they differ
+  };
+  // `from` and `to` are the shard tables of the real dimensions, followed by one for the axes that stay partial, if
+  // any; `rank` is the number of real ones. `num_levels`: of the topology, if every digit belongs to one of them, which
+  // the refinement has; else 1.
+  static std::unique_ptr<MeshTransfers> Create(const Mesh& mesh, const digits::Refinement& refinement,
+                                               const std::vector<const DimShards*>& from,
+                                               const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                               Senders senders = Senders::kByPlace);
+  // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
+  // ResourceExhausted above 2^24 messages.
+  absl::Status CountLevels(const Topology& topology);
+  // The cuts of axes with which kAll spreads what is sent over the most holders.
+  std::vector<AxisRef> CutsToSpread() const;
+
+  // Whether no device sends more than its even share of a shard's demand, rounded up to pieces. If not, ListTransfers
+  // balances piece by piece.
+  bool balanced() const { return balanced_; }
+  // Devices that hold the same shard of the source.
+  int64_t holders() const;
 
   std::vector<Message> Receives(int64_t device) const override;
   std::vector<Message> Sends(int64_t device) const override;
@@ -68,31 +85,50 @@ class MeshTransfers final : public TransferSchedule {
     std::vector<int64_t> from_length, to_length;  // elements of a row
     std::vector<int64_t> from_row, to_row;        // of each class
     std::vector<SpreadSums> received;             // by to_row
-    // Sums over receivers by (from_row, pinned part of to_row): what a holder of from_row sends them.
-    std::vector<int> sent_pins;  // per to digit: the sender's digit that fixes it, or -1
-    std::vector<SpreadSums> sent;
-    int64_t sent_pinned = 1;
-    // The same for receivers that hold from_row themselves, which must not be counted as sends.
-    std::vector<int> kept_pins;
-    std::vector<SpreadSums> kept;
-    int64_t kept_pinned = 1;
-    // For each level but the outermost: what comes from and goes to devices of the same domain.
-    std::vector<PinnedSums> received_near, sent_near;
+    // For each level but the outermost: what comes from devices of the same domain.
+    std::vector<PinnedSums> received_near;
+  };
+
+  // A product over dimensions of what a device sends, before what it need not send is left out.
+  struct Sums {
+    Contiguity::Sum all;
+    Contiguity::Sum scattered;  // of these, what is not contiguous in the device's fragment
+  };
+  // A set of receivers of one device: those whose coordinates are the device's own on some digits ("pins").
+  struct Receivers {
+    std::vector<std::pair<int, int>> pins;   // (the receiver's digit, the device's)
+    std::vector<std::pair<int, int>> equal;  // digits on which the device's coordinates agree, or there is no receiver
+    std::vector<int> pinned_by;              // per digit of the receiver: the device's digit, or -1
+    int64_t times = 1;                       // receivers that differ only in digits that neither layout uses
+    std::vector<PinnedSums> sums;            // per dimension
   };
 
   MeshTransfers() = default;
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const digits::Refinement& refinement);
+  void SpreadSenders();
+  Sigma ByPlace() const;
+  std::vector<int> SpareDigits(int level) const;
+  std::vector<int> Starved(int level) const;
   bool MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
   void SumByRow();
   void SumNear();
-  bool ComputeLoads();  // false: unbalanced
+  Receivers ReceiversOf(std::vector<std::pair<int, int>> pins) const;
+  Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
+  // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.
+  int LevelOf(int64_t holder, int64_t receiver) const;
+  void ComputeLoads();
   bool Balanced(const std::vector<int64_t>& sends) const;
   void FindAxes();
   void ClassifyPattern();
   bool IsAllGather() const;
   bool IsAllToAll() const;
+  // Calls `visit` for all that the device at `position` receives, or sends, the copy of what it keeps included: with the
+  // position of the other one and a pair per dimension.
+  using PieceVisitor = absl::FunctionRef<void(int64_t, const std::vector<const Pair*>&)>;
+  void EachReceived(int64_t position, PieceVisitor visit) const;
+  void EachSent(int64_t position, PieceVisitor visit) const;
   Message MakeMessage(int64_t sender, int64_t receiver, const std::vector<const Pair*>& pairs) const;
 
   struct Peers {
@@ -101,12 +137,10 @@ class MeshTransfers final : public TransferSchedule {
   };
   // The load of the device with these coordinates, one per digit.
   DeviceLoad LoadOf(const int64_t* coordinates, Peers& peers) const;
-  void CountLevels(const Topology& topology);
-  void AddLevels(const int64_t* coordinates, const Peers& peers, int64_t own, int64_t kept, int64_t kept_messages,
-                 DeviceLoad& load) const;
+  void AddSent(const int64_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const;
+  void AddReceived(const int64_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const;
   const int64_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
   int64_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
-  bool swapped(size_t e) const { return sigma_[e] >= 0 && sigma_[e] != static_cast<int>(e); }
 
   Mesh mesh_;
   int rank_ = 0;
@@ -114,9 +148,15 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<digits::Digit> digits_;
   std::vector<Dim> dims_;
   std::vector<int> from_dim_, to_dim_;  // per digit: the dimension it shards, or -1
-  std::vector<int> sigma_;              // per digit not used by the source: the receiver's digit it copies; else -1
-  std::vector<int> sigma_inverse_;
-  bool has_swaps_ = false;  // some sigma(e) != e
+  std::vector<int> displaced_;          // per target digit: the source digit at its place, or -1
+  // By the level at which a receiver's nearest holders are. On the digits of farther levels each is the identity, since
+  // a holder shares these with the receiver.
+  std::vector<Sigma> sigma_;
+  // By level: the receivers that are in the device's domain of that level, and those of them that find a holder in a
+  // smaller one. The latter are left out where they are the former of the level before, or just the device.
+  std::vector<Receivers> within_;
+  std::vector<std::optional<Receivers>> nearer_;
+  bool balanced_ = false;
 
   // One position stands for all that do the same: those of one class under the links of uniform layouts; otherwise
   // those that differ only in digits that do not matter.

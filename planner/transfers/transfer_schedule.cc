@@ -85,6 +85,14 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op
 }
 
 namespace transfers {
+namespace {
+
+// Holders looked at, for all messages together, up to which messages are listed and balanced one by one where the
+// nearest holders would overload a sender. Above, whole digits of holders take turns, which costs the same whatever the
+// number of messages.
+constexpr int64_t kMostLooks = int64_t{1} << 20;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& mapped_from,
                                                                   const MappedLayout& mapped_to,
@@ -141,16 +149,29 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
     const bool aligned = topology.num_levels() == 1 || refinement.has_value();
     if (!refinement) refinement = digits::Refine(from, to);
     if (refinement) {
-      ASSIGN_OR_RETURN(auto out, MeshTransfers::Create(from.mesh(), *refinement, from_dims, to_dims, from.rank(),
-                                                       topology, aligned));
-      if (op == Op::kAllPermute && topology.num_levels() > 1 && (!out || (*out)->Classify() != Op::kAllPermute)) {
+      using Senders = MeshTransfers::Senders;
+      const auto create = [&](const digits::Refinement& by, int num_levels, Senders senders) {
+        return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders);
+      };
+      const auto counted = [&](std::unique_ptr<MeshTransfers> one,
+                               bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
+        if (!by_levels) RETURN_IF_ERROR(one->CountLevels(topology));
+        return one;
+      };
+      auto out = create(*refinement, aligned ? topology.num_levels() : 1, Senders::kByPlace);
+      if (op == Op::kAllPermute && topology.num_levels() > 1 &&
+          (!out->balanced() || out->Classify() != Op::kAllPermute)) {
         // The nearest holders make no permutation of it; without regard to distance there may be one.
-        ASSIGN_OR_RETURN(auto permuting, MeshTransfers::Create(from.mesh(), *refinement, from_dims, to_dims,
-                                                               from.rank(), topology, false));
-        const bool found = permuting && (*permuting)->Classify() == Op::kAllPermute;
-        if (found) return std::unique_ptr<TransferSchedule>(*std::move(permuting));
+        auto permuting = create(*refinement, 1, Senders::kByPlace);
+        if (permuting->balanced() && permuting->Classify() == Op::kAllPermute) {
+          return counted(std::move(permuting), false);
+        }
       }
-      if (out) return std::unique_ptr<TransferSchedule>(*std::move(out));
+      if (out->balanced()) return counted(std::move(out), aligned);
+      if (aligned && out->Figures().messages_total > kMostLooks / out->holders()) {
+        const auto finer = digits::Refine(from, to, levels ? &*levels : nullptr, out->CutsToSpread());
+        return counted(create(finer ? *finer : *refinement, topology.num_levels(), Senders::kAll), true);
+      }
     }
   }
   ASSIGN_OR_RETURN(auto out, ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),

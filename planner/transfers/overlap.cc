@@ -1,6 +1,8 @@
 #include "planner/transfers/overlap.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace reshard::transfers {
 namespace {
@@ -37,6 +39,18 @@ struct Segment {
   int64_t to_row;
   Run run;
 };
+
+// Stable, since segments come in ascending order of the tensor, which those of a pair keep.
+void SortByRow(int64_t Segment::*row, int64_t rows, std::vector<Segment>& segments) {
+  const auto before = [row](const Segment& a, const Segment& b) { return a.*row < b.*row; };
+  if (std::is_sorted(segments.begin(), segments.end(), before)) return;
+  std::vector<int64_t> next(static_cast<size_t>(rows) + 1, 0);
+  for (const Segment& segment : segments) ++next[static_cast<size_t>(segment.*row) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Segment> sorted(segments.size());
+  for (const Segment& segment : segments) sorted[next[segment.*row]++] = segment;
+  segments = std::move(sorted);
+}
 
 Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length) {
   if (elements == row_length) return elements == 1 ? Spread::kWholeOne : Spread::kWhole;
@@ -90,12 +104,8 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
     }
     (a[i].interval.end < b[j].interval.end) ? ++i : ++j;
   }
-  auto before = [](const Segment& x, const Segment& y) {
-    if (x.to_row != y.to_row) return x.to_row < y.to_row;
-    if (x.from_row != y.from_row) return x.from_row < y.from_row;
-    return x.run.global < y.run.global;
-  };
-  if (!std::is_sorted(segments.begin(), segments.end(), before)) std::sort(segments.begin(), segments.end(), before);
+  SortByRow(&Segment::from_row, out.from_rows, segments);
+  SortByRow(&Segment::to_row, out.to_rows, segments);
 
   for (size_t i = 0; i < segments.size();) {
     Pair pair{segments[i].from_row,

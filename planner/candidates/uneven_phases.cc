@@ -6,6 +6,7 @@
 
 #include "planner/cost/price.h"
 #include "planner/digits/domains.h"
+#include "planner/transfers/shard_maps.h"
 
 namespace reshard::candidates {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 // Ways of sharing that are looked at, and chains that are kept.
 constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
+// Devices of a mesh up to which what each of them does is looked at.
+constexpr int64_t kAllLookedAt = 1024;
 
 using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
 
@@ -123,7 +126,8 @@ class Search {
       : source_(source),
         target_(target),
         dtype_(dtype),
-        most_(std::max(source.MaxLocalElements(), target.MaxLocalElements())) {
+        most_(std::max(source.MaxLocalElements(), target.MaxLocalElements())),
+        maps_({source, target}) {
     options_.topology = topology;
   }
 
@@ -151,6 +155,14 @@ class Search {
   // Bytes through the busiest link between domains; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
+    // The chains that are kept are priced exactly. To find them on a large mesh, some of its devices are enough.
+    if (from.mesh().size() > kAllLookedAt && from.mesh() == to.mesh()) {
+      const auto before = maps_.Of(from), after = maps_.Of(to);
+      if (!before.ok() || !after.ok()) return std::nullopt;
+      const Topology& topology = options_.topology;
+      const auto busiest = transfers::BusiestAcross({from, **before}, {to, **after}, topology);
+      if (busiest) return *busiest * SizeOf(dtype_) * topology.DevicesPerNic(topology.num_levels() - 1);
+    }
     const auto priced = cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, dtype_, options_);
     if (!priced.ok()) return std::nullopt;
     return priced->totals.levels.back().nic_bytes_max;
@@ -163,6 +175,7 @@ class Search {
   const DType dtype_;
   const int64_t most_;  // elements of a fragment
   PlanOptions options_;
+  mutable transfers::ShardMaps maps_;
 };
 
 std::vector<Search::Middle> Search::MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,

@@ -132,7 +132,7 @@ absl::Status MeshTransfers::CountLevels(const Topology& topology) {
   uniform_ = false;
   const auto levels = static_cast<size_t>(topology.num_levels());
   const auto devices = static_cast<size_t>(mesh_.size());
-  counted_levels_.assign(devices, std::vector<LevelLoad>(levels));
+  counted_levels_.assign(devices, LevelLoads(levels));
   std::vector<int64_t> senders(devices * levels, 0), receivers = senders;
   for (size_t p = 0; p < devices; ++p) {
     const auto receiver = static_cast<int64_t>(p);
@@ -183,6 +183,44 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
   AddSent(coordinates, own ? Sums{own_in_from.all(), own_in_from.scattered()} : none, peers, load);
   if (num_levels_ > 1) AddReceived(coordinates, peers, kept.all.elements, load);
   return load;
+}
+
+// Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many between
+// as the number of devices allows.
+int64_t MeshTransfers::BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement,
+                                     const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                                     int rank, int num_levels, int64_t most_devices) {
+  const auto one = Prepare(mesh, refinement, from, to, rank, num_levels, Senders::kByPlace);
+  const std::vector<digits::Digit>& digits = one->digits_;
+  std::vector<int64_t> looked_at(digits.size(), 1);
+  int64_t devices = 1;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (size_t e = 0; e < digits.size(); ++e) {
+      const bool matters = one->from_dim_[e] >= 0 || one->to_dim_[e] >= 0;
+      const int64_t more = devices / looked_at[e] * (looked_at[e] + 1);
+      if (!matters || looked_at[e] == digits[e].size || more > most_devices) continue;
+      devices = more;
+      ++looked_at[e];
+      grown = true;
+    }
+  }
+  int64_t busiest = 0;
+  std::vector<int64_t> coordinates(digits.size());
+  for (int64_t i = 0; i < devices; ++i) {
+    int64_t rest = i;
+    for (size_t e = digits.size(); e-- > 0;) {
+      const int64_t steps = std::max<int64_t>(1, looked_at[e] - 1);
+      coordinates[e] = rest % looked_at[e] * (digits[e].size - 1) / steps;
+      rest /= looked_at[e];
+    }
+    Peers peers;
+    const DeviceLoad load = one->LoadOf(coordinates.data(), peers);
+    const int64_t recv = num_levels > 1 ? load.levels.back().recv : load.recv;
+    const int64_t send = num_levels > 1 ? load.levels.back().send : load.send;
+    busiest = std::max({busiest, recv, send});
+  }
+  return busiest;
 }
 
 void MeshTransfers::ComputeLoads() {

@@ -9,10 +9,10 @@
 
 namespace reshard::transfers {
 
-std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const digits::Refinement& refinement,
-                                                     const std::vector<const DimShards*>& from,
-                                                     const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                     Senders senders) {
+std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
+                                                      const std::vector<const DimShards*>& from,
+                                                      const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                      Senders senders) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
@@ -40,9 +40,17 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   } else {
     out->sigma_.assign(static_cast<size_t>(out->num_levels_), out->ByPlace());
   }
-  out->EnumerateClasses();
   out->SumByRow();
   if (out->num_levels_ > 1) out->SumNear();
+  return out;
+}
+
+std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const digits::Refinement& refinement,
+                                                     const std::vector<const DimShards*>& from,
+                                                     const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                     Senders senders) {
+  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders);
+  out->EnumerateClasses();
   out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();

@@ -56,6 +56,11 @@ class MeshTransfers final : public TransferSchedule {
                                                const std::vector<const DimShards*>& from,
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                Senders senders = Senders::kByPlace);
+  // The most elements that one device receives or sends across the outermost level: of at most `most_devices`, from all
+  // over the mesh. Costs no more for a larger mesh.
+  static int64_t BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement,
+                               const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                               int rank, int num_levels, int64_t most_devices);
   // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
   // ResourceExhausted above 2^24 messages.
   absl::Status CountLevels(const Topology& topology);
@@ -104,6 +109,11 @@ class MeshTransfers final : public TransferSchedule {
   };
 
   MeshTransfers() = default;
+  // All that does not depend on how many devices there are.
+  static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
+                                                const std::vector<const DimShards*>& from,
+                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                Senders senders);
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
@@ -167,7 +177,7 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<digits::DeviceClass> classes_;
   std::vector<int64_t> coordinates_;                    // of the classes, one per digit
   std::vector<DeviceLoad> loads_;                       // of the classes
-  std::vector<std::vector<LevelLoad>> counted_levels_;  // of every position, where they were counted
+  std::vector<LevelLoads> counted_levels_;              // of every position, where they were counted
   std::vector<bool> axes_;                              // digits that vary inside a group
   TransferFigures figures_;
   Op op_ = Op::kExchange;

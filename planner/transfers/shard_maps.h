@@ -1,10 +1,11 @@
-// Shard maps of layouts whose transfers is asked for again and again, and transfers between layouts whose maps are
+// Shard maps of layouts whose transfers are asked for again and again, and transfers between layouts whose maps are
 // known.
 #ifndef RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
 #define RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct MappedLayout {
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
                                                                   const MappedLayout& to, const Topology& topology,
                                                                   int64_t first_holder = 0);
+
+// About the most elements that one device receives or sends across the outermost level in an exchange from -> to, over
+// one mesh: as far as a few hundred devices tell. nullopt where only all messages would tell.
+std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
 
 }  // namespace reshard::transfers
 

@@ -179,5 +179,22 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
   return std::unique_ptr<TransferSchedule>(std::move(out));
 }
 
+std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
+  constexpr int64_t kLookedAt = 512;
+  const Mesh& mesh = from.layout.mesh();
+  if (!(mesh == to.layout.mesh()) || from.layout.partial() || to.layout.partial()) return std::nullopt;
+  const auto levels = digits::LevelsOf(mesh, topology);
+  if (!levels) return std::nullopt;
+  const auto refinement = digits::Refine(from.layout, to.layout, &*levels);
+  if (!refinement) return std::nullopt;
+  std::vector<const DimShards*> from_dims, to_dims;
+  for (int d = 0; d < from.layout.rank(); ++d) {
+    from_dims.push_back(&from.map.dim(d));
+    to_dims.push_back(&to.map.dim(d));
+  }
+  return MeshTransfers::BusiestOfSome(mesh, *refinement, from_dims, to_dims, from.layout.rank(), topology.num_levels(),
+                                      kLookedAt);
+}
+
 }  // namespace transfers
 }  // namespace reshard

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "reshard/layout/layout.h"
 #include "reshard/planner/plan.h"
@@ -55,15 +56,18 @@ struct LevelLoad {
   int64_t peers = 0;  // devices that it sends to or receives from, whichever are more
 };
 
+// One per level of the topology. Most topologies have two, so that those of many devices need no memory of their own.
+using LevelLoads = absl::InlinedVector<LevelLoad, 2>;
+
 // What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
 struct DeviceLoad {
-  int64_t before = 0;             // size of its fragment under `from`
-  int64_t after = 0;              // size of its fragment under `to`
-  int64_t recv = 0;               // received from others
-  int64_t send = 0;               // sent to others
-  int64_t staging = 0;            // packed before sending plus unpacked after receiving
-  int64_t staging_messages = 0;   // number of messages that these belong to
-  std::vector<LevelLoad> levels;  // one per level of the topology; empty if it has only one
+  int64_t before = 0;            // size of its fragment under `from`
+  int64_t after = 0;             // size of its fragment under `to`
+  int64_t recv = 0;              // received from others
+  int64_t send = 0;              // sent to others
+  int64_t staging = 0;           // packed before sending plus unpacked after receiving
+  int64_t staging_messages = 0;  // number of messages that these belong to
+  LevelLoads levels;             // empty if the topology has only one
 };
 
 namespace digits {

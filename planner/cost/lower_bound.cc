@@ -137,8 +137,8 @@ std::optional<DimShards> OfDomains(const DimShards& shards, const std::vector<in
     int64_t length = 0;
     for (const Interval& one : intervals) {
       length += one.length();
-      const bool touches = static_cast<int64_t>(out.intervals.size()) > out.first.back() &&
-                           out.intervals.back().end == one.begin;
+      const bool touches =
+          static_cast<int64_t>(out.intervals.size()) > out.first.back() && out.intervals.back().end == one.begin;
       if (touches) {
         out.intervals.back().end = one.end;
       } else {

@@ -185,40 +185,35 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
   return load;
 }
 
-// Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many between
-// as the number of devices allows.
-int64_t MeshTransfers::BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement,
-                                     const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
-                                     int rank, int num_levels, int64_t most_devices) {
-  const auto one = Prepare(mesh, refinement, from, to, rank, num_levels, Senders::kByPlace);
-  const std::vector<digits::Digit>& digits = one->digits_;
-  std::vector<int64_t> looked_at(digits.size(), 1);
+// Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many
+// between as the number of devices allows.
+LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) const {
+  std::vector<int64_t> looked_at(digits_.size(), 1);
   int64_t devices = 1;
   for (bool grown = true; grown;) {
     grown = false;
-    for (size_t e = 0; e < digits.size(); ++e) {
-      const bool matters = one->from_dim_[e] >= 0 || one->to_dim_[e] >= 0;
+    for (size_t e = 0; e < digits_.size(); ++e) {
+      const bool matters = from_dim_[e] >= 0 || to_dim_[e] >= 0;
       const int64_t more = devices / looked_at[e] * (looked_at[e] + 1);
-      if (!matters || looked_at[e] == digits[e].size || more > most_devices) continue;
+      if (!matters || looked_at[e] == digits_[e].size || more > most_devices) continue;
       devices = more;
       ++looked_at[e];
       grown = true;
     }
   }
-  int64_t busiest = 0;
-  std::vector<int64_t> coordinates(digits.size());
+  LevelLoad busiest;
+  std::vector<int64_t> coordinates(digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
-    for (size_t e = digits.size(); e-- > 0;) {
+    for (size_t e = digits_.size(); e-- > 0;) {
       const int64_t steps = std::max<int64_t>(1, looked_at[e] - 1);
-      coordinates[e] = rest % looked_at[e] * (digits[e].size - 1) / steps;
+      coordinates[e] = rest % looked_at[e] * (digits_[e].size - 1) / steps;
       rest /= looked_at[e];
     }
     Peers peers;
-    const DeviceLoad load = one->LoadOf(coordinates.data(), peers);
-    const int64_t recv = num_levels > 1 ? load.levels.back().recv : load.recv;
-    const int64_t send = num_levels > 1 ? load.levels.back().send : load.send;
-    busiest = std::max({busiest, recv, send});
+    const DeviceLoad load = LoadOf(coordinates.data(), peers);
+    busiest.recv = std::max(busiest.recv, num_levels_ > 1 ? load.levels.back().recv : load.recv);
+    busiest.send = std::max(busiest.send, num_levels_ > 1 ? load.levels.back().send : load.send);
   }
   return busiest;
 }

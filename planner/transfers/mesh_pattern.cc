@@ -212,8 +212,8 @@ void MeshTransfers::EachReceived(int64_t position, PieceVisitor visit) const {
   }
 }
 
-// The receivers have the shard's pairs in every dimension, the device's coordinates where they are pinned to it, and any
-// on the other digits that no dimension says anything about.
+// The receivers have the shard's pairs in every dimension, the device's coordinates where they are pinned to it, and
+// any on the other digits that no dimension says anything about.
 void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
   const size_t n = dims_.size();
   std::vector<std::vector<const Pair*>> of_shard(n);

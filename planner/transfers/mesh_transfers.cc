@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 
-
 namespace reshard::transfers {
 
 std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
@@ -177,7 +176,8 @@ void MeshTransfers::SpreadSenders() {
     }
     std::vector<int> spare = SpareDigits(level);
     for (int e : Starved(level)) {
-      const auto x = std::find_if(spare.begin(), spare.end(), [&](int s) { return digits_[s].size == digits_[e].size; });
+      const auto x =
+          std::find_if(spare.begin(), spare.end(), [&](int s) { return digits_[s].size == digits_[e].size; });
       if (x == spare.end()) continue;
       sigma[e] = *x;
       spare.erase(x);

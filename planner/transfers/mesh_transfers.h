@@ -56,11 +56,14 @@ class MeshTransfers final : public TransferSchedule {
                                                const std::vector<const DimShards*>& from,
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                Senders senders = Senders::kByPlace);
-  // The most elements that one device receives or sends across the outermost level: of at most `most_devices`, from all
-  // over the mesh. Costs no more for a larger mesh.
-  static int64_t BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement,
-                               const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
-                               int rank, int num_levels, int64_t most_devices);
+  // All that does not depend on how many devices there are; of what is public, only what follows may be used.
+  static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
+                                                const std::vector<const DimShards*>& from,
+                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                Senders senders);
+  // The most elements that one device receives, and sends, across the outermost level: of at most `most_devices`, from
+  // all over the mesh.
+  LevelLoad BusiestOfSome(int64_t most_devices) const;
   // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
   // ResourceExhausted above 2^24 messages.
   absl::Status CountLevels(const Topology& topology);
@@ -109,11 +112,6 @@ class MeshTransfers final : public TransferSchedule {
   };
 
   MeshTransfers() = default;
-  // All that does not depend on how many devices there are.
-  static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
-                                                const std::vector<const DimShards*>& from,
-                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                Senders senders);
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
@@ -134,8 +132,8 @@ class MeshTransfers final : public TransferSchedule {
   void ClassifyPattern();
   bool IsAllGather() const;
   bool IsAllToAll() const;
-  // Calls `visit` for all that the device at `position` receives, or sends, the copy of what it keeps included: with the
-  // position of the other one and a pair per dimension.
+  // Calls `visit` for all that the device at `position` receives, or sends, the copy of what it keeps included: with
+  // the position of the other one and a pair per dimension.
   using PieceVisitor = absl::FunctionRef<void(int64_t, const std::vector<const Pair*>&)>;
   void EachReceived(int64_t position, PieceVisitor visit) const;
   void EachSent(int64_t position, PieceVisitor visit) const;
@@ -175,10 +173,10 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<digits::DigitLink> links_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
-  std::vector<int64_t> coordinates_;                    // of the classes, one per digit
-  std::vector<DeviceLoad> loads_;                       // of the classes
-  std::vector<LevelLoads> counted_levels_;              // of every position, where they were counted
-  std::vector<bool> axes_;                              // digits that vary inside a group
+  std::vector<int64_t> coordinates_;        // of the classes, one per digit
+  std::vector<DeviceLoad> loads_;           // of the classes
+  std::vector<LevelLoads> counted_levels_;  // of every position, where they were counted
+  std::vector<bool> axes_;                  // digits that vary inside a group
   TransferFigures figures_;
   Op op_ = Op::kExchange;
   int64_t group_size_ = 1;

@@ -192,8 +192,19 @@ std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayou
     from_dims.push_back(&from.map.dim(d));
     to_dims.push_back(&to.map.dim(d));
   }
-  return MeshTransfers::BusiestOfSome(mesh, *refinement, from_dims, to_dims, from.layout.rank(), topology.num_levels(),
-                                      kLookedAt);
+  using Senders = MeshTransfers::Senders;
+  const auto busiest = [&](const digits::Refinement& by, Senders senders) {
+    const auto prepared =
+        MeshTransfers::Prepare(mesh, by, from_dims, to_dims, from.layout.rank(), topology.num_levels(), senders);
+    return std::pair(prepared->BusiestOfSome(kLookedAt), prepared->CutsToSpread());
+  };
+  const auto [by_place, cuts] = busiest(*refinement, Senders::kByPlace);
+  int64_t send = by_place.send;
+  if (send > by_place.recv) {
+    const auto finer = digits::Refine(from.layout, to.layout, &*levels, cuts);
+    send = std::min(send, busiest(finer ? *finer : *refinement, Senders::kAll).first.send);
+  }
+  return std::max(by_place.recv, send);
 }
 
 }  // namespace transfers

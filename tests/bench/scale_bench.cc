@@ -1,7 +1,7 @@
 // Plans for large clusters: random pairs of layouts over 1,024 to 65,536 devices of a DGX H100 cluster. Prints how long
-// planning takes (processor time of the planning thread, with the JSON), what the busiest NIC carries against the node
-// cut, and the modelled time against what no plan can beat: the bytes of the node cut at full bandwidth plus two
-// latencies of the network.
+// planning takes (processor time of the planning thread, with the JSON), how long one rank takes to compile its program
+// of the plan, what the busiest NIC carries against the node cut, and the modelled time against what no plan can beat:
+// the bytes of the node cut at full bandwidth plus two latencies of the network.
 //
 // Usage: bench_scale [--even N] [--uneven N] [--objective time|bytes] [--seed S] [--slow SECONDS] [--list]
 #include <sys/resource.h>
@@ -22,6 +22,7 @@
 #include "reshard/planner/planner.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/topology.h"
+#include "reshard/runtime/program.h"
 
 namespace {
 
@@ -78,8 +79,10 @@ Layout RandomLayout(const Mesh& mesh, const std::vector<int64_t>& shape, bool ev
   return *Layout::Create(mesh, dims);
 }
 
-const std::vector<std::vector<int64_t>> kEven = {{131072, 65536}, {131072, 65536, 1}, {65536, 65536}, {262144, 1024, 64}};
-const std::vector<std::vector<int64_t>> kUneven = {{131071, 65537}, {100003, 70001, 3}, {65521, 50000}, {262147, 1000, 60}};
+const std::vector<std::vector<int64_t>> kEven = {
+    {131072, 65536}, {131072, 65536, 1}, {65536, 65536}, {262144, 1024, 64}};
+const std::vector<std::vector<int64_t>> kUneven = {
+    {131071, 65537}, {100003, 70001, 3}, {65521, 50000}, {262147, 1000, 60}};
 
 struct Sorted {
   std::vector<double> values;
@@ -89,13 +92,14 @@ struct Sorted {
   }
 };
 
-void Run(const char* name, bool even, int count, const std::vector<std::vector<int64_t>>& shapes, const Settings& settings) {
+void Run(const char* name, bool even, int count, const std::vector<std::vector<int64_t>>& shapes,
+         const Settings& settings) {
   std::mt19937_64 random(settings.seed);
   reshard::PlanOptions options;
   options.objective = settings.objective;
   options.topology = *reshard::Topology::Preset("dgx-h100");
   const auto& outer = options.topology.levels.back();
-  Sorted seconds, nic, slowness, slowness_all;
+  Sorted seconds, compile, nic, slowness, slowness_all;
   double log_nic = 0;
   for (int i = 0; i < count; ++i) {
     const Mesh mesh = RandomMesh(random);
@@ -110,6 +114,11 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
     }
     if (!reshard::PlanToJson(*plan).ok()) std::printf("no JSON: %s\n", pair.c_str());
     seconds.values.push_back(Seconds() - start);
+    const double planned = Seconds();
+    const auto program =
+        reshard::CompileProgram(*plan, static_cast<int64_t>(random() % static_cast<uint64_t>(mesh.size())));
+    if (!program.ok()) std::printf("no program: %s\n", pair.c_str());
+    compile.values.push_back(Seconds() - planned);
     const bool slow = seconds.values.back() > settings.slow_seconds;
     std::string more;
     const int64_t bound = plan->bounds.levels.empty() ? 0 : plan->bounds.levels.back().nic_recv_bytes_max;
@@ -124,20 +133,25 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
       if (plan->bounds.recv_bytes_max >= int64_t{1} << 20) slowness.values.push_back(time / at_least_ns);
       more = " nic " + std::to_string(nic.values.back()) + " time " + std::to_string(time / at_least_ns);
     }
-    if (slow || settings.list) std::printf("%8.3f s  %s%s\n", seconds.values.back(), pair.c_str(), more.c_str());
+    if (slow || settings.list)
+      std::printf("%8.3f s, program %.4f s  %s%s\n", seconds.values.back(), compile.values.back(), pair.c_str(),
+                  more.c_str());
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::printf("%s: %zu plans, %s: p50 %.4f s, p90 %.4f, p99 %.4f, worst %.4f; peak memory %ld MiB\n", name,
               seconds.values.size(), settings.objective == reshard::Objective::kTime ? "time" : "bytes",
               seconds.at(0.5), seconds.at(0.9), seconds.at(0.99), seconds.at(1), usage.ru_maxrss / 1024);
+  std::printf("  program of one rank: p50 %.4f s, p90 %.4f, p99 %.4f, worst %.4f\n", compile.at(0.5), compile.at(0.9),
+              compile.at(0.99), compile.at(1));
   if (nic.values.empty()) return;
   std::printf("  busiest NIC / node cut: geomean %.4f, worst %.4f (%zu pairs that cross)\n",
               std::exp(log_nic / static_cast<double>(nic.values.size())), nic.at(1), nic.values.size());
-  std::printf("  time / (cut at full bandwidth + 2 latencies), at least 1 MiB a device: p50 %.2f, p90 %.2f, worst %.2f "
-              "(%zu pairs); time / cut alone, all: p50 %.2f, p90 %.2f, worst %.2f\n",
-              slowness.at(0.5), slowness.at(0.9), slowness.at(1), slowness.values.size(), slowness_all.at(0.5),
-              slowness_all.at(0.9), slowness_all.at(1));
+  std::printf(
+      "  time / (cut at full bandwidth + 2 latencies), at least 1 MiB a device: p50 %.2f, p90 %.2f, worst %.2f "
+      "(%zu pairs); time / cut alone, all: p50 %.2f, p90 %.2f, worst %.2f\n",
+      slowness.at(0.5), slowness.at(0.9), slowness.at(1), slowness.values.size(), slowness_all.at(0.5),
+      slowness_all.at(0.9), slowness_all.at(1));
 }
 
 }  // namespace

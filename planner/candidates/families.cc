@@ -3,6 +3,7 @@
 #include "planner/candidates/fallback.h"
 #include "planner/candidates/family.h"
 #include "planner/candidates/searched.h"
+#include "planner/candidates/staged.h"
 #include "planner/candidates/three_phase.h"
 #include "planner/candidates/uneven_phases.h"
 
@@ -15,6 +16,7 @@ absl::Span<const Family> Families() {
       {"uneven phases", UnevenPhases, false},
       {"between meshes", BetweenMeshes, false},
       {"searched", Searched, true},
+      {"staged", Staged, false},
       {"fallback", Fallback, true},
       {"reductions", Reductions, false},
   };

@@ -39,9 +39,10 @@ std::vector<int> Positions(const std::vector<DimCut>& used, const std::vector<in
 }  // namespace
 
 std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes,
-                                             const MeshLevels* levels, bool keep_still) {
+                                             const MeshLevels* levels, bool keep_still,
+                                             const std::vector<AxisRef>& cuts) {
   if (!(source.mesh() == target.mesh()) || !PlainFactors(source) || !PlainFactors(target)) return std::nullopt;
-  const auto refinement = Refine(source, target, levels);
+  const auto refinement = Refine(source, target, levels, cuts);
   if (!refinement) return std::nullopt;
   DigitModel out;
   out.has_levels_ = levels != nullptr;

@@ -47,9 +47,10 @@ class DigitModel {
   // common chain of boundaries, or more than kMaxSearchDigits digits that move. `boxes`: intermediates must be
   // contiguous, so that places beyond those of the two layouts are shared and in order, instead of one per digit.
   // `levels`: axes are cut where they leave domains. `keep_still`: digits with the same place in both layouts may move
-  // too, as far as there is room for them.
+  // too, as far as there is room for them. `cuts`: where else axes are cut, if that fits.
   static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
-                                          const MeshLevels* levels = nullptr, bool keep_still = false);
+                                          const MeshLevels* levels = nullptr, bool keep_still = false,
+                                          const std::vector<AxisRef>& cuts = {});
 
   int num_digits() const { return static_cast<int>(sizes_.size()); }
   // Number of digits whose place in the target differs from that in the source.

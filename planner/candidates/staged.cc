@@ -11,9 +11,19 @@
 namespace reshard::candidates {
 namespace {
 
-constexpr int kMostStages = 6;       // of one exchange
-constexpr size_t kBases = 3;         // chains whose steps are staged
-constexpr int64_t kManyPeers = 32;   // so many latencies more than needed are worth another step
+constexpr int kMostStages = 6;      // of one exchange
+constexpr size_t kBases = 3;        // chains whose steps are staged
+constexpr size_t kProposed = 2;     // of them, the fastest
+constexpr int64_t kManyPeers = 12;  // so many latencies more than needed are worth another step
+
+// The smallest number whose `n`-th power is at least `of`.
+int64_t RootOf(int64_t of, int n) {
+  for (int64_t root = 2;; ++root) {
+    int64_t power = 1;
+    for (int i = 0; i < n && power < of; ++i) power *= root;
+    if (power >= of) return root;
+  }
+}
 
 // Parts of a digit, none larger than `group` unless it is prime.
 std::vector<int64_t> PartsOf(int64_t size, int64_t group) {
@@ -39,10 +49,10 @@ class Order {
   }
   const std::vector<std::vector<int>>& sets() const { return sets_; }
 
-  // Devices that one exchanges data with when a set moves.
-  int64_t Peers(const std::vector<int>& set) const {
-    if (set.size() > 1) return 1;
-    return At(model_.source(), set[0]) >= 0 ? model_.digit_size(set[0]) : 1;
+  // Devices that meet across `level` when a set moves.
+  int64_t Meeting(const std::vector<int>& set, int level) const {
+    if (set.size() > 1 || At(model_.source(), set[0]) < 0) return 1;
+    return model_.refined()[static_cast<size_t>(set[0])].level == level ? model_.digit_size(set[0]) : 1;
   }
 
  private:
@@ -80,15 +90,16 @@ class Order {
   std::vector<std::vector<int>> sets_;
 };
 
-// The digits of an exchange, with those that move cut into parts of at most `group`.
+// The digits of an exchange, with those of `level` that move cut into parts of at most `group`.
 std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to, const digits::MeshLevels* levels,
-                                           int64_t group) {
-  const auto whole = digits::DigitModel::Create(from, to, false, levels);
+                                           int level, int64_t group) {
+  const auto whole = digits::DigitModel::WithCuts(from, to, levels, {});
   if (!whole) return std::nullopt;
   std::vector<AxisRef> cuts;
   for (int e = 0; e < whole->num_digits(); ++e) {
     const auto i = static_cast<size_t>(e);
-    if (whole->source().at[i] == whole->target().at[i] || whole->digit_size(e) <= group) continue;
+    const bool moves = whole->source().at[i] != whole->target().at[i];
+    if (!moves || whole->refined()[i].level != level || whole->digit_size(e) <= group) continue;
     AxisRef part = whole->refined()[i].ref;
     for (int64_t size : PartsOf(part.size, group)) {
       part.size = size;
@@ -96,38 +107,71 @@ std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to,
       part.pre *= size;
     }
   }
-  return digits::DigitModel::Create(from, to, false, levels, false, cuts);
+  return digits::DigitModel::WithCuts(from, to, levels, cuts);
 }
 
 }  // namespace
 
-Chain Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int64_t group) {
-  const auto model = CutModel(from, to, levels, group);
-  if (!model) return {{cost::ChainStep::Kind::kMove, to}};
+std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
+                          int64_t group) {
+  const auto model = CutModel(from, to, levels, level, group);
+  if (!model) return {{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
   const Order order(*model);
-  // What is sliced first makes everything after it smaller, what is gathered last leaves it so; a set keeps its place
-  // behind those that it waits for.
-  std::vector<digits::State> states;
+  std::vector<Stage> out;
   digits::State state = model->source();
-  int64_t peers = 1;
+  int64_t devices = 1;
+  const auto end = [&](const Layout& at) {
+    out.push_back({{cost::ChainStep::Kind::kMove, at}, devices});
+    devices = 1;
+  };
+  // What is gathered goes last, where it makes nothing else larger; a set stays behind those that it waits for, since
+  // what is gathered waits for nothing.
   for (const bool gathered : {false, true}) {
     for (const std::vector<int>& set : order.sets()) {
       const bool gathers = set.size() == 1 && model->target().at[static_cast<size_t>(set[0])] < 0;
       if (gathers != gathered) continue;
-      const int64_t more = order.Peers(set);
-      if (peers * more > group && peers > 1) {
-        states.push_back(state);
-        peers = 1;
-      }
-      peers *= more;
+      const int64_t more = order.Meeting(set, level);
+      if (devices > 1 && devices * more > group) end(model->ToLayout(state));
+      devices *= more;
       for (int e : set) state.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
     }
   }
-  Chain out;
-  for (const digits::State& one : states) out.push_back({cost::ChainStep::Kind::kMove, model->ToLayout(one)});
-  out.push_back({cost::ChainStep::Kind::kMove, to});
+  end(to);
   return out;
 }
+
+namespace {
+
+// A chain whose steps within domains go in two stages each where the formula of a step is for it.
+Chain StagedWithin(const Layout& source, Chain chain, const digits::MeshLevels& levels, const Topology& topology,
+                   int64_t element) {
+  Chain out;
+  const Layout* at = &source;
+  for (cost::ChainStep& step : chain) {
+    std::vector<Stage> parts;
+    if (step.kind == cost::ChainStep::Kind::kMove) {
+      const int64_t bytes = std::max(at->MaxLocalElements(), step.to.MaxLocalElements()) * element;
+      const auto time = [&](const std::vector<Stage>& stages) {
+        int64_t sum = 0;
+        for (const Stage& one : stages) sum += one.devices > 1 ? topology.StepTime(0, one.devices - 1, bytes) : 0;
+        return sum;
+      };
+      const int64_t domain = topology.levels[0].devices;
+      const std::vector<Stage> whole = Stages(*at, step.to, &levels, 0, domain);
+      parts = Stages(*at, step.to, &levels, 0, RootOf(domain, 2));
+      if (whole.size() > 1 || time(parts) >= time(whole)) parts.clear();
+    }
+    at = &step.to;
+    if (parts.empty()) {
+      out.push_back(step);
+      continue;
+    }
+    for (Stage& part : parts) out.push_back(std::move(part.step));
+  }
+  return out;
+}
+
+}  // namespace
 
 Proposal Staged(const Task& task, const SoFar& so_far) {
   const PlanOptions& options = task.options;
@@ -150,37 +194,44 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
     levels = digits::LevelsOf(task.source.mesh(), topology);
     if (!levels) return {};
   }
+  int64_t domains = 1;
+  for (int64_t size : levels ? digits::OuterSizes(*levels, outermost - 1) : std::vector<int64_t>{}) domains *= size;
+  if (!levels) domains = task.source.mesh().size();
   std::vector<Chain> bases = ThreePhaseChains(task.source, task.target, topology);
   bases.resize(std::min(bases.size(), kBases));
   bases.push_back({{cost::ChainStep::Kind::kMove, task.target}});
-  Proposal out;
+  std::vector<std::pair<int64_t, Chain>> found;  // with its estimate
   for (const Chain& base : bases) {
-    // Of the numbers of stages the one with the least time by the formula of a step, if all move the same.
+    // Of the numbers of stages the one with the least time by the formula of a step, if all move as much.
     Chain best;
     int64_t least = time;
     for (int stages = 2; stages <= kMostStages; ++stages) {
-      int64_t group = 2;
-      const auto power = [stages](int64_t one) {
-        int64_t product = 1;
-        for (int i = 0; i < stages && product < (int64_t{1} << 40); ++i) product *= one;
-        return product;
-      };
-      while (power(group) < task.source.mesh().size()) ++group;
       Chain chain;
       int64_t estimate = 0;
       const Layout* at = &task.source;
       for (const cost::ChainStep& step : base) {
-        Chain part{step};
-        if (step.kind == cost::ChainStep::Kind::kMove) part = Stages(*at, step.to, levels ? &*levels : nullptr, group);
-        estimate += static_cast<int64_t>(part.size()) * topology.StepTime(outermost, group, across);
-        chain.insert(chain.end(), part.begin(), part.end());
+        std::vector<Stage> parts{{step, domains}};
+        if (step.kind == cost::ChainStep::Kind::kMove) {
+          parts = Stages(*at, step.to, levels ? &*levels : nullptr, outermost, RootOf(domains, stages));
+        }
+        for (Stage& part : parts) {
+          if (part.devices > 1) estimate += topology.StepTime(outermost, part.devices - 1, across);
+          chain.push_back(std::move(part.step));
+        }
         at = &step.to;
       }
       if (chain.size() == base.size() || estimate >= least) continue;
       least = estimate;
       best = std::move(chain);
     }
-    if (!best.empty()) out.chains.push_back(std::move(best));
+    if (best.empty()) continue;
+    if (levels) best = StagedWithin(task.source, std::move(best), *levels, topology, SizeOf(task.dtype));
+    found.emplace_back(least, std::move(best));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Proposal out;
+  for (auto& [estimate, chain] : found) {
+    if (out.chains.size() < kProposed) out.chains.push_back(std::move(chain));
   }
   return out;
 }

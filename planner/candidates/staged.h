@@ -11,15 +11,25 @@
 #ifndef RESHARD_PLANNER_CANDIDATES_STAGED_H_
 #define RESHARD_PLANNER_CANDIDATES_STAGED_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "planner/candidates/family.h"
 #include "planner/digits/domains.h"
 
 namespace reshard::candidates {
 
-// The layouts between `from` and `to`, and `to`, if no stage may move more than about `group` devices' worth of digits.
-// Post-conditions: nothing is larger than max(from, to). Just `to` where digits say nothing about the pair, or where
-// there would be too many of them. `levels`: null on a topology of one level.
-Chain Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int64_t group);
+struct Stage {
+  cost::ChainStep step;
+  int64_t devices = 1;  // that meet across the level, about
+};
+
+// The moves from -> to in which no more than about `group` devices meet across `level`. Parts of digits are prime where
+// they cannot be as small. Post-conditions: no layout is larger than max(from, to); the last is
+// `to`. One stage where digits say nothing about the pair, or where there would be too many of them.
+// `levels`: null on a topology of one level.
+std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
+                          int64_t group);
 
 // As a family: where the objective is time, and that of the cheapest candidate is mostly latencies.
 Proposal Staged(const Task& task, const SoFar& so_far);

@@ -40,7 +40,7 @@ std::vector<int> Positions(const std::vector<DimCut>& used, const std::vector<in
 
 std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout& target, bool boxes,
                                              const MeshLevels* levels, bool keep_still,
-                                             const std::vector<AxisRef>& cuts) {
+                                             const std::vector<AxisRef>& cuts, int most_digits) {
   if (!(source.mesh() == target.mesh()) || !PlainFactors(source) || !PlainFactors(target)) return std::nullopt;
   const auto refinement = Refine(source, target, levels, cuts);
   if (!refinement) return std::nullopt;
@@ -92,7 +92,7 @@ std::optional<DigitModel> DigitModel::Create(const Layout& source, const Layout&
     in_model[e] = from[e] != to[e] || boxes || keep_still;
     out.num_moving_ += from[e] != to[e] ? 1 : 0;
   }
-  auto room = kMaxSearchDigits - std::count(in_model.begin(), in_model.end(), true);
+  auto room = most_digits - std::count(in_model.begin(), in_model.end(), true);
   if (room < 0) return std::nullopt;
   for (size_t e = 0; e < k; ++e) {
     if (in_model[e] || from[e] != kReplicated) continue;

@@ -18,17 +18,20 @@
 
 namespace reshard::digits {
 
-inline constexpr int kMaxSearchDigits = 8;
+inline constexpr int kMaxDigits = 16;
+inline constexpr int kMaxSearchDigits = 8;  // of a model that is searched
 inline constexpr int8_t kReplicated = -1;
 inline constexpr int8_t kPartialDigit = -2;
 
 // Where each digit is: a place, kReplicated or kPartialDigit. Unused entries stay kReplicated.
 struct State {
-  std::array<int8_t, kMaxSearchDigits> at{-1, -1, -1, -1, -1, -1, -1, -1};
+  State() { at.fill(kReplicated); }
+  std::array<int8_t, kMaxDigits> at;
   bool operator==(const State&) const = default;
+  // Of a model that is searched: different for different states.
   uint64_t Key() const {
     uint64_t key = 0;
-    for (int8_t place : at) key = key << 8 | static_cast<uint8_t>(place);
+    for (size_t e = 0; e < kMaxSearchDigits; ++e) key = key << 8 | static_cast<uint8_t>(at[e]);
     return key;
   }
 };
@@ -44,13 +47,19 @@ class DigitModel {
   };
 
   // nullopt if the pair does not fit the model: different meshes, uneven cuts, reflected axes or explicit sizes, no
-  // common chain of boundaries, or more than kMaxSearchDigits digits that move. `boxes`: intermediates must be
+  // common chain of boundaries, or too many digits that move. `boxes`: intermediates must be
   // contiguous, so that places beyond those of the two layouts are shared and in order, instead of one per digit.
   // `levels`: axes are cut where they leave domains. `keep_still`: digits with the same place in both layouts may move
-  // too, as far as there is room for them. `cuts`: where else axes are cut, if that fits.
+  // too, as far as there is room for them.
   static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
-                                          const MeshLevels* levels = nullptr, bool keep_still = false,
-                                          const std::vector<AxisRef>& cuts = {});
+                                          const MeshLevels* levels = nullptr, bool keep_still = false) {
+    return Create(source, target, boxes, levels, keep_still, {}, kMaxSearchDigits);
+  }
+  // One of up to kMaxDigits digits that is not to be searched: axes are also cut at both ends of `cuts`.
+  static std::optional<DigitModel> WithCuts(const Layout& source, const Layout& target, const MeshLevels* levels,
+                                            const std::vector<AxisRef>& cuts) {
+    return Create(source, target, false, levels, false, cuts, kMaxDigits);
+  }
 
   int num_digits() const { return static_cast<int>(sizes_.size()); }
   // Number of digits whose place in the target differs from that in the source.
@@ -83,6 +92,9 @@ class DigitModel {
 
  private:
   DigitModel() = default;
+  static std::optional<DigitModel> Create(const Layout& source, const Layout& target, bool boxes,
+                                          const MeshLevels* levels, bool keep_still, const std::vector<AxisRef>& cuts,
+                                          int most_digits);
   Layout source_layout_, target_layout_;
   std::vector<Digit> refined_;  // the digits that may move
   std::vector<Digit> all_digits_;

@@ -41,18 +41,37 @@ std::vector<int64_t> PartsOf(int64_t size, int64_t group) {
   return out;
 }
 
-// The digits that move, in an order in which each finds its place free: sets of those that take each other's places.
+// The digits that move, in an order in which each finds its place free: sets of those that take each other's places,
+// or one that takes the place of another, which is gathered.
 class Order {
  public:
   explicit Order(const digits::DigitModel& model) : model_(model), set_(static_cast<size_t>(model.num_digits()), -1) {
-    for (int e = 0; e < model.num_digits(); ++e) Visit(e);
+    // Those that go to a place first, so that one that is gathered goes with the digit that takes its place.
+    for (const bool gathered : {false, true}) {
+      for (int e = 0; e < model.num_digits(); ++e) {
+        if (gathered == (At(model.target(), e) < 0)) Visit(e);
+      }
+    }
   }
   const std::vector<std::vector<int>>& sets() const { return sets_; }
 
   // Devices that meet across `level` when a set moves.
   int64_t Meeting(const std::vector<int>& set, int level) const {
-    if (set.size() > 1 || At(model_.source(), set[0]) < 0) return 1;
+    const bool circle = set.size() > 1 && At(model_.target(), set.back()) >= 0;
+    if (circle || At(model_.source(), set[0]) < 0) return 1;
     return model_.refined()[static_cast<size_t>(set[0])].level == level ? model_.digit_size(set[0]) : 1;
+  }
+
+  // Whether no other digit is where the set goes.
+  bool Free(const std::vector<int>& set, const digits::State& state) const {
+    for (int f = 0; f < model_.num_digits(); ++f) {
+      const bool outside = std::find(set.begin(), set.end(), f) == set.end();
+      const bool taken = outside && At(state, f) >= 0 && std::any_of(set.begin(), set.end(), [&](int e) {
+                           return At(model_.target(), e) == At(state, f);
+                         });
+      if (taken) return false;
+    }
+    return true;
   }
 
  private:
@@ -76,7 +95,9 @@ class Order {
       way.push_back(at);
       at = After(at);
     }
-    const auto circle = at < 0 ? way.end() : std::find(way.begin(), way.end(), at);
+    auto circle = at < 0 ? way.end() : std::find(way.begin(), way.end(), at);
+    const bool replaces = way.size() > 1 && At(model_.target(), way.back()) < 0;
+    if (replaces) circle = way.end() - 2;
     if (circle != way.end()) Add({circle, way.end()});
     for (auto one = circle; one != way.begin();) Add({*--one});
   }
@@ -115,7 +136,9 @@ std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to,
 std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                           int64_t group) {
   const auto model = CutModel(from, to, levels, level, group);
-  if (!model) return {{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
+  const std::vector<Stage> whole{{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
+  if (!model) return whole;
+  const int64_t most = std::max(model->LocalElements(model->source()), model->LocalElements(model->target()));
   const Order order(*model);
   std::vector<Stage> out;
   digits::State state = model->source();
@@ -124,17 +147,22 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
     out.push_back({{cost::ChainStep::Kind::kMove, at}, devices});
     devices = 1;
   };
-  // What is gathered goes last, where it makes nothing else larger; a set stays behind those that it waits for, since
-  // what is gathered waits for nothing.
-  for (const bool gathered : {false, true}) {
-    for (const std::vector<int>& set : order.sets()) {
-      const bool gathers = set.size() == 1 && model->target().at[static_cast<size_t>(set[0])] < 0;
-      if (gathers != gathered) continue;
-      const int64_t more = order.Meeting(set, level);
-      if (devices > 1 && devices * more > group) end(model->ToLayout(state));
-      devices *= more;
-      for (int e : set) state.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
-    }
+  std::vector<std::vector<int>> left = order.sets();
+  while (!left.empty()) {
+    // Of those that find their places free, the one that leaves the least.
+    const auto rank = [&](const std::vector<int>& set) {
+      digits::State next = state;
+      for (int e : set) next.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
+      return std::pair(!order.Free(set, state), model->LocalElements(next));
+    };
+    const auto set =
+        std::min_element(left.begin(), left.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    const int64_t more = order.Meeting(*set, level);
+    if (devices > 1 && devices * more > group) end(model->ToLayout(state));
+    devices *= more;
+    for (int e : *set) state.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
+    if (model->LocalElements(state) > most) return whole;
+    left.erase(set);
   }
   end(to);
   return out;

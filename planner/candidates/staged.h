@@ -26,7 +26,7 @@ struct Stage {
 
 // The moves from -> to in which no more than about `group` devices meet across `level`. Parts of digits are prime where
 // they cannot be as small. Post-conditions: no layout is larger than max(from, to); the last is
-// `to`. One stage where digits say nothing about the pair, or where there would be too many of them.
+// `to`. One stage where digits say nothing about the pair, there would be too many of them, or parts do not fit.
 // `levels`: null on a topology of one level.
 std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                           int64_t group);

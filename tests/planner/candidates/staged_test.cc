@@ -1,0 +1,107 @@
+// Exchanges in stages.
+#include "planner/candidates/staged.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reshard/layout/text.h"
+#include "reshard/planner/planner.h"
+#include "tests/catch.h"
+#include "tests/layouts.h"
+#include "tests/planner/candidates/chains.h"
+#include "tests/property.h"
+
+namespace reshard {
+namespace {
+
+using candidates::Stage;
+using candidates::Stages;
+using testing::Chain;
+using testing::LayoutOf;
+using testing::WrongWith;
+
+Chain ChainOf(std::vector<Stage> stages) {
+  Chain out;
+  for (Stage& stage : stages) out.push_back(std::move(stage.step));
+  return out;
+}
+
+std::vector<std::string> Layouts(const std::vector<Stage>& stages) {
+  std::vector<std::string> out;
+  for (const Stage& stage : stages) out.push_back(ToString(stage.step.to));
+  return out;
+}
+
+TEST_CASE("a digit goes part by part") {
+  const Layout from = LayoutOf("[<a>4096, 4096]", "{a:1024}"), to = LayoutOf("[4096, <a>4096]", "{a:1024}");
+  CHECK(Layouts(Stages(from, to, nullptr, 0, 32)) ==
+        std::vector<std::string>{"[128<32,a:(32)32>4096, 128<a:(1)32>4096]", "[4096, 4<a>4096]"});
+  CHECK(Layouts(Stages(from, to, nullptr, 0, 1024)) == std::vector<std::string>{"[4096, 4<a>4096]"});
+}
+
+TEST_CASE("digits that take each other's places go together, and one that takes another's goes after it") {
+  // b takes the place of a, which goes to the other dimension.
+  const Layout from = LayoutOf("[<a>64, 64]", "{a:8,b:8}"), to = LayoutOf("[<b>64, <a>64]", "{a:8,b:8}");
+  for (const Stage& stage : Stages(from, to, nullptr, 0, 8)) CHECK(stage.devices <= 8);
+  CHECK(WrongWith(from, to, ChainOf(Stages(from, to, nullptr, 0, 8))) == "");
+  // A swap has one peer, however large the axes.
+  const Layout swapped = LayoutOf("[<b>64, <a>64]", "{a:8,b:8}"), before = LayoutOf("[<a>64, <b>64]", "{a:8,b:8}");
+  CHECK(Layouts(Stages(before, swapped, nullptr, 0, 64)) == std::vector<std::string>{ToString(swapped)});
+}
+
+TEST_CASE("stages lead to the target within max(source, target), and no more devices meet than allowed") {
+  const uint64_t seed = testing::Seed();
+  const std::vector<std::string> meshes = {"{a:16,b:8}", "{a:4,b:4,c:8}", "{a:64}", "{a:6,b:12}", "{a:2,b:2,c:4,d:4}"};
+  int staged = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::mt19937_64 random(seed + static_cast<uint64_t>(round));
+    const Mesh mesh = *ParseMesh(meshes[random() % meshes.size()]);
+    const std::vector<int64_t> shape = {mesh.size() * 4, mesh.size() * 2, mesh.size()};
+    const auto layout = [&] {
+      std::vector<DimLayout> dims;
+      for (int64_t size : shape) dims.push_back({size, {}});
+      for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+        const size_t d = random() % (shape.size() + 1);
+        if (d == shape.size()) continue;
+        auto& factors = dims[d].factors;
+        factors.insert(factors.begin() + static_cast<ptrdiff_t>(random() % (factors.size() + 1)),
+                       Factor::Along({axis, 1, mesh.axis(axis).size}));
+      }
+      return *Layout::Create(mesh, dims);
+    };
+    const Layout from = layout(), to = layout();
+    const int64_t group = 2 + static_cast<int64_t>(random() % 8);
+    INFO("seed " << seed << ", round " << round << ": " << ToString(mesh) << " " << ToString(from) << " -> "
+                 << ToString(to) << ", groups of " << group);
+    const std::vector<Stage> stages = Stages(from, to, nullptr, 0, group);
+    CHECK(stages.back().step.to == to);
+    const int64_t most = std::max(from.MaxLocalElements(), to.MaxLocalElements());
+    for (const Stage& stage : stages) {
+      CHECK(stage.step.to.MaxLocalElements() <= most);
+      if (stages.size() > 1) CHECK(stage.devices <= std::max<int64_t>(group, 3));  // 3: the largest prime of a size
+    }
+    staged += stages.size() > 1;
+  }
+  CHECK(staged > 1000);
+}
+
+TEST_CASE("a plan with thousands of peers goes in stages if that is faster, and only for the time") {
+  const Layout from = LayoutOf("[<a>131072, 65536]", "{a:4096}"), to = LayoutOf("[131072, <a>65536]", "{a:4096}");
+  PlanOptions options;
+  options.topology = *Topology::Preset("dgx-h100");
+  const auto plan = MakePlan({from, to, DType::kBF16}, options);
+  REQUIRE(plan.ok());
+  CHECK(plan->steps.size() > 2);
+  for (const Step& step : plan->steps) CHECK(step.peers_max < 64);
+  // Without stages: 512 nodes, a latency each.
+  CHECK(plan->totals.time_ns < 512 * options.topology.levels.back().latency_ns / 4);
+  options.objective = Objective::kBytes;
+  const auto fewest = MakePlan({from, to, DType::kBF16}, options);
+  REQUIRE(fewest.ok());
+  CHECK(fewest->totals.levels.back().nic_bytes_max == fewest->bounds.levels.back().nic_recv_bytes_max);
+}
+
+}  // namespace
+}  // namespace reshard

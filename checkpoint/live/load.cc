@@ -112,6 +112,7 @@ class Loading {
  private:
   static RedistributorOptions MoveOptions(const LoadOptions& options) {
     RedistributorOptions move;
+    move.plan.topology = options.topology;
     move.agreement = Agreement::kEveryCall;  // it also carries the errors of reading
     move.batch_bytes = 4 * options.group_bytes;
     move.cache_entries = 2;
@@ -127,6 +128,7 @@ class Loading {
     source_->AddViews(&made);
     fields_.push_back({"recipe", made.Hash().ToText()});
     fields_.push_back({"read mode", options_.read == ReadMode::kOnce ? "once" : "own"});
+    if (options_.read == ReadMode::kOnce) fields_.push_back({"topology", options_.topology.name});
     fields_.push_back({"bytes a group", absl::StrCat(options_.group_bytes)});
     RETURN_IF_ERROR(CheckNames(catalog, entries, items));
     std::set<std::string_view> names;

@@ -37,7 +37,7 @@ absl::StatusOr<Summary> RunAlone(const Prepare& prepare, const Collective& colle
   const absl::Status own = status::NoThrow("looking at tensors", prepare);
   if (own.ok()) {
     world.RunEach([&](Communicator& ranks) {
-      summary = collective(ranks);
+      summary = collective(ranks, Topology::Flat());
       return absl::OkStatus();
     });
   } else {
@@ -57,9 +57,10 @@ absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& p
   absl::StatusOr<Summary> summary = absl::InternalError("it did not run");
   communicator->RunInOrder([&] {
     Communicator& ranks = communicator->communicator();
-    const absl::Status own = status::NoThrow("looking at tensors", prepare);
+    absl::Status own = status::NoThrow("looking at tensors", prepare);
+    if (own.ok()) own = communicator->FollowTopology();
     if (own.ok()) {
-      summary = collective(ranks);
+      summary = collective(ranks, communicator->redistributor().options().plan.topology);
     } else {
       summary = ranks.Agree(own, Signature());
     }
@@ -151,7 +152,7 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
   SaveOptions options;
   options.overwrite = overwrite;
   options.progress = pytorch::TellOf(progress);
-  const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks) {
+  const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks, const Topology&) {
     return Save(std::string(path), entries, byte_items, ranks, options);
   });
   if (!summary.ok()) return pytorch::FileErrorJson(summary.status());
@@ -196,8 +197,10 @@ std::tuple<std::vector<at::Tensor>, std::string> pytorch::TorchStoredCheckpoint:
     }
     return absl::OkStatus();
   };
-  const auto summary = RunCollective<LoadSummary>(
-      group, prepare, [&](Communicator& ranks) { return ::reshard::Load(*stored_, entries, items, ranks, options); });
+  const auto summary = RunCollective<LoadSummary>(group, prepare, [&](Communicator& ranks, const Topology& topology) {
+    options.topology = topology;
+    return ::reshard::Load(*stored_, entries, items, ranks, options);
+  });
   std::vector<at::Tensor> contents;
   if (!summary.ok()) return {std::move(contents), pytorch::FileErrorJson(summary.status())};
   for (const std::string& text : bytes) contents.push_back(BytesTensor(text));

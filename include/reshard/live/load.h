@@ -18,6 +18,7 @@
 #include "reshard/checkpoint/recipe.h"
 #include "reshard/layout/layout.h"
 #include "reshard/live/stored_checkpoint.h"
+#include "reshard/planner/topology.h"
 #include "reshard/runtime/communicator.h"
 #include "reshard/runtime/tensor_view.h"
 
@@ -60,6 +61,8 @@ struct LoadOptions {
   // are those that it gives. Its layouts are not looked at.
   Recipe recipe;
   CatalogLimits limits;  // on the checkpoint's metadata
+  // The network that redistribution is planned for: which bytes cross nodes, how often.
+  Topology topology = Topology::Flat();
   // Told by the thread that calls Load, if it is not empty: 0 of LoadSummary::bytes before anything is read, then up to
   // five times a second in the measure in which this rank has read what is its to read, at last all of them. An error
   // from it ends the load on all ranks, on this one with that error.

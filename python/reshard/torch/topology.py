@@ -15,7 +15,7 @@ def set_topology(topology: Topology | None) -> None:
     which takes a name or a file, all ranks count as equally far. `reshard.plan` of a DTensor uses it, too.
 
     Tell every rank the same. Where ranks were told something else, all get an error that names the topology. What is
-    bound already keeps its plan. `load` and `save` do not ask for it.
+    bound already keeps its plan. `load` plans for it what it redistributes; `save` redistributes nothing.
 
     Args:
         topology: a name such as "dgx-h100" (docs/topologies.md has all), the path of a JSON file, or what is in one, as

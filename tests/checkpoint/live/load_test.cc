@@ -66,6 +66,12 @@ std::string AnyCheckpoint(Random& random, const TempDirectory& directory, const 
   return directory / "checkpoint";
 }
 
+Topology NodesOfTwo() {
+  Topology nodes = *Topology::Preset("dgx-h100");
+  nodes.levels[0].devices = 2;
+  return nodes;
+}
+
 TEST_CASE("Any checkpoint is loaded into any layout") {
   const uint64_t seed = Seed();
   for (uint64_t run = 0; run < 150; ++run) {
@@ -84,6 +90,7 @@ TEST_CASE("Any checkpoint is loaded into any layout") {
     options.read = random.Chance(30) ? ReadMode::kOwn : ReadMode::kOnce;
     options.group_bytes = random.Chance(50) ? random.Pick(1, 200) : options.group_bytes;
     options.threads = static_cast<int>(random.Pick(0, 2));
+    if (random.Chance(30)) options.topology = NodesOfTwo();
 
     std::vector<std::vector<Destination>> destinations(static_cast<size_t>(world));
     std::vector<std::vector<Held>> held(static_cast<size_t>(world));
@@ -261,6 +268,21 @@ TEST_CASE("Errors reach every rank") {
   SECTION("ranks that disagree") {
     RequireOnAll(LoadOnFour(rows.path, "w", {"[64, 32]", "[<X>64, 32]"}, {}), absl::StatusCode::kFailedPrecondition,
                  "disagree");
+  }
+  SECTION("ranks that plan for different networks") {
+    Loaded loaded;
+    loaded.ranks.resize(4);
+    LocalWorld world(4);
+    (void)world.RunEach([&](Communicator& communicator) -> absl::Status {
+      const auto rank = static_cast<size_t>(communicator.rank());
+      Destination destination(HeldBy("{X:2,Y:2}", "[64, 32]", communicator.rank()), true, DType::kF32, false);
+      const LoadEntry entry{"w", LayoutOf("[64, 32]", "{X:2,Y:2}"), destination.view};
+      LoadOptions options;
+      if (rank == 2) options.topology = NodesOfTwo();
+      loaded.ranks[rank] = Load(rows.path, {&entry, 1}, {}, communicator, options);
+      return loaded.ranks[rank].status();
+    });
+    RequireOnAll(loaded, absl::StatusCode::kFailedPrecondition, "topology");
   }
   SECTION("a flipped byte, seen by one rank") {
     const std::string file = rows.path + "/__2_0.distcp";

@@ -16,6 +16,8 @@ constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
 // Devices of a mesh up to which what each of them does is looked at.
 constexpr int64_t kAllLookedAt = 1024;
+// Devices of all moves that are looked at, or whose shards are.
+constexpr int64_t kMostLookedAt = int64_t{1} << 20;
 
 using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
 
@@ -155,6 +157,7 @@ class Search {
   // Bytes through the busiest link between domains; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
+    if ((looked_at_ += std::max(from.mesh().size(), to.mesh().size())) > kMostLookedAt) return std::nullopt;
     // The chains that are kept are priced exactly. To find them on a large mesh, some of its devices are enough.
     if (from.mesh().size() > kAllLookedAt && from.mesh() == to.mesh()) {
       const auto before = maps_.Of(from), after = maps_.Of(to);
@@ -176,6 +179,7 @@ class Search {
   const int64_t most_;  // elements of a fragment
   PlanOptions options_;
   mutable transfers::ShardMaps maps_;
+  mutable int64_t looked_at_ = 0;
 };
 
 std::vector<Search::Middle> Search::MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,

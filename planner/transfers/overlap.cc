@@ -14,6 +14,27 @@ struct RowInterval {
   int64_t local;
 };
 
+// By where they begin, all in [0, size). Cuts spread intervals evenly, so that a first pass by a multiple of that leaves
+// little to do.
+void SortByBegin(int64_t size, std::vector<RowInterval>& pieces) {
+  const auto place = [&](const RowInterval& piece) {
+    return static_cast<size_t>(static_cast<__int128>(piece.interval.begin) * static_cast<__int128>(pieces.size()) / size);
+  };
+  std::vector<size_t> next(pieces.size() + 1, 0);
+  for (const RowInterval& piece : pieces) ++next[place(piece) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<RowInterval> sorted(pieces.size());
+  for (const RowInterval& piece : pieces) sorted[next[place(piece)]++] = piece;
+  pieces = std::move(sorted);
+  const auto before = [](const RowInterval& a, const RowInterval& b) { return a.interval.begin < b.interval.begin; };
+  for (auto begin = pieces.begin(); begin != pieces.end();) {
+    auto end = std::next(begin);
+    while (end != pieces.end() && place(*end) == place(*begin)) ++end;
+    std::sort(begin, end, before);
+    begin = end;
+  }
+}
+
 std::vector<RowInterval> Sorted(const DimShards& shards) {
   std::vector<RowInterval> pieces;
   pieces.reserve(shards.intervals.size());
@@ -27,10 +48,7 @@ std::vector<RowInterval> Sorted(const DimShards& shards) {
       local += interval.length();
     }
   }
-  if (!ascending) {
-    std::sort(pieces.begin(), pieces.end(),
-              [](const RowInterval& a, const RowInterval& b) { return a.interval.begin < b.interval.begin; });
-  }
+  if (!ascending) SortByBegin(shards.size, pieces);
   return pieces;
 }
 

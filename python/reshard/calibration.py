@@ -23,9 +23,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=20, metavar="N", help="timed executions (default 20)")
     parser.add_argument("--backend", default="nccl" if torch.cuda.is_available() else "gloo", metavar="NAME")
     given = parser.parse_args()
-    nodes = tuple(map(int, given.nodes.lower().split("x"))) if given.nodes else None
-    if nodes is not None and len(nodes) != 2:
-        parser.error(f"--nodes takes nodes and ranks of each, like 4x8, not {given.nodes}")
+    nodes = None
+    if given.nodes:
+        parts = given.nodes.lower().split("x")
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            parser.error(f"--nodes takes nodes and ranks of each, like 4x8, not {given.nodes}")
+        nodes = (int(parts[0]), int(parts[1]))
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     dist.init_process_group("cpu:gloo,cuda:nccl" if given.backend == "nccl" else given.backend)

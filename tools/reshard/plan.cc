@@ -121,10 +121,8 @@ int PlanFlags::ReadTopology(Topology& out) const {
   if (!content.ok()) {
     const bool names_a_file = topology.find_first_of("/.") != std::string::npos;
     if (!names_a_file) {
-      return BadFlag("--topology",
-                     absl::StrCat("\"", Clipped(topology),
-                                  "\" is neither a file nor flat, dgx-a100, dgx-h100, dgx-h200, dgx-b200, "
-                                  "gb200, mi300x, pcie or cpu"));
+      const absl::Status unknown = Topology::Preset(Clipped(topology)).status();
+      return BadFlag("--topology", absl::StrCat(unknown.message(), ", and there is no such file"));
     }
     return Fail(content.status(), Stage::kInput);
   }

@@ -152,9 +152,10 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
   SaveOptions options;
   options.overwrite = overwrite;
   options.progress = pytorch::TellOf(progress);
-  const auto summary = RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks, const Topology&) {
-    return Save(std::string(path), entries, byte_items, ranks, options);
-  });
+  const auto summary =
+      RunCollective<SaveSummary>(std::string(group), prepare, [&](Communicator& ranks, const Topology&) {
+        return Save(std::string(path), entries, byte_items, ranks, options);
+      });
   if (!summary.ok()) return pytorch::FileErrorJson(summary.status());
   return absl::StrFormat(R"({"tensors":%d,"written_bytes":%d,"seconds":%.6f})", summary->tensors,
                          summary->written_bytes, summary->seconds);

@@ -11,46 +11,71 @@ namespace reshard::transfers {
 
 PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits,
                        const digits::RowDigits& own, const digits::RowDigits& other, const std::vector<int>& fixed_by,
-                       bool of_receivers) {
-  // A digit that the row itself fixes selects pairs; any other one becomes part of the key, so that one table serves
-  // all devices.
-  struct Condition {
-    int64_t weight, size;    // of the digit in the other row
-    int64_t own_weight = 0;  // of the digit that fixes it in the own row; 0: it is in the key
-    int64_t Of(int64_t row) const { return row / weight % size; }
-  };
-  std::vector<Condition> conditions, keys;
+                       bool of_receivers)
+    : overlap_(&overlap), of_receivers_(of_receivers) {
   for (size_t j = 0; j < other.digits.size(); ++j) {
     if (fixed_by[j] < 0) continue;
     Condition one{other.weights[j], digits[other.digits[j]].size};
     const auto at = std::find(own.digits.begin(), own.digits.end(), fixed_by[j]);
     if (at != own.digits.end()) {
       one.own_weight = own.weights[at - own.digits.begin()];
-      conditions.push_back(one);
+      conditions_.push_back(one);
     } else {
-      keys.push_back(one);
-      keys_.emplace_back(fixed_by[j], one.size);
+      one.fixed_by = fixed_by[j];
+      keys_.push_back(one);
       num_keys_ *= one.size;
     }
   }
-  const int64_t rows = of_receivers ? overlap.to_rows : overlap.from_rows;
-  sums_.resize(rows * num_keys_);
-  for (const Pair& pair : overlap.pairs) {
-    const int64_t mine = of_receivers ? pair.to_row : pair.from_row;
-    const int64_t theirs = of_receivers ? pair.from_row : pair.to_row;
-    bool counts = true;
-    for (const Condition& c : conditions) counts &= c.Of(theirs) == mine / c.own_weight % c.size;
-    if (!counts) continue;
+}
+
+bool PinnedSums::Counts(int64_t mine, int64_t theirs) const {
+  bool counts = true;
+  for (const Condition& c : conditions_) counts &= c.Of(theirs) == mine / c.own_weight % c.size;
+  return counts;
+}
+
+void PinnedSums::Tabulate() {
+  const int64_t rows = of_receivers_ ? overlap_->to_rows : overlap_->from_rows;
+  table_.resize(rows * num_keys_);
+  for (const Pair& pair : overlap_->pairs) {
+    const int64_t mine = of_receivers_ ? pair.to_row : pair.from_row;
+    const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+    if (!Counts(mine, theirs)) continue;
     int64_t key = 0;
-    for (const Condition& c : keys) key = key * c.size + c.Of(theirs);
-    sums_[mine * num_keys_ + key].Add(of_receivers ? pair.in_to : pair.in_from, pair.elements);
+    for (const Condition& c : keys_) key = key * c.size + c.Of(theirs);
+    table_[mine * num_keys_ + key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
   }
 }
 
-const SpreadSums& PinnedSums::At(int64_t row, const int64_t* coordinates) const {
-  int64_t key = 0;
-  for (const auto& [digit, size] : keys_) key = key * size + coordinates[digit];
-  return sums_[row * num_keys_ + key];
+SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
+  if (!table_.empty()) {
+    int64_t key = 0;
+    for (const Condition& c : keys_) key = key * c.size + coordinates[c.fixed_by];
+    return table_[row * num_keys_ + key];
+  }
+  SpreadSums out;
+  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
+  for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
+    const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
+    const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+    bool counts = Counts(row, theirs);
+    for (const Condition& c : keys_) counts &= c.Of(theirs) == coordinates[c.fixed_by];
+    if (counts) out.Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+  }
+  return out;
+}
+
+void MeshTransfers::Tabulate() {
+  for (Dim& dim : dims_) {
+    for (PinnedSums& sums : dim.received_near) sums.Tabulate();
+  }
+  for (Receivers& receivers : within_) {
+    for (PinnedSums& sums : receivers.sums) sums.Tabulate();
+  }
+  for (std::optional<Receivers>& receivers : nearer_) {
+    if (!receivers) continue;
+    for (PinnedSums& sums : receivers->sums) sums.Tabulate();
+  }
 }
 
 // A sender of the same domain has the receiver's coordinates on the digits outside it.
@@ -110,7 +135,7 @@ void MeshTransfers::AddReceived(const int64_t* coordinates, const Peers& peers, 
       received = {load.recv, peers.senders};
     } else {
       for (const Dim& dim : dims_) {
-        const SpreadSums& near = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
+        const SpreadSums near = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
         received = {received.elements * near.total_elements(), received.count * near.total_count()};
       }
       received = {received.elements - own, received.count - (own > 0 ? 1 : 0)};
@@ -187,7 +212,8 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
 
 // Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many
 // between as the number of devices allows.
-LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) const {
+LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) {
+  if (!uniform_) Tabulate();
   std::vector<int64_t> looked_at(digits_.size(), 1);
   int64_t devices = 1;
   for (bool grown = true; grown;) {

@@ -50,6 +50,8 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
                                                      Senders senders) {
   auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders);
   out->EnumerateClasses();
+  // Of few classes few rows are looked at.
+  if (!out->uniform_) out->Tabulate();
   out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();

@@ -27,15 +27,29 @@ namespace reshard::transfers {
 class PinnedSums {
  public:
   // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` is about
-  // rows of the target, otherwise of the source.
+  // rows of the target, otherwise of the source. `overlap` must outlive it.
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
-  const SpreadSums& At(int64_t row, const int64_t* coordinates) const;
+  SpreadSums At(int64_t row, const int64_t* coordinates) const;
+  // Sums up for all rows and coordinates at once, before many are asked for.
+  void Tabulate();
 
  private:
-  std::vector<std::pair<int, int64_t>> keys_;  // digits outside the row that fix something, and their sizes
+  // A digit of the other row, and what fixes it: a digit of the own row, or one outside, which is part of the key.
+  struct Condition {
+    int64_t weight, size;    // of the digit in the other row
+    int64_t own_weight = 0;  // of the digit that fixes it in the own row
+    int fixed_by = -1;       // the digit outside that does
+    int64_t Of(int64_t row) const { return row / weight % size; }
+  };
+  // Whether the digits agree that are fixed within the rows.
+  bool Counts(int64_t mine, int64_t theirs) const;
+
+  const DimOverlap* overlap_;
+  bool of_receivers_;
+  std::vector<Condition> conditions_, keys_;
   int64_t num_keys_ = 1;
-  std::vector<SpreadSums> sums_;  // by row, then key
+  std::vector<SpreadSums> table_;  // by row, then key; empty unless tabulated
 };
 
 // A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e
@@ -63,7 +77,7 @@ class MeshTransfers final : public TransferSchedule {
                                                 Senders senders);
   // The most elements that one device receives, and sends, across the outermost level: of at most `most_devices`, from
   // all over the mesh.
-  LevelLoad BusiestOfSome(int64_t most_devices) const;
+  LevelLoad BusiestOfSome(int64_t most_devices);
   // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
   // ResourceExhausted above 2^24 messages.
   absl::Status CountLevels(const Topology& topology);
@@ -122,6 +136,7 @@ class MeshTransfers final : public TransferSchedule {
   void EnumerateClasses();
   void SumByRow();
   void SumNear();
+  void Tabulate();
   Receivers ReceiversOf(std::vector<std::pair<int, int>> pins) const;
   Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
   // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.

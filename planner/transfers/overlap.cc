@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "reshard/layout/checked.h"
+
 namespace reshard::transfers {
 namespace {
 
@@ -14,12 +16,11 @@ struct RowInterval {
   int64_t local;
 };
 
-// By where they begin, all in [0, size). Cuts spread intervals evenly, so that a first pass by a multiple of that leaves
-// little to do.
+// By where they begin, all in [0, size). Cuts spread intervals evenly, so that a first pass by a multiple of that
+// leaves little to do.
 void SortByBegin(int64_t size, std::vector<RowInterval>& pieces) {
-  const auto place = [&](const RowInterval& piece) {
-    return static_cast<size_t>(static_cast<__int128>(piece.interval.begin) * static_cast<__int128>(pieces.size()) / size);
-  };
+  const int64_t even = CeilDiv(size, static_cast<int64_t>(pieces.size()));
+  const auto place = [&](const RowInterval& piece) { return static_cast<size_t>(piece.interval.begin / even); };
   std::vector<size_t> next(pieces.size() + 1, 0);
   for (const RowInterval& piece : pieces) ++next[place(piece) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
@@ -179,6 +180,12 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
     OverlapSorted(from, to, out);
   }
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
+  out.first_of_from.assign(static_cast<size_t>(out.from_rows) + 1, 0);
+  for (const Pair& pair : out.pairs) ++out.first_of_from[static_cast<size_t>(pair.from_row) + 1];
+  std::partial_sum(out.first_of_from.begin(), out.first_of_from.end(), out.first_of_from.begin());
+  out.by_from.resize(out.pairs.size());
+  std::vector<int64_t> next(out.first_of_from.begin(), out.first_of_from.end() - 1);
+  for (size_t i = 0; i < out.pairs.size(); ++i) out.by_from[next[out.pairs[i].from_row]++] = static_cast<int64_t>(i);
   return out;
 }
 

@@ -39,6 +39,8 @@ struct DimOverlap {
   std::vector<Run> runs;             // runs that touch in the tensor and on both sides are merged
   int64_t from_rows = 0;
   int64_t to_rows = 0;
+  // Pairs of from_row s: those at by_from[first_of_from[s] .. first_of_from[s+1]), by to_row.
+  std::vector<int64_t> by_from, first_of_from;
 
   // The pair of these rows, or nullptr if they share no element.
   const Pair* Find(int64_t from_row, int64_t to_row) const;

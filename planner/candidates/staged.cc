@@ -14,7 +14,9 @@ namespace {
 constexpr int kMostStages = 6;      // of one exchange
 constexpr size_t kBases = 3;        // chains whose steps are staged
 constexpr size_t kProposed = 2;     // of them, the fastest
-constexpr int64_t kManyPeers = 12;  // so many latencies more than needed are worth another step
+constexpr int64_t kManyPeers = 12;  // so many latencies more than needed are worth more steps and bytes
+// On fewer devices the latency of a message, which is the least certain figure of a topology, decides too much.
+constexpr int64_t kManyDevices = 512;
 
 // The smallest number whose `n`-th power is at least `of`.
 int64_t RootOf(int64_t of, int n) {
@@ -205,7 +207,7 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
   const PlanOptions& options = task.options;
   const Topology& topology = options.topology;
   if (options.objective != Objective::kTime || options.boxes_only || task.reduces || !so_far.cheapest ||
-      !(task.source.mesh() == task.target.mesh())) {
+      !(task.source.mesh() == task.target.mesh()) || task.source.mesh().size() < kManyDevices) {
     return {};
   }
   const absl::StatusOr<Bounds> bounds = task.bounds();

@@ -31,7 +31,8 @@ struct Stage {
 std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                           int64_t group);
 
-// As a family: where the objective is time, and that of the cheapest candidate is mostly latencies.
+// As a family: from 512 devices on, where the objective is time, and that of the cheapest candidate is mostly
+// latencies.
 Proposal Staged(const Task& task, const SoFar& so_far);
 
 }  // namespace reshard::candidates

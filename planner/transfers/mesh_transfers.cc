@@ -327,11 +327,11 @@ void MeshTransfers::SumByRow() {
     for (size_t d = 0; d < digits_.size(); ++d) {
       if (from_dim_[d] >= 0 && digits_[d].level == level) pins.emplace_back(static_cast<int>(d), static_cast<int>(d));
     }
-    nearer_.back() = ReceiversOf(std::move(pins));
+    nearer_.back() = ReceiversOf(pins);
   }
 }
 
-MeshTransfers::Receivers MeshTransfers::ReceiversOf(std::vector<std::pair<int, int>> pins) const {
+MeshTransfers::Receivers MeshTransfers::ReceiversOf(const std::vector<std::pair<int, int>>& pins) const {
   Receivers out;
   out.pinned_by.assign(digits_.size(), -1);
   for (const auto& [receiver, sender] : pins) {
@@ -350,7 +350,6 @@ MeshTransfers::Receivers MeshTransfers::ReceiversOf(std::vector<std::pair<int, i
     for (int f : dim.to.digits) fixed_by.push_back(out.pinned_by[f]);
     out.sums.emplace_back(dim.overlap, digits_, dim.from, dim.to, fixed_by, false);
   }
-  out.pins = std::move(pins);
   return out;
 }
 

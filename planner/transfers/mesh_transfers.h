@@ -118,7 +118,6 @@ class MeshTransfers final : public TransferSchedule {
   };
   // A set of receivers of one device: those whose coordinates are the device's own on some digits ("pins").
   struct Receivers {
-    std::vector<std::pair<int, int>> pins;   // (the receiver's digit, the device's)
     std::vector<std::pair<int, int>> equal;  // digits on which the device's coordinates agree, or there is no receiver
     std::vector<int> pinned_by;              // per digit of the receiver: the device's digit, or -1
     int64_t times = 1;                       // receivers that differ only in digits that neither layout uses
@@ -137,7 +136,8 @@ class MeshTransfers final : public TransferSchedule {
   void SumByRow();
   void SumNear();
   void Tabulate();
-  Receivers ReceiversOf(std::vector<std::pair<int, int>> pins) const;
+  // `pins`: (the receiver's digit, the device's).
+  Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
   Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
   // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.
   int LevelOf(int64_t holder, int64_t receiver) const;

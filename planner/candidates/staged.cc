@@ -173,11 +173,11 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
 namespace {
 
 // A chain whose steps within domains go in two stages each where the formula of a step is for it.
-Chain StagedWithin(const Layout& source, Chain chain, const digits::MeshLevels& levels, const Topology& topology,
+Chain StagedWithin(const Layout& source, const Chain& chain, const digits::MeshLevels& levels, const Topology& topology,
                    int64_t element) {
   Chain out;
   const Layout* at = &source;
-  for (cost::ChainStep& step : chain) {
+  for (const cost::ChainStep& step : chain) {
     std::vector<Stage> parts;
     if (step.kind == cost::ChainStep::Kind::kMove) {
       const int64_t bytes = std::max(at->MaxLocalElements(), step.to.MaxLocalElements()) * element;
@@ -255,7 +255,7 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
       best = std::move(chain);
     }
     if (best.empty()) continue;
-    if (levels) best = StagedWithin(task.source, std::move(best), *levels, topology, SizeOf(task.dtype));
+    if (levels) best = StagedWithin(task.source, best, *levels, topology, SizeOf(task.dtype));
     found.emplace_back(least, std::move(best));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

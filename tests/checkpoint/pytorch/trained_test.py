@@ -192,13 +192,16 @@ def save_sharded_adapter(rank: int, world: int, folder: pathlib.Path) -> None:
 
 def rank_of_job(rank: int, world: int, folder: pathlib.Path, kinds: list[tuple[str, bool]]) -> None:
     """A process of a job."""
-    dist.init_process_group("gloo", rank=rank, world_size=world, init_method=f"file://{folder}/store{world}")
+    store = dist.FileStore(f"{folder}/store{world}", world)
+    dist.init_process_group("gloo", rank=rank, world_size=world, store=store)
     for kind, tensor_parallel in kinds:
         save_sharded(rank, world, folder, kind, tensor_parallel)
     if world == 2:
         save_sharded_adapter(rank, world, folder)
     dist.barrier()
-    dist.destroy_process_group()
+    # A rank that ends closes its connections, also to one that is still in the barrier.
+    store.set(f"rank {rank} has come through", "")
+    store.wait([f"rank {other} has come through" for other in range(world)])
     os._exit(0)  # Gloo sometimes aborts at interpreter exit
 
 

@@ -43,11 +43,12 @@ std::vector<int64_t> PartsOf(int64_t size, int64_t group) {
   return out;
 }
 
-// The digits that move, in an order in which each finds its place free: sets of those that take each other's places,
-// or one that takes the place of another, which is gathered.
-class Order {
+// The digits that move, in sets that go together: those that take each other's places, or one that is gathered and the
+// one that takes its place. Any other digit is a set of its own.
+class MovingSets {
  public:
-  explicit Order(const digits::DigitModel& model) : model_(model), set_(static_cast<size_t>(model.num_digits()), -1) {
+  explicit MovingSets(const digits::DigitModel& model)
+      : model_(model), set_(static_cast<size_t>(model.num_digits()), -1) {
     // Those that go to a place first, so that one that is gathered goes with the digit that takes its place.
     for (const bool gathered : {false, true}) {
       for (int e = 0; e < model.num_digits(); ++e) {
@@ -87,7 +88,7 @@ class Order {
     }
     return -1;
   }
-  // Everything that `e` has to wait for, then `e`. A digit waits for at most one other, so that there is at most one
+  // `e`, and everything that it has to wait for. A digit waits for at most one other, so that there is at most one
   // circle on its way.
   void Visit(int e) {
     if (!Moves(e) || set_[static_cast<size_t>(e)] >= 0) return;
@@ -141,7 +142,7 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
   const std::vector<Stage> whole{{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
   if (!model) return whole;
   const int64_t most = std::max(model->LocalElements(model->source()), model->LocalElements(model->target()));
-  const Order order(*model);
+  const MovingSets moving(*model);
   std::vector<Stage> out;
   digits::State state = model->source();
   int64_t devices = 1;
@@ -149,17 +150,17 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
     out.push_back({{cost::ChainStep::Kind::kMove, at}, devices});
     devices = 1;
   };
-  std::vector<std::vector<int>> left = order.sets();
+  std::vector<std::vector<int>> left = moving.sets();
   while (!left.empty()) {
     // Of those that find their places free, the one that leaves the least.
     const auto rank = [&](const std::vector<int>& set) {
       digits::State next = state;
       for (int e : set) next.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
-      return std::pair(!order.Free(set, state), model->LocalElements(next));
+      return std::pair(!moving.Free(set, state), model->LocalElements(next));
     };
     const auto set =
         std::min_element(left.begin(), left.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-    const int64_t more = order.Meeting(*set, level);
+    const int64_t more = moving.Meeting(*set, level);
     if (devices > 1 && devices * more > group) end(model->ToLayout(state));
     devices *= more;
     for (int e : *set) state.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];

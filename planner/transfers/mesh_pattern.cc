@@ -222,8 +222,9 @@ void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
     own[d] = dim.from.RowAt(position, digits_);
-    for (const Pair& pair : dim.overlap.pairs) {
-      if (pair.from_row == own[d]) of_shard[d].push_back(&pair);
+    const DimOverlap& overlap = dim.overlap;
+    for (int64_t i = overlap.first_of_from[own[d]]; i < overlap.first_of_from[static_cast<size_t>(own[d]) + 1]; ++i) {
+      of_shard[d].push_back(&overlap.pairs[overlap.by_from[i]]);
     }
     if (of_shard[d].empty()) return;
     pairs[d] = dim.overlap.Find(own[d], dim.to.RowAt(position, digits_));

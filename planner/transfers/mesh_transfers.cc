@@ -121,17 +121,24 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
   }
 }
 
+// The identity on the digits that the source does not use.
+Sigma MeshTransfers::InPlace() const {
+  Sigma sigma(digits_.size(), -1);
+  for (size_t e = 0; e < sigma.size(); ++e) {
+    if (from_dim_[e] < 0) sigma[e] = static_cast<int>(e);
+  }
+  return sigma;
+}
+
 // If only the target uses digit e, at a place where the source has digit a, all receivers of a source shard have the
 // same e, and with sigma(e) = e the holders along e would be idle while one of them served everybody. The digit x in
 // which the receivers of that shard do differ is found by following places: it is a or, if a itself moves to the place
 // of another source digit, that digit, and so on.
 Sigma MeshTransfers::ByPlace() const {
   const size_t k = digits_.size();
-  Sigma sigma(k, -1);
+  Sigma sigma = InPlace();
   for (size_t e = 0; e < k; ++e) {
-    if (from_dim_[e] >= 0) continue;
-    sigma[e] = static_cast<int>(e);
-    if (displaced_[e] < 0) continue;
+    if (from_dim_[e] >= 0 || displaced_[e] < 0) continue;
     int x = displaced_[e];
     for (size_t guard = 0; guard < k && displaced_[x] >= 0; ++guard) {
       if (displaced_[x] == x) break;
@@ -172,10 +179,7 @@ std::vector<int> MeshTransfers::SpareDigits(int level) const {
 // of its two holders would serve them all. They differ on a: sigma(b) = a.
 void MeshTransfers::SpreadSenders() {
   for (int level = 0; level < num_levels_; ++level) {
-    Sigma& sigma = sigma_.emplace_back(digits_.size(), -1);
-    for (size_t e = 0; e < digits_.size(); ++e) {
-      if (from_dim_[e] < 0) sigma[e] = static_cast<int>(e);
-    }
+    Sigma& sigma = sigma_.emplace_back(InPlace());
     std::vector<int> spare = SpareDigits(level);
     for (int e : Starved(level)) {
       const auto x =

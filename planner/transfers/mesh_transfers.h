@@ -128,6 +128,7 @@ class MeshTransfers final : public TransferSchedule {
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
+  Sigma InPlace() const;
   Sigma ByPlace() const;
   std::vector<int> SpareDigits(int level) const;
   std::vector<int> Starved(int level) const;

@@ -11,17 +11,10 @@
 #include "tests/property.h"
 #include "tests/property/checked.h"
 #include "tests/property/problems.h"
+#include "tests/topologies.h"
 
 namespace reshard::testing {
 namespace {
-
-Topology OfSizes(const std::vector<int64_t>& domains) {
-  Topology out;
-  out.name = "test";
-  for (int64_t size : domains) out.levels.push_back({size, 100'000'000'000, 1000, 0});
-  out.levels.push_back({0, 10'000'000'000, 5000, 0});
-  return out;
-}
 
 // Loads from messages; reductions, whose messages mean something else, only by their sums.
 std::string Compare(const TransferSchedule& transfers, const Topology& topology, bool moves) {
@@ -75,7 +68,7 @@ TEST_CASE("what crosses a level is what its messages say") {
     flavour.two_meshes = round % 4 == 0;
     flavour.large = round % 8 == 0;
     const RandomProblem problem = MakeProblem(choices, flavour);
-    const Topology topology = OfSizes(topologies[static_cast<size_t>(round) % topologies.size()]);
+    const Topology topology = OfDomains(topologies[static_cast<size_t>(round) % topologies.size()]);
     const Layout from = LayoutOf(problem.from, problem.mesh), to = LayoutOf(problem.to, problem.target_mesh);
     PlanOptions options;
     options.topology = topology;
@@ -111,7 +104,7 @@ TEST_CASE("one device of a class stands for all, on a topology with levels too")
            {"{dp:2,tp:8}", "[64, 64] sum<dp>", "[<tp>64, 64] sum<dp>"},
        }) {
     for (const std::vector<int64_t>& domains : std::vector<std::vector<int64_t>>{{4}, {8}, {2, 8}}) {
-      const Topology topology = OfSizes(domains);
+      const Topology topology = OfDomains(domains);
       const auto transfers =
           TransferSchedule::Create(Op::kExchange, LayoutOf(c.from, c.mesh), LayoutOf(c.to, c.mesh), topology);
       REQUIRE(transfers.ok());

@@ -18,8 +18,11 @@ namespace {
 
 using candidates::Stage;
 using candidates::Stages;
+using testing::Axis;
 using testing::Chain;
 using testing::LayoutOf;
+using testing::MeshText;
+using testing::RandomLayout;
 using testing::WrongWith;
 
 Chain ChainOf(std::vector<Stage> stages) {
@@ -53,25 +56,19 @@ TEST_CASE("digits that take each other's places go together, and one that takes 
 
 TEST_CASE("stages lead to the target within max(source, target), and no more devices meet than allowed") {
   const uint64_t seed = testing::Seed();
-  const std::vector<std::string> meshes = {"{a:16,b:8}", "{a:4,b:4,c:8}", "{a:64}", "{a:6,b:12}", "{a:2,b:2,c:4,d:4}"};
+  const std::vector<std::vector<Axis>> meshes = {{{"a", 16}, {"b", 8}},
+                                                 {{"a", 4}, {"b", 4}, {"c", 8}},
+                                                 {{"a", 64}},
+                                                 {{"a", 6}, {"b", 12}},
+                                                 {{"a", 2}, {"b", 2}, {"c", 4}, {"d", 4}}};
   int staged = 0;
   for (int round = 0; round < 2000; ++round) {
     std::mt19937_64 random(seed + static_cast<uint64_t>(round));
-    const Mesh mesh = *ParseMesh(meshes[random() % meshes.size()]);
+    const auto& axes = meshes[random() % meshes.size()];
+    const Mesh mesh = *ParseMesh(MeshText(axes));
     const std::vector<int64_t> shape = {mesh.size() * 4, mesh.size() * 2, mesh.size()};
-    const auto layout = [&] {
-      std::vector<DimLayout> dims;
-      for (int64_t size : shape) dims.push_back({size, {}});
-      for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-        const size_t d = random() % (shape.size() + 1);
-        if (d == shape.size()) continue;
-        auto& factors = dims[d].factors;
-        factors.insert(factors.begin() + static_cast<ptrdiff_t>(random() % (factors.size() + 1)),
-                       Factor::Along({axis, 1, mesh.axis(axis).size}));
-      }
-      return *Layout::Create(mesh, dims);
-    };
-    const Layout from = layout(), to = layout();
+    const Layout from = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    const Layout to = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
     const int64_t group = 2 + static_cast<int64_t>(random() % 8);
     INFO("seed " << seed << ", round " << round << ": " << ToString(mesh) << " " << ToString(from) << " -> "
                  << ToString(to) << ", groups of " << group);

@@ -16,13 +16,19 @@
 #include "reshard/layout/text.h"
 #include "tests/catch.h"
 #include "tests/layouts.h"
+#include "tests/planner/candidates/chains.h"
 #include "tests/property.h"
+#include "tests/topologies.h"
 
 namespace reshard::transfers {
 namespace {
 
 using Senders = MeshTransfers::Senders;
+using testing::Axis;
 using testing::LayoutOf;
+using testing::MeshText;
+using testing::OfDomains;
+using testing::RandomLayout;
 
 // Both layouts' tables, and the exchange between them.
 struct Ends {
@@ -51,14 +57,6 @@ struct Ends {
   std::vector<const DimShards*> from_dims, to_dims;
 };
 
-Topology OfDomains(const std::vector<int64_t>& domains) {
-  Topology out;
-  out.name = "test";
-  for (int64_t size : domains) out.levels.push_back({size, 100'000'000'000, 1000, 0});
-  out.levels.push_back({0, 10'000'000'000, 5000, 0});
-  return out;
-}
-
 // The runs of a message say which shard it comes from; two holders of that shard would send the same.
 using Piece = std::vector<std::vector<std::pair<int64_t, int64_t>>>;
 Piece PieceOf(const Message& message) {
@@ -80,28 +78,22 @@ int64_t Busiest(const TransferSchedule& transfers) {
 
 TEST_CASE("holders that take turns by digits send what the list says, from as near, and as evenly as digits allow") {
   const uint64_t seed = testing::Seed();
-  const std::vector<std::string> meshes = {"{a:8,b:4,c:4}", "{a:2,b:2,c:2,d:4}", "{a:4,b:16}", "{a:2,b:8,c:4}"};
+  const std::vector<std::vector<Axis>> meshes = {{{"a", 8}, {"b", 4}, {"c", 4}},
+                                                 {{"a", 2}, {"b", 2}, {"c", 2}, {"d", 4}},
+                                                 {{"a", 4}, {"b", 16}},
+                                                 {{"a", 2}, {"b", 8}, {"c", 4}}};
   const std::vector<std::vector<int64_t>> shapes = {{64, 64}, {48, 36}, {37, 19}, {64}, {16, 9, 8}};
   const std::vector<std::vector<int64_t>> topologies = {{4}, {8}, {2, 8}, {}};
   int spread = 0, unbalanced = 0;
   for (int round = 0; round < 600; ++round) {
     std::mt19937_64 random(seed + static_cast<uint64_t>(round));
-    const Mesh mesh = *ParseMesh(meshes[random() % meshes.size()]);
+    const auto& axes = meshes[random() % meshes.size()];
+    const Mesh mesh = *ParseMesh(MeshText(axes));
     const auto& shape = shapes[random() % shapes.size()];
     const Topology topology = OfDomains(topologies[random() % topologies.size()]);
-    const auto layout = [&] {
-      std::vector<DimLayout> dims;
-      for (int64_t size : shape) dims.push_back({size, {}});
-      for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-        const size_t d = random() % (shape.size() + 1);
-        if (d == shape.size()) continue;
-        auto& factors = dims[d].factors;
-        factors.insert(factors.begin() + static_cast<ptrdiff_t>(random() % (factors.size() + 1)),
-                       Factor::Along({axis, 1, mesh.axis(axis).size}));
-      }
-      return *Layout::Create(mesh, dims);
-    };
-    const Ends pair(layout(), layout());
+    const Layout source = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    const Layout target = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    const Ends pair(source, target);
     INFO("seed " << seed << ", round " << round << ": " << ToString(mesh) << " " << ToString(pair.from) << " -> "
                  << ToString(pair.to) << ", levels " << topology.num_levels());
     const auto by_digits = pair.Spread(topology);

@@ -94,31 +94,50 @@ void AppendList(std::string& out, const std::vector<int64_t>& values) {
   absl::StrAppend(&out, "[", absl::StrJoin(values, ","), "]");
 }
 
-// One entry a contiguous box of the tensor, in order of step, receiver, sender, offset. Written as text at once:
+// The boxes of all messages of `schedule`, or more than `most`: counted before anything is written.
+int64_t CountPieces(const TransferSchedule& schedule, int64_t most) {
+  if (schedule.Figures().messages_total > most) return most + 1;  // a message is at least one piece
+  int64_t pieces = 0;
+  for (int64_t device : schedule.Devices()) {
+    for (const Message& message : schedule.Receives(device)) {
+      if (message.sender == message.receiver) continue;
+      int64_t boxes = 1;
+      for (const auto& runs : message.runs) {
+        const auto count = static_cast<int64_t>(runs.size());
+        if (count > 0 && boxes > (most - pieces) / count) return most + 1;
+        boxes *= count;
+      }
+      pieces += boxes;
+    }
+  }
+  return pieces;
+}
+
+// One entry per contiguous box of the tensor, in order of step, receiver, sender, offset. Written as text at once:
 // millions of them would be gigabytes as JSON values.
 absl::StatusOr<std::string> PiecesText(const Plan& plan) {
-  const auto too_many = [] {
-    return absl::ResourceExhaustedError(absl::StrCat("the plan has more than ", kMaxPieces, " pieces"));
-  };
-  std::string out = "[";
-  int64_t count = 0;
+  std::vector<std::unique_ptr<TransferSchedule>> schedules(plan.steps.size());
+  int64_t left = kMaxPieces;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const Step& step = plan.steps[s];
-    if (step.op == Op::kSlice) continue;
-    ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, plan.options.topology));
-    if (transfers->Figures().messages_total > kMaxPieces) return too_many();
-    for (int64_t device : transfers->Devices()) {
-      for (const Message& message : transfers->Receives(device)) {
+    if (plan.steps[s].op == Op::kSlice) continue;
+    ASSIGN_OR_RETURN(schedules[s], TransferSchedule::Create(plan.steps[s], plan.options.topology));
+    left -= CountPieces(*schedules[s], left);
+    if (left < 0) return absl::ResourceExhaustedError(absl::StrCat("the plan has more than ", kMaxPieces, " pieces"));
+  }
+  std::string out = "[";
+  for (size_t s = 0; s < schedules.size(); ++s) {
+    if (schedules[s] == nullptr) continue;
+    for (int64_t device : schedules[s]->Devices()) {
+      for (const Message& message : schedules[s]->Receives(device)) {
         if (message.sender == message.receiver) continue;
         std::vector<size_t> at(message.runs.size(), 0);
         std::vector<int64_t> offset(at.size()), size(at.size());
         while (true) {
-          if (++count > kMaxPieces) return too_many();
           for (size_t d = 0; d < at.size(); ++d) {
             offset[d] = message.runs[d][at[d]].global;
             size[d] = message.runs[d][at[d]].length;
           }
-          absl::StrAppend(&out, count > 1 ? "," : "", "[", s, ",", message.sender, ",", message.receiver, ",");
+          absl::StrAppend(&out, out.size() > 1 ? "," : "", "[", s, ",", message.sender, ",", message.receiver, ",");
           AppendList(out, offset);
           out += ",";
           AppendList(out, size);

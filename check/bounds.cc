@@ -49,6 +49,71 @@ int64_t AddedAndNeeded(const Holdings& source, const Holdings& target, const std
   return out;
 }
 
+using Positions = std::vector<int64_t>;
+
+// Elements that some of the targets need and none of the sources holds, each once: on a grid of all borders of their
+// boxes. Nothing where the grid is too large.
+std::optional<int64_t> Lack(const Holdings& source, const Positions& sources, const Holdings& target,
+                            const Positions& targets, const std::vector<Contents>& contents) {
+  const int rank = source.layout().rank();
+  std::vector<std::vector<int64_t>> borders(static_cast<size_t>(rank));
+  int64_t cells = 1;
+  for (int d = 0; d < rank; ++d) {
+    std::vector<int64_t>& along = borders[d];
+    along = {0, source.layout().dim(d).size};
+    const auto add = [&](const Holdings& side, const Positions& positions) {
+      for (const int64_t position : positions) {
+        for (const Interval& interval : contents[d].intervals(side.Content(position, d))) {
+          along.insert(along.end(), {interval.begin, interval.end});
+        }
+      }
+    };
+    add(source, sources);
+    add(target, targets);
+    std::sort(along.begin(), along.end());
+    along.erase(std::unique(along.begin(), along.end()), along.end());
+    const auto parts = static_cast<int64_t>(along.size()) - 1;
+    if (parts == 0) return 0;
+    if (cells > kMaxBoxPairs / parts) return std::nullopt;
+    cells *= parts;
+  }
+  enum : char { kNothing, kNeeded, kHeld };
+  std::vector<char> grid(static_cast<size_t>(cells), kNothing);
+  const auto mark = [&](const Holdings& side, const Positions& positions, char as) {
+    for (const int64_t position : positions) {
+      std::vector<size_t> at = {0};
+      for (int d = 0; d < rank; ++d) {
+        const std::vector<int64_t>& along = borders[d];
+        std::vector<size_t> next;
+        for (const Interval& interval : contents[d].intervals(side.Content(position, d))) {
+          const auto first = std::lower_bound(along.begin(), along.end(), interval.begin) - along.begin();
+          const auto last = std::lower_bound(along.begin(), along.end(), interval.end) - along.begin();
+          for (const size_t prefix : at) {
+            for (auto i = first; i < last; ++i) next.push_back(prefix * (along.size() - 1) + static_cast<size_t>(i));
+          }
+        }
+        at = std::move(next);
+      }
+      for (const size_t cell : at) grid[cell] = as;
+    }
+  };
+  mark(target, targets, kNeeded);
+  mark(source, sources, kHeld);
+  int64_t out = 0;
+  for (size_t cell = 0; cell < grid.size(); ++cell) {
+    if (grid[cell] != kNeeded) continue;
+    int64_t volume = 1;
+    size_t rest = cell;
+    for (size_t d = borders.size(); d-- > 0;) {
+      const size_t i = rest % (borders[d].size() - 1);
+      rest /= borders[d].size() - 1;
+      volume *= borders[d][i + 1] - borders[d][i];
+    }
+    out += volume;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
@@ -56,6 +121,26 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
   if (!PartialWithin(source, target)) return std::nullopt;
   BoundFacts out;
   out.local_max = std::max(source.MaxElements(), target.MaxElements()) * element_bytes;
+  if (source.layout().slot_dim() || target.layout().slot_dim()) {
+    for (int64_t device = 0; device < devices.size(); ++device) {
+      const int64_t p = source.PositionOf(device), q = target.PositionOf(device);
+      if (q < 0) continue;
+      int64_t needs = 1, holds = p < 0 ? 0 : 1;
+      for (int d = 0; d < target.layout().rank(); ++d) {
+        int64_t needed = 0, shared = 0;
+        const auto held = p < 0 ? std::vector<Interval>() : Distinct(contents[d].intervals(source.Content(p, d)));
+        for (const Interval& interval : Distinct(contents[d].intervals(target.Content(q, d)))) {
+          needed += interval.length();
+          shared += Covered(interval, held);
+        }
+        needs *= needed;
+        holds *= shared;
+      }
+      out.recv_max = std::max(out.recv_max, (needs - holds) * element_bytes);
+      out.recv_total += (needs - holds) * element_bytes;
+    }
+    return out;
+  }
   const int64_t kept = Product(PartialRefs(target.layout()));
   const int64_t reduced = Product(PartialRefs(source.layout())) / kept;
   if (reduced == 1) {
@@ -107,15 +192,23 @@ std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& t
     pairs += static_cast<int64_t>(domain.sources.size()) * static_cast<int64_t>(domain.targets.size());
   }
   if (pairs > kMaxBoxPairs) return std::nullopt;
-  const Meeting meeting(source, target, contents, source.mesh() == target.mesh());
+  const bool slots = source.layout().slot_dim() || target.layout().slot_dim();
+  std::optional<Meeting> meeting;
+  if (!slots) meeting.emplace(source, target, contents, source.mesh() == target.mesh());
   CutFacts out;
   const int64_t nics = level == 0 ? 0 : links.levels[level].nics;
   int64_t most_links = 1;
   for (const auto& [id, domain] : domains) {
     int64_t lacks = 0;
     for (const int64_t q : domain.targets) {
+      if (slots) break;
       lacks += target.Elements(q);
-      for (const int64_t p : domain.sources) lacks -= meeting.Shared(p, q);
+      for (const int64_t p : domain.sources) lacks -= meeting->Shared(p, q);
+    }
+    if (slots) {
+      const auto all = Lack(source, domain.sources, target, domain.targets, contents);
+      if (!all) return std::nullopt;
+      lacks = *all;
     }
     lacks *= element_bytes;
     out.total += lacks;

@@ -42,6 +42,7 @@ Sum Find(const absl::flat_hash_map<Key, Sum>& sums, int64_t key, int64_t row) {
 std::string StepJudge::At(int64_t position) const { return absl::StrCat("device ", to_.mesh().Device(position)); }
 
 std::optional<std::string> StepJudge::Breaks(Op op) const {
+  if (meeting_->slots() && op != Op::kSlice && op != Op::kExchange) return "a slot table cuts a dimension";
   if (crosses_ && op != Op::kExchange && op != Op::kAllPermute) return "it crosses meshes";
   switch (op) {
     case Op::kSlice:
@@ -69,9 +70,37 @@ std::optional<std::string> StepJudge::BreaksSlice() const {
   return std::nullopt;
 }
 
+// In a dimension whose rows may overlap.
+std::optional<std::string> StepJudge::LeavesGroups(const KeyedDim& keyed, int d) const {
+  absl::flat_hash_map<int64_t, std::vector<Interval>> held;  // by key
+  for (int64_t row = 0; row < from_.dim(d).num_rows(); ++row) {
+    const auto& intervals = contents_[d].intervals(from_.dim(d).content_of_row[row]);
+    std::vector<Interval>& all = held[keyed.key_of_row[row]];
+    all.insert(all.end(), intervals.begin(), intervals.end());
+  }
+  for (auto& [key, intervals] : held) intervals = Distinct(std::move(intervals));
+  absl::flat_hash_map<Key, bool> known;
+  for (int64_t p = 0; p < to_.mesh().size(); ++p) {
+    if (to_.Elements(p) == 0) continue;
+    const int64_t key = keyed.key_of_row[from_.Row(p, d)];
+    const auto [it, added] = known.try_emplace({key, to_.Row(p, d)}, true);
+    if (added) {
+      for (const Interval& needed : contents_[d].intervals(to_.Content(p, d))) {
+        it->second = it->second && Covered(needed, held[key]) == needed.length();
+      }
+    }
+    if (!it->second) return absl::StrCat(At(p), " needs what no device of its group holds");
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> StepJudge::LeavesGroups(const Groups& groups) const {
   for (int d = 0; d < meeting_->num_dims(); ++d) {
     const KeyedDim keyed = KeyRows(*digits_, groups, from_, d);
+    if (meeting_->dim(d).slots()) {
+      if (auto reason = LeavesGroups(keyed, d)) return reason;
+      continue;
+    }
     const auto sums = SumPairs(meeting_->dim(d), keyed, true);
     for (int64_t p = 0; p < to_.mesh().size(); ++p) {
       if (to_.Elements(p) == 0) continue;

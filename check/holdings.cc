@@ -19,6 +19,7 @@ int64_t IntervalsOf(const DimLayout& dim) {
   int64_t out = 1;
   for (const Factor& factor : dim.factors) {
     if (factor.kind == Factor::Kind::kBlocks) out = CheckedMul(out, factor.blocks).value_or(kMaxIntervalsInAll);
+    for (const auto& runs : factor.slots) out = std::max(out, static_cast<int64_t>(runs.size()));
     out = std::min(out, kMaxIntervalsInAll);
   }
   return out;
@@ -37,13 +38,25 @@ int32_t Contents::Intern(const std::vector<Interval>& intervals) {
   if (added) {
     lists_.push_back(intervals);
     std::vector<int64_t>& starts = starts_.emplace_back(1, 0);
-    for (const Interval& interval : intervals) starts.push_back(starts.back() + interval.length());
+    bool ascending = true;
+    for (size_t i = 0; i < intervals.size(); ++i) {
+      starts.push_back(starts.back() + intervals[i].length());
+      ascending = ascending && (i == 0 || intervals[i - 1].end <= intervals[i].begin);
+    }
+    ascending_.push_back(ascending);
   }
   return it->second;
 }
 
 std::optional<Contents::RunPosition> Contents::Find(int32_t content, int64_t begin, int64_t size) const {
   const std::vector<Interval>& list = intervals(content);
+  if (!ascending_[content]) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (begin < list[i].begin || begin >= list[i].end || size > list[i].end - begin) continue;
+      return RunPosition{static_cast<int64_t>(i), starts_[content][i] + begin - list[i].begin};
+    }
+    return std::nullopt;
+  }
   auto it = std::upper_bound(list.begin(), list.end(), begin,
                              [](int64_t at, const Interval& interval) { return at < interval.begin; });
   if (it == list.begin()) return std::nullopt;
@@ -87,6 +100,7 @@ std::vector<AxisRef> PartialRefs(const Layout& layout) {
 
 absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
   Dim& dim = dims_.emplace_back();
+  dim.slots = layout_.slot_dim() == d;
   int64_t rows = 1;
   for (const Factor& factor : layout_.dim(d).factors) {
     if (!factor.has_axis() || factor.axis.size == 1) continue;

@@ -26,12 +26,13 @@ class Contents {
     int64_t interval = 0;  // its number in the list
     int64_t local = 0;     // elements of the list before the first one of the run
   };
-  // Where `size` >= 1 neighboring elements from `begin` on lie; nothing unless one interval holds them all.
+  // Where `size` >= 1 neighboring elements from `begin` on lie first; nothing unless one interval holds them all.
   std::optional<RunPosition> Find(int32_t content, int64_t begin, int64_t size) const;
 
  private:
   std::vector<std::vector<Interval>> lists_;
   std::vector<std::vector<int64_t>> starts_;  // elements before each interval, and in all
+  std::vector<bool> ascending_;               // whether its intervals are, without overlaps
   absl::flat_hash_map<std::vector<int64_t>, int32_t> index_;
 };
 
@@ -63,6 +64,7 @@ class Holdings {
     std::vector<int32_t> row_of_position;  // empty where there is one row
     std::vector<int32_t> content_of_row;
     absl::flat_hash_map<int32_t, int32_t> row_of_content;  // non-empty rows
+    bool slots = false;  // cut by a slot table: rows may overlap, and hold an element several times
     int64_t num_rows() const { return static_cast<int64_t>(content_of_row.size()); }
   };
 

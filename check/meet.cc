@@ -28,27 +28,72 @@ Meet::Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& c
     : to_rows_(to.num_rows()),
       to_rows_of_(static_cast<size_t>(from.num_rows()), 0),
       from_rows_of_(static_cast<size_t>(to.num_rows()), 0) {
+  slots_ = from.slots || to.slots;
+  if (slots_) {
+    MeetSlots(from, to, contents);
+    return;
+  }
   const std::vector<RowInterval> a = Ascending(from, contents);
   const std::vector<RowInterval> b = Ascending(to, contents);
   // The rows of one layout are disjoint, so one pass meets every pair of intervals that share something.
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
     const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
-    if (begin < end) {
-      const auto [it, added] = index_.try_emplace(a[i].row * to_rows_ + b[j].row, static_cast<int32_t>(pairs_.size()));
-      if (added) {
-        pairs_.push_back({a[i].row, b[j].row, 0});
-        ++to_rows_of_[a[i].row];
-        ++from_rows_of_[b[j].row];
-      }
-      pairs_[it->second].elements += end - begin;
-    }
+    if (begin < end) Add(a[i].row, b[j].row, end - begin);
     if (a[i].interval.end < b[j].interval.end) {
       ++i;
     } else {
       ++j;
     }
   }
+}
+
+void Meet::Add(int64_t from_row, int64_t to_row, int64_t elements) {
+  const auto [it, added] = index_.try_emplace(from_row * to_rows_ + to_row, static_cast<int32_t>(pairs_.size()));
+  if (added) {
+    pairs_.push_back({from_row, to_row, 0});
+    ++to_rows_of_[from_row];
+    ++from_rows_of_[to_row];
+  }
+  pairs_[it->second].elements += elements;
+}
+
+void Meet::MeetSlots(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& contents) {
+  for (int64_t a = 0; a < from.num_rows(); ++a) {
+    const std::vector<Interval> held = Distinct(contents.intervals(from.content_of_row[a]));
+    for (int64_t b = 0; b < to.num_rows(); ++b) {
+      int64_t elements = 0;
+      for (const Interval& needed : contents.intervals(to.content_of_row[b])) elements += Covered(needed, held);
+      if (elements > 0) Add(a, b, elements);
+    }
+  }
+}
+
+std::vector<Interval> Distinct(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> out;
+  for (const Interval& interval : intervals) {
+    if (!out.empty() && interval.begin <= out.back().end) {
+      out.back().end = std::max(out.back().end, interval.end);
+    } else {
+      out.push_back(interval);
+    }
+  }
+  return out;
+}
+
+int64_t Covered(const Interval& interval, const std::vector<Interval>& by) {
+  auto it = std::upper_bound(by.begin(), by.end(), interval.begin,
+                             [](int64_t at, const Interval& other) { return at < other.end; });
+  int64_t out = 0;
+  for (; it != by.end() && it->begin < interval.end; ++it) {
+    out += std::min(interval.end, it->end) - std::max(interval.begin, it->begin);
+  }
+  return out;
+}
+
+bool Meeting::slots() const {
+  return std::any_of(dims_.begin(), dims_.end(), [](const Meet& meet) { return meet.slots(); });
 }
 
 Meeting::Meeting(const Holdings& from, const Holdings& to, const std::vector<Contents>& contents, bool contributions)

@@ -16,9 +16,11 @@ class Meet {
   struct Pair {
     int64_t from_row = 0;
     int64_t to_row = 0;
-    int64_t elements = 0;  // at least 1
+    int64_t elements = 0;  // of the `to` row that the `from` row holds too; at least 1
   };
   Meet(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& contents);
+  // Whether rows of `from` may overlap, or hold an element several times, or rows of `to`.
+  bool slots() const { return slots_; }
 
   const std::vector<Pair>& pairs() const { return pairs_; }
   // Elements that the two rows share.
@@ -31,11 +33,20 @@ class Meet {
   int64_t FromRowsOf(int64_t to_row) const { return from_rows_of_[to_row]; }
 
  private:
+  void Add(int64_t from_row, int64_t to_row, int64_t elements);
+  void MeetSlots(const Holdings::Dim& from, const Holdings::Dim& to, const Contents& contents);
+
   int64_t to_rows_ = 0;
+  bool slots_ = false;
   std::vector<Pair> pairs_;
   absl::flat_hash_map<int64_t, int32_t> index_;  // from_row * to_rows_ + to_row
   std::vector<int64_t> to_rows_of_, from_rows_of_;
 };
+
+// The intervals in ascending order, each element once.
+std::vector<Interval> Distinct(std::vector<Interval> intervals);
+// Elements of an interval that lie in these, which are ascending and disjoint.
+int64_t Covered(const Interval& interval, const std::vector<Interval>& by);
 
 // Two layouts of one shape, all dimensions. `contributions`: the last dimension, that of the partial values, takes
 // part; it can only where both sides have the same.
@@ -46,6 +57,8 @@ class Meeting {
   const Holdings& from() const { return *from_; }
   const Holdings& to() const { return *to_; }
   int num_dims() const { return static_cast<int>(dims_.size()); }
+  // Whether a slot table cuts a dimension of either.
+  bool slots() const;
   const Meet& dim(int d) const { return dims_[d]; }
   // Elements that the box of a position of `from` shares with the box of a position of `to`.
   int64_t Shared(int64_t from_position, int64_t to_position) const;

@@ -21,6 +21,8 @@ struct Message {
   int64_t elements = 0;
   int64_t from_first = 0, from_last = 0;
   int64_t to_first = 0, to_last = 0;
+  // With a slot table, of each piece where it begins, in the receiver's fragment and in the sender's.
+  std::vector<std::pair<int64_t, int64_t>> begins;
 };
 
 // The part of one fragment that a piece covers: the first and the last element, in local order.
@@ -78,6 +80,17 @@ class Judge {
     return true;
   }
 
+  // Whether the box of a position of the source holds some of the piece.
+  bool Meets(int64_t position, const plan_text::PieceText& piece) const {
+    const int rank = from_.layout().rank();
+    for (int d = 0; d < rank; ++d) {
+      const auto at = static_cast<size_t>(d);
+      const Interval along{piece.sizes[at], piece.sizes[at] + piece.sizes[at + static_cast<size_t>(rank)]};
+      if (Covered(along, Distinct(step_.contents[at].intervals(from_.Content(position, d)))) == 0) return false;
+    }
+    return true;
+  }
+
   void Place(int64_t number) {
     const plan_text::PieceText& piece = pieces_[number];
     const std::string where = absl::StrCat("pieces[", number, "]");
@@ -89,9 +102,12 @@ class Judge {
     if (q < 0) return Find(where, absl::StrCat("device ", piece.receiver, " is not in the mesh that receives"));
     if (sender == receiver) return Find(where, "a device's copy to itself is not a piece");
     const bool reduces = Reduces(step_.op);
-    Entry entry{number, sender, receiver, {receiver, reduces ? sender : -1, from_.Cell(p)}};
+    // Boxes of a layout with a slot table overlap, so that who sends a piece does not tell it from others.
+    const bool slots = step_.judge.meeting().slots();
+    Entry entry{number, sender, receiver, {receiver, reduces ? sender : -1, slots ? 0 : from_.Cell(p)}};
     Stretch from, to;
-    if (!Within(from_, p, piece, from, entry.key)) {
+    std::vector<int64_t> in_from;
+    if (!Within(from_, p, piece, from, slots ? in_from : entry.key)) {
       return Find(where, absl::StrCat("device ", piece.sender, " does not hold all of it"));
     }
     if (!Within(to_, q, piece, to, entry.key)) {
@@ -103,7 +119,7 @@ class Judge {
         return Find(where, "the sender holds another contribution than the receiver needs");
       }
       const int64_t own = from_.PositionOf(receiver);
-      if (own >= 0 && from_.Cell(own) == from_.Cell(p)) {
+      if (own >= 0 && (slots ? Meets(own, piece) : from_.Cell(own) == from_.Cell(p))) {
         return Find(where, absl::StrCat("device ", piece.receiver, " holds it already"));
       }
     }
@@ -115,8 +131,9 @@ class Judge {
       elements *= piece.sizes[static_cast<size_t>(d) + static_cast<size_t>(from_.layout().rank())];
     }
     const auto [it, added] =
-        messages_.try_emplace({sender, receiver}, Message{0, from.first, from.last, to.first, to.last});
+        messages_.try_emplace({sender, receiver}, Message{0, from.first, from.last, to.first, to.last, {}});
     Message& message = it->second;
+    if (slots) message.begins.emplace_back(to.first, from.first);
     // Only pieces that overlap can add up to too much, and they are found before this counts.
     message.elements = CheckedAdd(message.elements, elements).value_or(INT64_MAX);
     message.from_first = std::min(message.from_first, from.first);
@@ -137,7 +154,7 @@ class Judge {
   }
 
   // Boxes of one layout are the same or disjoint, and so are their intervals: only pieces for one receiver out of the
-  // same corner of the same box can overlap.
+  // same corner of the same box can overlap. With a slot table: only those into the same corner of the receiver's box.
   void CompareNeighbours() {
     std::sort(entries_.begin(), entries_.end(),
               [](const Entry& a, const Entry& b) { return a.key != b.key ? a.key < b.key : a.number < b.number; });
@@ -213,14 +230,19 @@ class Judge {
       send[sender] += message.elements;
       ++out[sender];
       ++in[receiver];
-      const auto pack = [&](size_t device, int64_t first, int64_t last) {
-        if (last - first + 1 == message.elements) return;
+      const auto pack = [&](size_t device, int64_t first, int64_t last, bool in_order) {
+        if (last - first + 1 == message.elements && in_order) return;
         packed[device] += message.elements;
         rounded[device] += CeilDiv(message.elements, rounds);
         ++parts[device];
       };
-      pack(sender, message.from_first, message.from_last);
-      pack(receiver, message.to_first, message.to_last);
+      // A message has the receiver's order.
+      std::vector<std::pair<int64_t, int64_t>> begins = message.begins;
+      std::sort(begins.begin(), begins.end());
+      const bool in_order = std::is_sorted(begins.begin(), begins.end(),
+                                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      pack(sender, message.from_first, message.from_last, in_order);
+      pack(receiver, message.to_first, message.to_last, true);
       const auto level =
           static_cast<size_t>(step_.links.Of(step_.devices.id(ends.first), step_.devices.id(ends.second)));
       facts_.levels[level][sender].send += message.elements;

@@ -35,6 +35,7 @@ StepJudge::StepJudge(Op op, const Holdings& from, const Holdings& to, const std:
       from_(from),
       to_(to),
       axes_(axes),
+      contents_(contents),
       devices_(devices),
       links_(links),
       crosses_(!(from.mesh() == to.mesh())) {
@@ -158,6 +159,8 @@ StepFacts StepJudge::Run() {
   CountReceived(facts);
   if (needs_groups) {
     CountShares(SharesOf(op_), facts);
+  } else if (meeting_->slots()) {
+    CountSlotHolders(facts);
   } else {
     CountHolders(facts);
   }
@@ -167,6 +170,7 @@ StepFacts StepJudge::Run() {
 std::optional<Op> StepJudge::OtherName(const StepFacts& facts, int64_t peers_max) const {
   if (op_ != Op::kExchange) return std::nullopt;
   if (facts.recv_total == 0) return crosses_ ? std::nullopt : std::optional<Op>(Op::kSlice);
+  if (meeting_->slots()) return std::nullopt;
   for (const Holdings* side : {&from_, &to_}) {
     for (int64_t p = 0; p < side->mesh().size(); ++p) {
       if (side->Elements(p) == 0) return std::nullopt;
@@ -277,6 +281,26 @@ void StepJudge::CountShares(const Shares& shares, StepFacts& facts) const {
   facts.send_max = {send_max, send_max};
   facts.peers_max = {peers_max, peers_max};
   facts.group_size = {groups_->size(), groups_->size()};
+}
+
+// With a slot table any holder of an index may send it: the sums alone are known.
+void StepJudge::CountSlotHolders(StepFacts& facts) const {
+  const int64_t senders = from_.mesh().size();
+  int64_t most = 0;
+  for (Load& load : facts.loads) {
+    load.send = {0, facts.recv_total};
+    load.staging = {0, load.recv + facts.recv_total};
+    most = std::max(most, load.recv);
+  }
+  facts.send_max = {CeilDiv(facts.recv_total, senders), facts.recv_total};
+  facts.peers_max = {most > 0 ? 1 : 0, most > 0 ? devices_.size() : 0};
+  facts.group_size = crosses_           ? Derived{most > 0 ? 2 : 0, devices_.size()}
+                     : groups_ && axes_ ? Derived{groups_->size(), groups_->size()}
+                                        : Derived{1, senders};
+  if (facts.recv_total == 0) {
+    facts.levels.assign(static_cast<size_t>(links_.size()),
+                        std::vector<LevelLoad>(static_cast<size_t>(devices_.size())));
+  }
 }
 
 // Who sends is open where a box has several holders: ranges, from an even spread to one holder for all.

@@ -79,17 +79,20 @@ class StepJudge {
   std::optional<std::string> BreaksAllReduce() const;
   // Whether members of a group hold all that each of them needs.
   std::optional<std::string> LeavesGroups(const Groups& groups) const;
+  std::optional<std::string> LeavesGroups(const KeyedDim& keyed, int d) const;
   void CheckAxes(StepFacts& facts) const;
   void CountReceived(StepFacts& facts) const;
   Shares SharesOf(Op op) const;
   void CountShares(const Shares& shares, StepFacts& facts) const;
   void CountHolders(StepFacts& facts) const;
+  void CountSlotHolders(StepFacts& facts) const;
   std::string At(int64_t position) const;
 
   const Op op_;
   const Holdings& from_;
   const Holdings& to_;
   const std::optional<std::vector<AxisRef>>& axes_;
+  const std::vector<Contents>& contents_;
   const Devices& devices_;
   const plan_text::Links& links_;
   const bool crosses_;

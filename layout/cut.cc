@@ -104,7 +104,7 @@ std::vector<const Factor*> EffectiveFactors(const DimLayout& dim) {
   out.reserve(dim.factors.size());
   size_t end = 0;
   for (const Factor& factor : dim.factors) {
-    if (factor.parts() == 1) continue;
+    if (factor.parts() == 1 && factor.kind != Factor::Kind::kSlots) continue;
     out.push_back(&factor);
     if (factor.has_axis()) end = out.size();
   }
@@ -113,6 +113,15 @@ std::vector<const Factor*> EffectiveFactors(const DimLayout& dim) {
 }
 
 int64_t LargestShard(const DimLayout& dim) {
+  if (!dim.factors.empty() && dim.factors.front().kind == Factor::Kind::kSlots) {
+    int64_t most = 0;
+    for (const std::vector<Interval>& runs : dim.factors.front().slots) {
+      int64_t slots = 0;
+      for (const Interval& run : runs) slots += run.length();
+      most = std::max(most, slots);
+    }
+    return most;
+  }
   const auto plain = [](const Factor& factor) { return factor.kind == Factor::Kind::kAxis; };
   if (std::all_of(dim.factors.begin(), dim.factors.end(), plain)) {
     int64_t length = dim.size;

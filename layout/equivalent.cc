@@ -14,6 +14,7 @@ namespace {
 class RowMatch {
  public:
   RowMatch(const DimShards& a, const DimShards& b) : a_(a), b_(b), a_in_b_(static_cast<size_t>(a.num_rows())) {
+    if (a.slots || b.slots) return;
     // Rows of one table are disjoint, so the first element of a row tells it from all others.
     std::vector<std::pair<int64_t, int64_t>> b_rows;
     b_rows.reserve(b.num_rows());
@@ -31,6 +32,7 @@ class RowMatch {
 
   bool Same(int64_t row_a, int64_t row_b) const {
     if (Length(a_, row_a) == 0 || Length(b_, row_b) == 0) return Length(a_, row_a) == Length(b_, row_b);
+    if (a_.slots || b_.slots) return SameIntervals(row_a, row_b);
     return a_in_b_[row_a] == row_b;
   }
 

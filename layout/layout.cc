@@ -32,12 +32,42 @@ std::optional<ReduceOp> FindReduceOp(std::string_view name) {
   return std::nullopt;
 }
 
+Factor Factor::Slots(const AxisRef& axis, absl::Span<const std::vector<int64_t>> indices) {
+  Factor factor = Along(axis);
+  factor.kind = Kind::kSlots;
+  for (const std::vector<int64_t>& of_one : indices) {
+    std::vector<Interval>& runs = factor.slots.emplace_back();
+    for (const int64_t index : of_one) {
+      if (!runs.empty() && runs.back().end == index) {
+        ++runs.back().end;
+      } else {
+        runs.push_back({index, index + 1});
+      }
+    }
+  }
+  return factor;
+}
+
+namespace {
+
+std::optional<int> SlotDim(const std::vector<DimLayout>& dims) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    for (const Factor& factor : dims[d].factors) {
+      if (factor.kind == Factor::Kind::kSlots) return static_cast<int>(d);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Partial> of_partial,
                      int64_t elements)
     : mesh(of_mesh),
       dims(std::move(of_dims)),
       partial(std::move(of_partial)),
       num_elements(elements),
+      slot_dim(SlotDim(dims)),
       // A partial reduction has axes, so that an empty one stands for none.
       hash(absl::HashOf(mesh, dims, partial.value_or(Partial()))) {}
 
@@ -97,6 +127,10 @@ int64_t Layout::Coordinate(int64_t position, const AxisRef& ref) const {
 }
 
 std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
+  if (slot_dim() == d) {
+    const Factor& table = dim(d).factors.front();
+    return table.slots[Coordinate(position, table.axis)];
+  }
   // All intervals so far in ascending order, empty ones included: their index is the number that `~X` looks at.
   std::vector<Interval> held = {{0, dim(d).size}};
   for (const Factor* factor : layout::EffectiveFactors(dim(d))) {

@@ -142,6 +142,7 @@ class LayoutReader {
     }
     factor->written_as_sub = is_sub;
     if (factor->kind == Factor::Kind::kReflected || is_sub || !in_.Take('=')) return absl::OkStatus();
+    if (in_.Peek() == '{') return ReadSlots(factor);
     factor->kind = Factor::Kind::kSizes;
     RETURN_IF_ERROR(in_.Expect('['));
     do {
@@ -150,6 +151,32 @@ class LayoutReader {
       factor->sizes.push_back(*size);
     } while (in_.Take(','));
     return in_.Expect(']');
+  }
+
+  // {5,6|0-3||7}: what fills the slots of each coordinate, a range with both its ends.
+  absl::Status ReadSlots(Factor* factor) {
+    factor->kind = Factor::Kind::kSlots;
+    RETURN_IF_ERROR(in_.Expect('{'));
+    do {
+      std::vector<Interval>& runs = factor->slots.emplace_back();
+      if (in_.Peek() == '|' || in_.Peek() == '}') continue;
+      do {
+        const size_t column = in_.column();
+        ASSIGN_OR_RETURN(const int64_t first, in_.Int("an index"));
+        int64_t last = first;
+        if (in_.Take('-')) {
+          ASSIGN_OR_RETURN(last, in_.Int("the last index of the range"));
+        }
+        if (last < first) return in_.Error(column, absl::StrCat("the range ", first, "-", last, " is empty"));
+        if (last == INT64_MAX) return in_.Error(column, absl::StrCat("the index ", last, " is too large"));
+        if (!runs.empty() && runs.back().end == first) {
+          runs.back().end = last + 1;
+        } else {
+          runs.push_back({first, last + 1});
+        }
+      } while (in_.Take(','));
+    } while (in_.Take('|'));
+    return in_.Expect('}');
   }
 
   // NAME or NAME:(pre)size.

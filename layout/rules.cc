@@ -21,6 +21,19 @@ bool Overlap(const AxisRef& a, const AxisRef& b, int64_t axis_size) {
   return first.pre != second.pre || second.size != 1;
 }
 
+// Joins runs that continue the one before them.
+void JoinRuns(std::vector<Interval>& runs) {
+  size_t last = 0;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    if (runs[last].end == runs[i].begin) {
+      runs[last].end = runs[i].end;
+    } else {
+      runs[++last] = runs[i];
+    }
+  }
+  if (!runs.empty()) runs.resize(last + 1);
+}
+
 // A reference within a message.
 std::string Text(const Mesh& mesh, const AxisRef& ref) { return Printable(ToString(mesh, ref)); }
 
@@ -37,6 +50,9 @@ LayoutRules::Broken LayoutRules::BeginDim(int64_t size) {
     nonzero_product_ = *product;
   }
   intervals_ = 1;
+  size_ = size;
+  dim_factors_ = 0;
+  dim_has_slots_ = false;
   common_length_ = size;
   return std::nullopt;
 }
@@ -53,7 +69,7 @@ LayoutRules::Broken LayoutRules::UseAxis(const AxisRef& ref, bool must_be_whole)
                         " does not fit the axis: ", ref.pre, "*", ref.size, " must divide ", axis.size);
   }
   if (must_be_whole && (ref.pre != 1 || ref.size != axis.size)) {
-    return absl::StrCat("only a whole axis can be reflected or have explicit sizes, not ", Text(mesh_, ref));
+    return absl::StrCat("only a whole axis can be reflected or have explicit sizes or slots, not ", Text(mesh_, ref));
   }
   for (const AxisRef& other : used_) {
     if (other.axis != ref.axis || !Overlap(other, ref, axis.size)) continue;
@@ -68,7 +84,13 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   if (++factors_ > kMaxFactors) return absl::StrCat("the layout has more than ", kMaxFactors, " factors");
 
   if (factor.kind != Factor::Kind::kSizes) factor.sizes.clear();
+  if (factor.kind != Factor::Kind::kSlots) factor.slots.clear();
   if (factor.kind != Factor::Kind::kAxis) factor.written_as_sub = false;
+
+  if (dim_has_slots_ || (factor.kind == Factor::Kind::kSlots && dim_factors_ > 0)) {
+    return "a slot table is the only factor of its dimension";
+  }
+  ++dim_factors_;
 
   if (factor.kind == Factor::Kind::kBlocks) {
     factor.axis = AxisRef{};
@@ -84,6 +106,10 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
     if (factor.axis.size != mesh_.axis(factor.axis.axis).size) factor.written_as_sub = false;
   }
 
+  if (factor.kind == Factor::Kind::kSlots) {
+    for (std::vector<Interval>& runs : factor.slots) JoinRuns(runs);
+    return CheckSlots(factor);
+  }
   if (factor.kind != Factor::Kind::kSizes) {
     const int64_t parts = factor.parts();
     if (common_length_ && *common_length_ % parts != 0) {
@@ -117,6 +143,46 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   const bool equal =
       std::all_of(factor.sizes.begin(), factor.sizes.end(), [&](int64_t size) { return size == factor.sizes.front(); });
   common_length_ = equal ? std::optional<int64_t>(factor.sizes.front()) : std::nullopt;
+  return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::CheckSlots(const Factor& factor) {
+  const std::string name = Printable(mesh_.axis(factor.axis.axis).name);
+  if (has_slots_) return "a layout has at most one slot table";
+  has_slots_ = dim_has_slots_ = true;
+  if (static_cast<int64_t>(factor.slots.size()) != factor.axis.size) {
+    return absl::StrCat("axis ", name, " has size ", factor.axis.size, " but ", factor.slots.size(),
+                        " lists of slots are given");
+  }
+  std::vector<Interval> held;
+  for (size_t j = 0; j < factor.slots.size(); ++j) {
+    int64_t slots = 0;
+    for (const Interval& run : factor.slots[j]) {
+      const int64_t outside = run.begin < 0 || run.begin >= size_ ? run.begin : run.end - 1;
+      if (run.begin < 0 || run.begin >= run.end || run.end > size_) {
+        return absl::StrCat("the slot table of axis ", name, " has the index ", outside,
+                            ", but the indices of the dimension are 0 .. ", size_ - 1);
+      }
+      // No fragment is larger than the tensor, so that sizes that fit for the tensor fit for every fragment.
+      if (run.length() > size_ - slots) {
+        return absl::StrCat("coordinate ", j, " of axis ", name, " has more slots than the dimension has indices, ",
+                            size_);
+      }
+      slots += run.length();
+      held.push_back(run);
+    }
+  }
+  if (static_cast<int64_t>(held.size()) > kMaxIntervals) {
+    return absl::StrCat("the slot table of axis ", name, " has more than ", kMaxIntervals, " runs of indices");
+  }
+  std::sort(held.begin(), held.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  int64_t reached = 0;
+  for (const Interval& run : held) {
+    if (run.begin > reached) break;
+    reached = std::max(reached, run.end);
+  }
+  if (reached < size_) return absl::StrCat("no slot of axis ", name, " holds the index ", reached);
+  common_length_ = std::nullopt;
   return std::nullopt;
 }
 

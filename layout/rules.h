@@ -31,6 +31,7 @@ class LayoutRules {
 
  private:
   Broken UseAxis(const AxisRef& ref, bool must_be_whole);
+  Broken CheckSlots(const Factor& factor);
 
   const Mesh& mesh_;
   std::vector<AxisRef> used_;
@@ -40,7 +41,11 @@ class LayoutRules {
   // later.
   int64_t nonzero_product_ = 1;
   bool has_zero_ = false;
+  bool has_slots_ = false;  // a slot table, in any dimension
   // Of the current dimension:
+  int64_t size_ = 0;
+  int dim_factors_ = 0;
+  bool dim_has_slots_ = false;
   int64_t intervals_ = 1;
   // The common length of all intervals over all devices, or nothing once they differ. Ceil cuts and explicit sizes can
   // never make different lengths equal again (the longest cut evenly would have to be as long as a shorter one).

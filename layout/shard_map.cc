@@ -137,12 +137,26 @@ bool FillSorted(CellWalk& walk, DimShards& out) {
   return true;
 }
 
+// A row per coordinate, as the table says.
+DimShards EnumerateSlots(const DimLayout& dim, DimShards out) {
+  out.slots = true;
+  out.first.push_back(0);
+  for (const std::vector<Interval>& runs : dim.factors.front().slots) {
+    int64_t& length = out.length.emplace_back(0);
+    for (const Interval& run : runs) length += run.length();
+    out.intervals.insert(out.intervals.end(), runs.begin(), runs.end());
+    out.first.push_back(static_cast<int64_t>(out.intervals.size()));
+  }
+  return out;
+}
+
 absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
   DimShards out;
   out.size = dim.size;
   for (const Factor& factor : dim.factors) {
     if (factor.has_axis()) out.digits.push_back(factor.axis);
   }
+  if (!dim.factors.empty() && dim.factors.front().kind == Factor::Kind::kSlots) return EnumerateSlots(dim, out);
   CellWalk walk(dim);
   out.first.resize(static_cast<size_t>(walk.num_rows()) + 1);
   out.length.resize(walk.num_rows());

@@ -25,6 +25,18 @@ void AppendFactor(const Mesh& mesh, const Factor& factor, std::string* out) {
     case Factor::Kind::kSizes:
       absl::StrAppend(out, mesh.axis(factor.axis.axis).name, "=[", absl::StrJoin(factor.sizes, ","), "]");
       return;
+    case Factor::Kind::kSlots:
+      absl::StrAppend(out, mesh.axis(factor.axis.axis).name, "={");
+      for (size_t j = 0; j < factor.slots.size(); ++j) {
+        if (j > 0) out->push_back('|');
+        for (size_t i = 0; i < factor.slots[j].size(); ++i) {
+          const Interval& run = factor.slots[j][i];
+          absl::StrAppend(out, i == 0 ? "" : ",", run.begin);
+          if (run.length() > 1) absl::StrAppend(out, "-", run.end - 1);
+        }
+      }
+      out->push_back('}');
+      return;
     case Factor::Kind::kAxis:
       absl::StrAppend(out, ToString(mesh, factor.axis));
       if (factor.written_as_sub) absl::StrAppend(out, ":(", factor.axis.pre, ")", factor.axis.size);

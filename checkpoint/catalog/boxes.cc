@@ -22,6 +22,35 @@ struct Cut {
   int64_t row = 0;
 };
 
+// Of intervals that overlap, ascending by row, every index once: in the first of them that has it.
+std::vector<Cut> FirstHolders(const std::vector<Cut>& slots) {
+  std::vector<int64_t> borders;
+  for (const Cut& cut : slots) {
+    borders.push_back(cut.interval.begin);
+    borders.push_back(cut.interval.end);
+  }
+  std::sort(borders.begin(), borders.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  std::vector<int64_t> first(borders.size(), -1);  // of what begins at a border, the number of its interval
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Interval& interval = slots[i].interval;
+    auto at = std::lower_bound(borders.begin(), borders.end(), interval.begin);
+    for (; at != borders.end() && *at < interval.end; ++at) {
+      int64_t& holder = first[at - borders.begin()];
+      if (holder < 0) holder = static_cast<int64_t>(i);
+    }
+  }
+  std::vector<Cut> cuts;
+  for (size_t b = 0; b + 1 < borders.size(); ++b) {
+    if (b > 0 && first[b] == first[b - 1]) {
+      cuts.back().interval.end = borders[b + 1];
+    } else {
+      cuts.push_back({{borders[b], borders[b + 1]}, slots[first[b]].row});
+    }
+  }
+  return cuts;
+}
+
 std::vector<Cut> CutsOf(const DimShards& dim) {
   std::vector<Cut> cuts;
   for (int64_t row = 0; row < dim.num_rows(); ++row) {
@@ -29,6 +58,7 @@ std::vector<Cut> CutsOf(const DimShards& dim) {
       cuts.push_back({dim.intervals[i], row});
     }
   }
+  if (dim.slots) return FirstHolders(cuts);
   std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.interval.begin < b.interval.begin; });
   return cuts;
 }

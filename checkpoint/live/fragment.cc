@@ -51,7 +51,7 @@ std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::S
   for (int d = 0; d < layout.rank(); ++d) {
     int64_t begin = 0;
     for (const Interval& interval : layout.Intervals(position, d)) {
-      if (offset[d] < interval.end) {
+      if (offset[d] >= interval.begin && offset[d] < interval.end) {
         begin += offset[d] - interval.begin;
         break;
       }

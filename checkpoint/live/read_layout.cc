@@ -75,7 +75,10 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
   };
   for (size_t d = 0; d < target.dims().size(); ++d) {
     std::vector<DimLayout> dims = target.dims();
-    for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));
+    // Slots are not cut further.
+    if (target.slot_dim() != static_cast<int>(d)) {
+      for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));
+    }
     RETURN_IF_ERROR(consider(std::move(dims), true));
     if (free.empty()) break;
   }

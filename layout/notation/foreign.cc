@@ -74,6 +74,7 @@ absl::StatusOr<std::vector<Factor>> PlainFactors(const Layout& layout, int d, st
     }
     // Without digits there is one interval, number 0, and nothing is reflected.
     if (factor->kind == Factor::Kind::kReflected && behind_digit) return CannotSay(notation, "reflected axes");
+    if (factor->kind == Factor::Kind::kSlots) return CannotSay(notation, "slot tables");
     if (factor->kind == Factor::Kind::kSizes && !UsualSizes(*factor)) return CannotSay(notation, "explicit sizes");
     AxisRef ref = factor->axis;
     if (!plain.empty() && plain.back().has_axis()) {

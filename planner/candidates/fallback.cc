@@ -81,6 +81,7 @@ std::vector<Layout> CandidateLayouts(const Layout& source, const Layout& target)
 }  // namespace
 
 bool IsBox(const Layout& layout) {
+  if (layout.slot_dim()) return false;
   for (const DimLayout& dim : layout.dims()) {
     bool cut_into_blocks = false;
     for (const Factor& factor : dim.factors) {

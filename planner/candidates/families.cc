@@ -3,6 +3,7 @@
 #include "planner/candidates/fallback.h"
 #include "planner/candidates/family.h"
 #include "planner/candidates/searched.h"
+#include "planner/candidates/slot_tables.h"
 #include "planner/candidates/staged.h"
 #include "planner/candidates/three_phase.h"
 #include "planner/candidates/uneven_phases.h"
@@ -12,6 +13,7 @@ namespace reshard::candidates {
 absl::Span<const Family> Families() {
   static constexpr Family kFamilies[] = {
       {"direct", Direct, true},
+      {"slot tables", SlotTables, true},
       {"three phases", ThreePhase, false},
       {"uneven phases", UnevenPhases, false},
       {"between meshes", BetweenMeshes, false},

@@ -8,6 +8,7 @@
 #include "planner/candidates/fallback.h"
 #include "planner/cost/lower_bound.h"
 #include "planner/digits/domains.h"
+#include "planner/transfers/slot_transfers.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -37,6 +38,7 @@ absl::Status Choice::Validate() const {
   if (options_.memory_limit_bytes && *options_.memory_limit_bytes < 0) {
     return absl::InvalidArgumentError("the memory limit is negative");
   }
+  RETURN_IF_ERROR(transfers::SlotDim(source_, target_).status());
   const std::vector<AxisRef> held = layout::PartialAxes(source_);
   for (const AxisRef& ref : layout::PartialAxes(target_)) {
     const bool comparable =
@@ -68,6 +70,8 @@ cost::Cost Choice::KeyOf(const cost::PricedChain& chain) const {
   if (options_.objective == Objective::kBytes && t.levels.size() > 1) {
     cost.objective = cost.far_bytes = t.levels.back().nic_bytes_max;
     cost.near_bytes = t.levels[t.levels.size() - 2].nic_bytes_max;
+    // Where shards overlap, plans whose busiest links carry the same may differ in what all links carry.
+    if (source_.slot_dim() || target_.slot_dim()) cost.far_bytes = t.levels.back().recv_bytes_total;
   }
   return cost;
 }

@@ -23,7 +23,7 @@ constexpr int kAlternativeDigits = 3;
 absl::StatusOr<Bounds> Choice::FindBounds() {
   if (bounds_) return *bounds_;
   Bounds bounds;
-  if (single_step_) {
+  if (single_step_ && !source_.slot_dim() && !target_.slot_dim()) {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
     bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
   } else {

@@ -13,8 +13,9 @@ namespace reshard::cost {
 // otherwise.
 struct Cost {
   int64_t objective = 0;  // nanoseconds, bytes or steps
-  // Through the busiest link of the outermost level, and of the level inside it; 0 unless the objective is bytes and
-  // the topology has several levels.
+  // Through the busiest link of the outermost level (all its links, where a slot table makes shards overlap), and
+  // through the busiest one of the level inside it; 0 unless the objective is bytes and the topology has several
+  // levels.
   int64_t far_bytes = 0;
   int64_t near_bytes = 0;
   int64_t recv_bytes_max = 0;

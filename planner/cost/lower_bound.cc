@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "layout/axes.h"
+#include "planner/cost/slot_bounds.h"
 #include "planner/digits/digits.h"
 #include "planner/digits/domains.h"
 #include "planner/transfers/overlap.h"
@@ -70,6 +71,10 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
     if (elements > 0 && seen.insert(std::move(key)).second) total += elements;
   }
   return total;
+}
+
+std::optional<int> SlotDimOf(const Layout& source, const Layout& target) {
+  return target.slot_dim() ? target.slot_dim() : source.slot_dim();
 }
 
 int64_t ProductOfUsedAxes(const Layout& layout) {
@@ -228,6 +233,12 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
   const int64_t element = SizeOf(dtype);
   Bounds out;
   out.intermediate_bytes_max = std::max(source.MaxLocalElements(), target.MaxLocalElements()) * element;
+  if (const auto slot_dim = SlotDimOf(source, target)) {
+    ASSIGN_OR_RETURN(const Lack lack, LackWithSlots(source, target, *slot_dim, [](int64_t device) { return device; }));
+    out.recv_bytes_max = lack.most * element;
+    out.recv_bytes_total = lack.total * element;
+    return out;
+  }
   const auto reduced = ReducedAxes(source, target);
   if (reduced.empty()) {
     ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(Op::kExchange, source, target));
@@ -260,6 +271,16 @@ std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, 
   out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
   for (int level = 1; level < topology.num_levels(); ++level) {
     Bounds bounds;
+    const int64_t domain = topology.levels[static_cast<size_t>(level) - 1].devices;
+    if (const auto slot_dim = SlotDimOf(source, target)) {
+      const auto lack = LackWithSlots(source, target, *slot_dim, [&](int64_t device) { return device / domain; });
+      if (!lack.ok()) return {};
+      int64_t nics = topology.levels[level].nics;
+      if (nics == 0) nics = DevicesOfDomain(source, target, domain);
+      const int64_t most = lack->most * SizeOf(dtype);
+      out.push_back({most, CeilDiv(most, nics), lack->total * SizeOf(dtype)});
+      continue;
+    }
     const auto from = digits::DomainLayout(source, topology, level - 1);
     const auto to = digits::DomainLayout(target, topology, level - 1);
     if (from && to) {

@@ -165,6 +165,7 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
       int64_t inside = 1;
       if (!split(factor.axis, outside, inside)) return std::nullopt;
       const bool whole = outside && inside == 1;
+      if (factor.kind == Factor::Kind::kSlots) return std::nullopt;
       if (factor.kind == Factor::Kind::kSizes && !whole) return std::nullopt;
       if (factor.kind == Factor::Kind::kReflected && outside && (inside > 1 || renumbered)) return std::nullopt;
       // An axis cut in two would have to cut unevenly sized intervals the way the whole one does.

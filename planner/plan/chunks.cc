@@ -9,6 +9,7 @@
 namespace reshard {
 
 int64_t LargestBlock(const Layout& layout, int dim) {
+  if (layout.slot_dim() == dim) return 0;
   const DimLayout& cut = layout.dim(dim);
   int64_t block = cut.size;
   for (const Factor& factor : cut.factors) {

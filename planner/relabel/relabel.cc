@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "planner/relabel/assignment.h"
 #include "planner/transfers/overlap.h"
+#include "planner/transfers/slot_atoms.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -52,6 +54,44 @@ struct Tensor {
   std::vector<std::vector<int64_t>> overlaps;  // a dimension: elements by from_row, to_row
   std::vector<int64_t> to_rows;                // a dimension
 };
+
+// The indices that each row of `to` needs and each row of `from` holds, by from_row, to_row; an index once.
+absl::StatusOr<std::vector<int64_t>> SharedSlots(const DimShards& from, const DimShards& to) {
+  ASSIGN_OR_RETURN(const transfers::SlotAtoms atoms, transfers::SlotAtoms::Create(from, to));
+  std::vector<int64_t> out(static_cast<size_t>(from.num_rows() * to.num_rows()), 0);
+  for (int64_t row = 0; row < to.num_rows(); ++row) {
+    absl::flat_hash_set<int64_t> seen;
+    for (const transfers::AtomSlot& slot : atoms.Needs(row)) {
+      if (!seen.insert(slot.atom).second) continue;
+      for (const transfers::AtomHolder& holder : atoms.Holders(slot.atom)) {
+        out[holder.row * to.num_rows() + row] += atoms.atom(slot.atom).length();
+      }
+    }
+  }
+  return out;
+}
+
+// Elements of the fragment at a position, an element in several slots once.
+int64_t NeededElements(const ShardMap& map, int64_t position) {
+  int64_t elements = 1;
+  for (int d = 0; d < map.rank(); ++d) {
+    const DimShards& dim = map.dim(d);
+    const auto row = static_cast<size_t>(map.Row(position, d));
+    int64_t along = dim.length[row];
+    if (dim.slots) {
+      std::vector<Interval> runs(dim.intervals.begin() + dim.first[row], dim.intervals.begin() + dim.first[row + 1]);
+      std::sort(runs.begin(), runs.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+      int64_t reached = 0;
+      along = 0;
+      for (const Interval& run : runs) {
+        along += std::max(int64_t{0}, run.end - std::max(reached, run.begin));
+        reached = std::max(reached, run.end);
+      }
+    }
+    elements *= along;
+  }
+  return elements;
+}
 
 // State: the problem. Rows stand for the target mesh's devices by what they hold, columns for its positions by what is
 // needed there; device i of the rows is the one that has position i now.
@@ -129,16 +169,21 @@ absl::Status Relabeler::ReadTensors() {
     ASSIGN_OR_RETURN(auto to, ShardMap::Create(problem.target));
     Tensor tensor{&problem, SizeOf(problem.dtype), {}, {}};
     for (int d = 0; d < problem.source.rank(); ++d) {
-      const transfers::DimOverlap overlap = transfers::Overlap(from.dim(d), to.dim(d));
-      if (overlap.from_rows > kMostPairs / overlap.to_rows) {
+      const int64_t from_rows = from.dim(d).num_rows(), to_rows = to.dim(d).num_rows();
+      if (from_rows > kMostPairs / to_rows) {
         return absl::ResourceExhaustedError("too many different shards to find an order of devices for");
       }
-      std::vector<int64_t> elements(static_cast<size_t>(overlap.from_rows * overlap.to_rows), 0);
-      for (const transfers::Pair& pair : overlap.pairs) {
-        elements[pair.from_row * overlap.to_rows + pair.to_row] = pair.elements;
+      if (from.dim(d).slots || to.dim(d).slots) {
+        ASSIGN_OR_RETURN(std::vector<int64_t> shared, SharedSlots(from.dim(d), to.dim(d)));
+        tensor.overlaps.push_back(std::move(shared));
+      } else {
+        std::vector<int64_t> elements(static_cast<size_t>(from_rows * to_rows), 0);
+        for (const transfers::Pair& pair : transfers::Overlap(from.dim(d), to.dim(d)).pairs) {
+          elements[pair.from_row * to_rows + pair.to_row] = pair.elements;
+        }
+        tensor.overlaps.push_back(std::move(elements));
       }
-      tensor.overlaps.push_back(std::move(elements));
-      tensor.to_rows.push_back(overlap.to_rows);
+      tensor.to_rows.push_back(to_rows);
     }
     for (size_t p = 0; p < devices; ++p) {
       const auto at = problem.source.mesh().Position(mesh().Device(static_cast<int64_t>(p)));
@@ -153,7 +198,7 @@ absl::Status Relabeler::ReadTensors() {
   }
   for (const Tensor& tensor : tensors_) {
     ASSIGN_OR_RETURN(auto to, ShardMap::Create(tensor.problem->target));
-    for (int64_t p = 0; p < mesh().size(); ++p) needed_bytes_ += to.LocalElements(p) * tensor.bytes_per_element;
+    for (int64_t p = 0; p < mesh().size(); ++p) needed_bytes_ += NeededElements(to, p) * tensor.bytes_per_element;
   }
   return absl::OkStatus();
 }

@@ -37,7 +37,9 @@ class BlockWalk {
   void Run(size_t keep, bool count_all) {
     keep_ = keep;
     count_all_ = count_all;
-    if (size_ > 0) complete_ = Cut(0, {0, size_}, false, 0);
+    if (size_ == 0) return;
+    const bool slots = !factors_.empty() && factors_.front()->kind == Factor::Kind::kSlots;
+    complete_ = slots ? CutBySlots(*factors_.front()) : Cut(0, {0, size_}, false, 0);
   }
 
   // In the order of the walk.
@@ -60,6 +62,22 @@ class BlockWalk {
     if (static_cast<size_t>(count_) < keep_) blocks_.push_back({interval, offset, false});
     ++count_;
     last_offset_ = offset;
+    return true;
+  }
+
+  // Slots instead of indices: those of the first coordinate, then those of the next.
+  bool CutBySlots(const Factor& table) {
+    std::vector<int64_t> ends = {0};
+    for (const std::vector<Interval>& runs : table.slots) {
+      int64_t slots = ends.back();
+      for (const Interval& run : runs) slots += run.length();
+      ends.push_back(slots);
+    }
+    for (int64_t i = 0; i < table.parts(); ++i) {
+      const int64_t j = backwards_ ? table.parts() - 1 - i : i;
+      const Interval slots{ends[j], ends[static_cast<size_t>(j) + 1]};
+      if (slots.length() > 0 && !Visit(slots, j * StrideOf(mesh_, table.axis))) return false;
+    }
     return true;
   }
 
@@ -149,6 +167,10 @@ class HeldWalk {
     if (whole.length() == 0) return;
     if (k == levels_.size()) return Visit(whole);
     const Level& level = levels_[k];
+    if (level.factor->kind == Factor::Kind::kSlots) {
+      for (const Interval& run : level.factor->slots[level.coordinate]) Visit(run);
+      return;
+    }
     const int64_t parts = level.factor->parts();
     switch (level.factor->kind) {
       case Factor::Kind::kBlocks: {
@@ -163,6 +185,8 @@ class HeldWalk {
       }
       case Factor::Kind::kSizes:
         return Cut(k + 1, {whole.begin + level.begin, whole.begin + level.begin + level.length}, odd);
+      case Factor::Kind::kSlots:
+        return;  // above
       case Factor::Kind::kAxis:
         return Cut(k + 1, layout::CeilChunk(whole, parts, level.coordinate), odd);
       case Factor::Kind::kReflected:

@@ -22,8 +22,10 @@ struct Block {
 };
 
 struct DimBlocks {
-  std::vector<Block> blocks;  // ascending, not empty; they cover [0, size) without gaps
-  int64_t count = 0;          // of all blocks, those left out included; -1: too many to count
+  // Ascending, not empty; they cover [0, size) without gaps. Of a slot table: the slots of all coordinates, one after
+  // the other, counted from 0.
+  std::vector<Block> blocks;
+  int64_t count = 0;  // of all blocks, those left out included; -1: too many to count
 };
 
 // At most `limit` (at least 3) blocks of dimension d; where there are more, one near the middle is the elided one.

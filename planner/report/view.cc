@@ -54,10 +54,23 @@ std::vector<int> AllDims(const Layout& layout) {
   return dims;
 }
 
+bool EvenSlots(const Factor& table) {
+  std::vector<int64_t> slots;
+  for (const std::vector<Interval>& runs : table.slots) {
+    int64_t& count = slots.emplace_back(0);
+    for (const Interval& run : runs) count += run.length();
+  }
+  return std::all_of(slots.begin(), slots.end(), [&](int64_t count) { return count == slots.front(); });
+}
+
 bool Even(const Layout& layout) {
   for (int d = 0; d < layout.rank(); ++d) {
     int64_t rest = layout.dim(d).size;
     for (const Factor& factor : layout.dim(d).factors) {
+      if (factor.kind == Factor::Kind::kSlots) {
+        if (!EvenSlots(factor)) return false;
+        break;
+      }
       if (factor.kind == Factor::Kind::kSizes) {
         for (int64_t size : factor.sizes) {
           if (size != factor.sizes[0]) return false;
@@ -118,6 +131,11 @@ std::vector<std::string> Notes(const Layout& layout, const View& view) {
                                    " sharded too: the devices in a cell hold different parts of ",
                                    one ? "it" : "them"));
     }
+  }
+  if (layout.slot_dim() && (layout.slot_dim() == view.row_dim || layout.slot_dim() == view.col_dim)) {
+    notes.push_back(absl::StrCat("dim ", *layout.slot_dim(),
+                                 " is cut by a slot table: its blocks are slots, numbered through all devices; the "
+                                 "table of devices lists the indices in them"));
   }
   for (const bool is_row : {true, false}) {
     const DimBlocks& dim = is_row ? view.rows : view.cols;

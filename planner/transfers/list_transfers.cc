@@ -70,23 +70,11 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
                                                                      const Topology& topology, int64_t first_holder) {
   auto out = std::unique_ptr<ListTransfers>(new ListTransfers());
   out->rank_ = rank;
-  out->same_mesh_ = *from.mesh == *to.mesh;
   const size_t n = from.dims.size();
   for (size_t d = 0; d < n; ++d) out->overlaps_.push_back(Overlap(*from.dims[d], *to.dims[d]));
 
-  // Devices: those of the source mesh in order, then those only in the target mesh.
-  std::unordered_map<int64_t, int32_t> index;
-  for (int64_t p = 0; p < from.mesh->size(); ++p) {
-    index.emplace(from.mesh->Device(p), static_cast<int32_t>(p));
-    out->devices_.push_back(from.mesh->Device(p));
-  }
-  std::vector<int32_t> to_index(static_cast<size_t>(to.mesh->size()));
-  for (int64_t p = 0; p < to.mesh->size(); ++p) {
-    const auto [it, added] = index.emplace(to.mesh->Device(p), static_cast<int32_t>(out->devices_.size()));
-    if (added) out->devices_.push_back(it->first);
-    to_index[p] = it->second;
-  }
-
+  out->ends_ = Ends(*from.mesh, *to.mesh);
+  const std::vector<int32_t>& to_index = out->ends_.to_index;
   std::vector<std::vector<int32_t>> from_rows(n), to_rows(n);
   for (size_t d = 0; d < n; ++d) {
     from_rows[d] = RowsOf(*from.mesh, *from.dims[d]);
@@ -141,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     }
   }
 
-  out->loads_.assign(out->devices_.size(), {});
+  out->loads_.assign(out->ends_.devices.size(), {});
   for (size_t p = 0; p < cell_of.size(); ++p) {
     int64_t& before = out->loads_[p].before = 1;
     for (size_t d = 0; d < n; ++d) before *= from.dims[d]->length[from_rows[d][p]];
@@ -155,112 +143,22 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     int64_t demand = 0;
     for (int64_t piece : waiting[c]) demand += out->pieces_[piece].elements;
     std::vector<int64_t> ids;
-    for (int32_t holder : holders[c]) ids.push_back(out->devices_[holder]);
+    for (int32_t holder : holders[c]) ids.push_back(out->ends_.devices[holder]);
     Turn turn(std::move(ids), demand, topology, first_holder);
     for (int64_t waits : waiting[c]) {
       BoxTransfer& piece = out->pieces_[waits];
-      piece.sender = holders[c][turn.Next(out->devices_[piece.receiver], piece.elements)];
+      piece.sender = holders[c][turn.Next(out->ends_.devices[piece.receiver], piece.elements)];
     }
   }
 
-  std::stable_sort(out->pieces_.begin(), out->pieces_.end(), [](const BoxTransfer& a, const BoxTransfer& b) {
-    return a.receiver != b.receiver ? a.receiver < b.receiver : a.sender < b.sender;
-  });
-  const size_t devices = out->devices_.size();
-  out->first_of_receiver_.assign(devices + 1, 0);
-  out->first_of_sender_.assign(devices + 1, 0);
-  for (const BoxTransfer& piece : out->pieces_) {
-    ++out->first_of_receiver_[static_cast<size_t>(piece.receiver) + 1];
-    ++out->first_of_sender_[static_cast<size_t>(piece.sender) + 1];
-  }
-  std::partial_sum(out->first_of_receiver_.begin(), out->first_of_receiver_.end(), out->first_of_receiver_.begin());
-  std::partial_sum(out->first_of_sender_.begin(), out->first_of_sender_.end(), out->first_of_sender_.begin());
-  out->by_sender_.resize(out->pieces_.size());
-  auto next = out->first_of_sender_;
-  for (size_t i = 0; i < out->pieces_.size(); ++i) {
-    out->by_sender_[next[out->pieces_[i].sender]++] = static_cast<int32_t>(i);
-  }
-
-  out->Count(topology);
+  out->Finish(refinement != nullptr ? refinement->digits : WholeAxes(*from.mesh), topology);
   out->Classify(from, to);
-  if (out->same_mesh_) {
-    // The digits (or whole axes) in which some sender and receiver differ.
-    std::vector<digits::Digit> digits;
-    if (refinement != nullptr) {
-      digits = refinement->digits;
-    } else {
-      for (int a = 0; a < from.mesh->num_axes(); ++a) {
-        digits.push_back({AxisRef{a, 1, from.mesh->axis(a).size}, from.mesh->axis(a).size, from.mesh->stride(a), 0});
-      }
-    }
-    std::vector<bool> varies(digits.size(), false);
-    for (const BoxTransfer& piece : out->pieces_) {
-      for (size_t e = 0; e < digits.size(); ++e) {
-        if (digits[e].Coordinate(piece.sender) != digits[e].Coordinate(piece.receiver)) varies[e] = true;
-      }
-    }
-    out->axes_ = digits::MergeDigits(digits, varies);
-    for (const AxisRef& ref : out->axes_) out->group_size_ *= ref.size;
-  } else {
-    out->group_size_ = 0;
-    std::vector<bool> takes_part(devices, false);
-    for (const BoxTransfer& piece : out->pieces_) {
-      if (piece.sender == piece.receiver) continue;
-      takes_part[piece.sender] = takes_part[piece.receiver] = true;
-    }
-    for (bool part : takes_part) out->group_size_ += part ? 1 : 0;
-  }
   return out;
-}
-
-void ListTransfers::Count(const Topology& topology) {
-  std::vector<int64_t> received(devices_.size(), 0), sent(devices_.size(), 0);
-  const auto levels = static_cast<size_t>(topology.num_levels());
-  std::vector<int64_t> senders(levels > 1 ? devices_.size() * levels : 0, 0), receivers = senders;
-  for (DeviceLoad& load : loads_) load.levels.resize(levels > 1 ? levels : 0);
-  for (const BoxTransfer& piece : pieces_) {
-    if (piece.sender == piece.receiver) continue;
-    DeviceLoad& receiver = loads_[piece.receiver];
-    DeviceLoad& sender = loads_[piece.sender];
-    receiver.recv += piece.elements;
-    sender.send += piece.elements;
-    ++received[piece.receiver];
-    ++sent[piece.sender];
-    Contiguity in_from, in_to;
-    for (size_t d = overlaps_.size(); d-- > 0;) {
-      const Pair& pair = overlaps_[d].pairs[pair_refs_[static_cast<size_t>(piece.first_pair) + d]];
-      SpreadSums a, b;
-      a.Add(pair.in_from, pair.elements);
-      b.Add(pair.in_to, pair.elements);
-      in_from.AddDim(a);
-      in_to.AddDim(b);
-    }
-    sender.staging += in_from.scattered().elements;
-    sender.staging_messages += in_from.scattered().count;
-    receiver.staging += in_to.scattered().elements;
-    receiver.staging_messages += in_to.scattered().count;
-    if (levels == 1) continue;
-    const auto level = static_cast<size_t>(topology.LevelOf(devices_[piece.sender], devices_[piece.receiver]));
-    receiver.levels[level].recv += piece.elements;
-    sender.levels[level].send += piece.elements;
-    ++senders[static_cast<size_t>(piece.receiver) * levels + level];
-    ++receivers[static_cast<size_t>(piece.sender) * levels + level];
-  }
-  for (size_t i = 0; levels > 1 && i < senders.size(); ++i) {
-    loads_[i / levels].levels[i % levels].peers = std::max(senders[i], receivers[i]);
-  }
-  for (size_t i = 0; i < loads_.size(); ++i) {
-    figures_.recv_max = std::max(figures_.recv_max, loads_[i].recv);
-    figures_.recv_total += loads_[i].recv;
-    figures_.messages_total += received[i];
-    figures_.send_max = std::max(figures_.send_max, loads_[i].send);
-    figures_.peers_max = std::max({figures_.peers_max, received[i], sent[i]});
-  }
 }
 
 // Slice and AllPermute can be recognized piece by piece. The other ops are defined by groups, and stay Exchange here.
 void ListTransfers::Classify(const Side& from, const Side& to) {
-  if (figures_.recv_total == 0 && same_mesh_) {
+  if (figures_.recv_total == 0 && ends_.same_mesh) {
     op_ = Op::kSlice;
     return;
   }
@@ -288,8 +186,18 @@ void ListTransfers::Classify(const Side& from, const Side& to) {
   op_ = Op::kAllPermute;
 }
 
+PieceList::InOnePart ListTransfers::Contiguous(const BoxTransfer& piece) const {
+  Contiguity in_from, in_to;
+  for (size_t d = overlaps_.size(); d-- > 0;) {
+    const Pair& pair = overlaps_[d].pairs[pair_refs_[static_cast<size_t>(piece.first_pair) + d]];
+    in_from.AddDim(pair.in_from, pair.elements);
+    in_to.AddDim(pair.in_to, pair.elements);
+  }
+  return {in_from.scattered().count == 0, in_to.scattered().count == 0};
+}
+
 Message ListTransfers::MakeMessage(const BoxTransfer& piece) const {
-  Message message{devices_[piece.sender], devices_[piece.receiver], {}};
+  Message message{ends_.devices[piece.sender], ends_.devices[piece.receiver], {}};
   message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
     const DimOverlap& overlap = overlaps_[d];
@@ -298,30 +206,6 @@ Message ListTransfers::MakeMessage(const BoxTransfer& piece) const {
     message.runs[d].assign(begin, begin + pair.num_runs);
   }
   return message;
-}
-
-std::vector<Message> ListTransfers::Receives(int64_t device) const {
-  std::vector<Message> out;
-  const auto it = std::find(devices_.begin(), devices_.end(), device);
-  if (it == devices_.end()) return out;
-  const auto i = static_cast<size_t>(it - devices_.begin());
-  for (int64_t p = first_of_receiver_[i]; p < first_of_receiver_[i + 1]; ++p) {
-    out.push_back(MakeMessage(pieces_[p]));
-  }
-  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
-  return out;
-}
-
-std::vector<Message> ListTransfers::Sends(int64_t device) const {
-  std::vector<Message> out;
-  const auto it = std::find(devices_.begin(), devices_.end(), device);
-  if (it == devices_.end()) return out;
-  const auto i = static_cast<size_t>(it - devices_.begin());
-  for (int64_t k = first_of_sender_[i]; k < first_of_sender_[i + 1]; ++k) {
-    out.push_back(MakeMessage(pieces_[by_sender_[k]]));
-  }
-  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
-  return out;
 }
 
 }  // namespace reshard::transfers

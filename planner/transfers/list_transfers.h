@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
+#include "planner/transfers/piece_list.h"
 #include "reshard/planner/traffic.h"
 
 namespace reshard::transfers {
@@ -22,7 +23,7 @@ struct Side {
   std::vector<const DimShards*> dims;  // real dimensions, then retained partial axes
 };
 
-class ListTransfers final : public TransferSchedule {
+class ListTransfers final : public PieceList {
  public:
   // `refinement` (same mesh only) lets Axes() return parts of axes; without it they are whole axes.
   // ResourceExhausted above 2^24 pieces.
@@ -30,44 +31,20 @@ class ListTransfers final : public TransferSchedule {
                                                                const digits::Refinement* refinement,
                                                                const Topology& topology, int64_t first_holder);
 
-  std::vector<Message> Receives(int64_t device) const override;
-  std::vector<Message> Sends(int64_t device) const override;
-  TransferFigures Figures() const override { return figures_; }
-  std::vector<int64_t> Devices() const override { return devices_; }
-  DeviceLoad Load(int64_t index) const override { return loads_[index]; }
   Op Classify() const override { return op_; }
-  std::vector<AxisRef> Axes() const override { return axes_; }
-  int64_t GroupSize() const override { return group_size_; }
 
  private:
-  struct BoxTransfer {
-    int32_t sender;  // indices into devices_
-    int32_t receiver;
-    int64_t first_pair;  // into pair_refs_: one pair index per dimension
-    int64_t elements;
-  };
-
   ListTransfers() = default;
-  Message MakeMessage(const BoxTransfer& piece) const;
+  Message MakeMessage(const BoxTransfer& piece) const override;
+  InOnePart Contiguous(const BoxTransfer& piece) const override;
   // Chooses the holders that serve the receivers of one shard.
   class Turn;
-  void Count(const Topology& topology);
   void Classify(const Side& from, const Side& to);
 
-  std::vector<int64_t> devices_;
   int rank_ = 0;
-  bool same_mesh_ = false;
   std::vector<DimOverlap> overlaps_;
-  std::vector<BoxTransfer> pieces_;  // by receiver, then sender
-  std::vector<int32_t> pair_refs_;
-  std::vector<int64_t> first_of_receiver_;
-  std::vector<int32_t> by_sender_;
-  std::vector<int64_t> first_of_sender_;
-  std::vector<DeviceLoad> loads_;
-  TransferFigures figures_;
+  std::vector<int32_t> pair_refs_;  // of a piece, from first_pair on: one pair index per dimension
   Op op_ = Op::kExchange;
-  std::vector<AxisRef> axes_;
-  int64_t group_size_ = 1;
 };
 
 }  // namespace reshard::transfers

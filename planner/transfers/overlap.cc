@@ -71,12 +71,6 @@ void SortByRow(int64_t Segment::*row, int64_t rows, std::vector<Segment>& segmen
   segments = std::move(sorted);
 }
 
-Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length) {
-  if (elements == row_length) return elements == 1 ? Spread::kWholeOne : Spread::kWhole;
-  if (elements == 1) return Spread::kOne;
-  return contiguous ? Spread::kRun : Spread::kScattered;
-}
-
 // Whether row r is interval r, and rows are in ascending order: any nest of plain axes that leaves no row empty.
 bool OneAscendingIntervalEach(const DimShards& shards) {
   if (static_cast<int64_t>(shards.intervals.size()) != shards.num_rows()) return false;
@@ -198,6 +192,12 @@ std::vector<int32_t> RowsOf(const Mesh& mesh, const DimShards& shards) {
     }
   }
   return rows;
+}
+
+Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length) {
+  if (elements == row_length) return elements == 1 ? Spread::kWholeOne : Spread::kWhole;
+  if (elements == 1) return Spread::kOne;
+  return contiguous ? Spread::kRun : Spread::kScattered;
 }
 
 void Contiguity::AddDim(const SpreadSums& sums) {

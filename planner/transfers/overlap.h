@@ -46,7 +46,11 @@ struct DimOverlap {
   const Pair* Find(int64_t from_row, int64_t to_row) const;
 };
 
+// Requires that no slot table cuts either.
 DimOverlap Overlap(const DimShards& from, const DimShards& to);
+
+// How `elements` of a row of `row_length` lie in it.
+Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length);
 
 // The row that every position of a mesh holds in one dimension's table.
 std::vector<int32_t> RowsOf(const Mesh& mesh, const DimShards& shards);
@@ -68,6 +72,12 @@ struct SpreadSums {
 class Contiguity {
  public:
   void AddDim(const SpreadSums& sums);
+  // The same for one message.
+  void AddDim(Spread spread, int64_t elements) {
+    SpreadSums sums;
+    sums.Add(spread, elements);
+    AddDim(sums);
+  }
   struct Sum {
     int64_t elements = 0;
     int64_t count = 0;

@@ -8,6 +8,7 @@
 #include "planner/transfers/mesh_transfers.h"
 #include "planner/transfers/reduce_transfers.h"
 #include "planner/transfers/shard_maps.h"
+#include "planner/transfers/slot_transfers.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -104,6 +105,12 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
   for (int d = 0; d < from.rank(); ++d) {
     from_dims.push_back(&mapped_from.map.dim(d));
     to_dims.push_back(&mapped_to.map.dim(d));
+  }
+  ASSIGN_OR_RETURN(const std::optional<int> slot_dim, SlotDim(from, to));
+  if (slot_dim) {
+    ASSIGN_OR_RETURN(auto out, SlotTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, *slot_dim,
+                                                     topology, first_holder));
+    return std::unique_ptr<TransferSchedule>(std::move(out));
   }
   const bool same_mesh = from.mesh() == to.mesh();
   const auto from_partial = layout::PartialAxes(from);

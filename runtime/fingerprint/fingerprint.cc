@@ -53,12 +53,39 @@ class Walk {
       strides_.insert(strides_.begin(), stride);
       stride *= std::max<int64_t>(1, layout.dim(d).size);
     }
+    if (layout.slot_dim()) LeaveOutCopies(layout, position);
     FindRuns(layout);
   }
 
   void Run() { Visit(0, 0, static_cast<const char*>(local_.data)); }
 
  private:
+  // Every index of a slot table is added by the first coordinate that holds it, in its first slot there.
+  void LeaveOutCopies(const Layout& layout, int64_t position) {
+    slot_dim_ = static_cast<size_t>(*layout.slot_dim());
+    const Factor& table = layout.dim(*layout.slot_dim()).factors.front();
+    const int64_t own = layout.Coordinate(position, table.axis);
+    std::vector<bool> seen(static_cast<size_t>(layout.dim(*layout.slot_dim()).size), false);
+    for (int64_t j = 0; j < own; ++j) {
+      for (const Interval& run : table.slots[j]) std::fill(seen.begin() + run.begin, seen.begin() + run.end, true);
+    }
+    std::vector<Interval>& mine = intervals_[*slot_dim_];
+    mine.clear();
+    for (const Interval& run : table.slots[own]) {
+      for (int64_t i = run.begin; i < run.end; ++i) {
+        if (i > run.begin && is_copy_.back() == seen[i]) {
+          ++mine.back().end;
+        } else {
+          mine.push_back({i, i + 1});
+          is_copy_.push_back(seen[i]);
+        }
+        seen[i] = true;
+      }
+    }
+  }
+
+  bool IsCopy(size_t d, size_t interval) const { return d == slot_dim_ && is_copy_[interval]; }
+
   // Runs go along one dimension and all after it, as long as these are whole and lie in memory without gaps.
   void FindRuns(const Layout& layout) {
     along_ = static_cast<size_t>(layout.rank());
@@ -68,7 +95,7 @@ class Walk {
       if (local_.shape[d] != 1 && local_.strides[d] != dense) break;
       dense *= local_.shape[d];
       along_ = d;
-      if (local_.shape[d] != layout.dim(static_cast<int>(d)).size) break;
+      if (d == slot_dim_ || local_.shape[d] != layout.dim(static_cast<int>(d)).size) break;
     }
     // Where not even the last dimension is dense, its elements are collected first, in tiles with the dimension whose
     // elements are nearest in memory.
@@ -99,7 +126,12 @@ class Walk {
       return;
     }
     const int64_t step = local_.strides[d] * element_;
-    for (const Interval& interval : intervals_[d]) {
+    for (size_t k = 0; k < intervals_[d].size(); ++k) {
+      const Interval& interval = intervals_[d][k];
+      if (IsCopy(d, k)) {
+        data += interval.length() * step;
+        continue;
+      }
       const int64_t begin = offset + interval.begin * strides_[d];
       if (d == along_ && !collects_) {
         sum_->Add(data, begin, interval.length() * strides_[d]);
@@ -135,9 +167,12 @@ class Walk {
     for (int64_t row = 0; row < rows.length(); row += group) {
       const char* at = data + row * step;
       const int64_t begin = offset + (rows.begin + row) * strides_[d];
-      for (const Interval& run : runs) {
-        sum_->Add(fingerprint::Runs{at, begin + run.begin * strides_[along_], run.length() * strides_[along_],
-                                    std::min(group, rows.length() - row), step, strides_[d]});
+      for (size_t k = 0; k < runs.size(); ++k) {
+        const Interval& run = runs[k];
+        if (!IsCopy(along_, k)) {
+          sum_->Add(fingerprint::Runs{at, begin + run.begin * strides_[along_], run.length() * strides_[along_],
+                                      std::min(group, rows.length() - row), step, strides_[d]});
+        }
         at += run.length() * run_step;
       }
     }
@@ -169,6 +204,8 @@ class Walk {
   size_t along_ = 0;                              // the dimension that runs go along
   bool collects_ = false;                         // which is not dense
   std::optional<size_t> across_;                  // then, the dimension of the rows of a tile
+  std::optional<size_t> slot_dim_;                // that a slot table cuts
+  std::vector<bool> is_copy_;                     // of its intervals: what other slots have added
   bool by_columns_ = false;                       // in which elements need not be brought into rows
   int64_t rows_ = 1;
   TensorSum* sum_;

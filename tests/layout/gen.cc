@@ -83,10 +83,10 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
       continue;
     }
     std::vector<Factor>& factors = dims[Draw(0, static_cast<int64_t>(dims.size()) - 1)].factors;
-    if (gen.digits && Draw(0, 4) == 0) factors.push_back({Factor::Kind::kBlocks, {}, false, Draw(1, 4), {}});
+    if (gen.digits && Draw(0, 4) == 0) factors.push_back(Factor::Blocks(Draw(1, 4)));
     const bool whole = ref.size == mesh.axis(ref.axis).size;
     const bool reflected = gen.reflected && whole && Draw(0, 4) == 0;
-    factors.push_back({reflected ? Factor::Kind::kReflected : Factor::Kind::kAxis, ref, Draw(0, 4) == 0, 1, {}});
+    factors.push_back({reflected ? Factor::Kind::kReflected : Factor::Kind::kAxis, ref, Draw(0, 4) == 0, 1, {}, {}});
   }
   for (DimLayout& dim : dims) {
     int64_t product = 1;

@@ -115,9 +115,9 @@ TEST_CASE("the largest shard with digits, reflections and odd sizes") {
     DimLayout dim;
     dim.size = Draw(0, 200);
     for (int a = 0; a < mesh.num_axes(); ++a) {
-      if (Draw(0, 3) > 0) dim.factors.push_back({Factor::Kind::kBlocks, {}, false, Draw(1, 5), {}});
-      dim.factors.push_back(
-          {Draw(0, 1) == 1 ? Factor::Kind::kReflected : Factor::Kind::kAxis, {a, 1, mesh.axis(a).size}, false, 1, {}});
+      if (Draw(0, 3) > 0) dim.factors.push_back(Factor::Blocks(Draw(1, 5)));
+      const AxisRef ref{a, 1, mesh.axis(a).size};
+      dim.factors.push_back(Draw(0, 1) == 1 ? Factor::Reflected(ref) : Factor::Along(ref));
     }
     const auto layout = Layout::Create(mesh, {dim});
     RC_ASSERT(layout.ok());
@@ -137,8 +137,8 @@ TEST_CASE("large meshes and sizes cost nothing for plain axes") {
 TEST_CASE("rules of the algebra") {
   const auto mesh = MeshOf("{X:4,Y:6}");
   const AxisRef x{0, 1, 4};
-  const auto axis = [](AxisRef ref) { return Factor{Factor::Kind::kAxis, ref, false, 1, {}}; };
-  const auto digit = [](int64_t n) { return Factor{Factor::Kind::kBlocks, {}, false, n, {}}; };
+  const auto axis = [](AxisRef ref) { return Factor::Along(ref); };
+  const auto digit = [](int64_t n) { return Factor::Blocks(n); };
   const auto reason = [&](std::vector<DimLayout> dims, std::optional<Partial> partial = std::nullopt) {
     const auto layout = Layout::Create(mesh, std::move(dims), std::move(partial));
     if (layout.ok()) return std::string("ok");
@@ -160,8 +160,8 @@ TEST_CASE("rules of the algebra") {
   CHECK(reason({{8, {axis({0, INT64_MAX, 2})}}}).find("does not fit the axis") != std::string::npos);
   CHECK(reason({{8, {axis({2, 1, 2})}}}) == "there is no axis number 2; the mesh has X, Y");
   CHECK(reason({{8, {axis({-1, 1, 2})}}}) == "there is no axis number -1; the mesh has X, Y");
-  CHECK(reason({{8, {Factor{Factor::Kind::kReflected, {0, 1, 2}, false, 1, {}}}}}) ==
-        "only a whole axis can be reflected or have explicit sizes, not X:(1)2");
+  CHECK(reason({{8, {Factor::Reflected({0, 1, 2})}}}) ==
+        "only a whole axis can be reflected or have explicit sizes or slots, not X:(1)2");
   CHECK(reason({{-1, {}}}) == "the size -1 is negative");
   CHECK(reason({{INT64_MAX, {}}, {2, {}}}) == "the number of elements does not fit a signed 64-bit integer");
   CHECK(reason({{0, {}}, {INT64_MAX, {}}, {2, {}}}) == "the number of elements does not fit a signed 64-bit integer");
@@ -202,7 +202,7 @@ TEST_CASE("explicit sizes must add up to every interval they cut") {
 
 TEST_CASE("Create brings factors to normal form, so that equal texts are equal layouts") {
   const auto mesh = MeshOf("{X:4}");
-  Factor factor{Factor::Kind::kAxis, {0, 1, 2}, true, 17, {1, 2, 3}};
+  Factor factor{Factor::Kind::kAxis, {0, 1, 2}, true, 17, {1, 2, 3}, {{{4, 2}}}};
   const auto layout = Layout::Create(mesh, {{8, {factor}}}, Partial{ReduceOp::kMax, {}});
   REQUIRE(layout.ok());
   CHECK(*layout == LayoutOf("[<X:(1)2>8]", mesh));

@@ -200,7 +200,7 @@ TEST_CASE("equivalence is equality of the elements that each device holds") {
     for (const int64_t size : a.shape()) dims.push_back({size, {}});
     for (int i = 0; i < mesh.num_axes() && !dims.empty(); ++i) {
       const auto d = static_cast<size_t>(Draw(0, static_cast<int64_t>(dims.size()) - 1));
-      dims[d].factors.push_back({Factor::Kind::kAxis, {i, 1, mesh.axis(i).size}, false, 1, {}});
+      dims[d].factors.push_back(Factor::Along({i, 1, mesh.axis(i).size}));
     }
     const Layout b = *Layout::Create(mesh, dims);
     RC_ASSERT(*Equivalent(a, b) == SameElements(a, b));

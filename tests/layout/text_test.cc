@@ -91,7 +91,7 @@ TEST_CASE("bad layouts are refused with the reason and the column") {
       {"[<Y:2>8]", "expected '(', found '2' at column 5"},
       {"[<Y:(1)>8]", "expected the size of the sub-axis, found '>' at column 8"},
       {"[<Y:(x)2>8]", "expected the size of the digit before, found x at column 6"},
-      {"[<~Y:(1)2>8]", "only a whole axis can be reflected or have explicit sizes, not Y:(1)2 at column 3"},
+      {"[<~Y:(1)2>8]", "only a whole axis can be reflected or have explicit sizes or slots, not Y:(1)2 at column 3"},
       {"[<~2>8]", "expected the name of an axis, found '2' at column 4"},
       {"[<X=4>8]", "expected '[', found '4' at column 5"},
       {"[<X=[]>8]", "expected a size, found ']' at column 6"},

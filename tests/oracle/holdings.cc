@@ -33,6 +33,14 @@ void ElementSet::Merge(const ElementSet& other) {
 
 std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim) {
   const Dim& d = layout.dims[dim];
+  if (SlotTable(d) != nullptr) {
+    std::vector<std::vector<char>> mask;
+    for (int64_t p = 0; p < layout.mesh.size(); ++p) {
+      std::vector<char>& mine = mask.emplace_back();
+      for (int64_t i = 0; i < d.size; ++i) mine.push_back(Holds(layout, dim, i, p) ? 1 : 0);
+    }
+    return mask;
+  }
   std::vector<Ref> refs;
   for (const Factor& factor : d.factors) {
     if (!factor.is_digit) refs.push_back(factor.ref);
@@ -63,34 +71,53 @@ std::vector<Span> Spans(const Layout& layout, size_t dim, int64_t position) {
   return spans;
 }
 
-Holdings::Holdings(const Layout& from) : layout(from) {
-  std::vector<std::vector<std::vector<char>>> masks;
-  for (size_t d = 0; d < layout.dims.size(); ++d) {
-    masks.push_back(DimMask(layout, d));
-    elements *= layout.dims[d].size;
+namespace {
+
+// The indices along a dimension, in local order.
+std::vector<int64_t> InOrder(const Layout& layout, size_t dim, int64_t position) {
+  if (const Factor* table = SlotTable(layout.dims[dim])) {
+    return table->slots[Coordinate(layout.mesh, table->ref, position)];
   }
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
+    if (Holds(layout, dim, i, position)) out.push_back(i);
+  }
+  return out;
+}
+
+// Slots, or indices where there is no slot table.
+int64_t LocalSize(const Layout& layout, size_t dim, int64_t position, const std::vector<char>& mask) {
+  if (const Factor* table = SlotTable(layout.dims[dim])) {
+    return static_cast<int64_t>(table->slots[Coordinate(layout.mesh, table->ref, position)].size());
+  }
+  return std::count(mask.begin(), mask.end(), 1);
+}
+
+}  // namespace
+
+Holdings::Holdings(const Layout& from) : layout(from) {
+  for (const Dim& dim : layout.dims) elements *= dim.size;
   for (size_t p = 0; p < layout.mesh.ids.size(); ++p) {
     std::vector<int64_t> held = {0};  // numbers of the held prefixes
     std::vector<int64_t>& shape = local_shape.emplace_back();
     for (size_t d = 0; d < layout.dims.size(); ++d) {
       std::vector<int64_t> next;
-      const std::vector<char>& mask = masks[d][p];
-      shape.push_back(std::count(mask.begin(), mask.end(), 1));
+      const std::vector<int64_t> along = InOrder(layout, d, static_cast<int64_t>(p));
+      shape.push_back(static_cast<int64_t>(along.size()));
       for (const int64_t prefix : held) {
-        for (size_t i = 0; i < mask.size(); ++i) {
-          if (mask[i] != 0) next.push_back(prefix * layout.dims[d].size + static_cast<int64_t>(i));
-        }
+        for (const int64_t i : along) next.push_back(prefix * layout.dims[d].size + i);
       }
       held = std::move(next);
     }
     ElementSet& set = sets.emplace_back(elements);
     for (const int64_t e : held) set.Insert(e);
+    order.push_back(std::move(held));
   }
 }
 
 int64_t Holdings::LargestLocal() const {
   int64_t largest = 0;
-  for (const ElementSet& set : sets) largest = std::max(largest, set.Count());
+  for (const std::vector<int64_t>& of_one : order) largest = std::max(largest, static_cast<int64_t>(of_one.size()));
   return largest;
 }
 
@@ -147,23 +174,24 @@ LowerBounds MovementBounds(const Layout& from, const Layout& to, int64_t element
   }
   for (int64_t p = 0; p < from.mesh.size(); ++p) {
     int64_t local = 1;
-    for (const auto& mask : a) local *= std::count(mask[p].begin(), mask[p].end(), 1);
+    for (size_t d = 0; d < a.size(); ++d) local *= LocalSize(from, d, p, a[d][p]);
     bounds.local_max = std::max(bounds.local_max, local);
   }
   for (int64_t q = 0; q < to.mesh.size(); ++q) {
     const int64_t p = from.mesh.Position(to.mesh.ids[q]);
-    int64_t wanted = 1;
+    int64_t wanted = 1, local = 1;
     int64_t common = p < 0 ? 0 : 1;
     for (size_t d = 0; d < to.dims.size(); ++d) {
       const std::vector<char>& t = b[d][q];
       wanted *= std::count(t.begin(), t.end(), 1);
+      local *= LocalSize(to, d, q, t);
       if (p < 0) continue;
       const std::vector<char>& s = a[d][p];
       int64_t both = 0;
       for (size_t i = 0; i < t.size(); ++i) both += t[i] != 0 && s[i] != 0 ? 1 : 0;
       common *= both;
     }
-    bounds.local_max = std::max(bounds.local_max, wanted);
+    bounds.local_max = std::max(bounds.local_max, local);
     bounds.recv_max = std::max(bounds.recv_max, wanted - common);
     bounds.recv_total += wanted - common;
   }
@@ -240,6 +268,17 @@ bool EvenlyDivided(const Layout& layout) {
   return true;
 }
 
+namespace {
+
+bool SameSlots(const Layout& a, int64_t p, const Layout& b, int64_t q) {
+  for (size_t d = 0; d < a.dims.size(); ++d) {
+    if (InOrder(a, d, p) != InOrder(b, d, q)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool Equivalent(const Layout& a, const Layout& b) {
   if (a.shape() != b.shape()) return false;
   const Holdings x(a);
@@ -251,6 +290,7 @@ bool Equivalent(const Layout& a, const Layout& b) {
   for (size_t p = 0; p < x.sets.size(); ++p) {
     const int64_t q = b.mesh.Position(a.mesh.ids[p]);
     if (q < 0 ? x.sets[p].Count() != 0 : x.sets[p] != y.sets[q]) return false;
+    if (q >= 0 && x.sets[p].Count() > 0 && !SameSlots(a, static_cast<int64_t>(p), b, q)) return false;
     if (any_partial && q >= 0 && contributions.Needed(b, q) != contributions.Own(static_cast<int64_t>(p))) return false;
   }
   for (size_t q = 0; q < y.sets.size(); ++q) {

@@ -47,6 +47,7 @@ struct Holdings {
   Layout layout;
   int64_t elements = 1;                           // of the whole tensor
   std::vector<ElementSet> sets;                   // by position
+  std::vector<std::vector<int64_t>> order;        // by position: the elements in local order, with repetitions
   std::vector<std::vector<int64_t>> local_shape;  // by position
 
   int64_t LargestLocal() const;

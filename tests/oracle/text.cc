@@ -84,6 +84,22 @@ Ref ReadRef(Scanner& in, const Mesh& mesh, const std::string& name) {
   return ref;
 }
 
+// {5,6|0-3||7}
+std::vector<std::vector<int64_t>> ReadSlots(Scanner& in) {
+  std::vector<std::vector<int64_t>> slots(1);
+  in.Need('{');
+  while (!in.Take('}')) {
+    if (in.Take('|')) {
+      slots.emplace_back();
+    } else if (!in.Take(',')) {
+      const int64_t first = in.Int();
+      const int64_t last = in.Take('-') ? in.Int() : first;
+      for (int64_t i = first; i <= last; ++i) slots.back().push_back(i);
+    }
+  }
+  return slots;
+}
+
 Factor ReadFactor(Scanner& in, const Mesh& mesh) {
   Factor factor;
   if (in.AtInt()) {
@@ -99,6 +115,12 @@ Factor ReadFactor(Scanner& in, const Mesh& mesh) {
   } else {
     factor.ref = ReadRef(in, mesh, in.Name());
     if (in.Take('=')) {
+      if (in.Peek() == '{') {
+        factor.slots = ReadSlots(in);
+        if (static_cast<int64_t>(factor.slots.size()) != factor.ref.size) in.Fail("wrong number of lists of slots");
+        factor.parts = factor.ref.size;
+        return factor;
+      }
       factor.sizes = in.IntList();
       if (static_cast<int64_t>(factor.sizes.size()) != factor.ref.size) in.Fail("wrong number of sizes");
     }
@@ -248,7 +270,11 @@ Layout ParseLayout(std::string_view text, const Mesh& mesh) {
     // Every combination of coordinates belongs to some device.
     std::map<std::vector<int64_t>, int64_t> count;
     int64_t largest = 0;
-    for (int64_t i = 0; i < layout.dims[d].size; ++i) {
+    const Factor* table = SlotTable(layout.dims[d]);
+    for (size_t j = 0; table != nullptr && j < table->slots.size(); ++j) {
+      largest = std::max(largest, static_cast<int64_t>(table->slots[j].size()));
+    }
+    for (int64_t i = 0; i < layout.dims[d].size && table == nullptr; ++i) {
       largest = std::max(largest, ++count[RequiredCoordinates(layout.dims[d], i)]);
     }
     if (largest != layout.dims[d].local) in.Fail("the local size is " + std::to_string(largest) + ", not as written,");
@@ -290,7 +316,15 @@ std::vector<int64_t> RequiredCoordinates(const Dim& dim, int64_t index) {
   return required;
 }
 
+const Factor* SlotTable(const Dim& dim) {
+  return !dim.factors.empty() && !dim.factors[0].slots.empty() ? &dim.factors[0] : nullptr;
+}
+
 bool Holds(const Layout& layout, size_t dim, int64_t index, int64_t position) {
+  if (const Factor* table = SlotTable(layout.dims[dim])) {
+    const std::vector<int64_t>& mine = table->slots[Coordinate(layout.mesh, table->ref, position)];
+    return std::find(mine.begin(), mine.end(), index) != mine.end();
+  }
   const std::vector<int64_t> required = RequiredCoordinates(layout.dims[dim], index);
   size_t next = 0;
   for (const Factor& factor : layout.dims[dim].factors) {

@@ -31,11 +31,12 @@ struct Ref {
 int64_t Coordinate(const Mesh& mesh, const Ref& ref, int64_t position);
 
 struct Factor {
-  bool is_digit = false;       // an integer digit: every device keeps all blocks
-  bool reflected = false;      // ~X
-  int64_t parts = 1;           // chunks it cuts an interval into
-  Ref ref;                     // not for digits
-  std::vector<int64_t> sizes;  // explicit sizes, or empty
+  bool is_digit = false;                    // an integer digit: every device keeps all blocks
+  bool reflected = false;                   // ~X
+  int64_t parts = 1;                        // chunks it cuts an interval into
+  Ref ref;                                  // not for digits
+  std::vector<int64_t> sizes;               // explicit sizes, or empty
+  std::vector<std::vector<int64_t>> slots;  // a slot table: per coordinate the index in each slot; or empty
 };
 
 struct Dim {
@@ -58,7 +59,11 @@ Layout ParseLayout(std::string_view text, const Mesh& mesh);
 // One axis reference as `axes` of a step prints it: X or X:(pre)size.
 Ref ParseRef(std::string_view text, const Mesh& mesh);
 
-// For every axis factor of the dimension, the coordinate that a device must have to hold element `index`, in order.
+// The dimension's slot table, or null.
+const Factor* SlotTable(const Dim& dim);
+
+// For every axis factor of the dimension, which has no slot table, the coordinate that a device must have to hold
+// element `index`, in order.
 std::vector<int64_t> RequiredCoordinates(const Dim& dim, int64_t index);
 
 // Whether the device at `position` holds element `index` along a dimension.

@@ -76,6 +76,7 @@ TEST_CASE("sampled plans move every element on threads") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true}, 11, 1000, 1000);
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true}, 12, 1000, 1000);
   Sample({.uneven = true, .digits = true, .options = true}, 13, 500, 300);
+  Sample({.uneven = true, .digits = true, .slots = true, .two_meshes = true}, 18, 1000, 1000);
 }
 
 TEST_CASE("sampled plans reduce every element on threads") {
@@ -94,6 +95,7 @@ TEST_CASE("sampled plans through domains move and reduce every element on thread
     Sample({.uneven = true, .sub_axes = true, .digits = true}, ++stream, 300, 300, domains(sizes));
     Sample({.sub_axes = true, .partial = true}, ++stream, 300, 200, domains(sizes));
     Sample({.two_meshes = true}, ++stream, 100, 100, domains(sizes));
+    Sample({.uneven = true, .slots = true}, ++stream, 300, 300, domains(sizes));
   }
 }
 
@@ -101,7 +103,7 @@ TEST_CASE("many sampled plans on threads", "[slow]") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true}, 15, 15000, 15000);
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true}, 16, 15000, 15000);
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .partial = true}, 17, 15000, 9000);
-  Sample(Flavour::Everything(), 18, 10000, 5000);
+  Sample(Flavour::Everything(), 19, 10000, 5000);
 }
 
 }  // namespace reshard::testing

@@ -52,6 +52,12 @@ TEST_CASE("sampled pairs between meshes") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true}, 6, 10000, 10000);
 }
 
+TEST_CASE("sampled pairs with slot tables on either side") {
+  Sample({.uneven = true, .slots = true}, 18, 5000, 5000);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .slots = true, .two_meshes = true}, 19, 5000,
+         5000);
+}
+
 TEST_CASE("sampled pairs with restricted ops, other objectives and memory limits") {
   Sample({.options = true}, 7, 2000, 1600);
   Sample(Flavour::Everything(), 8, 8000, 5000);

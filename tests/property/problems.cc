@@ -116,6 +116,33 @@ std::vector<Part> Parts(Choices& choices, const Axis& axis, const Flavour& flavo
   return parts;
 }
 
+// A slot table: any number of slots each, any index in each, and every index somewhere.
+std::string SlotTable(Choices& choices, const Part& part, int64_t n) {
+  std::vector<std::vector<int64_t>> slots(static_cast<size_t>(part.size));
+  std::vector<bool> held(static_cast<size_t>(n), false);
+  for (std::vector<int64_t>& mine : slots) {
+    const int count = choices.Pick(static_cast<int>(std::min<int64_t>(n, 6)) + 1);
+    for (int i = 0; i < count; ++i) mine.push_back(choices.Pick(static_cast<int>(n)));
+    for (const int64_t index : mine) held[index] = true;
+  }
+  for (int64_t index = 0; index < n; ++index) {
+    if (held[index]) continue;
+    const int first = choices.Pick(static_cast<int>(part.size));
+    // A device has at most n slots; where one is full, what it holds twice makes room.
+    std::vector<int64_t>& mine = slots[first];
+    if (static_cast<int64_t>(mine.size()) < n) {
+      mine.insert(mine.begin() + choices.Pick(static_cast<int>(mine.size()) + 1), index);
+    } else {
+      mine.clear();
+      for (int64_t i = 0; i < n; ++i) mine.push_back(i);
+      break;
+    }
+  }
+  std::vector<std::string> lists;
+  for (const std::vector<int64_t>& mine : slots) lists.push_back(absl::StrJoin(mine, ","));
+  return absl::StrCat("<", part.name, "={", absl::StrJoin(lists, "|"), "}>", n);
+}
+
 // The factors of one dimension as text, around the given axes.
 std::string Factors(Choices& choices, const Flavour& flavour, const std::vector<Part>& parts, int64_t n) {
   std::vector<std::string> out;
@@ -170,7 +197,11 @@ std::string PickLayout(Choices& choices, const Flavour& flavour, const std::vect
     }
   }
   std::vector<std::string> dims;
-  for (size_t d = 0; d < shape.size(); ++d) dims.push_back(Factors(choices, flavour, placed[d], shape[d]));
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool table = flavour.slots && d == 0 && placed[d].size() == 1 && placed[d][0].whole && shape[d] > 0;
+    dims.push_back(table && choices.Chance(70) ? SlotTable(choices, placed[d][0], shape[d])
+                                               : Factors(choices, flavour, placed[d], shape[d]));
+  }
   std::string text = absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
   if (!pends.empty()) absl::StrAppend(&text, " ", op, "<", absl::StrJoin(pends, ","), ">");
   if (partial != nullptr) *partial = pends;

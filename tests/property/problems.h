@@ -44,11 +44,20 @@ struct Flavour {
   bool sub_axes = false;
   bool digits = false;  // integer digits and reflected axes
   bool sizes = false;   // explicit sizes
+  bool slots = false;   // slot tables, in the first dimension
   bool partial = false;
   bool two_meshes = false;
   bool options = false;  // objectives, op sets, boxes, memory limits
   bool large = false;    // up to 4 axes and 64 devices
-  static Flavour Everything() { return {true, true, true, true, true, true, true}; }
+  static Flavour Everything() {
+    return {.uneven = true,
+            .sub_axes = true,
+            .digits = true,
+            .sizes = true,
+            .partial = true,
+            .two_meshes = true,
+            .options = true};
+  }
 };
 
 struct RandomProblem {

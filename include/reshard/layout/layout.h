@@ -8,6 +8,8 @@
 //   ~X            keeps chunk j in even-numbered and chunk s-1-j in odd-numbered intervals (ascending, empty included)
 //   block s       (a plain integer) keeps all s chunks as separate intervals
 //   X=[a,b,..]    cuts into chunks of exactly these sizes, which add up to the length of every interval they cut
+//   X={a,b|c|..}  a slot table, the only factor of its dimension: per coordinate, the indices that it holds, in slot
+//                 order; several devices may hold an index, and one device may hold it in several slots
 // An axis that appears nowhere replicates the tensor. Where values are partial over an axis, every device along it
 // holds one contribution to the same elements.
 #ifndef RESHARD_LAYOUT_LAYOUT_H_
@@ -38,6 +40,10 @@ struct Interval {
   int64_t end = 0;                                // one past the last index
   int64_t length() const { return end - begin; }  // in elements
   bool operator==(const Interval&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Interval& interval) {
+    return H::combine(std::move(h), interval.begin, interval.end);
+  }
 };
 
 // A mesh axis or a part of one. An axis of size n is read as three digits (pre, size, rest) with rest = n/(pre*size);
@@ -55,13 +61,16 @@ struct AxisRef {
 
 // One cut of a dimension, as described at the top of this file.
 struct Factor {
-  // X or a sub-axis of it; ~X; a block, written as an integer; X=[a,b,..].
-  enum class Kind { kAxis, kReflected, kBlocks, kSizes, kDigit [[deprecated("kBlocks")]] = kBlocks };
+  // X or a sub-axis of it; ~X; a block, written as an integer; X=[a,b,..]; X={a,b|c|..}.
+  enum class Kind { kAxis, kReflected, kBlocks, kSizes, kDigit [[deprecated("kBlocks")]] = kBlocks, kSlots = 4 };
   Kind kind = Kind::kAxis;      // which of these this is, and which of the fields below count
-  AxisRef axis;                 // all kinds but kBlocks; whole axes for kReflected and kSizes
+  AxisRef axis;                 // all kinds but kBlocks; whole axes for kReflected, kSizes and kSlots
   bool written_as_sub = false;  // kAxis: printed as X:(pre)size even if it is the whole axis
   int64_t blocks = 1;           // kBlocks: how many
   std::vector<int64_t> sizes;   // kSizes: chunk sizes in elements, one per coordinate
+  // kSlots: one list per coordinate. The runs of indices that fill its slots, in slot order; a run that continues the
+  // one before it is joined to it.
+  std::vector<std::vector<Interval>> slots;
 
   // X, or the sub-axis of it that the reference denotes.
   static Factor Along(const AxisRef& ref) {
@@ -83,6 +92,9 @@ struct Factor {
     return factor;
   }
 
+  // X={..}: the index in each slot, coordinate by coordinate.
+  static Factor Slots(const AxisRef& axis, absl::Span<const std::vector<int64_t>> indices);
+
   // Number of chunks into which it cuts an interval.
   int64_t parts() const { return kind == Kind::kBlocks ? blocks : axis.size; }
   // False for a block, which does not depend on the device.
@@ -90,7 +102,8 @@ struct Factor {
   bool operator==(const Factor&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Factor& factor) {
-    return H::combine(std::move(h), factor.kind, factor.axis, factor.written_as_sub, factor.blocks, factor.sizes);
+    return H::combine(std::move(h), factor.kind, factor.axis, factor.written_as_sub, factor.blocks, factor.sizes,
+                      factor.slots);
   }
 };
 
@@ -136,7 +149,8 @@ class Layout {
   // Checks every rule of the algebra. InvalidArgument names the rule that is broken: rank above kMaxRank, negative
   // sizes, an element count that does not fit in an int64, an unknown axis, an axis (or overlapping sub-axes of it)
   // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
-  // more than kMaxIntervals intervals.
+  // more than kMaxIntervals intervals, a slot table beside other factors of its dimension or beside another one, an
+  // index that no slot holds, a device with more slots than the dimension has indices.
   static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
                                        std::optional<Partial> partial = std::nullopt);
 
@@ -151,6 +165,8 @@ class Layout {
     assert(d >= 0 && d < rank());
     return dims()[d];
   }
+  // The dimension that a slot table cuts; nullopt if there is none.
+  std::optional<int> slot_dim() const { return state_->slot_dim; }
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
   [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.4
@@ -162,7 +178,8 @@ class Layout {
   // Number of elements of the whole tensor.
   int64_t num_elements() const { return state_->num_elements; }
 
-  // The sorted, disjoint, non-touching, non-empty intervals that the device at `position` holds along dimension d.
+  // The non-empty intervals that the device at `position` holds along dimension d, in local order: sorted, disjoint and
+  // not touching, unless a slot table cuts the dimension.
   std::vector<Interval> Intervals(int64_t position, int d) const;
   // Number of elements that the device at `position` holds along each dimension.
   std::vector<int64_t> LocalShape(int64_t position) const;
@@ -189,6 +206,7 @@ class Layout {
     std::vector<DimLayout> dims;
     std::optional<Partial> partial;
     int64_t num_elements;
+    std::optional<int> slot_dim;
     size_t hash;  // of mesh, dims and partial
   };
 

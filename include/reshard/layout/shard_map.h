@@ -2,9 +2,10 @@
 // that table that it holds.
 //
 // Invariants: the rows of one dimension are pairwise disjoint; together they cover [0, size); intervals of a row are
-// sorted, non-empty and do not touch. A dimension's row number is the mixed-radix number of the device's digits along
-// the dimension's axis factors, major first, so a table has prod(axis sizes in that dimension) rows, whatever the size
-// of the mesh.
+// sorted, non-empty and do not touch. In a dimension that a slot table cuts rows may overlap, and the intervals of a
+// row are in slot order, may overlap too, and do not continue each other. A dimension's row number is the mixed-radix
+// number of the device's digits along the dimension's axis factors, major first, so a table has prod(axis sizes in that
+// dimension) rows, whatever the size of the mesh.
 #ifndef RESHARD_LAYOUT_SHARD_MAP_H_
 #define RESHARD_LAYOUT_SHARD_MAP_H_
 
@@ -25,6 +26,7 @@ struct DimShards {
   std::vector<int64_t> first;       // row r is intervals[first[r] .. first[r+1])
   std::vector<Interval> intervals;  // of all rows, one row after the other
   std::vector<int64_t> length;      // number of elements of row r
+  bool slots = false;               // cut by a slot table
 
   // Product of the sizes of `digits`; at least 1.
   int64_t num_rows() const { return static_cast<int64_t>(length.size()); }

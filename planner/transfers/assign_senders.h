@@ -1,0 +1,25 @@
+// Who sends what several devices hold: an assignment that keeps the busiest sender as idle as can be.
+#ifndef RESHARD_PLANNER_TRANSFERS_ASSIGN_SENDERS_H_
+#define RESHARD_PLANNER_TRANSFERS_ASSIGN_SENDERS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace reshard::transfers {
+
+// Something to be sent. `candidates`: who can, in the order of preference among equals; at least one.
+struct Request {
+  int64_t elements = 0;
+  std::vector<int32_t> candidates;
+};
+
+// For every request one of its candidates. With requests of one size the load of the busiest sender is the least that
+// there is; with several sizes it is what moving requests of equal size one after the other leads to. `loads`: of each
+// sender before; those of the assignment are added.
+//
+// Example: three requests of one element for {0}, {0,1} and {0,1,2}, no loads before -> 0, 1, 2.
+std::vector<int32_t> AssignSenders(const std::vector<Request>& requests, std::vector<int64_t>& loads);
+
+}  // namespace reshard::transfers
+
+#endif  // RESHARD_PLANNER_TRANSFERS_ASSIGN_SENDERS_H_

@@ -1,0 +1,143 @@
+#include "planner/transfers/piece_list.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+namespace reshard::transfers {
+
+Ends::Ends(const Mesh& from, const Mesh& to) : num_from(from.size()), same_mesh(from == to) {
+  std::unordered_map<int64_t, int32_t> index;
+  for (int64_t p = 0; p < from.size(); ++p) {
+    index.emplace(from.Device(p), static_cast<int32_t>(p));
+    devices.push_back(from.Device(p));
+  }
+  for (int64_t p = 0; p < to.size(); ++p) {
+    const auto [it, added] = index.emplace(to.Device(p), static_cast<int32_t>(devices.size()));
+    if (added) devices.push_back(it->first);
+    to_index.push_back(it->second);
+  }
+}
+
+std::vector<digits::Digit> WholeAxes(const Mesh& mesh) {
+  std::vector<digits::Digit> out;
+  for (int a = 0; a < mesh.num_axes(); ++a) {
+    out.push_back({AxisRef{a, 1, mesh.axis(a).size}, mesh.axis(a).size, mesh.stride(a), 0});
+  }
+  return out;
+}
+
+void PieceList::Finish(const std::vector<digits::Digit>& digits, const Topology& topology) {
+  Sort();
+  Count(topology);
+  FindAxes(digits);
+}
+
+void PieceList::Sort() {
+  std::stable_sort(pieces_.begin(), pieces_.end(), [](const BoxTransfer& a, const BoxTransfer& b) {
+    return a.receiver != b.receiver ? a.receiver < b.receiver : a.sender < b.sender;
+  });
+  const size_t devices = ends_.devices.size();
+  first_of_receiver_.assign(devices + 1, 0);
+  first_of_sender_.assign(devices + 1, 0);
+  for (const BoxTransfer& piece : pieces_) {
+    ++first_of_receiver_[static_cast<size_t>(piece.receiver) + 1];
+    ++first_of_sender_[static_cast<size_t>(piece.sender) + 1];
+  }
+  std::partial_sum(first_of_receiver_.begin(), first_of_receiver_.end(), first_of_receiver_.begin());
+  std::partial_sum(first_of_sender_.begin(), first_of_sender_.end(), first_of_sender_.begin());
+  by_sender_.resize(pieces_.size());
+  auto next = first_of_sender_;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    by_sender_[next[pieces_[i].sender]++] = static_cast<int32_t>(i);
+  }
+}
+
+void PieceList::Count(const Topology& topology) {
+  std::vector<int64_t> received(ends_.devices.size(), 0), sent(ends_.devices.size(), 0);
+  const auto levels = static_cast<size_t>(topology.num_levels());
+  std::vector<int64_t> senders(levels > 1 ? ends_.devices.size() * levels : 0, 0), receivers = senders;
+  for (DeviceLoad& load : loads_) load.levels.resize(levels > 1 ? levels : 0);
+  for (const BoxTransfer& piece : pieces_) {
+    if (piece.sender == piece.receiver) continue;
+    DeviceLoad& receiver = loads_[piece.receiver];
+    DeviceLoad& sender = loads_[piece.sender];
+    receiver.recv += piece.elements;
+    sender.send += piece.elements;
+    ++received[piece.receiver];
+    ++sent[piece.sender];
+    const InOnePart in_one = Contiguous(piece);
+    if (!in_one.from) {
+      sender.staging += piece.elements;
+      ++sender.staging_messages;
+    }
+    if (!in_one.to) {
+      receiver.staging += piece.elements;
+      ++receiver.staging_messages;
+    }
+    if (levels == 1) continue;
+    const auto level =
+        static_cast<size_t>(topology.LevelOf(ends_.devices[piece.sender], ends_.devices[piece.receiver]));
+    receiver.levels[level].recv += piece.elements;
+    sender.levels[level].send += piece.elements;
+    ++senders[static_cast<size_t>(piece.receiver) * levels + level];
+    ++receivers[static_cast<size_t>(piece.sender) * levels + level];
+  }
+  for (size_t i = 0; levels > 1 && i < senders.size(); ++i) {
+    loads_[i / levels].levels[i % levels].peers = std::max(senders[i], receivers[i]);
+  }
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    figures_.recv_max = std::max(figures_.recv_max, loads_[i].recv);
+    figures_.recv_total += loads_[i].recv;
+    figures_.messages_total += received[i];
+    figures_.send_max = std::max(figures_.send_max, loads_[i].send);
+    figures_.peers_max = std::max({figures_.peers_max, received[i], sent[i]});
+  }
+}
+
+// The digits in which some sender and receiver differ.
+void PieceList::FindAxes(const std::vector<digits::Digit>& digits) {
+  if (ends_.same_mesh) {
+    std::vector<bool> varies(digits.size(), false);
+    for (const BoxTransfer& piece : pieces_) {
+      for (size_t e = 0; e < digits.size(); ++e) {
+        if (digits[e].Coordinate(piece.sender) != digits[e].Coordinate(piece.receiver)) varies[e] = true;
+      }
+    }
+    axes_ = digits::MergeDigits(digits, varies);
+    for (const AxisRef& ref : axes_) group_size_ *= ref.size;
+    return;
+  }
+  std::vector<bool> takes_part(ends_.devices.size(), false);
+  for (const BoxTransfer& piece : pieces_) {
+    if (piece.sender == piece.receiver) continue;
+    takes_part[piece.sender] = takes_part[piece.receiver] = true;
+  }
+  group_size_ = std::count(takes_part.begin(), takes_part.end(), true);
+}
+
+std::vector<Message> PieceList::Receives(int64_t device) const {
+  std::vector<Message> out;
+  const auto it = std::find(ends_.devices.begin(), ends_.devices.end(), device);
+  if (it == ends_.devices.end()) return out;
+  const auto i = static_cast<size_t>(it - ends_.devices.begin());
+  for (int64_t p = first_of_receiver_[i]; p < first_of_receiver_[i + 1]; ++p) {
+    out.push_back(MakeMessage(pieces_[p]));
+  }
+  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
+  return out;
+}
+
+std::vector<Message> PieceList::Sends(int64_t device) const {
+  std::vector<Message> out;
+  const auto it = std::find(ends_.devices.begin(), ends_.devices.end(), device);
+  if (it == ends_.devices.end()) return out;
+  const auto i = static_cast<size_t>(it - ends_.devices.begin());
+  for (int64_t k = first_of_sender_[i]; k < first_of_sender_[i + 1]; ++k) {
+    out.push_back(MakeMessage(pieces_[by_sender_[k]]));
+  }
+  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
+  return out;
+}
+
+}  // namespace reshard::transfers

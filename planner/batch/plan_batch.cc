@@ -12,6 +12,7 @@
 #include "planner/batch/first_holders.h"
 #include "planner/batch/step_loads.h"
 #include "planner/cost/lower_bound.h"
+#include "planner/cost/slot_bounds.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/planner/batch.h"
@@ -231,6 +232,12 @@ absl::Status Batcher::FindBounds() {
       }
     } else if (plan.steps.size() == 1) {
       lacks = variants_.at({static_cast<int64_t>(p), 0})->steps[0];
+    } else if (const auto slot_dim = plan.target.slot_dim() ? plan.target.slot_dim() : plan.source.slot_dim()) {
+      ASSIGN_OR_RETURN(const cost::Lack lack, cost::LackWithSlots(plan.source, plan.target, *slot_dim,
+                                                                  [](int64_t device) { return device; }));
+      for (const auto& [device, elements] : lack.each) {
+        lacks.push_back({devices_.IndexOf(device), 0, elements * SizeOf(plan.dtype), 0});
+      }
     } else if (plan.steps.size() > 1) {
       Step direct;
       direct.from = plan.source;

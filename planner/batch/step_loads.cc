@@ -47,6 +47,8 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const T
 
 absl::StatusOr<HolderRotation> HolderRotation::Create(const Step& step, const DeviceList& devices) {
   HolderRotation out;
+  // Where a slot table cuts, an index has its own holders.
+  if (step.from.slot_dim() || step.to.slot_dim()) return out;
   ASSIGN_OR_RETURN(auto map, ShardMap::Create(step.from));
   const Mesh& mesh = step.from.mesh();
   int64_t shards = 1;

@@ -171,7 +171,8 @@ void Choice::AddAlternatives(size_t best, Plan& plan) {
     }
   }
   // What most programs do today: gather everything, then cut.
-  if (reduces || !(source_.mesh() == target_.mesh())) return;
+  const bool slots = source_.slot_dim() || target_.slot_dim();  // nobody gathers all experts to move some
+  if (reduces || slots || !(source_.mesh() == target_.mesh())) return;
   std::vector<DimLayout> dims;
   for (int64_t size : source_.shape()) dims.push_back({size, {}});
   auto whole = Layout::Create(source_.mesh(), std::move(dims), source_.partial());

@@ -108,7 +108,9 @@ absl::StatusOr<Lack> LackWithSlots(const Layout& source, const Layout& target, i
     }
     out.most = std::max(out.most, lack);
     out.total += lack;
+    if (lack > 0) out.each.emplace_back(id, lack);
   }
+  std::sort(out.each.begin(), out.each.end());
   return out;
 }
 

@@ -4,6 +4,8 @@
 #define RESHARD_PLANNER_COST_SLOT_BOUNDS_H_
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -15,6 +17,8 @@ namespace reshard::cost {
 struct Lack {
   int64_t most = 0;   // of one domain
   int64_t total = 0;  // of all domains
+  // Of each domain that lacks anything, by its number, ascending.
+  std::vector<std::pair<int64_t, int64_t>> each;
 };
 
 // What the devices of a domain need under `target` and none of them holds under `source`, an element once however many

@@ -181,10 +181,45 @@ std::string LocalSentence(const Layout& layout) {
                       Counted(layout.num_elements(), "element"));
 }
 
+namespace {
+
+// The fewest and the most coordinates of a slot table that hold one index.
+std::pair<int64_t, int64_t> HoldersOfSlots(const DimLayout& dim) {
+  std::map<int64_t, int64_t> change;  // of the number of holders, at an index
+  for (std::vector<Interval> runs : dim.factors.front().slots) {
+    std::sort(runs.begin(), runs.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    int64_t reached = 0;
+    for (const Interval& run : runs) {
+      const int64_t begin = std::max(run.begin, reached);
+      if (begin >= run.end) continue;
+      ++change[begin];
+      --change[run.end];
+      reached = run.end;
+    }
+  }
+  int64_t holders = 0, fewest = std::numeric_limits<int64_t>::max(), most = 0;
+  for (const auto& [index, by] : change) {
+    holders += by;
+    if (index == dim.size) break;
+    fewest = std::min(fewest, holders);
+    most = std::max(most, holders);
+  }
+  return {fewest, most};
+}
+
+}  // namespace
+
 std::string CopiesSentence(const Layout& layout) {
   if (layout.num_elements() == 0) return "there is nothing to hold";
   int64_t copies = 1;
   for (const Digit& digit : FreeDigits(layout, AllDims(layout))) copies *= digit.size;
+  if (layout.slot_dim()) {
+    const auto [fewest, most] = HoldersOfSlots(layout.dim(*layout.slot_dim()));
+    if (fewest != most) {
+      return absl::StrCat("each element is on ", fewest * copies, " to ", Counted(most * copies, "device"));
+    }
+    copies *= most;
+  }
   return absl::StrCat("each element is on ", Counted(copies, "device"));
 }
 

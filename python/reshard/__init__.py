@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         UndeterminedError,
         UnsupportedError,
     )
+    from .experts import expert_layouts, expert_map
     from .fingerprints import fingerprint
     from .models import plan_model
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
@@ -79,6 +80,7 @@ _MODULES = {
         ExistingFileError FileError InputError LimitError MissingFileError PeerError ReshardError UndeterminedError
         UnsupportedError
     """,
+    "experts": "expert_layouts expert_map",
     "fingerprints": "fingerprint",
     "models": "plan_model",
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",

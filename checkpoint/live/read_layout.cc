@@ -73,12 +73,10 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
     least = time;
     return absl::OkStatus();
   };
-  for (size_t d = 0; d < target.dims().size(); ++d) {
+  // Devices of a slot table hold the same indices, so that it is no way to read each element once.
+  for (size_t d = 0; d < target.dims().size() && !target.slot_dim(); ++d) {
     std::vector<DimLayout> dims = target.dims();
-    // Slots are not cut further.
-    if (target.slot_dim() != static_cast<int>(d)) {
-      for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));
-    }
+    for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));
     RETURN_IF_ERROR(consider(std::move(dims), true));
     if (free.empty()) break;
   }

@@ -233,8 +233,8 @@ absl::Status Batcher::FindBounds() {
     } else if (plan.steps.size() == 1) {
       lacks = variants_.at({static_cast<int64_t>(p), 0})->steps[0];
     } else if (const auto slot_dim = plan.target.slot_dim() ? plan.target.slot_dim() : plan.source.slot_dim()) {
-      ASSIGN_OR_RETURN(const cost::Lack lack, cost::LackWithSlots(plan.source, plan.target, *slot_dim,
-                                                                  [](int64_t device) { return device; }));
+      ASSIGN_OR_RETURN(const cost::Lack lack,
+                       cost::LackWithSlots(plan.source, plan.target, *slot_dim, [](int64_t device) { return device; }));
       for (const auto& [device, elements] : lack.each) {
         lacks.push_back({devices_.IndexOf(device), 0, elements * SizeOf(plan.dtype), 0});
       }

@@ -58,6 +58,17 @@ std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim) {
   return mask;
 }
 
+std::vector<int64_t> InOrder(const Layout& layout, size_t dim, int64_t position) {
+  if (const Factor* table = SlotTable(layout.dims[dim])) {
+    return table->slots[Coordinate(layout.mesh, table->ref, position)];
+  }
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
+    if (Holds(layout, dim, i, position)) out.push_back(i);
+  }
+  return out;
+}
+
 std::vector<Span> Spans(const Layout& layout, size_t dim, int64_t position) {
   std::vector<Span> spans;
   for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
@@ -72,18 +83,6 @@ std::vector<Span> Spans(const Layout& layout, size_t dim, int64_t position) {
 }
 
 namespace {
-
-// The indices along a dimension, in local order.
-std::vector<int64_t> InOrder(const Layout& layout, size_t dim, int64_t position) {
-  if (const Factor* table = SlotTable(layout.dims[dim])) {
-    return table->slots[Coordinate(layout.mesh, table->ref, position)];
-  }
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
-    if (Holds(layout, dim, i, position)) out.push_back(i);
-  }
-  return out;
-}
 
 // Slots, or indices where there is no slot table.
 int64_t LocalSize(const Layout& layout, size_t dim, int64_t position, const std::vector<char>& mask) {

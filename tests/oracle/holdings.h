@@ -37,7 +37,9 @@ struct Span {
 
 // mask[position][index]: who holds which index of dimension `dim`.
 std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim);
-// The same for one device as sorted, disjoint, non-touching, non-empty spans.
+// The indices that one device holds, in local order.
+std::vector<int64_t> InOrder(const Layout& layout, size_t dim, int64_t position);
+// The same as DimMask for one device as sorted, disjoint, non-touching, non-empty spans.
 std::vector<Span> Spans(const Layout& layout, size_t dim, int64_t position);
 
 // Every element of a small tensor.

@@ -53,15 +53,13 @@ Held HeldBy(const std::string& mesh_text, const std::string& layout_text, int64_
   if (position < 0) return held;
   held.numbers = {0};
   for (size_t d = 0; d < layout.dims.size(); ++d) {
-    const std::vector<char> mask = oracle::DimMask(layout, d)[position];
+    const std::vector<int64_t> along = oracle::InOrder(layout, d, position);
     std::vector<int64_t> numbers;
     for (const int64_t number : held.numbers) {
-      for (size_t i = 0; i < mask.size(); ++i) {
-        if (mask[i]) numbers.push_back(number * static_cast<int64_t>(mask.size()) + static_cast<int64_t>(i));
-      }
+      for (const int64_t index : along) numbers.push_back(number * layout.dims[d].size + index);
     }
     held.numbers = std::move(numbers);
-    held.shape.push_back(std::count(mask.begin(), mask.end(), 1));
+    held.shape.push_back(static_cast<int64_t>(along.size()));
   }
   return held;
 }
@@ -108,11 +106,33 @@ std::string Random::LayoutText(const std::string& mesh_text, const std::vector<i
     if (Chance(15)) list += std::to_string(Pick(2, 3)) + ",";
     list += (Chance(15) ? "~" : "") + mesh.axes[axis].first;
   }
+  bool has_table = false;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    for (const auto& [name, ranks] : mesh.axes) {
+      if (factors[d] != name || shape[d] == 0 || has_table || !Chance(30)) continue;
+      factors[d] += "={" + SlotsText(ranks, shape[d]) + "}";
+      has_table = true;
+    }
+  }
   std::string text;
   for (size_t d = 0; d < shape.size(); ++d) {
     text += (d > 0 ? ", " : "") + (factors[d].empty() ? "" : "<" + factors[d] + ">") + std::to_string(shape[d]);
   }
   return "[" + text + "]";
+}
+
+std::string Random::SlotsText(int64_t ranks, int64_t size) {
+  std::vector<std::vector<int64_t>> slots(static_cast<size_t>(ranks));
+  // Every index somewhere, then some more.
+  for (int64_t index = 0; index < size; ++index) slots[Pick(0, ranks - 1)].push_back(index);
+  std::string text;
+  for (std::vector<int64_t>& mine : slots) {
+    while (static_cast<int64_t>(mine.size()) < size && Chance(40)) mine.push_back(Pick(0, size - 1));
+    std::shuffle(mine.begin(), mine.end(), generator_);
+    if (&mine != &slots.front()) text += "|";
+    for (size_t i = 0; i < mine.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(mine[i]);
+  }
+  return text;
 }
 
 std::vector<TestTensor> Random::Tensors() {

@@ -43,11 +43,14 @@ class Random {
   // Axes A, B, C of 1 to 4 devices together at most `devices`; among the ids 0 .. devices-1, in any order.
   std::string MeshText(int64_t devices);
   std::vector<int64_t> Shape();
-  // Any of the mesh's axes on any of the dimensions in any order, reflected or behind a digit now and then.
+  // Any of the mesh's axes on any of the dimensions in any order, reflected or behind a digit now and then, or a table
+  // of slots.
   std::string LayoutText(const std::string& mesh, const std::vector<int64_t>& shape);
   std::vector<TestTensor> Tensors();
 
  private:
+  std::string SlotsText(int64_t ranks, int64_t size);
+
   std::mt19937_64 generator_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -65,22 +66,31 @@ class Walk {
     slot_dim_ = static_cast<size_t>(*layout.slot_dim());
     const Factor& table = layout.dim(*layout.slot_dim()).factors.front();
     const int64_t own = layout.Coordinate(position, table.axis);
-    std::vector<bool> seen(static_cast<size_t>(layout.dim(*layout.slot_dim()).size), false);
+    std::map<int64_t, int64_t> added;  // disjoint intervals, by their ends: where each begins
+    const auto add = [&](Interval run) {
+      auto it = added.lower_bound(run.begin);
+      while (it != added.end() && it->second <= run.end) {
+        run = {std::min(run.begin, it->second), std::max(run.end, it->first)};
+        it = added.erase(it);
+      }
+      added.emplace(run.end, run.begin);
+    };
     for (int64_t j = 0; j < own; ++j) {
-      for (const Interval& run : table.slots[j]) std::fill(seen.begin() + run.begin, seen.begin() + run.end, true);
+      for (const Interval& run : table.slots[j]) add(run);
     }
     std::vector<Interval>& mine = intervals_[*slot_dim_];
     mine.clear();
     for (const Interval& run : table.slots[own]) {
-      for (int64_t i = run.begin; i < run.end; ++i) {
-        if (i > run.begin && is_copy_.back() == seen[i]) {
-          ++mine.back().end;
-        } else {
-          mine.push_back({i, i + 1});
-          is_copy_.push_back(seen[i]);
-        }
-        seen[i] = true;
+      for (int64_t begin = run.begin; begin < run.end;) {
+        const auto it = added.upper_bound(begin);  // the first that ends behind it
+        const bool copy = it != added.end() && it->second <= begin;
+        int64_t end = run.end;
+        if (it != added.end()) end = std::min(end, copy ? it->first : it->second);
+        mine.push_back({begin, end});
+        is_copy_.push_back(copy);
+        begin = end;
       }
+      add(run);
     }
   }
 

@@ -41,7 +41,19 @@ Whole RandomWhole(Random& random, DType dtype, std::vector<int64_t> shape) {
   return whole;
 }
 
-// A mesh of up to four axes, and a layout over it: axes whole or in parts, reflected, with blocks, unevenly.
+// Every index in some slot, and copies.
+Factor RandomSlots(Random& random, const AxisRef& axis, int64_t size) {
+  std::vector<std::vector<int64_t>> slots(static_cast<size_t>(axis.size));
+  for (int64_t index = 0; index < size; ++index) slots[random() % slots.size()].push_back(index);
+  for (std::vector<int64_t>& mine : slots) {
+    const int64_t copies = Between(random, 0, size - static_cast<int64_t>(mine.size()));
+    for (int64_t i = 0; i < copies; ++i) mine.push_back(Between(random, 0, size - 1));
+    if (random() % 2 == 0) std::shuffle(mine.begin(), mine.end(), random);
+  }
+  return Factor::Slots(axis, slots);
+}
+
+// A mesh of up to four axes, and a layout over it: axes whole or in parts, reflected, with blocks, unevenly, in slots.
 Layout RandomLayout(Random& random, const std::vector<int64_t>& shape) {
   std::vector<Mesh::Axis> axes;
   const int64_t count = Between(random, 0, 4);
@@ -68,6 +80,13 @@ Layout RandomLayout(Random& random, const std::vector<int64_t>& shape) {
         factors.insert(factors.begin() + Between(random, 0, static_cast<int64_t>(factors.size())), blocks);
       }
     }
+  }
+  for (DimLayout& dim : dims) {
+    const bool whole_axis = dim.factors.size() == 1 && dim.factors[0].kind == Factor::Kind::kAxis &&
+                            dim.factors[0].axis.size == mesh.axis(dim.factors[0].axis.axis).size;
+    if (!whole_axis || dim.size == 0 || random() % 2 == 0) continue;
+    dim.factors[0] = RandomSlots(random, dim.factors[0].axis, dim.size);
+    break;  // a layout has one slot table at most
   }
   return Layout::Create(mesh, dims).value();
 }

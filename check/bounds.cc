@@ -125,19 +125,9 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
     for (int64_t device = 0; device < devices.size(); ++device) {
       const int64_t p = source.PositionOf(device), q = target.PositionOf(device);
       if (q < 0) continue;
-      int64_t needs = 1, holds = p < 0 ? 0 : 1;
-      for (int d = 0; d < target.layout().rank(); ++d) {
-        int64_t needed = 0, shared = 0;
-        const auto held = p < 0 ? std::vector<Interval>() : Distinct(contents[d].intervals(source.Content(p, d)));
-        for (const Interval& interval : Distinct(contents[d].intervals(target.Content(q, d)))) {
-          needed += interval.length();
-          shared += Covered(interval, held);
-        }
-        needs *= needed;
-        holds *= shared;
-      }
-      out.recv_max = std::max(out.recv_max, (needs - holds) * element_bytes);
-      out.recv_total += (needs - holds) * element_bytes;
+      const int64_t lacks = DistinctLack(source, p, target, q, contents);
+      out.recv_max = std::max(out.recv_max, lacks * element_bytes);
+      out.recv_total += lacks * element_bytes;
     }
     return out;
   }

@@ -92,6 +92,22 @@ int64_t Covered(const Interval& interval, const std::vector<Interval>& by) {
   return out;
 }
 
+int64_t DistinctLack(const Holdings& from, int64_t p, const Holdings& to, int64_t q,
+                     const std::vector<Contents>& contents) {
+  int64_t needs = 1, holds = p < 0 ? 0 : 1;
+  for (int d = 0; d < to.layout().rank(); ++d) {
+    int64_t needed = 0, shared = 0;
+    const auto held = p < 0 ? std::vector<Interval>() : Distinct(contents[d].intervals(from.Content(p, d)));
+    for (const Interval& interval : Distinct(contents[d].intervals(to.Content(q, d)))) {
+      needed += interval.length();
+      shared += Covered(interval, held);
+    }
+    needs *= needed;
+    holds *= shared;
+  }
+  return needs - holds;
+}
+
 bool Meeting::slots() const {
   return std::any_of(dims_.begin(), dims_.end(), [](const Meet& meet) { return meet.slots(); });
 }

@@ -189,7 +189,9 @@ void StepJudge::CountReceived(StepFacts& facts) const {
   for (int64_t q = 0; q < to_.mesh().size() && !Reduces(op_); ++q) {
     const int64_t device = to_.DeviceAt(q);
     Load& load = facts.loads[device];
-    load.recv = to_.Elements(q) - meeting_->Kept(device);
+    // An element for several slots arrives once.
+    load.recv = meeting_->slots() ? DistinctLack(from_, from_.PositionOf(device), to_, q, contents_)
+                                  : to_.Elements(q) - meeting_->Kept(device);
     facts.recv_max = std::max(facts.recv_max, load.recv);
     facts.recv_total += load.recv;
   }

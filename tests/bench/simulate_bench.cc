@@ -41,10 +41,19 @@ void PrintRow(const NetworkCase& problem, const std::vector<Runner>& runners) {
   const int64_t time = chosen.simulation.time_ns;
   std::printf("| %s | **%s** | %s | %s | ", problem.name.c_str(), testing::OpsText(chosen.contender.plan).c_str(),
               HumanTime(time).c_str(), HumanTime(chosen.contender.plan.totals.time_ns).c_str());
-  for (size_t i = 1; i < runners.size(); ++i) {
-    const int64_t other = runners[i].simulation.time_ns;
-    std::printf("%s%s %s (%s)", i > 1 ? "; " : "", testing::OpsText(runners[i].contender.plan).c_str(),
+  // The fastest few; of the others how many there are, and the slowest.
+  constexpr size_t kShown = 3;
+  std::vector<Runner> others(runners.begin() + 1, runners.end());
+  std::stable_sort(others.begin(), others.end(), Faster);
+  for (size_t i = 0; i < std::min(kShown, others.size()); ++i) {
+    const int64_t other = others[i].simulation.time_ns;
+    std::printf("%s%s %s (%s)", i > 0 ? "; " : "", testing::OpsText(others[i].contender.plan).c_str(),
                 HumanTime(other).c_str(), Ratio(other, time).c_str());
+  }
+  if (others.size() > kShown) {
+    const int64_t slowest = others.back().simulation.time_ns;
+    std::printf("; %zu more, up to %s (%s)", others.size() - kShown, HumanTime(slowest).c_str(),
+                Ratio(slowest, time).c_str());
   }
   std::printf("%s |\n", runners.size() == 1 ? "-" : "");
 }

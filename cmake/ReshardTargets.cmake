@@ -9,9 +9,10 @@ find_program(RESHARD_CCACHE ccache)
 if(RESHARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Looked up by what a file includes, not by what is left of it after preprocessing: that takes as long as many files
   # need to be compiled, and does not see that a precompiled header has a macro more. What is defined beside precompiled
-  # headers does not reach into them.
+  # headers does not reach into them. Times of headers count: without them a header that is edited while a file that
+  # includes it is compiled is remembered with the result of its old text.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime,locale ${RESHARD_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,locale ${RESHARD_CCACHE})
 endif()
 # -O3 gains nothing but in the kernels that copy and reduce, which ask for it themselves.
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")

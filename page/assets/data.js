@@ -58,6 +58,10 @@ class Layout {
     const parts = [];
     for (const dim of this.dims) {
       const blocks = this.blocks(dim, position);
+      if (dim.slots) {
+        parts.push(blocks.map((i) => `slots {${dim.slots[i]}}`).join(" ") || "no slots");
+        continue;
+      }
       const intervals = [];
       for (const i of blocks) {
         const last = intervals[intervals.length - 1];

@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 // Blocks along one of two dimensions that are both drawn, unless the other has so few that there is room for more.
 constexpr size_t kBlocksAlong = 64;
 
+constexpr size_t kSlotTextWidth = 60;
+
 Json DigitsJson(const Layout& layout, int d) {
   Json out = Json::array();
   const Mesh& mesh = layout.mesh();
@@ -39,6 +41,13 @@ Json DimJson(const Layout& layout, int d, size_t most_blocks) {
     edges.push_back(along.blocks[i].interval.end);
     offsets.push_back(along.blocks[i].offset);
     if (along.blocks[i].elided) out["elided"] = i;
+  }
+  if (layout.slot_dim() == d) {
+    // What the slots of each block hold, since its edges count slots.
+    out["slots"] = Json::array();
+    for (const report::Block& block : along.blocks) {
+      out["slots"].push_back(block.elided ? "..." : report::SlotText(layout, d, block.offset, kSlotTextWidth));
+    }
   }
   out["count"] = along.count;
   out["edges"] = std::move(edges);

@@ -216,6 +216,17 @@ std::string RangeText(const std::pair<int64_t, int64_t>& range) {
 
 }  // namespace
 
+std::string SlotText(const Layout& layout, int d, int64_t offset, size_t width) {
+  const Factor& table = layout.dim(d).factors.front();
+  std::string out;
+  for (const Interval& run : table.slots[offset / StrideOf(layout.mesh(), table.axis)]) {
+    absl::StrAppend(&out, out.empty() ? "" : ",", run.begin);
+    if (run.length() > 1) absl::StrAppend(&out, "-", run.end - 1);
+    if (out.size() > width) return absl::StrCat(out.substr(0, width - 3), "...");
+  }
+  return out;
+}
+
 DimBlocks BlocksOf(const Layout& layout, int d, size_t limit) {
   DimBlocks out;
   BlockWalk forward(layout, d, false);

@@ -31,6 +31,10 @@ struct DimBlocks {
 // At most `limit` (at least 3) blocks of dimension d; where there are more, one near the middle is the elided one.
 DimBlocks BlocksOf(const Layout& layout, int d, size_t limit);
 
+// The indices in the slots of the coordinate whose block in a slot table has this offset, such as "5-6,8", in at most
+// `width` characters.
+std::string SlotText(const Layout& layout, int d, int64_t offset, size_t width);
+
 // What one device holds along one dimension, when that may be a million intervals.
 struct Held {
   std::vector<Interval> first;  // as in Layout::Intervals, but not more than asked for

@@ -115,6 +115,19 @@ TEST_CASE("tensors without elements and without dimensions have pages", "[page]"
   CHECK(!LayoutToHtml(LayoutOf(from, "{X:4}")).empty());
 }
 
+TEST_CASE("of a slot table a page has the indices in each device's slots", "[page]") {
+  const auto page = PlanToHtml(PlanFor(ProblemOf("{x:2,y:2}", "[<x>9, 4]", "[<y={8,0-4|5-7,1}>9, 4]")));
+  REQUIRE(page.ok());
+  bool found = false;
+  for (const Json& layout : DataOf(*page)["layouts"]) {
+    if (!layout["dims"][0].contains("slots")) continue;
+    found = true;
+    CHECK(layout["dims"][0]["slots"] == Json({"8,0-4", "5-7,1"}));
+    CHECK(layout["dims"][0]["edges"] == Json({0, 6, 10}));
+  }
+  CHECK(found);
+}
+
 TEST_CASE("names are data, whatever they hold", "[page]") {
   const std::string hostile = "</script><!--<script>\u2028&\"'\\\x01";
   const std::vector<Plan> plans = {PlanFor(ProblemOf("{X:4}", "[<X>16]", "[16]"))};

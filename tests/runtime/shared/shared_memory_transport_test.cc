@@ -254,6 +254,14 @@ TEST_CASE("what ranks combine for all comes to all, however uneven their parts")
 TEST_CASE("one that dies or stays while it combines for all is told by those that wait") {
   const bool dies = GENERATE(true, false);
   const std::vector<std::vector<int64_t>> lengths(3, {3000000});
+  // How many of those that wait have an answer: whoever stays, stays until all have.
+  void* const shared =
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto* const answered = new (shared) std::atomic<int>(0);
+  const auto stay = [answered] {
+    while (answered->load() < 2) usleep(1000);
+  };
   const std::vector<absl::Status> statuses = RunSharedMemoryProcesses(
       3,
       [&](SharedMemoryCommunicator& comm) -> absl::Status {
@@ -264,13 +272,16 @@ TEST_CASE("one that dies or stays while it combines for all is told by those tha
         const auto combine = [&](auto... what) {
           if (comm.rank() == 1 && ++blocks == 20) {
             if (dies) raise(SIGKILL);
-            usleep(2000000);
+            stay();
           }
           mine.Combine(what...);
         };
         absl::Status status = comm.transport().CombineForAll(mine.sends, mine.senders, mine.results, combine,
                                                              mine.takes, CopyMode::kCached, &stats, &stopwatch);
-        if (!dies && comm.rank() != 1) usleep(1500000);  // not gone before the other one's deadline
+        if (!dies && comm.rank() != 1) {
+          ++*answered;
+          stay();  // not gone before the other one's deadline
+        }
         return status;
       },
       dies ? absl::Seconds(20) : absl::Milliseconds(500));
@@ -288,6 +299,7 @@ TEST_CASE("one that dies or stays while it combines for all is told by those tha
     told_of_rank_1 += of_rank_1 ? 1 : 0;
   }
   CHECK(told_of_rank_1 > 0);
+  munmap(shared, sizeof(std::atomic<int>));
 }
 
 TEST_CASE("records of any length are gathered, again and again") {

@@ -118,8 +118,9 @@ TEST_CASE("tensors without elements and without dimensions have pages", "[page]"
 TEST_CASE("of a slot table a page has the indices in each device's slots", "[page]") {
   const auto page = PlanToHtml(PlanFor(ProblemOf("{x:2,y:2}", "[<x>9, 4]", "[<y={8,0-4|5-7,1}>9, 4]")));
   REQUIRE(page.ok());
+  const Json data = DataOf(*page);
   bool found = false;
-  for (const Json& layout : DataOf(*page)["layouts"]) {
+  for (const Json& layout : data["layouts"]) {
     if (!layout["dims"][0].contains("slots")) continue;
     found = true;
     CHECK(layout["dims"][0]["slots"] == Json({"8,0-4", "5-7,1"}));

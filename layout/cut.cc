@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace reshard::layout {
 namespace {
 
@@ -112,14 +114,37 @@ std::vector<const Factor*> EffectiveFactors(const DimLayout& dim) {
   return out;
 }
 
-int64_t LargestShard(const DimLayout& dim) {
-  if (!dim.factors.empty() && dim.factors.front().kind == Factor::Kind::kSlots) {
-    int64_t most = 0;
-    for (const std::vector<Interval>& runs : dim.factors.front().slots) {
-      int64_t slots = 0;
-      for (const Interval& run : runs) slots += run.length();
-      most = std::max(most, slots);
+void JoinRuns(std::vector<Interval>& runs) {
+  size_t last = 0;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    if (runs[last].end == runs[i].begin) {
+      runs[last].end = runs[i].end;
+    } else {
+      runs[++last] = runs[i];
     }
+  }
+  if (!runs.empty()) runs.resize(last + 1);
+}
+
+std::string SlotsText(const std::vector<Interval>& runs) {
+  std::string out;
+  for (const Interval& run : runs) {
+    absl::StrAppend(&out, out.empty() ? "" : ",", run.begin);
+    if (run.length() > 1) absl::StrAppend(&out, "-", run.end - 1);
+  }
+  return out;
+}
+
+int64_t NumSlots(const std::vector<Interval>& runs) {
+  int64_t slots = 0;
+  for (const Interval& run : runs) slots += run.length();
+  return slots;
+}
+
+int64_t LargestShard(const DimLayout& dim) {
+  if (const Factor* table = SlotTable(dim)) {
+    int64_t most = 0;
+    for (const std::vector<Interval>& runs : table->slots) most = std::max(most, NumSlots(runs));
     return most;
   }
   const auto plain = [](const Factor& factor) { return factor.kind == Factor::Kind::kAxis; };

@@ -4,6 +4,7 @@
 
 #include <cassert>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "reshard/layout/checked.h"
@@ -39,6 +40,21 @@ inline bool OddAfterDigit(bool odd, int64_t parts, int64_t j) { return ((odd && 
 
 // The factors that decide which device holds what: not those of one part, and no integer digits behind the last axis.
 std::vector<const Factor*> EffectiveFactors(const DimLayout& dim);
+
+// The slot table of a dimension; null if it has none.
+inline const Factor* SlotTable(const DimLayout& dim) {
+  const bool has_one = !dim.factors.empty() && dim.factors.front().kind == Factor::Kind::kSlots;
+  return has_one ? &dim.factors.front() : nullptr;
+}
+
+// Joins runs of slots that continue the one before them.
+void JoinRuns(std::vector<Interval>& runs);
+
+// Number of slots that the runs fill.
+int64_t NumSlots(const std::vector<Interval>& runs);
+
+// "5-6,8": the indices in the slots that the runs fill.
+std::string SlotsText(const std::vector<Interval>& runs);
 
 // Elements of the largest shard along the dimension, over all coordinates. The factors must be valid.
 int64_t LargestShard(const DimLayout& dim);

@@ -37,13 +37,8 @@ Factor Factor::Slots(const AxisRef& axis, absl::Span<const std::vector<int64_t>>
   factor.kind = Kind::kSlots;
   for (const std::vector<int64_t>& of_one : indices) {
     std::vector<Interval>& runs = factor.slots.emplace_back();
-    for (const int64_t index : of_one) {
-      if (!runs.empty() && runs.back().end == index) {
-        ++runs.back().end;
-      } else {
-        runs.push_back({index, index + 1});
-      }
-    }
+    for (const int64_t index : of_one) runs.push_back({index, index + 1});
+    layout::JoinRuns(runs);
   }
   return factor;
 }
@@ -52,9 +47,7 @@ namespace {
 
 std::optional<int> SlotDim(const std::vector<DimLayout>& dims) {
   for (size_t d = 0; d < dims.size(); ++d) {
-    for (const Factor& factor : dims[d].factors) {
-      if (factor.kind == Factor::Kind::kSlots) return static_cast<int>(d);
-    }
+    if (layout::SlotTable(dims[d]) != nullptr) return static_cast<int>(d);
   }
   return std::nullopt;
 }

@@ -169,11 +169,7 @@ class LayoutReader {
         }
         if (last < first) return in_.Error(column, absl::StrCat("the range ", first, "-", last, " is empty"));
         if (last == INT64_MAX) return in_.Error(column, absl::StrCat("the index ", last, " is too large"));
-        if (!runs.empty() && runs.back().end == first) {
-          runs.back().end = last + 1;
-        } else {
-          runs.push_back({first, last + 1});
-        }
+        runs.push_back({first, last + 1});
       } while (in_.Take(','));
     } while (in_.Take('|'));
     return in_.Expect('}');

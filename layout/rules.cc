@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "layout/cut.h"
 #include "layout/names.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/text.h"
@@ -19,19 +20,6 @@ bool Overlap(const AxisRef& a, const AxisRef& b, int64_t axis_size) {
   if (second.pre % (first.pre * first.size) == 0) return false;
   // Equal pre: a part of size 1 fits before the other one.
   return first.pre != second.pre || second.size != 1;
-}
-
-// Joins runs that continue the one before them.
-void JoinRuns(std::vector<Interval>& runs) {
-  size_t last = 0;
-  for (size_t i = 1; i < runs.size(); ++i) {
-    if (runs[last].end == runs[i].begin) {
-      runs[last].end = runs[i].end;
-    } else {
-      runs[++last] = runs[i];
-    }
-  }
-  if (!runs.empty()) runs.resize(last + 1);
 }
 
 // A reference within a message.

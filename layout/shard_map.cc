@@ -138,12 +138,11 @@ bool FillSorted(CellWalk& walk, DimShards& out) {
 }
 
 // A row per coordinate, as the table says.
-DimShards EnumerateSlots(const DimLayout& dim, DimShards out) {
+DimShards EnumerateSlots(const Factor& table, DimShards out) {
   out.slots = true;
   out.first.push_back(0);
-  for (const std::vector<Interval>& runs : dim.factors.front().slots) {
-    int64_t& length = out.length.emplace_back(0);
-    for (const Interval& run : runs) length += run.length();
+  for (const std::vector<Interval>& runs : table.slots) {
+    out.length.push_back(layout::NumSlots(runs));
     out.intervals.insert(out.intervals.end(), runs.begin(), runs.end());
     out.first.push_back(static_cast<int64_t>(out.intervals.size()));
   }
@@ -156,7 +155,7 @@ absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
   for (const Factor& factor : dim.factors) {
     if (factor.has_axis()) out.digits.push_back(factor.axis);
   }
-  if (!dim.factors.empty() && dim.factors.front().kind == Factor::Kind::kSlots) return EnumerateSlots(dim, out);
+  if (const Factor* table = layout::SlotTable(dim)) return EnumerateSlots(*table, std::move(out));
   CellWalk walk(dim);
   out.first.resize(static_cast<size_t>(walk.num_rows()) + 1);
   out.length.resize(walk.num_rows());

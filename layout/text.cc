@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "layout/cut.h"
 #include "layout/names.h"
 #include "layout/scanner.h"
 #include "status/macros.h"
@@ -29,11 +30,7 @@ void AppendFactor(const Mesh& mesh, const Factor& factor, std::string* out) {
       absl::StrAppend(out, mesh.axis(factor.axis.axis).name, "={");
       for (size_t j = 0; j < factor.slots.size(); ++j) {
         if (j > 0) out->push_back('|');
-        for (size_t i = 0; i < factor.slots[j].size(); ++i) {
-          const Interval& run = factor.slots[j][i];
-          absl::StrAppend(out, i == 0 ? "" : ",", run.begin);
-          if (run.length() > 1) absl::StrAppend(out, "-", run.end - 1);
-        }
+        absl::StrAppend(out, layout::SlotsText(factor.slots[j]));
       }
       out->push_back('}');
       return;

@@ -232,7 +232,7 @@ absl::Status Batcher::FindBounds() {
       }
     } else if (plan.steps.size() == 1) {
       lacks = variants_.at({static_cast<int64_t>(p), 0})->steps[0];
-    } else if (const auto slot_dim = plan.target.slot_dim() ? plan.target.slot_dim() : plan.source.slot_dim()) {
+    } else if (const auto slot_dim = cost::SlotDimOf(plan.source, plan.target)) {
       ASSIGN_OR_RETURN(const cost::Lack lack,
                        cost::LackWithSlots(plan.source, plan.target, *slot_dim, [](int64_t device) { return device; }));
       for (const auto& [device, elements] : lack.each) {

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "planner/cost/slot_bounds.h"
 #include "planner/transfers/assign_senders.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/slot_atoms.h"
@@ -22,11 +23,7 @@ class Needs {
     for (int d = 0; d < from.rank(); ++d) {
       overlaps_.push_back(d == slot_dim ? transfers::DimOverlap() : transfers::Overlap(from.dim(d), to.dim(d)));
     }
-    const auto rows = static_cast<size_t>(from.dim(slot_dim).num_rows());
-    atoms_of_row_.resize(rows);
-    for (int64_t a = 0; a < atoms_.size(); ++a) {
-      for (const transfers::AtomHolder& holder : atoms_.Holders(a)) atoms_of_row_[holder.row].push_back(a);
-    }
+    atoms_of_row_ = atoms_.HeldByRow(from.dim(slot_dim).num_rows());
     FindHolders();
   }
 
@@ -167,7 +164,7 @@ absl::StatusOr<Layout> LayoutOf(const Layout& target, int slot_dim, const Needs&
 }  // namespace
 
 Proposal SlotTables(const Task& task, const SoFar&) {
-  const std::optional<int> slot_dim = task.target.slot_dim() ? task.target.slot_dim() : task.source.slot_dim();
+  const std::optional<int> slot_dim = cost::SlotDimOf(task.source, task.target);
   if (!slot_dim) return {};
   const cost::ChainStep straight{cost::ChainStep::Kind::kMove, task.target};
   if (!task.target.slot_dim()) return {.chains = {{straight}}};

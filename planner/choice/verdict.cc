@@ -7,6 +7,7 @@
 #include "planner/candidates/searched.h"
 #include "planner/choice/choice.h"
 #include "planner/cost/lower_bound.h"
+#include "planner/cost/slot_bounds.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/units.h"
@@ -23,7 +24,7 @@ constexpr int kAlternativeDigits = 3;
 absl::StatusOr<Bounds> Choice::FindBounds() {
   if (bounds_) return *bounds_;
   Bounds bounds;
-  if (single_step_ && !source_.slot_dim() && !target_.slot_dim()) {
+  if (single_step_ && !cost::SlotDimOf(source_, target_)) {
     // Without a reduction the direct exchange receives exactly what is missing: it is the bound.
     bounds = {single_step_->recv_bytes_max, single_step_->recv_bytes_total, single_step_->intermediate_bytes_max, {}};
   } else {
@@ -171,7 +172,7 @@ void Choice::AddAlternatives(size_t best, Plan& plan) {
     }
   }
   // What most programs do today: gather everything, then cut.
-  const bool slots = source_.slot_dim() || target_.slot_dim();  // nobody gathers all experts to move some
+  const bool slots = cost::SlotDimOf(source_, target_).has_value();  // nobody gathers all experts to move some
   if (reduces || slots || !(source_.mesh() == target_.mesh())) return;
   std::vector<DimLayout> dims;
   for (int64_t size : source_.shape()) dims.push_back({size, {}});

@@ -73,10 +73,6 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   return total;
 }
 
-std::optional<int> SlotDimOf(const Layout& source, const Layout& target) {
-  return target.slot_dim() ? target.slot_dim() : source.slot_dim();
-}
-
 int64_t ProductOfUsedAxes(const Layout& layout) {
   int64_t out = 1;
   for (const DimLayout& dim : layout.dims()) {

@@ -63,16 +63,17 @@ class Cells {
 
 }  // namespace
 
+std::optional<int> SlotDimOf(const Layout& source, const Layout& target) {
+  return target.slot_dim() ? target.slot_dim() : source.slot_dim();
+}
+
 absl::StatusOr<Lack> LackWithSlots(const Layout& source, const Layout& target, int slot_dim,
                                    absl::FunctionRef<int64_t(int64_t device)> domain_of) {
   ASSIGN_OR_RETURN(const ShardMap from, ShardMap::Create(source));
   ASSIGN_OR_RETURN(const ShardMap to, ShardMap::Create(target));
   ASSIGN_OR_RETURN(const transfers::SlotAtoms atoms,
                    transfers::SlotAtoms::Create(from.dim(slot_dim), to.dim(slot_dim)));
-  std::vector<std::vector<int64_t>> held_by_row(static_cast<size_t>(from.dim(slot_dim).num_rows()));
-  for (int64_t a = 0; a < atoms.size(); ++a) {
-    for (const transfers::AtomHolder& holder : atoms.Holders(a)) held_by_row[holder.row].push_back(a);
-  }
+  const std::vector<std::vector<int64_t>> held_by_row = atoms.HeldByRow(from.dim(slot_dim).num_rows());
   const Cells cells(from, to, slot_dim);
   absl::flat_hash_map<int64_t, absl::flat_hash_map<int64_t, Cell>> domains;
   const auto mark = [&](const ShardMap& side, int64_t p, const auto& visit) {

@@ -4,6 +4,7 @@
 #define RESHARD_PLANNER_COST_SLOT_BOUNDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "reshard/layout/layout.h"
 
 namespace reshard::cost {
+
+// The dimension that a slot table cuts in one of them, of a pair that can be planned.
+std::optional<int> SlotDimOf(const Layout& source, const Layout& target);
 
 // In elements.
 struct Lack {

@@ -46,7 +46,8 @@ Json DimJson(const Layout& layout, int d, size_t most_blocks) {
     // What the slots of each block hold, since its edges count slots.
     out["slots"] = Json::array();
     for (const report::Block& block : along.blocks) {
-      out["slots"].push_back(block.elided ? "..." : report::SlotText(layout, d, block.offset, kSlotTextWidth));
+      out["slots"].push_back(block.elided ? "..."
+                                          : report::Clip(report::SlotText(layout, d, block.offset), kSlotTextWidth));
     }
   }
   out["count"] = along.count;

@@ -31,6 +31,7 @@ class BlockWalk {
       : mesh_(layout.mesh()),
         size_(layout.dim(d).size),
         factors_(layout::EffectiveFactors(layout.dim(d))),
+        table_(layout::SlotTable(layout.dim(d))),
         backwards_(backwards) {}
 
   // Collects the first `keep` blocks and, with `count_all`, counts the others.
@@ -38,8 +39,7 @@ class BlockWalk {
     keep_ = keep;
     count_all_ = count_all;
     if (size_ == 0) return;
-    const bool slots = !factors_.empty() && factors_.front()->kind == Factor::Kind::kSlots;
-    complete_ = slots ? CutBySlots(*factors_.front()) : Cut(0, {0, size_}, false, 0);
+    complete_ = table_ != nullptr ? CutBySlots(*table_) : Cut(0, {0, size_}, false, 0);
   }
 
   // In the order of the walk.
@@ -69,9 +69,7 @@ class BlockWalk {
   bool CutBySlots(const Factor& table) {
     std::vector<int64_t> ends = {0};
     for (const std::vector<Interval>& runs : table.slots) {
-      int64_t slots = ends.back();
-      for (const Interval& run : runs) slots += run.length();
-      ends.push_back(slots);
+      ends.push_back(ends.back() + layout::NumSlots(runs));
     }
     for (int64_t i = 0; i < table.parts(); ++i) {
       const int64_t j = backwards_ ? table.parts() - 1 - i : i;
@@ -112,6 +110,7 @@ class BlockWalk {
   const Mesh& mesh_;
   const int64_t size_;
   const std::vector<const Factor*> factors_;
+  const Factor* const table_;  // null where there is none
   const bool backwards_;
   size_t keep_ = 0;
   bool count_all_ = false;
@@ -216,15 +215,9 @@ std::string RangeText(const std::pair<int64_t, int64_t>& range) {
 
 }  // namespace
 
-std::string SlotText(const Layout& layout, int d, int64_t offset, size_t width) {
-  const Factor& table = layout.dim(d).factors.front();
-  std::string out;
-  for (const Interval& run : table.slots[offset / StrideOf(layout.mesh(), table.axis)]) {
-    absl::StrAppend(&out, out.empty() ? "" : ",", run.begin);
-    if (run.length() > 1) absl::StrAppend(&out, "-", run.end - 1);
-    if (out.size() > width) return absl::StrCat(out.substr(0, width - 3), "...");
-  }
-  return out;
+std::string SlotText(const Layout& layout, int d, int64_t offset) {
+  const Factor& table = *layout::SlotTable(layout.dim(d));
+  return layout::SlotsText(table.slots[offset / StrideOf(layout.mesh(), table.axis)]);
 }
 
 DimBlocks BlocksOf(const Layout& layout, int d, size_t limit) {

@@ -31,9 +31,8 @@ struct DimBlocks {
 // At most `limit` (at least 3) blocks of dimension d; where there are more, one near the middle is the elided one.
 DimBlocks BlocksOf(const Layout& layout, int d, size_t limit);
 
-// The indices in the slots of the coordinate whose block in a slot table has this offset, such as "5-6,8", in at most
-// `width` characters.
-std::string SlotText(const Layout& layout, int d, int64_t offset, size_t width);
+// The indices in the slots of the coordinate whose block in a slot table has this offset, such as "5-6,8".
+std::string SlotText(const Layout& layout, int d, int64_t offset);
 
 // What one device holds along one dimension, when that may be a million intervals.
 struct Held {

@@ -56,10 +56,7 @@ std::vector<int> AllDims(const Layout& layout) {
 
 bool EvenSlots(const Factor& table) {
   std::vector<int64_t> slots;
-  for (const std::vector<Interval>& runs : table.slots) {
-    int64_t& count = slots.emplace_back(0);
-    for (const Interval& run : runs) count += run.length();
-  }
+  for (const std::vector<Interval>& runs : table.slots) slots.push_back(layout::NumSlots(runs));
   return std::all_of(slots.begin(), slots.end(), [&](int64_t count) { return count == slots.front(); });
 }
 

@@ -129,15 +129,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     }
   }
 
-  out->loads_.assign(out->ends_.devices.size(), {});
-  for (size_t p = 0; p < cell_of.size(); ++p) {
-    int64_t& before = out->loads_[p].before = 1;
-    for (size_t d = 0; d < n; ++d) before *= from.dims[d]->length[from_rows[d][p]];
-  }
-  for (size_t p = 0; p < to_index.size(); ++p) {
-    int64_t& after = out->loads_[to_index[p]].after = 1;
-    for (size_t d = 0; d < n; ++d) after *= to.dims[d]->length[to_rows[d][p]];
-  }
+  out->SetSizes(from, to, from_rows, to_rows);
 
   for (size_t c = 0; c < holders.size(); ++c) {
     int64_t demand = 0;

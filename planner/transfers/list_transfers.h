@@ -17,12 +17,6 @@
 
 namespace reshard::transfers {
 
-// One layout's side: its mesh and, per dimension, the table and the row of each position.
-struct Side {
-  const Mesh* mesh = nullptr;
-  std::vector<const DimShards*> dims;  // real dimensions, then retained partial axes
-};
-
 class ListTransfers final : public PieceList {
  public:
   // `refinement` (same mesh only) lets Axes() return parts of axes; without it they are whole axes.

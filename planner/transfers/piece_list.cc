@@ -27,6 +27,19 @@ std::vector<digits::Digit> WholeAxes(const Mesh& mesh) {
   return out;
 }
 
+void PieceList::SetSizes(const Side& from, const Side& to, const std::vector<std::vector<int32_t>>& from_rows,
+                         const std::vector<std::vector<int32_t>>& to_rows) {
+  loads_.assign(ends_.devices.size(), {});
+  for (int64_t p = 0; p < ends_.num_from; ++p) {
+    int64_t& before = loads_[p].before = 1;
+    for (size_t d = 0; d < from_rows.size(); ++d) before *= from.dims[d]->length[from_rows[d][p]];
+  }
+  for (size_t p = 0; p < ends_.to_index.size(); ++p) {
+    int64_t& after = loads_[ends_.to_index[p]].after = 1;
+    for (size_t d = 0; d < to_rows.size(); ++d) after *= to.dims[d]->length[to_rows[d][p]];
+  }
+}
+
 void PieceList::Finish(const std::vector<digits::Digit>& digits, const Topology& topology) {
   Sort();
   Count(topology);
@@ -116,28 +129,20 @@ void PieceList::FindAxes(const std::vector<digits::Digit>& digits) {
   group_size_ = std::count(takes_part.begin(), takes_part.end(), true);
 }
 
-std::vector<Message> PieceList::Receives(int64_t device) const {
+std::vector<Message> PieceList::MessagesOf(int64_t device, bool sent) const {
   std::vector<Message> out;
   const auto it = std::find(ends_.devices.begin(), ends_.devices.end(), device);
   if (it == ends_.devices.end()) return out;
   const auto i = static_cast<size_t>(it - ends_.devices.begin());
-  for (int64_t p = first_of_receiver_[i]; p < first_of_receiver_[i + 1]; ++p) {
-    out.push_back(MakeMessage(pieces_[p]));
-  }
-  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.sender < b.sender; });
+  const std::vector<int64_t>& first = sent ? first_of_sender_ : first_of_receiver_;
+  for (int64_t k = first[i]; k < first[i + 1]; ++k) out.push_back(MakeMessage(pieces_[sent ? by_sender_[k] : k]));
+  const auto peer = [sent](const Message& message) { return sent ? message.receiver : message.sender; };
+  std::sort(out.begin(), out.end(), [&](const Message& a, const Message& b) { return peer(a) < peer(b); });
   return out;
 }
 
-std::vector<Message> PieceList::Sends(int64_t device) const {
-  std::vector<Message> out;
-  const auto it = std::find(ends_.devices.begin(), ends_.devices.end(), device);
-  if (it == ends_.devices.end()) return out;
-  const auto i = static_cast<size_t>(it - ends_.devices.begin());
-  for (int64_t k = first_of_sender_[i]; k < first_of_sender_[i + 1]; ++k) {
-    out.push_back(MakeMessage(pieces_[by_sender_[k]]));
-  }
-  std::sort(out.begin(), out.end(), [](const Message& a, const Message& b) { return a.receiver < b.receiver; });
-  return out;
-}
+std::vector<Message> PieceList::Receives(int64_t device) const { return MessagesOf(device, false); }
+
+std::vector<Message> PieceList::Sends(int64_t device) const { return MessagesOf(device, true); }
 
 }  // namespace reshard::transfers

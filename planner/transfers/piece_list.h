@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/digits/digits.h"
+#include "reshard/layout/shard_map.h"
 #include "reshard/planner/traffic.h"
 
 namespace reshard::transfers {
@@ -18,6 +19,12 @@ struct Ends {
   std::vector<int32_t> to_index;  // of each position of the target mesh, its index in `devices`
   int64_t num_from = 0;           // positions of the source mesh: the first indices in `devices`
   bool same_mesh = false;
+};
+
+// One layout's side: its mesh and, per dimension, the table and the row of each position.
+struct Side {
+  const Mesh* mesh = nullptr;
+  std::vector<const DimShards*> dims;  // real dimensions, then retained partial axes
 };
 
 class PieceList : public TransferSchedule {
@@ -43,8 +50,11 @@ class PieceList : public TransferSchedule {
     bool to = true;
   };
 
+  // What loads_ hold before and after. Rows: of each dimension, by position.
+  void SetSizes(const Side& from, const Side& to, const std::vector<std::vector<int32_t>>& from_rows,
+                const std::vector<std::vector<int32_t>>& to_rows);
   // Brings pieces_ into order and counts. `digits`: of the mesh, so fine that Axes() can return some of them; not used
-  // between meshes. Requires ends_, pieces_, and what loads_ hold before and after.
+  // between meshes. Requires ends_, pieces_, and SetSizes().
   void Finish(const std::vector<digits::Digit>& digits, const Topology& topology);
   virtual Message MakeMessage(const BoxTransfer& piece) const = 0;
   virtual InOnePart Contiguous(const BoxTransfer& piece) const = 0;
@@ -57,6 +67,8 @@ class PieceList : public TransferSchedule {
  private:
   void Sort();
   void Count(const Topology& topology);
+  // Those that the device sends, or receives, by ascending peer.
+  std::vector<Message> MessagesOf(int64_t device, bool sent) const;
   void FindAxes(const std::vector<digits::Digit>& digits);
 
   std::vector<int64_t> first_of_receiver_;

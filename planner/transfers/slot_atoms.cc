@@ -118,6 +118,14 @@ absl::StatusOr<SlotAtoms> SlotAtoms::Create(const DimShards& from, const DimShar
   return out;
 }
 
+std::vector<std::vector<int64_t>> SlotAtoms::HeldByRow(int64_t rows) const {
+  std::vector<std::vector<int64_t>> out(static_cast<size_t>(rows));
+  for (int64_t a = 0; a < size(); ++a) {
+    for (const AtomHolder& holder : Holders(a)) out[holder.row].push_back(a);
+  }
+  return out;
+}
+
 const AtomHolder* SlotAtoms::Find(int64_t a, int64_t from_row) const {
   const absl::Span<const AtomHolder> all = Holders(a);
   const auto it = std::lower_bound(all.begin(), all.end(), from_row,

@@ -39,6 +39,8 @@ class SlotAtoms {
   }
   // The one of this row; null if it does not hold the atom.
   const AtomHolder* Find(int64_t a, int64_t from_row) const;
+  // The atoms that each of the `rows` rows of `from` holds, ascending.
+  std::vector<std::vector<int64_t>> HeldByRow(int64_t rows) const;
   // The atoms that a row of `to` needs, in slot order.
   absl::Span<const AtomSlot> Needs(int64_t to_row) const {
     return absl::MakeConstSpan(needs_).subspan(first_need_[to_row], first_need_[to_row + 1] - first_need_[to_row]);

@@ -54,7 +54,7 @@ class SlotTransfers::Builder {
     for (size_t q = 0; q < out_.ends_.to_index.size(); ++q) RETURN_IF_ERROR(AddReceiver(q));
     Assign();
     MakePieces();
-    SetSizes();
+    out_.SetSizes(from_, to_, from_rows_, to_rows_);
     return absl::OkStatus();
   }
 
@@ -251,18 +251,6 @@ class SlotTransfers::Builder {
     slots.in_from = spread(from_follow, from.length[from_rows_[out_.slot_dim_][sender]]);
     const auto q = to_.mesh->Position(out_.ends_.devices[receiver]);
     slots.in_to = spread(to_follow, to.length[to_rows_[out_.slot_dim_][*q]]);
-  }
-
-  void SetSizes() {
-    out_.loads_.assign(out_.ends_.devices.size(), {});
-    for (int64_t p = 0; p < from_.mesh->size(); ++p) {
-      out_.loads_[p].before = 1;
-      for (size_t d = 0; d < from_rows_.size(); ++d) out_.loads_[p].before *= from_.dims[d]->length[from_rows_[d][p]];
-    }
-    for (size_t q = 0; q < out_.ends_.to_index.size(); ++q) {
-      int64_t& after = out_.loads_[out_.ends_.to_index[q]].after = 1;
-      for (size_t d = 0; d < to_rows_.size(); ++d) after *= to_.dims[d]->length[to_rows_[d][q]];
-    }
   }
 
   const Side& from_;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/transfers/list_transfers.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/piece_list.h"
 #include "reshard/planner/traffic.h"

@@ -14,9 +14,15 @@ namespace {
 // Intervals over all rows of one layout; more are refused.
 constexpr int64_t kMaxIntervalsInAll = int64_t{1} << 23;
 
-// Intervals that Layout::Intervals makes on its way for one device: it does not skip empty ones.
+// Intervals that Layout::Intervals makes on its way for one device: it does not skip empty ones. Where dimensions are
+// cut before they are flattened, each element of those in front repeats the intervals.
 int64_t IntervalsOf(const DimLayout& dim) {
-  int64_t out = 1;
+  int64_t out = 1, in_front = 1;
+  for (const DimLayout& inner : dim.flattened) {
+    const auto runs = inner.Axes().empty() ? 1 : CheckedMul(in_front, IntervalsOf(inner));
+    out = std::max(out, std::min(runs.value_or(kMaxIntervalsInAll), kMaxIntervalsInAll));
+    in_front *= inner.size;
+  }
   for (const Factor& factor : dim.factors) {
     if (factor.kind == Factor::Kind::kBlocks) out = CheckedMul(out, factor.blocks).value_or(kMaxIntervalsInAll);
     for (const auto& runs : factor.slots) out = std::max(out, static_cast<int64_t>(runs.size()));
@@ -102,10 +108,10 @@ absl::Status Holdings::AddDim(int d, Contents& contents, int64_t& budget) {
   Dim& dim = dims_.emplace_back();
   dim.slots = layout_.slot_dim() == d;
   int64_t rows = 1;
-  for (const Factor& factor : layout_.dim(d).factors) {
-    if (!factor.has_axis() || factor.axis.size == 1) continue;
-    dim.digits.push_back(factor.axis);
-    rows *= factor.axis.size;  // at most the number of devices
+  for (const AxisRef& axis : layout_.dim(d).Axes()) {
+    if (axis.size == 1) continue;
+    dim.digits.push_back(axis);
+    rows *= axis.size;  // at most the number of devices
   }
   const int64_t intervals = IntervalsOf(layout_.dim(d));
   const bool fits = rows <= budget / intervals;

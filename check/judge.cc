@@ -87,6 +87,15 @@ absl::Status PlanJudge::Parse() {
     layouts.push_back(*to);
     here = *to_mesh;
   }
+  const auto same_size = [](const DimLayout& a, const DimLayout& b) { return a.size == b.size; };
+  for (const Layout* layout : layouts) {
+    const std::vector<DimLayout>& a = source_text_->dims();
+    const std::vector<DimLayout>& b = layout->dims();
+    if (std::equal(a.begin(), a.end(), b.begin(), b.end(), same_size)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("source ", ToString(*source_text_), " and ", ToString(*layout),
+                                                   " flatten different dimensions; all layouts of a plan flatten the "
+                                                   "same ones"));
+  }
   std::sort(layouts.begin(), layouts.end());
   layouts.erase(std::unique(layouts.begin(), layouts.end()), layouts.end());
   RETURN_IF_ERROR(CheckSizes(layouts));

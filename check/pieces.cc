@@ -94,6 +94,10 @@ class Judge {
   void Place(int64_t number) {
     const plan_text::PieceText& piece = pieces_[number];
     const std::string where = absl::StrCat("pieces[", number, "]");
+    const auto rank = static_cast<size_t>(from_.layout().rank());
+    if (piece.sizes.size() != 2 * rank) {
+      return Find(where, absl::StrCat("it has ", piece.sizes.size() / 2, " dimensions, the layouts have ", rank));
+    }
     const int64_t sender = step_.devices.Find(piece.sender);
     const int64_t receiver = step_.devices.Find(piece.receiver);
     const int64_t p = sender < 0 ? -1 : from_.PositionOf(sender);
@@ -127,9 +131,7 @@ class Judge {
       return Find(where, "sender and receiver differ in more than the step's axes");
     }
     int64_t elements = 1;
-    for (int d = 0; d < from_.layout().rank(); ++d) {
-      elements *= piece.sizes[static_cast<size_t>(d) + static_cast<size_t>(from_.layout().rank())];
-    }
+    for (size_t d = 0; d < rank; ++d) elements *= piece.sizes[d + rank];
     const auto [it, added] =
         messages_.try_emplace({sender, receiver}, Message{0, from.first, from.last, to.first, to.last, {}});
     Message& message = it->second;

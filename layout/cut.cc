@@ -147,6 +147,12 @@ int64_t LargestShard(const DimLayout& dim) {
     for (const std::vector<Interval>& runs : table->slots) most = std::max(most, NumSlots(runs));
     return most;
   }
+  if (dim.cut_before_flattened()) {
+    // No factor in front can cut a longer fragment into shorter chunks.
+    DimLayout inside{1, dim.factors};
+    for (const DimLayout& inner : dim.flattened) inside.size *= LargestShard(inner);
+    return LargestShard(inside);
+  }
   const auto plain = [](const Factor& factor) { return factor.kind == Factor::Kind::kAxis; };
   if (std::all_of(dim.factors.begin(), dim.factors.end(), plain)) {
     int64_t length = dim.size;

@@ -23,20 +23,37 @@ void LayoutDraft::Dim::Add(const AxisRef& axis, size_t column) {
 
 LayoutDraft::LayoutDraft(const std::vector<int64_t>& shape) {
   dims.reserve(shape.size());
-  for (const int64_t size : shape) dims.push_back({size, 0, {}, {}});
+  for (const int64_t size : shape) dims.push_back({size, 0, {}, {}, {}});
 }
+
+namespace {
+
+// Moves the dimension into `out` once the rules have seen it. The depth is limited by the rules.
+absl::Status BuildDim(const Scanner& in, LayoutDraft::Dim& dim, LayoutRules& rules, DimLayout& out) {
+  LayoutRules::Broken broken = dim.flattened.empty() ? rules.BeginDim(dim.size) : rules.BeginFlattened();
+  if (broken) return in.Error(dim.size_column, *broken);
+  for (LayoutDraft::Dim& inner : dim.flattened) {
+    RETURN_IF_ERROR(BuildDim(in, inner, rules, out.flattened.emplace_back()));
+  }
+  if (!dim.flattened.empty()) broken = rules.EndFlattened();
+  if (broken) return in.Error(dim.size_column, *broken);
+  out.size = rules.size();
+  for (size_t k = 0; k < dim.factors.size(); ++k) {
+    broken = rules.AddFactor(dim.factors[k]);
+    if (broken) return in.Error(dim.factor_columns[k], *broken);
+  }
+  out.factors = std::move(dim.factors);
+  rules.EndDim();
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<Layout> LayoutDraft::Build(const Scanner& in, const Mesh& mesh) {
   LayoutRules rules(mesh);
   std::vector<DimLayout> built;
   built.reserve(dims.size());
-  for (Dim& dim : dims) {
-    if (LayoutRules::Broken broken = rules.BeginDim(dim.size)) return in.Error(dim.size_column, *broken);
-    for (size_t k = 0; k < dim.factors.size(); ++k) {
-      if (LayoutRules::Broken broken = rules.AddFactor(dim.factors[k])) return in.Error(dim.factor_columns[k], *broken);
-    }
-    built.push_back({dim.size, std::move(dim.factors)});
-  }
+  for (Dim& dim : dims) RETURN_IF_ERROR(BuildDim(in, dim, rules, built.emplace_back()));
   Partial reduction{op, {}};
   for (const Axis& axis : partial) {
     if (LayoutRules::Broken broken = rules.AddPartial(axis.ref)) return in.Error(axis.column, *broken);

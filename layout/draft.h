@@ -19,6 +19,7 @@ struct LayoutDraft {
     size_t size_column = 0;
     std::vector<Factor> factors;
     std::vector<size_t> factor_columns;
+    std::vector<Dim> flattened;  // into this one; `size` then means nothing
 
     void Add(Factor factor, size_t column);
     void Add(const AxisRef& axis, size_t column);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layout/axes.h"
+#include "layout/flatten.h"
 #include "reshard/layout/shard_map.h"
 #include "status/macros.h"
 
@@ -97,12 +98,7 @@ bool SameShards(const ShardMap& a, const ShardMap& b) {
   return true;
 }
 
-}  // namespace
-
-absl::StatusOr<bool> Equivalent(const Layout& a, const Layout& b) {
-  if (a == b) return true;
-  if (a.shape() != b.shape()) return false;
-
+absl::StatusOr<bool> EquivalentOverSameDims(const Layout& a, const Layout& b) {
   const std::vector<AxisRef> partial_a = layout::PartialAxes(a);
   const std::vector<AxisRef> partial_b = layout::PartialAxes(b);
   if (!partial_a.empty() || !partial_b.empty()) {
@@ -113,6 +109,18 @@ absl::StatusOr<bool> Equivalent(const Layout& a, const Layout& b) {
   ASSIGN_OR_RETURN(const ShardMap map_a, ShardMap::Create(a));
   ASSIGN_OR_RETURN(const ShardMap map_b, ShardMap::Create(b));
   return SameShards(map_a, map_b);
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Equivalent(const Layout& a, const Layout& b) {
+  if (a == b) return true;
+  if (a.shape() != b.shape()) return false;
+  if (a.flattens() || b.flattens()) {
+    ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(a, b));
+    return EquivalentOverSameDims(ends.first, ends.second);
+  }
+  return EquivalentOverSameDims(a, b);
 }
 
 }  // namespace reshard

@@ -1,11 +1,13 @@
 #include "reshard/layout/layout.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "layout/cut.h"
+#include "layout/flatten.h"
 #include "layout/rules.h"
 
 namespace reshard {
@@ -52,7 +54,43 @@ std::optional<int> SlotDim(const std::vector<DimLayout>& dims) {
   return std::nullopt;
 }
 
+bool Flattens(const DimLayout& dim) { return !dim.flattened.empty(); }
+bool OnlyFactors(const DimLayout& dim) { return layout::SlotTable(dim) == nullptr && !dim.cut_before_flattened(); }
+
+// The rule that a dimension breaks, if any. The depth is limited by the rules.
+layout::LayoutRules::Broken CheckDim(DimLayout& dim, layout::LayoutRules& rules) {
+  layout::LayoutRules::Broken broken = dim.flattened.empty() ? rules.BeginDim(dim.size) : rules.BeginFlattened();
+  for (DimLayout& inner : dim.flattened) {
+    if (!broken) broken = CheckDim(inner, rules);
+  }
+  if (!broken && !dim.flattened.empty()) broken = rules.EndFlattened();
+  dim.size = rules.size();
+  for (Factor& factor : dim.factors) {
+    if (!broken) broken = rules.AddFactor(factor);
+  }
+  rules.EndDim();
+  return broken;
+}
+
 }  // namespace
+
+bool DimLayout::cut_before_flattened() const {
+  return std::any_of(flattened.begin(), flattened.end(), [](const DimLayout& dim) {
+    return !layout::EffectiveFactors(dim).empty() || dim.cut_before_flattened();
+  });
+}
+
+std::vector<AxisRef> DimLayout::Axes() const {
+  std::vector<AxisRef> out;
+  for (const DimLayout& dim : flattened) {
+    const std::vector<AxisRef> inner = dim.Axes();
+    out.insert(out.end(), inner.begin(), inner.end());
+  }
+  for (const Factor& factor : factors) {
+    if (factor.has_axis()) out.push_back(factor.axis);
+  }
+  return out;
+}
 
 Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::optional<Partial> of_partial,
                      int64_t elements)
@@ -61,6 +99,8 @@ Layout::State::State(const Mesh& of_mesh, std::vector<DimLayout> of_dims, std::o
       partial(std::move(of_partial)),
       num_elements(elements),
       slot_dim(SlotDim(dims)),
+      flattens(std::any_of(dims.begin(), dims.end(), Flattens)),
+      only_factors(std::all_of(dims.begin(), dims.end(), OnlyFactors)),
       // A partial reduction has axes, so that an empty one stands for none.
       hash(absl::HashOf(mesh, dims, partial.value_or(Partial()))) {}
 
@@ -73,10 +113,7 @@ Layout::Layout() {
 absl::StatusOr<Layout> Layout::Create(const Mesh& mesh, std::vector<DimLayout> dims, std::optional<Partial> partial) {
   layout::LayoutRules rules(mesh);
   for (DimLayout& dim : dims) {
-    if (layout::LayoutRules::Broken broken = rules.BeginDim(dim.size)) return absl::InvalidArgumentError(*broken);
-    for (Factor& factor : dim.factors) {
-      if (layout::LayoutRules::Broken broken = rules.AddFactor(factor)) return absl::InvalidArgumentError(*broken);
-    }
+    if (layout::LayoutRules::Broken broken = CheckDim(dim, rules)) return absl::InvalidArgumentError(*broken);
   }
   if (partial && partial->axes.empty()) partial.reset();
   if (partial) {
@@ -111,7 +148,7 @@ absl::StatusOr<Layout> EvenLayout(const Mesh& mesh, absl::Span<const int64_t> si
 std::vector<int64_t> Layout::shape() const {
   std::vector<int64_t> shape;
   shape.reserve(dims().size());
-  for (const DimLayout& dim : dims()) shape.push_back(dim.size);
+  for (const DimLayout& dim : dims()) layout::AppendSizes(dim, shape);
   return shape;
 }
 
@@ -119,14 +156,13 @@ int64_t Layout::Coordinate(int64_t position, const AxisRef& ref) const {
   return layout::CoordinateAlong(mesh(), position, ref);
 }
 
-std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
-  if (slot_dim() == d) {
-    const Factor& table = dim(d).factors.front();
-    return table.slots[Coordinate(position, table.axis)];
-  }
+namespace {
+
+// What the factors keep of [0, size) at a position, in ascending order; intervals that touch are one.
+std::vector<Interval> CutBy(const DimLayout& dim, int64_t size, const Mesh& mesh, int64_t position) {
   // All intervals so far in ascending order, empty ones included: their index is the number that `~X` looks at.
-  std::vector<Interval> held = {{0, dim(d).size}};
-  for (const Factor* factor : layout::EffectiveFactors(dim(d))) {
+  std::vector<Interval> held = {{0, size}};
+  for (const Factor* factor : layout::EffectiveFactors(dim)) {
     const int64_t parts = factor->parts();
     if (factor->kind == Factor::Kind::kBlocks) {
       std::vector<Interval> cut;
@@ -137,7 +173,7 @@ std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
       held = std::move(cut);
       continue;
     }
-    const int64_t coordinate = Coordinate(position, factor->axis);
+    const int64_t coordinate = layout::CoordinateAlong(mesh, position, factor->axis);
     if (factor->kind == Factor::Kind::kSizes) {
       const auto own = factor->sizes.begin() + coordinate;
       const int64_t offset = std::accumulate(factor->sizes.begin(), own, int64_t{0});
@@ -160,6 +196,20 @@ std::vector<Interval> Layout::Intervals(int64_t position, int d) const {
   }
   return merged;
 }
+
+std::vector<Interval> HeldAt(const DimLayout& dim, const Mesh& mesh, int64_t position) {
+  if (const Factor* table = layout::SlotTable(dim)) {
+    return table->slots[layout::CoordinateAlong(mesh, position, table->axis)];
+  }
+  if (!dim.cut_before_flattened()) return CutBy(dim, dim.size, mesh, position);
+  layout::FlattenedRuns inside;
+  for (const DimLayout& inner : dim.flattened) inside.Append(inner.size, HeldAt(inner, mesh, position));
+  return inside.At(CutBy(dim, inside.length(), mesh, position));
+}
+
+}  // namespace
+
+std::vector<Interval> Layout::Intervals(int64_t position, int d) const { return HeldAt(dim(d), mesh(), position); }
 
 std::vector<int64_t> Layout::LocalShape(int64_t position) const {
   std::vector<int64_t> shape;

@@ -1,13 +1,15 @@
-// Reads layouts and layout rules: one pass over the text, no recursion.
+// Reads layouts and layout rules: one pass over the text. Only flattened dimensions recurse, kMaxFlattened deep.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "layout/cut.h"
 #include "layout/draft.h"
 #include "layout/names.h"
 #include "layout/rules.h"
 #include "layout/scanner.h"
+#include "reshard/layout/checked.h"
 #include "reshard/layout/text.h"
 #include "status/macros.h"
 
@@ -21,11 +23,14 @@ struct Number {
 
 // One dimension as written. The size within `draft` is filled in at the end.
 struct WrittenDim {
-  enum class Kind { kSized, kAny, kRest };  // kAny is `*`, kRest is `...`: both only in rules
+  // kAny is `*`, kRest is `...`: both only in rules. kGone: the tensor has too few dimensions for it.
+  enum class Kind { kSized, kAny, kRest, kGone };
   Kind kind = Kind::kSized;
   size_t column = 0;
   std::optional<Number> local;
   std::optional<Number> size;
+  bool flattens = false;
+  std::vector<WrittenDim> flattened;
   layout::LayoutDraft::Dim draft;
 };
 
@@ -54,19 +59,24 @@ class LayoutReader {
   absl::Status ReadDims() {
     RETURN_IF_ERROR(in_.Expect('['));
     if (in_.Take(']')) return absl::OkStatus();
-    do {
-      // Rest dimensions do not count: `[..., *]` of rank kMaxRank has one item more.
-      if (dims_.size() > static_cast<size_t>(kMaxRank)) {
-        return in_.Error(in_.column(), absl::StrCat("the layout has more than ", kMaxRank, " dimensions"));
-      }
-      WrittenDim dim;
-      RETURN_IF_ERROR(ReadDim(&dim));
-      dims_.push_back(std::move(dim));
-    } while (in_.Take(','));
+    RETURN_IF_ERROR(ReadDimList(dims_, 0));
     return in_.Expect(']');
   }
 
-  absl::Status ReadDim(WrittenDim* dim) {
+  absl::Status ReadDimList(std::vector<WrittenDim>& dims, int depth) {
+    do {
+      // Rest dimensions do not count: `[..., *]` of rank kMaxRank has one item more.
+      if (num_dims_++ > kMaxRank) {
+        return in_.Error(in_.column(), absl::StrCat("the layout has more than ", kMaxRank, " dimensions"));
+      }
+      WrittenDim dim;
+      RETURN_IF_ERROR(ReadDim(&dim, depth));
+      dims.push_back(std::move(dim));
+    } while (in_.Take(','));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadDim(WrittenDim* dim, int depth) {
     dim->column = in_.column();
     if (in_.Peek() == '*' || in_.Peek() == '.') return ReadPlaceholder(dim);
     std::optional<Number> first;
@@ -77,15 +87,27 @@ class LayoutReader {
     if (angle || in_.Take('{')) {
       const char close = angle ? '>' : '}';
       RETURN_IF_ERROR(ReadFactors(close, dim));
-    } else if (!first) {
+    } else if (in_.Peek() != '(' && !first) {
       return in_.Expected("a dimension");
-    } else if (!in_.AtInt()) {
+    } else if (in_.Peek() != '(' && !in_.AtInt()) {
       dim->size = first;
       return absl::OkStatus();
     }
     dim->local = first;
+    if (in_.Peek() == '(') return ReadFlattened(dim, depth);
     if (shape_ != nullptr && !in_.AtInt()) return absl::OkStatus();
     return ReadNumber("the global size of the dimension", &dim->size);
+  }
+
+  // (512, <tp>128)
+  absl::Status ReadFlattened(WrittenDim* dim, int depth) {
+    if (depth == kMaxFlattened) {
+      return in_.Error(in_.column(), absl::StrCat("dimensions are flattened more than ", kMaxFlattened, " deep"));
+    }
+    dim->flattens = true;
+    RETURN_IF_ERROR(in_.Expect('('));
+    RETURN_IF_ERROR(ReadDimList(dim->flattened, depth + 1));
+    return in_.Expect(')');
   }
 
   absl::Status ReadPlaceholder(WrittenDim* dim) {
@@ -150,7 +172,17 @@ class LayoutReader {
       if (!size.ok()) return size.status();
       factor->sizes.push_back(*size);
     } while (in_.Take(','));
-    return in_.Expect(']');
+    RETURN_IF_ERROR(in_.Expect(']'));
+    if (!in_.Take('*')) return absl::OkStatus();
+    // In units of so many elements.
+    const size_t column = in_.column();
+    ASSIGN_OR_RETURN(const int64_t unit, in_.Int("the elements of a unit"));
+    for (int64_t& size : factor->sizes) {
+      const std::optional<int64_t> elements = CheckedMul(size, unit);
+      if (!elements) return in_.Error(column, "the explicit sizes do not fit a signed 64-bit integer");
+      size = *elements;
+    }
+    return absl::OkStatus();
   }
 
   // {5,6|0-3||7}: what fills the slots of each coordinate, a range with both its ends.
@@ -211,60 +243,98 @@ class LayoutReader {
     return in_.Expect(angle ? '>' : '}');
   }
 
-  // Takes dimensions away until there are no more than `rank`, or the next one gives a size.
-  void DropTo(size_t rank) {
-    const bool from_end = dims_.empty() || dims_.front().kind != WrittenDim::Kind::kRest;
-    while (dims_.size() - (has_rest_ ? 1 : 0) > rank) {
-      const auto next = from_end ? dims_.end() - 1 : dims_.begin() + 1;
-      if (next->size || next->local) return;
-      if (next->kind == WrittenDim::Kind::kRest) has_rest_ = false;
-      dims_.erase(next);
+  // The dimensions that stand for dimensions of the tensor, in order.
+  static void Leaves(std::vector<WrittenDim>& dims, std::vector<WrittenDim*>& out) {
+    for (WrittenDim& dim : dims) {
+      if (dim.flattens) {
+        Leaves(dim.flattened, out);
+      } else {
+        out.push_back(&dim);
+      }
     }
   }
 
-  // Gives every dimension of a rule its size, and `...` its dimensions.
-  absl::Status FitToShape() {
-    const size_t rank = shape_->size();
-    if (any_rank_) DropTo(rank);
-    const size_t written = dims_.size() - (has_rest_ ? 1 : 0);
-    if (has_rest_ ? written > rank : written != rank) {
-      return in_.Error(0, absl::StrCat("the rule has ", has_rest_ ? "at least " : "", written,
-                                       written == 1 ? " dimension" : " dimensions", " but the tensor has ", rank));
+  // Takes dimensions away until there are no more than `rank`, or the next one gives a size.
+  void DropTo(size_t rank) {
+    std::vector<WrittenDim*> leaves;
+    Leaves(dims_, leaves);
+    const bool from_end = leaves.empty() || leaves.front()->kind != WrittenDim::Kind::kRest;
+    while (leaves.size() - (has_rest_ ? 1 : 0) > rank) {
+      const auto next = from_end ? leaves.end() - 1 : leaves.begin() + 1;
+      if ((*next)->size || (*next)->local) return;
+      if ((*next)->kind == WrittenDim::Kind::kRest) has_rest_ = false;
+      (*next)->kind = WrittenDim::Kind::kGone;
+      leaves.erase(next);
     }
+  }
+
+  // The dimensions with what the tensor has for each; those of which nothing is left are gone.
+  absl::Status Fit(std::vector<WrittenDim>& dims, size_t rest, size_t& next) const {
     std::vector<WrittenDim> fitted;
-    fitted.reserve(rank);
-    for (WrittenDim& dim : dims_) {
-      const size_t repeat = dim.kind == WrittenDim::Kind::kRest ? rank - written : 1;
-      for (size_t i = 0; i < repeat; ++i) {
-        const int64_t size = (*shape_)[fitted.size()];
+    fitted.reserve(dims.size() + rest);
+    for (WrittenDim& dim : dims) {
+      if (dim.flattens) {
+        RETURN_IF_ERROR(Fit(dim.flattened, rest, next));
+        if (!dim.flattened.empty()) fitted.push_back(std::move(dim));
+        continue;
+      }
+      const bool gone = dim.kind == WrittenDim::Kind::kGone;
+      const size_t repeat = gone ? 0 : dim.kind == WrittenDim::Kind::kRest ? rest : 1;
+      for (size_t i = 0; i < repeat; ++i, ++next) {
+        const int64_t size = (*shape_)[next];
         if (dim.size && dim.size->value != size) {
-          return in_.Error(dim.size->column, absl::StrCat("dimension ", fitted.size(), " of the tensor has ", size,
+          return in_.Error(dim.size->column, absl::StrCat("dimension ", next, " of the tensor has ", size,
                                                           " elements, not ", dim.size->value));
         }
         fitted.push_back(dim);
         fitted.back().size = Number{size, dim.column};
       }
     }
-    dims_ = std::move(fitted);
+    dims = std::move(fitted);
+    return absl::OkStatus();
+  }
+
+  // Gives every dimension of a rule its size, and `...` its dimensions.
+  absl::Status FitToShape() {
+    const size_t rank = shape_->size();
+    if (any_rank_) DropTo(rank);
+    std::vector<WrittenDim*> leaves;
+    Leaves(dims_, leaves);
+    std::erase_if(leaves, [](const WrittenDim* dim) { return dim->kind == WrittenDim::Kind::kGone; });
+    const size_t written = leaves.size() - (has_rest_ ? 1 : 0);
+    if (has_rest_ ? written > rank : written != rank) {
+      return in_.Error(0, absl::StrCat("the rule has ", has_rest_ ? "at least " : "", written,
+                                       written == 1 ? " dimension" : " dimensions", " but the tensor has ", rank));
+    }
+    size_t next = 0;
+    return Fit(dims_, rank - written, next);
+  }
+
+  static layout::LayoutDraft::Dim Draft(WrittenDim& dim) {
+    dim.draft.size = dim.flattens ? 0 : dim.size->value;
+    dim.draft.size_column = dim.flattens ? dim.column : dim.size->column;
+    for (WrittenDim& inner : dim.flattened) dim.draft.flattened.push_back(Draft(inner));
+    return std::move(dim.draft);
+  }
+
+  // Whether the local sizes that the text gives are the largest ones.
+  absl::Status CheckLocalSizes(const std::vector<WrittenDim>& written, const std::vector<DimLayout>& dims) const {
+    for (size_t d = 0; d < written.size(); ++d) {
+      const std::optional<Number>& given = written[d].local;
+      const int64_t local = given ? layout::LargestShard(dims[d]) : 0;
+      if (given && given->value != local) {
+        return in_.Error(given->column,
+                         absl::StrCat("the local size is ", local, " (the largest shard), not ", given->value));
+      }
+      RETURN_IF_ERROR(CheckLocalSizes(written[d].flattened, dims[d].flattened));
+    }
     return absl::OkStatus();
   }
 
   absl::StatusOr<Layout> Build() {
-    for (WrittenDim& dim : dims_) {
-      dim.draft.size = dim.size->value;
-      dim.draft.size_column = dim.size->column;
-      draft_.dims.push_back(std::move(dim.draft));
-    }
+    for (WrittenDim& dim : dims_) draft_.dims.push_back(Draft(dim));
     absl::StatusOr<Layout> layout = draft_.Build(in_, mesh_);
-    if (!layout.ok()) return layout;
-    const std::vector<int64_t> local = layout->MaxLocalShape();
-    for (size_t d = 0; d < dims_.size(); ++d) {
-      const std::optional<Number>& given = dims_[d].local;
-      if (given && given->value != local[d]) {
-        return in_.Error(given->column,
-                         absl::StrCat("the local size is ", local[d], " (the largest shard), not ", given->value));
-      }
-    }
+    if (layout.ok()) RETURN_IF_ERROR(CheckLocalSizes(dims_, layout->dims()));
     return layout;
   }
 
@@ -274,6 +344,7 @@ class LayoutReader {
   const bool any_rank_;
   std::vector<WrittenDim> dims_;
   bool has_rest_ = false;
+  int num_dims_ = 0;
   int num_factors_ = 0;
   layout::LayoutDraft draft_;  // the partial reduction, and at the end the dimensions
 };

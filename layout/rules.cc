@@ -37,12 +37,59 @@ LayoutRules::Broken LayoutRules::BeginDim(int64_t size) {
     if (!product) return "the number of elements does not fit a signed 64-bit integer";
     nonzero_product_ = *product;
   }
-  intervals_ = 1;
+  intervals_ = runs_inside_ = 1;
   size_ = size;
   dim_factors_ = 0;
-  dim_has_slots_ = false;
+  dim_has_slots_ = dim_cut_ = is_flattened_ = uneven_inside_ = false;
   common_length_ = size;
   return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::BeginFlattened() {
+  if (flattened_.size() == kMaxFlattened) {
+    return absl::StrCat("dimensions are flattened more than ", kMaxFlattened, " deep");
+  }
+  flattened_.emplace_back();
+  return std::nullopt;
+}
+
+LayoutRules::Broken LayoutRules::EndFlattened() {
+  const Flattened inside = flattened_.back();
+  flattened_.pop_back();
+  if (inside.dims == 0) return "there is no dimension to flatten";
+  if (inside.runs > kMaxIntervals) {
+    return absl::StrCat("the flattened dimensions are cut into more than ", kMaxIntervals, " intervals on one device");
+  }
+  intervals_ = 1;
+  runs_inside_ = inside.runs;
+  size_ = inside.size;
+  dim_factors_ = 0;
+  dim_has_slots_ = false;
+  dim_cut_ = inside.cut;
+  is_flattened_ = true;
+  uneven_inside_ = !inside.length;
+  common_length_ = inside.length;
+  return std::nullopt;
+}
+
+void LayoutRules::EndDim() {
+  if (flattened_.empty()) return;
+  Flattened& outer = flattened_.back();
+  if (dim_cut_) {
+    // Below 2^62: each element of the dimensions in front repeats the intervals of this one.
+    const int64_t intervals = runs_inside_ - 1 + intervals_;
+    outer.runs = CheckedMul(outer.size, intervals).value_or(INT64_MAX);
+    outer.cut = true;
+  }
+  if (outer.length && !dim_cut_) {
+    outer.length = *outer.length * size_;
+  } else if (outer.length && common_length_) {
+    outer.length = *outer.length * *common_length_ * intervals_;
+  } else {
+    outer.length = std::nullopt;
+  }
+  outer.size *= size_;
+  ++outer.dims;
 }
 
 LayoutRules::Broken LayoutRules::UseAxis(const AxisRef& ref, bool must_be_whole) {
@@ -78,6 +125,12 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   if (dim_has_slots_ || (factor.kind == Factor::Kind::kSlots && dim_factors_ > 0)) {
     return "a slot table is the only factor of its dimension";
   }
+  if (factor.kind == Factor::Kind::kSlots && (is_flattened_ || !flattened_.empty())) {
+    return "a slot table cannot cut dimensions that are flattened";
+  }
+  if (uneven_inside_ && factor.kind != Factor::Kind::kAxis && factor.kind != Factor::Kind::kSizes) {
+    return "blocks and reflected axes cannot cut flattened fragments that differ in length";
+  }
   ++dim_factors_;
 
   if (factor.kind == Factor::Kind::kBlocks) {
@@ -90,6 +143,7 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
     intervals_ = *intervals;
   } else {
     factor.blocks = 1;
+    dim_cut_ |= factor.axis.size > 1;
     if (Broken broken = UseAxis(factor.axis, factor.kind != Factor::Kind::kAxis)) return broken;
     if (factor.axis.size != mesh_.axis(factor.axis.axis).size) factor.written_as_sub = false;
   }

@@ -21,7 +21,14 @@ class LayoutRules {
 
   // Each call adds one item and gives the rule that it breaks, or nothing. After a broken rule the object is spent.
   using Broken = std::optional<std::string>;
+  // A dimension: BeginDim or, around the dimensions that are flattened into it, BeginFlattened and EndFlattened; then
+  // its factors; then EndDim.
   Broken BeginDim(int64_t size);
+  Broken BeginFlattened();
+  Broken EndFlattened();
+  void EndDim();
+  // Elements of the current dimension.
+  int64_t size() const { return size_; }
   // Adds a factor to the current dimension. Brings it to normal form: members that its kind does not use are reset.
   Broken AddFactor(Factor& factor);
   Broken AddPartial(const AxisRef& ref);
@@ -33,7 +40,17 @@ class LayoutRules {
   Broken UseAxis(const AxisRef& ref, bool must_be_whole);
   Broken CheckSlots(const Factor& factor);
 
+  // What the dimensions so far are that are flattened into one.
+  struct Flattened {
+    int64_t size = 1;
+    std::optional<int64_t> length = 1;  // of every device's fragment; nothing where they differ
+    int64_t runs = 1;                   // at most, of one device
+    bool cut = false;
+    int dims = 0;
+  };
+
   const Mesh& mesh_;
+  std::vector<Flattened> flattened_;  // the outermost first
   std::vector<AxisRef> used_;
   int rank_ = 0;
   int factors_ = 0;
@@ -46,6 +63,10 @@ class LayoutRules {
   int64_t size_ = 0;
   int dim_factors_ = 0;
   bool dim_has_slots_ = false;
+  bool dim_cut_ = false;        // an axis cuts it, or a dimension that is flattened into it
+  bool is_flattened_ = false;   // others are flattened into it
+  bool uneven_inside_ = false;  // of which devices' fragments differ in length
+  int64_t runs_inside_ = 1;     // of one device's fragment of them, at most
   int64_t intervals_ = 1;
   // The common length of all intervals over all devices, or nothing once they differ. Ceil cuts and explicit sizes can
   // never make different lengths equal again (the longest cut evenly would have to be as long as a shorter one).

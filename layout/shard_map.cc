@@ -1,11 +1,13 @@
 #include "reshard/layout/shard_map.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "layout/cut.h"
+#include "layout/flatten.h"
 #include "status/macros.h"
 
 namespace reshard {
@@ -149,21 +151,62 @@ DimShards EnumerateSlots(const Factor& table, DimShards out) {
   return out;
 }
 
+absl::Status TooManyIntervals(const DimLayout& dim) {
+  return absl::ResourceExhaustedError(absl::StrCat("a dimension of ", dim.size, " elements is cut into more than ",
+                                                   kMaxTotalIntervals, " intervals over all devices"));
+}
+
+absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim);
+
+// A row per row of each flattened dimension and of the factors in front, which cut what such rows hold together.
+absl::StatusOr<DimShards> EnumerateFlattened(const DimLayout& dim, DimShards out) {
+  std::vector<DimShards> inside;
+  for (const DimLayout& inner : dim.flattened) {
+    ASSIGN_OR_RETURN(DimShards shards, EnumerateDim(inner));
+    inside.push_back(std::move(shards));
+  }
+  out.first.push_back(0);
+  std::vector<int64_t> at(inside.size(), 0);  // a row of each
+  std::map<int64_t, DimShards> cut;           // by the length of what the factors in front cut
+  while (true) {
+    layout::FlattenedRuns runs;
+    for (size_t i = 0; i < inside.size(); ++i) {
+      const auto begin = inside[i].intervals.begin();
+      runs.Append(inside[i].size, std::vector<Interval>(begin + inside[i].first[at[i]],
+                                                        begin + inside[i].first[static_cast<size_t>(at[i]) + 1]));
+    }
+    auto found = cut.find(runs.length());
+    if (found == cut.end()) {
+      ASSIGN_OR_RETURN(DimShards shards, EnumerateDim({runs.length(), dim.factors}));
+      found = cut.emplace(runs.length(), std::move(shards)).first;
+    }
+    const DimShards& outer = found->second;
+    for (int64_t row = 0; row < outer.num_rows(); ++row) {
+      const auto begin = outer.intervals.begin();
+      const std::vector<Interval> held =
+          runs.At(std::vector<Interval>(begin + outer.first[row], begin + outer.first[static_cast<size_t>(row) + 1]));
+      out.intervals.insert(out.intervals.end(), held.begin(), held.end());
+      out.length.push_back(outer.length[row]);
+      out.first.push_back(static_cast<int64_t>(out.intervals.size()));
+    }
+    if (static_cast<int64_t>(out.intervals.size()) > kMaxTotalIntervals) return TooManyIntervals(dim);
+    size_t i = at.size();
+    while (i > 0 && ++at[i - 1] == inside[i - 1].num_rows()) at[--i] = 0;
+    if (i == 0) return out;
+  }
+}
+
 absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
   DimShards out;
   out.size = dim.size;
-  for (const Factor& factor : dim.factors) {
-    if (factor.has_axis()) out.digits.push_back(factor.axis);
-  }
+  out.digits = dim.Axes();
   if (const Factor* table = layout::SlotTable(dim)) return EnumerateSlots(*table, std::move(out));
+  if (dim.cut_before_flattened()) return EnumerateFlattened(dim, std::move(out));
   CellWalk walk(dim);
   out.first.resize(static_cast<size_t>(walk.num_rows()) + 1);
   out.length.resize(walk.num_rows());
   const bool complete = walk.one_cell_a_row() ? FillInOrder(walk, out) : FillSorted(walk, out);
-  if (!complete) {
-    return absl::ResourceExhaustedError(absl::StrCat("a dimension of ", dim.size, " elements is cut into more than ",
-                                                     kMaxTotalIntervals, " intervals over all devices"));
-  }
+  if (!complete) return TooManyIntervals(dim);
   return out;
 }
 

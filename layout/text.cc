@@ -134,21 +134,35 @@ std::string ToString(const Mesh& mesh, const AxisRef& ref) {
   return absl::StrCat(axis.name, ":(", ref.pre, ")", ref.size);
 }
 
+namespace {
+
+void AppendDim(const Mesh& mesh, const DimLayout& dim, std::string* out) {
+  if (!dim.factors.empty()) {
+    absl::StrAppend(out, layout::LargestShard(dim), "<");
+    for (size_t k = 0; k < dim.factors.size(); ++k) {
+      if (k > 0) out->push_back(',');
+      AppendFactor(mesh, dim.factors[k], out);
+    }
+    out->push_back('>');
+  }
+  if (dim.flattened.empty()) {
+    absl::StrAppend(out, dim.size);
+    return;
+  }
+  for (size_t i = 0; i < dim.flattened.size(); ++i) {
+    absl::StrAppend(out, i == 0 ? "(" : ", ");
+    AppendDim(mesh, dim.flattened[i], out);
+  }
+  out->push_back(')');
+}
+
+}  // namespace
+
 std::string ToString(const Layout& layout) {
-  const std::vector<int64_t> local = layout.MaxLocalShape();
   std::string out = "[";
   for (int d = 0; d < layout.rank(); ++d) {
-    const DimLayout& dim = layout.dim(d);
     if (d > 0) out += ", ";
-    if (!dim.factors.empty()) {
-      absl::StrAppend(&out, local[d], "<");
-      for (size_t k = 0; k < dim.factors.size(); ++k) {
-        if (k > 0) out += ",";
-        AppendFactor(layout.mesh(), dim.factors[k], &out);
-      }
-      out += ">";
-    }
-    absl::StrAppend(&out, dim.size);
+    AppendDim(layout.mesh(), layout.dim(d), &out);
   }
   out += "]";
   if (layout.partial()) {

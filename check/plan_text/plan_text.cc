@@ -262,7 +262,6 @@ class PlanReader {
   void ReadPieces(Reader& in) {
     const auto list = in.List("pieces", false);
     if (!list) return;
-    const size_t rank = plan().shape.size();
     plan().pieces.emplace();
     for (size_t i = 0; i < list->size(); ++i) {
       const json::Value json = list->at(i);
@@ -273,6 +272,9 @@ class PlanReader {
         fits = fits && n;
         into = n.value_or(0);
       };
+      // As many as the layouts have dimensions, which are fewer than the tensor's where some are flattened.
+      const size_t rank = fits && json.at(3).is_array() ? json.at(3).size() : 0;
+      fits = fits && rank <= plan().shape.size();
       const auto take_all = [&](json::Value values, size_t first) {
         fits = fits && values.is_array() && values.size() == rank;
         for (size_t d = 0; fits && d < rank; ++d) take(values.at(d), piece.sizes[first + d]);

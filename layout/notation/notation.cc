@@ -183,6 +183,10 @@ absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, co
 absl::StatusOr<std::string> ExportLayout(Notation notation, const Layout& layout) {
   const Entry* const entry = Find(notation);
   if (entry == nullptr) return absl::InvalidArgumentError("unknown notation");
+  if (layout.flattens() && notation != Notation::kReshard) {
+    return absl::UnimplementedError(
+        absl::StrCat(Name(notation), " cannot say it: ", ToString(layout), " flattens dimensions"));
+  }
   absl::StatusOr<std::string> text = entry->write(layout);
   if (!text.ok()) return text;
   // The text is what comes nearest; whether it says exactly the same shows when it is read again.

@@ -16,8 +16,8 @@ std::vector<AxisRef> UnusedAxes(const Layout& layout) {
   for (int a = 0; a < layout.mesh().num_axes(); ++a) {
     std::vector<AxisRef> used;
     for (const DimLayout& dim : layout.dims()) {
-      for (const Factor& factor : dim.factors) {
-        if (factor.has_axis() && factor.axis.axis == a) used.push_back(factor.axis);
+      for (const AxisRef& ref : dim.Axes()) {
+        if (ref.axis == a) used.push_back(ref);
       }
     }
     std::sort(used.begin(), used.end(), [](const AxisRef& x, const AxisRef& y) { return x.pre < y.pre; });
@@ -35,6 +35,7 @@ std::vector<AxisRef> UnusedAxes(const Layout& layout) {
 
 int64_t Parts(const DimLayout& dim) {
   int64_t out = 1;
+  for (const DimLayout& inner : dim.flattened) out *= Parts(inner);
   for (const Factor& factor : dim.factors) out *= factor.parts();
   return out;
 }

@@ -21,9 +21,8 @@ bool Overlaps(const AxisRef& a, const AxisRef& b) {
 std::vector<AxisRef> UsedAxes(const Layout& layout) {
   std::vector<AxisRef> out;
   for (const DimLayout& dim : layout.dims()) {
-    for (const Factor& factor : dim.factors) {
-      if (factor.has_axis()) out.push_back(factor.axis);
-    }
+    const std::vector<AxisRef> axes = dim.Axes();
+    out.insert(out.end(), axes.begin(), axes.end());
   }
   if (layout.partial()) out.insert(out.end(), layout.partial()->axes.begin(), layout.partial()->axes.end());
   return out;
@@ -81,7 +80,7 @@ std::vector<Layout> CandidateLayouts(const Layout& source, const Layout& target)
 }  // namespace
 
 bool IsBox(const Layout& layout) {
-  if (layout.slot_dim()) return false;
+  if (!layout.only_factors()) return false;
   for (const DimLayout& dim : layout.dims()) {
     bool cut_into_blocks = false;
     for (const Factor& factor : dim.factors) {
@@ -137,7 +136,7 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
 }
 
 Chain MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
-  if (!(source.mesh() == target.mesh())) return {};
+  if (!(source.mesh() == target.mesh()) || !source.only_factors() || !target.only_factors()) return {};
   const std::vector<Layout> layouts = CandidateLayouts(source, target);
   const int64_t cap = std::max(source.MaxLocalElements(), target.MaxLocalElements());
   using Key = std::array<int64_t, 4>;  // objective, bytes, time, steps

@@ -247,7 +247,7 @@ std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target,
 }
 
 Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
-  if (task.source.slot_dim() || task.target.slot_dim()) return {};
+  if (!task.source.only_factors() || !task.target.only_factors()) return {};
   if (task.options.boxes_only || !so_far.least_across || *so_far.least_across == 0) return {};
   const absl::StatusOr<Bounds> bounds = task.bounds();
   if (!bounds.ok()) return {};

@@ -39,6 +39,13 @@ absl::Status Choice::Validate() const {
     return absl::InvalidArgumentError("the memory limit is negative");
   }
   RETURN_IF_ERROR(transfers::SlotDim(source_, target_).status());
+  for (const Layout* end : {&source_, &target_}) {
+    if (!end->partial() || end->slot_dim() || end->only_factors()) continue;
+    return absl::UnimplementedError(absl::StrCat("the partial values of ", ToString(*end),
+                                                 " do not move: it cuts "
+                                                 "dimensions before it flattens them, and no plain factors say the "
+                                                 "same; reduce them first"));
+  }
   const std::vector<AxisRef> held = layout::PartialAxes(source_);
   for (const AxisRef& ref : layout::PartialAxes(target_)) {
     const bool comparable =

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "layout/flatten.h"
 #include "planner/candidates/searched.h"
 #include "planner/choice/choice.h"
 #include "planner/cost/lower_bound.h"
@@ -175,7 +176,7 @@ void Choice::AddAlternatives(size_t best, Plan& plan) {
   const bool slots = cost::SlotDimOf(source_, target_).has_value();  // nobody gathers all experts to move some
   if (reduces || slots || !(source_.mesh() == target_.mesh())) return;
   std::vector<DimLayout> dims;
-  for (int64_t size : source_.shape()) dims.push_back({size, {}});
+  for (const DimLayout& dim : source_.dims()) dims.push_back(layout::Whole(dim));
   auto whole = Layout::Create(source_.mesh(), std::move(dims), source_.partial());
   if (!whole.ok()) return;
   const auto is_source = Equivalent(*whole, source_);

@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
 int64_t ProductOfUsedAxes(const Layout& layout) {
   int64_t out = 1;
   for (const DimLayout& dim : layout.dims()) {
-    for (const Factor& factor : dim.factors) out *= factor.has_axis() ? factor.axis.size : 1;
+    for (const AxisRef& ref : dim.Axes()) out *= ref.size;
   }
   if (layout.partial()) {
     for (const AxisRef& ref : layout.partial()->axes) out *= ref.size;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "layout/flatten.h"
+
 namespace reshard::digits {
 namespace {
 
@@ -205,7 +207,7 @@ Layout DigitModel::ToLayout(const State& state) const {
   }
   std::vector<DimLayout> dims(source_layout_.dims().size());
   for (size_t d = 0; d < dims.size(); ++d) {
-    dims[d].size = source_layout_.dim(static_cast<int>(d)).size;
+    dims[d] = layout::Whole(source_layout_.dim(static_cast<int>(d)));
     std::vector<std::pair<int64_t, size_t>> order;
     for (size_t i = 0; i < places_.size(); ++i) {
       if (places_[i].dim == static_cast<int>(d) && digit_at[i] >= 0) order.emplace_back(places_[i].lo, i);

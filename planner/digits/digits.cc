@@ -100,7 +100,7 @@ std::vector<int> Refinement::DigitsOf(const AxisRef& ref) const {
 
 std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels,
                                  const std::vector<AxisRef>& more) {
-  if (from.slot_dim() || to.slot_dim()) return std::nullopt;
+  if (!from.only_factors() || !to.only_factors()) return std::nullopt;
   const Mesh& mesh = from.mesh();
   std::vector<Cuts> cuts(static_cast<size_t>(mesh.num_axes()));
   for (int a = 0; a < mesh.num_axes(); ++a) cuts[a] = {1, mesh.axis(a).size};

@@ -149,9 +149,10 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
     inside = parts->inside;
     return true;
   };
+  if (!layout.only_factors()) return std::nullopt;
   std::vector<DimLayout> dims;
   for (const DimLayout& dim : layout.dims()) {
-    DimLayout out{dim.size, {}};
+    DimLayout out{dim.size, {}, dim.flattened};
     bool renumbered = false;  // by an axis that became a digit: a reflected axis behind it would turn elsewhere
     auto keep_blocks = [&](int64_t blocks) {
       if (blocks > 1) out.factors.push_back(Factor::Blocks(blocks));
@@ -165,7 +166,6 @@ std::optional<Layout> DomainLayout(const Layout& layout, const Topology& topolog
       int64_t inside = 1;
       if (!split(factor.axis, outside, inside)) return std::nullopt;
       const bool whole = outside && inside == 1;
-      if (factor.kind == Factor::Kind::kSlots) return std::nullopt;
       if (factor.kind == Factor::Kind::kSizes && !whole) return std::nullopt;
       if (factor.kind == Factor::Kind::kReflected && outside && (inside > 1 || renumbered)) return std::nullopt;
       // An axis cut in two would have to cut unevenly sized intervals the way the whole one does.

@@ -9,8 +9,8 @@
 namespace reshard {
 
 int64_t LargestBlock(const Layout& layout, int dim) {
-  if (layout.slot_dim() == dim) return 0;
   const DimLayout& cut = layout.dim(dim);
+  if (layout.slot_dim() == dim || cut.cut_before_flattened()) return 0;
   int64_t block = cut.size;
   for (const Factor& factor : cut.factors) {
     if (factor.kind == Factor::Kind::kSizes || factor.parts() < 1 || block % factor.parts() != 0) return 0;
@@ -29,6 +29,7 @@ absl::StatusOr<Layout> OfChunk(const Layout& layout, const Chunks& chunks) {
   std::vector<DimLayout> dims = layout.dims();
   const auto at = dims.begin() + chunks.dim;
   at->size /= chunks.block;
+  at->flattened.clear();
   dims.insert(at + 1, {chunks.block / chunks.count, {}});
   return Layout::Create(layout.mesh(), std::move(dims), layout.partial());
 }

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "layout/flatten.h"
 #include "planner/relabel/assignment.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/slot_atoms.h"
@@ -49,7 +50,7 @@ Classes Classify(const std::vector<std::vector<int32_t>>& keys) {
 
 // One distinct tensor: how often, and what rows of each dimension share.
 struct Tensor {
-  const Problem* problem = nullptr;
+  Layout target;                               // over the dimensions that it has in common with the source
   int64_t bytes_per_element = 0;               // times the number of equal tensors
   std::vector<std::vector<int64_t>> overlaps;  // a dimension: elements by from_row, to_row
   std::vector<int64_t> to_rows;                // a dimension
@@ -165,10 +166,11 @@ absl::Status Relabeler::ReadTensors() {
       tensors_[it->second].bytes_per_element += SizeOf(problem.dtype);
       continue;
     }
-    ASSIGN_OR_RETURN(auto from, ShardMap::Create(problem.source));
-    ASSIGN_OR_RETURN(auto to, ShardMap::Create(problem.target));
-    Tensor tensor{&problem, SizeOf(problem.dtype), {}, {}};
-    for (int d = 0; d < problem.source.rank(); ++d) {
+    ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(problem.source, problem.target));
+    ASSIGN_OR_RETURN(auto from, ShardMap::Create(ends.first));
+    ASSIGN_OR_RETURN(auto to, ShardMap::Create(ends.second));
+    Tensor tensor{ends.second, SizeOf(problem.dtype), {}, {}};
+    for (int d = 0; d < from.rank(); ++d) {
       const int64_t from_rows = from.dim(d).num_rows(), to_rows = to.dim(d).num_rows();
       if (from_rows > kMostPairs / to_rows) {
         return absl::ResourceExhaustedError("too many different shards to find an order of devices for");
@@ -189,7 +191,7 @@ absl::Status Relabeler::ReadTensors() {
       const auto at = problem.source.mesh().Position(mesh().Device(static_cast<int64_t>(p)));
       // A 0-d tensor has no rows, but a device may still not have it.
       held_[p].push_back(at ? 0 : -1);
-      for (int d = 0; d < problem.source.rank(); ++d) {
+      for (int d = 0; d < from.rank(); ++d) {
         held_[p].push_back(at ? static_cast<int32_t>(from.Row(*at, d)) : -1);
         needed_[p].push_back(static_cast<int32_t>(to.Row(static_cast<int64_t>(p), d)));
       }
@@ -197,7 +199,7 @@ absl::Status Relabeler::ReadTensors() {
     tensors_.push_back(std::move(tensor));
   }
   for (const Tensor& tensor : tensors_) {
-    ASSIGN_OR_RETURN(auto to, ShardMap::Create(tensor.problem->target));
+    ASSIGN_OR_RETURN(auto to, ShardMap::Create(tensor.target));
     for (int64_t p = 0; p < mesh().size(); ++p) needed_bytes_ += NeededElements(to, p) * tensor.bytes_per_element;
   }
   return absl::OkStatus();

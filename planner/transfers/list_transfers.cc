@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "layout/cut.h"
 #include "reshard/layout/checked.h"
 
 namespace reshard::transfers {
@@ -144,17 +145,57 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   }
 
   out->Finish(refinement != nullptr ? refinement->digits : WholeAxes(*from.mesh), topology);
-  out->Classify(from, to);
+  // What digits say is classified by MeshTransfers, unless it would overload a sender.
+  out->Classify(from, to, out->ends_.same_mesh && refinement == nullptr);
   return out;
 }
 
-// Slice and AllPermute can be recognized piece by piece. The other ops are defined by groups, and stay Exchange here.
-void ListTransfers::Classify(const Side& from, const Side& to) {
+// Whether the fragments of each group add up to what every member has afterwards, and all that moves are whole ones.
+bool ListTransfers::IsAllGather(const Mesh& mesh) const {
+  const std::vector<AxisRef> axes = Axes();
+  // The member whose coordinates along the axes are 0.
+  const auto group_of = [&](int64_t position) {
+    int64_t group = position;
+    for (const AxisRef& axis : axes) {
+      const int64_t rest = mesh.axis(axis.axis).size / (axis.pre * axis.size);
+      group -= layout::CoordinateAlong(mesh, position, axis) * mesh.stride(axis.axis) * rest;
+    }
+    return group;
+  };
+  std::vector<int64_t> pooled(loads_.size(), 0);
+  for (size_t p = 0; p < loads_.size(); ++p) pooled[group_of(static_cast<int64_t>(p))] += loads_[p].before;
+  for (size_t p = 0; p < loads_.size(); ++p) {
+    if (loads_[p].after != pooled[group_of(static_cast<int64_t>(p))]) return false;
+  }
+  return std::all_of(pieces_.begin(), pieces_.end(), [&](const BoxTransfer& piece) {
+    return piece.elements == loads_[piece.sender].before && group_of(piece.sender) == group_of(piece.receiver);
+  });
+}
+
+// Whether every device gets pieces of one size from as many devices as its group has, and has as much as before.
+bool ListTransfers::IsAllToAll() const {
+  std::vector<int64_t> pieces(loads_.size(), 0);
+  for (const BoxTransfer& piece : pieces_) {
+    ++pieces[piece.receiver];
+    if (piece.elements * GroupSize() != loads_[piece.receiver].after) return false;
+  }
+  for (size_t p = 0; p < loads_.size(); ++p) {
+    const DeviceLoad& load = loads_[p];
+    if (load.before != load.after || (load.after > 0 && pieces[p] != GroupSize())) return false;
+  }
+  return true;
+}
+
+// Slice and AllPermute can be recognized piece by piece.
+void ListTransfers::Classify(const Side& from, const Side& to, bool by_groups) {
   if (figures_.recv_total == 0 && ends_.same_mesh) {
     op_ = Op::kSlice;
     return;
   }
   op_ = Op::kExchange;
+  if (by_groups && IsAllGather(*from.mesh)) op_ = Op::kAllGather;
+  if (by_groups && op_ == Op::kExchange && IsAllToAll()) op_ = Op::kAllToAll;
+  if (op_ != Op::kExchange) return;
   if (figures_.peers_max > 1 || figures_.recv_total == 0) return;
   const size_t n = overlaps_.size();
   for (size_t d = 0; d < n; ++d) {

@@ -33,7 +33,10 @@ class ListTransfers final : public PieceList {
   InOnePart Contiguous(const BoxTransfer& piece) const override;
   // Chooses the holders that serve the receivers of one shard.
   class Turn;
-  void Classify(const Side& from, const Side& to);
+  // `by_groups`: AllGather and AllToAll are looked for, too.
+  void Classify(const Side& from, const Side& to, bool by_groups);
+  bool IsAllGather(const Mesh& mesh) const;
+  bool IsAllToAll() const;
 
   int rank_ = 0;
   std::vector<DimOverlap> overlaps_;

@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "layout/axes.h"
+#include "layout/flatten.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/list_transfers.h"
 #include "planner/transfers/mesh_transfers.h"
@@ -79,10 +80,11 @@ Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t i
 absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op, const Layout& from, const Layout& to,
                                                                            const Topology& topology,
                                                                            int64_t first_holder) {
-  RETURN_IF_ERROR(SameShape(from, to));
-  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(from));
-  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(to));
-  return transfers::CreateTransfers(op, {from, from_map}, {to, to_map}, topology, first_holder);
+  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(from, to));
+  RETURN_IF_ERROR(SameShape(ends.first, ends.second));
+  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(ends.first));
+  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(ends.second));
+  return transfers::CreateTransfers(op, {ends.first, from_map}, {ends.second, to_map}, topology, first_holder);
 }
 
 namespace transfers {

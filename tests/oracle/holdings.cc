@@ -33,11 +33,11 @@ void ElementSet::Merge(const ElementSet& other) {
 
 std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim) {
   const Dim& d = layout.dims[dim];
-  if (SlotTable(d) != nullptr) {
+  if (SlotTable(d) != nullptr || !d.flattened.empty()) {
     std::vector<std::vector<char>> mask;
     for (int64_t p = 0; p < layout.mesh.size(); ++p) {
-      std::vector<char>& mine = mask.emplace_back();
-      for (int64_t i = 0; i < d.size; ++i) mine.push_back(Holds(layout, dim, i, p) ? 1 : 0);
+      std::vector<char>& mine = mask.emplace_back(static_cast<size_t>(d.size), 0);
+      for (const int64_t i : InOrder(layout, dim, p)) mine[i] = 1;
     }
     return mask;
   }
@@ -59,20 +59,15 @@ std::vector<std::vector<char>> DimMask(const Layout& layout, size_t dim) {
 }
 
 std::vector<int64_t> InOrder(const Layout& layout, size_t dim, int64_t position) {
-  if (const Factor* table = SlotTable(layout.dims[dim])) {
-    return table->slots[Coordinate(layout.mesh, table->ref, position)];
-  }
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
-    if (Holds(layout, dim, i, position)) out.push_back(i);
-  }
-  return out;
+  return HeldIndices(layout.mesh, layout.dims[dim], position);
 }
 
 std::vector<Span> Spans(const Layout& layout, size_t dim, int64_t position) {
   std::vector<Span> spans;
-  for (int64_t i = 0; i < layout.dims[dim].size; ++i) {
-    if (!Holds(layout, dim, i, position)) continue;
+  std::vector<int64_t> indices = InOrder(layout, dim, position);
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  for (const int64_t i : indices) {
     if (!spans.empty() && spans.back().end == i) {
       ++spans.back().end;
     } else {
@@ -253,30 +248,36 @@ bool Pends(const Layout& layout) {
   return std::any_of(layout.partial.begin(), layout.partial.end(), [](const Ref& ref) { return ref.size > 1; });
 }
 
-bool EvenlyDivided(const Layout& layout) {
-  for (const Dim& dim : layout.dims) {
-    int64_t length = dim.size;
-    for (const Factor& factor : dim.factors) {
-      if (length % factor.parts != 0) return false;
-      length /= factor.parts;
-      for (const int64_t size : factor.sizes) {
-        if (size != length) return false;
-      }
-    }
-  }
-  return true;
-}
-
 namespace {
 
-bool SameSlots(const Layout& a, int64_t p, const Layout& b, int64_t q) {
-  for (size_t d = 0; d < a.dims.size(); ++d) {
-    if (InOrder(a, d, p) != InOrder(b, d, q)) return false;
+// Every cut of the dimension makes parts of one length. -1 if not, else the elements that each device holds.
+int64_t EvenLength(const Dim& dim) {
+  int64_t held = dim.size;
+  if (!dim.flattened.empty()) {
+    held = 1;
+    for (const Dim& inner : dim.flattened) {
+      const int64_t length = EvenLength(inner);
+      if (length < 0) return -1;
+      held *= length;
+    }
   }
-  return true;
+  int64_t interval = held;
+  for (const Factor& factor : dim.factors) {
+    if (interval % factor.parts != 0) return -1;
+    interval /= factor.parts;
+    if (!factor.is_digit) held /= factor.parts;
+    for (const int64_t size : factor.sizes) {
+      if (size != interval) return -1;
+    }
+  }
+  return held;
 }
 
 }  // namespace
+
+bool EvenlyDivided(const Layout& layout) {
+  return std::all_of(layout.dims.begin(), layout.dims.end(), [](const Dim& dim) { return EvenLength(dim) >= 0; });
+}
 
 bool Equivalent(const Layout& a, const Layout& b) {
   if (a.shape() != b.shape()) return false;
@@ -289,7 +290,7 @@ bool Equivalent(const Layout& a, const Layout& b) {
   for (size_t p = 0; p < x.sets.size(); ++p) {
     const int64_t q = b.mesh.Position(a.mesh.ids[p]);
     if (q < 0 ? x.sets[p].Count() != 0 : x.sets[p] != y.sets[q]) return false;
-    if (q >= 0 && x.sets[p].Count() > 0 && !SameSlots(a, static_cast<int64_t>(p), b, q)) return false;
+    if (q >= 0 && x.order[p] != y.order[q]) return false;
     if (any_partial && q >= 0 && contributions.Needed(b, q) != contributions.Own(static_cast<int64_t>(p))) return false;
   }
   for (size_t q = 0; q < y.sets.size(); ++q) {

@@ -187,7 +187,8 @@ class Checker {
   }
 
   static std::vector<int64_t> Elements(const Holdings& in, const MovedBox& piece) {
-    const std::vector<int64_t> shape = in.layout.shape();
+    std::vector<int64_t> shape;  // flattened dimensions count once
+    for (const Dim& dim : in.layout.dims) shape.push_back(dim.size);
     if (piece.offset.size() != shape.size() || piece.size.size() != shape.size())
       throw std::runtime_error("a piece of another rank");
     std::vector<int64_t> numbers = {0};

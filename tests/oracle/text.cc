@@ -144,15 +144,52 @@ Dim ReadDim(Scanner& in, const Mesh& mesh) {
   Dim dim;
   const bool starts_with_number = in.AtInt();
   const int64_t number = starts_with_number ? in.Int() : -1;
-  if (in.Peek() == '<' || in.Peek() == '{') {
+  const bool cut = in.Peek() == '<' || in.Peek() == '{';
+  if (cut) dim.factors = ReadFactors(in, mesh);
+  if (in.Take('(')) {
     dim.local = number;
-    dim.factors = ReadFactors(in, mesh);
+    dim.size = 1;
+    do {
+      dim.flattened.push_back(ReadDim(in, mesh));
+      dim.size *= dim.flattened.back().size;
+    } while (in.Take(','));
+    in.Need(')');
+  } else if (cut) {
+    dim.local = number;
     dim.size = in.Int();
   } else {
     if (!starts_with_number) in.Fail("expected a size");
     dim.size = number;
   }
   return dim;
+}
+
+void AddRefs(const Dim& dim, std::vector<Ref>& refs) {
+  for (const Dim& inner : dim.flattened) AddRefs(inner, refs);
+  for (const Factor& factor : dim.factors) {
+    if (!factor.is_digit) refs.push_back(factor.ref);
+  }
+}
+
+void AddSizes(const Dim& dim, std::vector<int64_t>& sizes) {
+  if (dim.flattened.empty()) sizes.push_back(dim.size);
+  for (const Dim& inner : dim.flattened) AddSizes(inner, sizes);
+}
+
+void CheckLocal(const Dim& dim, const Mesh& mesh, const Scanner& in) {
+  for (const Dim& inner : dim.flattened) CheckLocal(inner, mesh, in);
+  if (dim.local < 0) return;
+  int64_t largest = 0;
+  if (SlotTable(dim) != nullptr || !dim.flattened.empty()) {
+    for (int64_t p = 0; p < mesh.size(); ++p) {
+      largest = std::max(largest, static_cast<int64_t>(HeldIndices(mesh, dim, p).size()));
+    }
+  } else {
+    // Every combination of coordinates belongs to some device.
+    std::map<std::vector<int64_t>, int64_t> count;
+    for (int64_t i = 0; i < dim.size; ++i) largest = std::max(largest, ++count[RequiredCoordinates(dim, i)]);
+  }
+  if (largest != dim.local) in.Fail("the local size is " + std::to_string(largest) + ", not as written,");
 }
 
 // The two may not share a digit of one axis: one must lie in front of the other.
@@ -165,11 +202,7 @@ bool Overlap(const Ref& a, const Ref& b) {
 
 void CheckUsedOnce(const Layout& layout, const Scanner& in) {
   std::vector<Ref> refs = layout.partial;
-  for (const Dim& dim : layout.dims) {
-    for (const Factor& factor : dim.factors) {
-      if (!factor.is_digit) refs.push_back(factor.ref);
-    }
-  }
+  for (const Dim& dim : layout.dims) AddRefs(dim, refs);
   for (size_t i = 0; i < refs.size(); ++i) {
     for (size_t j = i + 1; j < refs.size(); ++j) {
       if (Overlap(refs[i], refs[j])) in.Fail("an axis is used twice");
@@ -201,7 +234,7 @@ int64_t Coordinate(const Mesh& mesh, const Ref& ref, int64_t position) {
 
 std::vector<int64_t> Layout::shape() const {
   std::vector<int64_t> shape;
-  for (const Dim& dim : dims) shape.push_back(dim.size);
+  for (const Dim& dim : dims) AddSizes(dim, shape);
   return shape;
 }
 
@@ -265,20 +298,7 @@ Layout ParseLayout(std::string_view text, const Mesh& mesh) {
   }
   in.End();
   CheckUsedOnce(layout, in);
-  for (size_t d = 0; d < layout.dims.size(); ++d) {
-    if (layout.dims[d].local < 0) continue;
-    // Every combination of coordinates belongs to some device.
-    std::map<std::vector<int64_t>, int64_t> count;
-    int64_t largest = 0;
-    const Factor* table = SlotTable(layout.dims[d]);
-    for (size_t j = 0; table != nullptr && j < table->slots.size(); ++j) {
-      largest = std::max(largest, static_cast<int64_t>(table->slots[j].size()));
-    }
-    for (int64_t i = 0; i < layout.dims[d].size && table == nullptr; ++i) {
-      largest = std::max(largest, ++count[RequiredCoordinates(layout.dims[d], i)]);
-    }
-    if (largest != layout.dims[d].local) in.Fail("the local size is " + std::to_string(largest) + ", not as written,");
-  }
+  for (const Dim& dim : layout.dims) CheckLocal(dim, mesh, in);
   return layout;
 }
 
@@ -320,18 +340,39 @@ const Factor* SlotTable(const Dim& dim) {
   return !dim.factors.empty() && !dim.factors[0].slots.empty() ? &dim.factors[0] : nullptr;
 }
 
+std::vector<int64_t> HeldIndices(const Mesh& mesh, const Dim& dim, int64_t position) {
+  if (const Factor* table = SlotTable(dim)) return table->slots[Coordinate(mesh, table->ref, position)];
+  // What is held before the factors cut it, in order: everything, or what is held of the flattened dimensions.
+  Dim whole{dim.size, -1, dim.factors, {}};
+  std::vector<int64_t> indices;
+  if (dim.flattened.empty()) {
+    for (int64_t i = 0; i < dim.size; ++i) indices.push_back(i);
+  } else {
+    indices = {0};
+    for (const Dim& inner : dim.flattened) {
+      std::vector<int64_t> longer;
+      const std::vector<int64_t> along = HeldIndices(mesh, inner, position);
+      for (const int64_t prefix : indices) {
+        for (const int64_t i : along) longer.push_back(prefix * inner.size + i);
+      }
+      indices = std::move(longer);
+    }
+    whole.size = static_cast<int64_t>(indices.size());
+  }
+  std::vector<int64_t> own;
+  for (const Factor& factor : dim.factors) {
+    if (!factor.is_digit) own.push_back(Coordinate(mesh, factor.ref, position));
+  }
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < whole.size; ++i) {
+    if (RequiredCoordinates(whole, i) == own) out.push_back(indices[i]);
+  }
+  return out;
+}
+
 bool Holds(const Layout& layout, size_t dim, int64_t index, int64_t position) {
-  if (const Factor* table = SlotTable(layout.dims[dim])) {
-    const std::vector<int64_t>& mine = table->slots[Coordinate(layout.mesh, table->ref, position)];
-    return std::find(mine.begin(), mine.end(), index) != mine.end();
-  }
-  const std::vector<int64_t> required = RequiredCoordinates(layout.dims[dim], index);
-  size_t next = 0;
-  for (const Factor& factor : layout.dims[dim].factors) {
-    if (factor.is_digit) continue;
-    if (Coordinate(layout.mesh, factor.ref, position) != required[next++]) return false;
-  }
-  return true;
+  const std::vector<int64_t> held = HeldIndices(layout.mesh, layout.dims[dim], position);
+  return std::find(held.begin(), held.end(), index) != held.end();
 }
 
 }  // namespace oracle

@@ -43,6 +43,7 @@ struct Dim {
   int64_t size = 0;
   int64_t local = -1;  // the local size that was written, or -1
   std::vector<Factor> factors;
+  std::vector<Dim> flattened;  // dimensions that are flattened into this one, or none
 };
 
 struct Layout {
@@ -68,6 +69,8 @@ std::vector<int64_t> RequiredCoordinates(const Dim& dim, int64_t index);
 
 // Whether the device at `position` holds element `index` along a dimension.
 bool Holds(const Layout& layout, size_t dim, int64_t index, int64_t position);
+// The indices of a dimension that the device at a position holds, in local order; with slots an index may come twice.
+std::vector<int64_t> HeldIndices(const Mesh& mesh, const Dim& dim, int64_t position);
 
 }  // namespace oracle
 

@@ -77,6 +77,7 @@ TEST_CASE("sampled plans move every element on threads") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true}, 12, 1000, 1000);
   Sample({.uneven = true, .digits = true, .options = true}, 13, 500, 300);
   Sample({.uneven = true, .digits = true, .slots = true, .two_meshes = true}, 18, 1000, 1000);
+  Sample({.uneven = true, .digits = true, .sizes = true, .two_meshes = true, .flattened = true}, 30, 2000, 2000);
 }
 
 TEST_CASE("sampled plans reduce every element on threads") {
@@ -96,6 +97,7 @@ TEST_CASE("sampled plans through domains move and reduce every element on thread
     Sample({.sub_axes = true, .partial = true}, ++stream, 300, 200, domains(sizes));
     Sample({.two_meshes = true}, ++stream, 100, 100, domains(sizes));
     Sample({.uneven = true, .slots = true}, ++stream, 300, 300, domains(sizes));
+    Sample({.uneven = true, .flattened = true}, ++stream, 300, 300, domains(sizes));
   }
 }
 

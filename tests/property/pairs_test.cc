@@ -58,6 +58,13 @@ TEST_CASE("sampled pairs with slot tables on either side") {
          5000);
 }
 
+TEST_CASE("sampled pairs with flattened dimensions on either side") {
+  Sample({.flattened = true}, 30, 3000, 3000);
+  Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true, .flattened = true}, 31,
+         5000, 5000);
+  Sample({.uneven = true, .sizes = true, .partial = true, .flattened = true}, 32, 3000, 2000);
+}
+
 TEST_CASE("sampled pairs with restricted ops, other objectives and memory limits") {
   Sample({.options = true}, 7, 2000, 1600);
   Sample(Flavour::Everything(), 8, 8000, 5000);

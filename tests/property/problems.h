@@ -47,8 +47,9 @@ struct Flavour {
   bool slots = false;   // slot tables, in the first dimension
   bool partial = false;
   bool two_meshes = false;
-  bool options = false;  // objectives, op sets, boxes, memory limits
-  bool large = false;    // up to 4 axes and 64 devices
+  bool flattened = false;  // neighboring dimensions flattened into one
+  bool options = false;    // objectives, op sets, boxes, memory limits
+  bool large = false;      // up to 4 axes and 64 devices
   static Flavour Everything() {
     return {.uneven = true,
             .sub_axes = true,

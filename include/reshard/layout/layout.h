@@ -10,6 +10,8 @@
 //   X=[a,b,..]    cuts into chunks of exactly these sizes, which add up to the length of every interval they cut
 //   X={a,b|c|..}  a slot table, the only factor of its dimension: per coordinate, the indices that it holds, in slot
 //                 order; several devices may hold an index, and one device may hold it in several slots
+// Neighboring dimensions may be flattened into one, row-major: <dp>(512, <tp>128). Factors inside cut their dimension
+// first; those in front cut what a device then holds, in local order, as if it were one interval.
 // An axis that appears nowhere replicates the tensor. Where values are partial over an axis, every device along it
 // holds one contribution to the same elements.
 #ifndef RESHARD_LAYOUT_LAYOUT_H_
@@ -30,7 +32,8 @@
 
 namespace reshard {
 
-inline constexpr int kMaxRank = 64;  // most dimensions of a tensor
+inline constexpr int kMaxRank = 64;      // most dimensions of a tensor
+inline constexpr int kMaxFlattened = 4;  // how deep dimensions may be flattened that are flattened themselves
 // Most intervals that one device may hold along one dimension; layouts with more are refused.
 inline constexpr int64_t kMaxIntervals = int64_t{1} << 20;
 
@@ -107,14 +110,23 @@ struct Factor {
   }
 };
 
-// One dimension of a layout.
+// One dimension of a layout: one of the tensor's, or several neighboring ones that are flattened.
 struct DimLayout {
-  int64_t size = 0;             // of the whole tensor, in elements
+  int64_t size = 0;             // of the whole tensor, in elements; Create computes it where dimensions are flattened
   std::vector<Factor> factors;  // major first; none: every device holds the whole dimension
+  // The dimensions that are flattened into this one, outermost first, each with the factors that cut it before; empty
+  // for a dimension of the tensor.
+  std::vector<DimLayout> flattened = {};
+
+  // Whether dimensions are flattened here of which an axis cuts one first: `factors` alone do not say who holds what.
+  bool cut_before_flattened() const;
+  // The axes that choose the shard, major first: those of the flattened dimensions, then those of `factors`.
+  std::vector<AxisRef> Axes() const;
+
   bool operator==(const DimLayout&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const DimLayout& dim) {
-    return H::combine(std::move(h), dim.size, dim.factors);
+    return H::combine(std::move(h), dim.size, dim.factors, dim.flattened);
   }
 };
 
@@ -150,15 +162,17 @@ class Layout {
   // sizes, an element count that does not fit in an int64, an unknown axis, an axis (or overlapping sub-axes of it)
   // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
   // more than kMaxIntervals intervals, a slot table beside other factors of its dimension or beside another one, an
-  // index that no slot holds, a device with more slots than the dimension has indices.
+  // index that no slot holds, a device with more slots than the dimension has indices; dimensions flattened more than
+  // kMaxFlattened deep, a slot table on or inside flattened dimensions, blocks, reflected axes and explicit sizes that
+  // cut fragments of different lengths.
   static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
                                        std::optional<Partial> partial = std::nullopt);
 
   // The devices, and the axes that the factors refer to.
   const Mesh& mesh() const { return state_->mesh; }
-  // Number of tensor dimensions.
+  // Number of dimensions, where those that are flattened into one count once.
   int rank() const { return static_cast<int>(dims().size()); }
-  // One per tensor dimension.
+  // One per dimension.
   const std::vector<DimLayout>& dims() const { return state_->dims; }
   // Requires 0 <= d < rank().
   const DimLayout& dim(int d) const {
@@ -167,13 +181,18 @@ class Layout {
   }
   // The dimension that a slot table cuts; nullopt if there is none.
   std::optional<int> slot_dim() const { return state_->slot_dim; }
+  // Whether dimensions are flattened.
+  bool flattens() const { return state_->flattens; }
+  // Whether the factors of each dimension say who holds what: there is no slot table, and no dimension is cut before it
+  // is flattened. What they do not say, shard_map.h does.
+  bool only_factors() const { return state_->only_factors; }
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
   [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.4
   // The same fragments, partial in another way; nullopt: as complete values. Errors of Create.
   absl::StatusOr<Layout> WithPartial(std::optional<Partial> partial) const;
   Layout WithoutPartial() const;
-  // Global sizes in elements, one per dimension.
+  // Global sizes in elements, one per dimension of the tensor.
   std::vector<int64_t> shape() const;
   // Number of elements of the whole tensor.
   int64_t num_elements() const { return state_->num_elements; }
@@ -181,7 +200,8 @@ class Layout {
   // The non-empty intervals that the device at `position` holds along dimension d, in local order: sorted, disjoint and
   // not touching, unless a slot table cuts the dimension.
   std::vector<Interval> Intervals(int64_t position, int d) const;
-  // Number of elements that the device at `position` holds along each dimension.
+  // Number of elements that the device at `position` holds along each dimension of the layout: a fragment of flattened
+  // dimensions has one.
   std::vector<int64_t> LocalShape(int64_t position) const;
   // For each dimension, the largest of these over all devices: what text prints as the local size.
   std::vector<int64_t> MaxLocalShape() const;
@@ -207,6 +227,8 @@ class Layout {
     std::optional<Partial> partial;
     int64_t num_elements;
     std::optional<int> slot_dim;
+    bool flattens;
+    bool only_factors;
     size_t hash;  // of mesh, dims and partial
   };
 

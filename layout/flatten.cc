@@ -1,0 +1,252 @@
+#include "layout/flatten.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "layout/cut.h"
+#include "status/macros.h"
+
+namespace reshard::layout {
+namespace {
+
+// The factors of flattened dimensions, major first, in terms of the one that they are flattened into. Between them
+// stand the sizes that every device still holds whole: what factors in front of all may cut.
+class FactorList {
+ public:
+  explicit FactorList(const Mesh& mesh) : mesh_(mesh) {}
+
+  // The next dimension, faster than those before it, cut by these; `tail` is the product of the sizes behind it. False
+  // where no factors of the flattened dimension say the same.
+  bool AddDim(int64_t size, const std::vector<const Factor*>& factors, int64_t tail) {
+    int64_t length = size;  // of each interval
+    int64_t blocks = 1;
+    for (const Factor* factor : factors) {
+      if (uneven_) return false;
+      // The number of an interval counts those of the dimensions in front, too; whether it is odd stays the same if
+      // this dimension has an even number of them.
+      const bool reflected = factor->kind == Factor::Kind::kReflected;
+      if (reflected && !items_.empty() && blocks % 2 != 0) return false;
+      reflected_ |= reflected;
+      if (factor->kind == Factor::Kind::kSizes || length % factor->parts() != 0) {
+        uneven_ = true;
+        if (!AddSizes(*factor, length, tail)) return false;
+        continue;
+      }
+      if (factor->has_axis()) {
+        items_.push_back({*factor});
+      } else {
+        AddHeld(factor->blocks);
+        blocks *= factor->blocks;
+      }
+      length /= factor->parts();
+    }
+    if (!uneven_) AddHeld(length);
+    return true;
+  }
+
+  // A factor in front of the flattened dimensions: it cuts what is held, the major part first.
+  bool CutHeld(const Factor& factor) {
+    if (uneven_ || reflected_ || factor.kind == Factor::Kind::kReflected || factor.kind == Factor::Kind::kSizes) {
+      return false;
+    }
+    int64_t left = factor.parts(), taken = 1;
+    while (left > 1) {
+      while (next_ < items_.size() && items_[next_].held <= 1) ++next_;
+      if (next_ == items_.size()) return false;
+      const int64_t held = items_[next_].held;
+      if (held % left != 0 && left % held != 0) return false;
+      const int64_t part = std::min(held, left);
+      Item item{factor};
+      item.factor.axis = {factor.axis.axis, factor.axis.pre * taken, part};
+      item.factor.blocks = part;
+      items_[next_].held /= part;
+      items_.insert(items_.begin() + static_cast<ptrdiff_t>(next_++), std::move(item));
+      left /= part;
+      taken *= part;
+    }
+    return true;
+  }
+
+  // The factors, with blocks for what is held whole in front of an axis. nullopt where these would be too many.
+  std::optional<std::vector<Factor>> Take() {
+    std::vector<Factor> out;
+    int64_t blocks = 1, all_blocks = 1;
+    for (Item& item : items_) {
+      if (item.held > 0 || !item.factor.has_axis()) {
+        blocks *= item.held > 0 ? item.held : item.factor.blocks;
+        continue;
+      }
+      all_blocks *= blocks;
+      if (all_blocks > kMaxIntervals) return std::nullopt;
+      if (blocks > 1) out.push_back(Factor::Blocks(blocks));
+      blocks = 1;
+      out.push_back(std::move(item.factor));
+    }
+    return out;
+  }
+
+ private:
+  struct Item {
+    Factor factor;
+    int64_t held = 0;  // above 0: no factor but a size that is held whole
+  };
+
+  void AddHeld(int64_t size) {
+    if (size > 1) items_.push_back({{}, size});
+  }
+
+  // An uneven cut of intervals of `length`, as explicit sizes of the flattened dimension.
+  bool AddSizes(const Factor& factor, int64_t length, int64_t tail) {
+    const bool whole_axis = factor.has_axis() && factor.axis.size == mesh_.axis(factor.axis.axis).size;
+    if (!whole_axis || factor.kind == Factor::Kind::kReflected) return false;
+    Factor sizes = Factor::Along(factor.axis);
+    sizes.kind = Factor::Kind::kSizes;
+    for (int64_t j = 0; j < factor.parts(); ++j) {
+      const bool given = factor.kind == Factor::Kind::kSizes;
+      sizes.sizes.push_back(tail * (given ? factor.sizes[j] : CeilChunk({0, length}, factor.parts(), j).length()));
+    }
+    items_.push_back({std::move(sizes)});
+    return true;
+  }
+
+  const Mesh& mesh_;
+  std::vector<Item> items_;
+  size_t next_ = 0;         // what is held in front of it is cut already
+  bool uneven_ = false;     // explicit sizes came: nothing may cut what they leave
+  bool reflected_ = false;  // a reflected axis came: the numbers of intervals matter
+};
+
+int NumDims(const DimLayout& dim) {
+  std::vector<int64_t> sizes;
+  AppendSizes(dim, sizes);
+  return static_cast<int>(sizes.size());
+}
+
+// Said by factors alone, if it can be.
+DimLayout Simplified(DimLayout dim, const Mesh& mesh) {
+  if (dim.flattened.empty()) return dim;
+  std::optional<std::vector<Factor>> factors = FactorsOf(dim, mesh);
+  if (!factors) return dim;
+  DimLayout out = Whole(dim);
+  out.factors = *std::move(factors);
+  return out;
+}
+
+// The layout over dimensions of which each is so many of the tensor's.
+absl::StatusOr<Layout> Over(const Layout& layout, const std::vector<int>& groups) {
+  std::vector<DimLayout> out;
+  size_t next = 0;
+  for (const int group : groups) {
+    DimLayout common;
+    common.size = 1;
+    for (int dims = 0; dims < group; ++next) {
+      const DimLayout& dim = layout.dims()[next];
+      dims += NumDims(dim);
+      common.size *= dim.size;  // fits: the product of all sizes that are not 0 does
+      common.flattened.push_back(Simplified(dim, layout.mesh()));
+    }
+    const bool alone = common.flattened.size() == 1;
+    out.push_back(alone ? DimLayout(common.flattened.front()) : Simplified(std::move(common), layout.mesh()));
+  }
+  return Layout::Create(layout.mesh(), std::move(out), layout.partial());
+}
+
+// Where dimensions end, in dimensions of the tensor.
+std::vector<int> Ends(const Layout& layout) {
+  std::vector<int> out;
+  for (const DimLayout& dim : layout.dims()) out.push_back((out.empty() ? 0 : out.back()) + NumDims(dim));
+  return out;
+}
+
+}  // namespace
+
+void AppendSizes(const DimLayout& dim, std::vector<int64_t>& shape) {
+  if (dim.flattened.empty()) shape.push_back(dim.size);
+  for (const DimLayout& inner : dim.flattened) AppendSizes(inner, shape);
+}
+
+DimLayout Whole(const DimLayout& dim) {
+  DimLayout out{dim.size, {}};
+  if (dim.flattened.empty()) return out;
+  std::vector<int64_t> sizes;
+  AppendSizes(dim, sizes);
+  for (const int64_t size : sizes) out.flattened.push_back({size, {}});
+  return out;
+}
+
+void FlattenedRuns::Append(int64_t size, absl::Span<const Interval> held) {
+  int64_t length = 0;
+  for (const Interval& interval : held) length += interval.length();
+  std::vector<Interval> out;
+  const auto add = [&](const Interval& run) {
+    if (!out.empty() && out.back().end == run.begin) {
+      out.back().end = run.end;
+    } else {
+      out.push_back(run);
+    }
+  };
+  for (const Interval& run : runs_) {
+    if (length == size && size > 0) {
+      add({run.begin * size, run.end * size});
+      continue;
+    }
+    for (int64_t i = run.begin; i < run.end; ++i) {
+      for (const Interval& interval : held) add({i * size + interval.begin, i * size + interval.end});
+    }
+  }
+  runs_ = std::move(out);
+  length_ *= length;
+}
+
+std::vector<Interval> FlattenedRuns::At(absl::Span<const Interval> local) const {
+  std::vector<Interval> out;
+  auto run = runs_.begin();
+  int64_t before = 0;  // local positions in front of `run`
+  for (const Interval& part : local) {
+    int64_t at = part.begin;
+    while (at < part.end) {
+      for (; before + run->length() <= at; ++run) before += run->length();
+      const int64_t end = std::min(part.end, before + run->length());
+      const Interval found{run->begin + at - before, run->begin + end - before};
+      if (!out.empty() && out.back().end == found.begin) {
+        out.back().end = found.end;
+      } else {
+        out.push_back(found);
+      }
+      at = end;
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<Factor>> FactorsOf(const DimLayout& dim, const Mesh& mesh) {
+  if (!dim.cut_before_flattened()) return dim.factors;
+  if (dim.size == 0) return std::nullopt;
+  FactorList list(mesh);
+  int64_t tail = dim.size;
+  for (const DimLayout& inner : dim.flattened) {
+    tail /= inner.size;
+    auto factors = FactorsOf(inner, mesh);
+    if (!factors) return std::nullopt;
+    const DimLayout plain{inner.size, *std::move(factors)};
+    if (!list.AddDim(plain.size, EffectiveFactors(plain), tail)) return std::nullopt;
+  }
+  for (const Factor* factor : EffectiveFactors(dim)) {
+    if (!list.CutHeld(*factor)) return std::nullopt;
+  }
+  return list.Take();
+}
+
+absl::StatusOr<std::pair<Layout, Layout>> OverCommonDims(const Layout& a, const Layout& b) {
+  if ((!a.flattens() && !b.flattens()) || a.shape() != b.shape()) return std::pair(a, b);
+  const std::vector<int> ends_a = Ends(a), ends_b = Ends(b);
+  std::vector<int> common;
+  std::set_intersection(ends_a.begin(), ends_a.end(), ends_b.begin(), ends_b.end(), std::back_inserter(common));
+  std::adjacent_difference(common.begin(), common.end(), common.begin());
+  ASSIGN_OR_RETURN(Layout over_a, Over(a, common));
+  ASSIGN_OR_RETURN(Layout over_b, Over(b, common));
+  return std::pair(std::move(over_a), std::move(over_b));
+}
+
+}  // namespace reshard::layout

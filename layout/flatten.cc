@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "layout/cut.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 
 namespace reshard::layout {
@@ -164,6 +165,32 @@ std::vector<int> Ends(const Layout& layout) {
 void AppendSizes(const DimLayout& dim, std::vector<int64_t>& shape) {
   if (dim.flattened.empty()) shape.push_back(dim.size);
   for (const DimLayout& inner : dim.flattened) AppendSizes(inner, shape);
+}
+
+std::vector<std::vector<Interval>> BoxesOfRun(absl::Span<const int64_t> sizes, const Interval& run) {
+  if (sizes.size() == 1) return {{run}};
+  int64_t row = 1;
+  for (const int64_t size : sizes.subspan(1)) row *= size;
+  std::vector<std::vector<Interval>> boxes;
+  const auto add_within = [&](int64_t index, const Interval& of_row) {
+    for (std::vector<Interval>& inner : BoxesOfRun(sizes.subspan(1), of_row)) {
+      inner.insert(inner.begin(), {index, index + 1});
+      boxes.push_back(std::move(inner));
+    }
+  };
+  const int64_t first = CeilDiv(run.begin, row), last = run.end / row;  // whole rows are first .. last-1
+  if (first > last) {
+    add_within(last, {run.begin % row, run.end % row});
+    return boxes;
+  }
+  if (run.begin % row != 0) add_within(first - 1, {run.begin % row, row});
+  if (first < last) {
+    std::vector<Interval>& whole = boxes.emplace_back();
+    whole.push_back({first, last});
+    for (const int64_t size : sizes.subspan(1)) whole.push_back({0, size});
+  }
+  if (run.end % row != 0) add_within(last, {0, run.end % row});
+  return boxes;
 }
 
 DimLayout Whole(const DimLayout& dim) {

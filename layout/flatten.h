@@ -36,6 +36,11 @@ class FlattenedRuns {
   int64_t length_ = 1;
 };
 
+// A run of row-major elements as boxes, ascending: at most twice as many as there are dimensions, less one. The run
+// 5-13 of a 4 x 5 matrix is [1, 2) x [0, 5) and [2, 3) x [0, 4). Each box: an interval per dimension. Requires a run
+// with elements, and sizes of at least 1.
+std::vector<std::vector<Interval>> BoxesOfRun(absl::Span<const int64_t> sizes, const Interval& run);
+
 // The dimension, cut by nothing.
 DimLayout Whole(const DimLayout& dim);
 

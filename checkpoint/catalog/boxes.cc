@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "layout/flatten.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 #include "status/macros.h"
@@ -106,6 +107,24 @@ int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
   return position;
 }
 
+// Each of the boxes goes on with an interval of one more dimension, or with the boxes that it is where dimensions are
+// flattened.
+void AddDim(const DimLayout& dim, const Interval& interval, std::vector<StoredBox>& boxes) {
+  std::vector<int64_t> sizes;
+  layout::AppendSizes(dim, sizes);
+  std::vector<StoredBox> out;
+  for (const StoredBox& box : boxes) {
+    for (const std::vector<Interval>& part : layout::BoxesOfRun(sizes, interval)) {
+      StoredBox& longer = out.emplace_back(box);
+      for (const Interval& along : part) {
+        longer.offset.push_back(along.begin);
+        longer.size.push_back(along.length());
+      }
+    }
+  }
+  boxes = std::move(out);
+}
+
 }  // namespace
 
 absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<StoredBox>* boxes) {
@@ -113,10 +132,10 @@ absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<Stored
     return absl::InvalidArgumentError("a layout with partial values cannot be stored; reduce it first");
   }
   const Mesh& mesh = layout.mesh();
-  const std::vector<int64_t> shape = layout.shape();
-  const size_t rank = shape.size();
+  const auto rank = static_cast<size_t>(layout.rank());
   if (layout.num_elements() == 0) {
-    boxes->push_back({std::vector<int64_t>(rank, 0), shape, mesh.Device(0)});
+    const std::vector<int64_t> shape = layout.shape();
+    boxes->push_back({std::vector<int64_t>(shape.size(), 0), shape, mesh.Device(0)});
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const ShardMap map, ShardMap::Create(layout));
@@ -144,15 +163,18 @@ absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<Stored
 
   std::vector<size_t> at(rank, 0);
   for (int64_t n = 0; n < *count; ++n) {
-    StoredBox box;
     int64_t position = 0;
+    std::vector<StoredBox> whole(1);
     for (size_t d = 0; d < rank; ++d) {
       const Cut& cut = cuts[d][at[d]];
-      box.offset.push_back(cut.interval.begin);
-      box.size.push_back(cut.interval.length());
+      AddDim(layout.dims()[d], cut.interval, whole);
       position += PositionOf(cut.row, digits[d]);
     }
-    for (StoredBox& part : CutBox(box, SizeOf(dtype), kLargestBox)) {
+    std::vector<StoredBox> parts;
+    for (const StoredBox& box : whole) {
+      for (StoredBox& part : CutBox(box, SizeOf(dtype), kLargestBox)) parts.push_back(std::move(part));
+    }
+    for (StoredBox& part : parts) {
       int64_t part_bytes = SizeOf(dtype);
       for (const int64_t size : part.size) part_bytes *= size;
       const int64_t candidates = std::min(replicas, kMostCandidates);

@@ -1,6 +1,8 @@
 #include "checkpoint/live/fragment.h"
 
-#include "reshard/runtime/tensor_view.h"
+#include <utility>
+
+#include "layout/flatten.h"
 
 namespace reshard::live {
 namespace {
@@ -12,6 +14,33 @@ Region BoxRegion(absl::Span<const int64_t> size, absl::Span<const int64_t> local
     region.push_back({to_fragment ? IndexRun{0, local[d], size[d]} : IndexRun{local[d], 0, size[d]}});
   }
   return region;
+}
+
+std::vector<int64_t> SizesOf(const DimLayout& dim) {
+  std::vector<int64_t> sizes;
+  layout::AppendSizes(dim, sizes);
+  return sizes;
+}
+
+// Each of the boxes goes on with an interval of one more dimension, which begins at `local` in the fragment.
+void AddDim(const DimLayout& dim, const Interval& interval, int64_t local, std::vector<FragmentBox>& boxes) {
+  const std::vector<std::vector<Interval>> parts = layout::BoxesOfRun(SizesOf(dim), interval);
+  std::vector<FragmentBox> out;
+  for (const FragmentBox& box : boxes) {
+    int64_t before = 0;  // elements of the interval
+    for (const std::vector<Interval>& part : parts) {
+      FragmentBox& longer = out.emplace_back(box);
+      longer.local.push_back(local + before);
+      int64_t elements = 1;
+      for (const Interval& along : part) {
+        longer.offset.push_back(along.begin);
+        longer.size.push_back(along.length());
+        elements *= along.length();
+      }
+      before += elements;
+    }
+  }
+  boxes = std::move(out);
 }
 
 }  // namespace
@@ -33,13 +62,11 @@ std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position) {
   std::vector<FragmentBox> boxes;
   std::vector<size_t> at(rank, 0);
   for (;;) {
-    FragmentBox box;
+    std::vector<FragmentBox> of_intervals(1);
     for (size_t d = 0; d < rank; ++d) {
-      box.offset.push_back(intervals[d][at[d]].begin);
-      box.size.push_back(intervals[d][at[d]].length());
-      box.local.push_back(begins[d][at[d]]);
+      AddDim(layout.dims()[d], intervals[d][at[d]], begins[d][at[d]], of_intervals);
     }
-    boxes.push_back(std::move(box));
+    boxes.insert(boxes.end(), of_intervals.begin(), of_intervals.end());
     size_t d = rank;
     while (d > 0 && ++at[d - 1] == intervals[d - 1].size()) at[--d] = 0;
     if (d == 0) return boxes;
@@ -48,11 +75,14 @@ std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position) {
 
 std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::Span<const int64_t> offset) {
   std::vector<int64_t> local;
+  size_t next = 0;
   for (int d = 0; d < layout.rank(); ++d) {
+    int64_t index = 0;
+    for (const int64_t size : SizesOf(layout.dim(d))) index = index * size + offset[next++];
     int64_t begin = 0;
     for (const Interval& interval : layout.Intervals(position, d)) {
-      if (offset[d] >= interval.begin && offset[d] < interval.end) {
-        begin += offset[d] - interval.begin;
+      if (index >= interval.begin && index < interval.end) {
+        begin += index - interval.begin;
         break;
       }
       begin += interval.length();
@@ -60,6 +90,19 @@ std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::S
     local.push_back(begin);
   }
   return local;
+}
+
+InFragment At(const Layout& layout, absl::Span<const int64_t> local, absl::Span<const int64_t> strides) {
+  InFragment out;
+  for (int d = 0; d < layout.rank(); ++d) {
+    out.elements += local[d] * strides[d];
+    const std::vector<int64_t> sizes = SizesOf(layout.dim(d));
+    int64_t below = 1;
+    Dims own;
+    for (size_t i = sizes.size(); i-- > 0; below *= sizes[i]) own.insert(own.begin(), strides[d] * below);
+    out.strides.insert(out.strides.end(), own.begin(), own.end());
+  }
+  return out;
 }
 
 StridedCopy BoxToFragment(absl::Span<const int64_t> size, absl::Span<const int64_t> local, int64_t element,

@@ -10,20 +10,30 @@
 #include "absl/types/span.h"
 #include "reshard/layout/layout.h"
 #include "reshard/runtime/strided_copy.h"
+#include "reshard/runtime/tensor_view.h"
 
 namespace reshard::live {
 
 struct FragmentBox {
   std::vector<int64_t> offset;  // in the tensor, elements
   std::vector<int64_t> size;
-  std::vector<int64_t> local;  // in the fragment
+  std::vector<int64_t> local;  // in the fragment, whose dimensions are the layout's
 };
 
-// Ascending; none when the fragment has no elements. A fragment of no dimensions is one box of none.
+// Ascending; none when the fragment has no elements. A fragment of no dimensions is one box of none. An interval of
+// flattened dimensions is several boxes.
 std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position);
 
 // Where a box of the tensor that lies within one box of the fragment begins in the fragment.
 std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::Span<const int64_t> offset);
+
+// What lies at `local` in a fragment, with the tensor's dimensions: the memory from there on, and strides that hold
+// within one box of the fragment.
+struct InFragment {
+  int64_t elements = 0;  // from the fragment's first one
+  Dims strides;          // in elements, one per dimension of the tensor
+};
+InFragment At(const Layout& layout, absl::Span<const int64_t> local, absl::Span<const int64_t> strides);
 
 // Copies between dense memory of a box, row-major, and its place in a strided fragment.
 StridedCopy BoxToFragment(absl::Span<const int64_t> size, absl::Span<const int64_t> local, int64_t element,

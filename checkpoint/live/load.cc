@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <memory>
 #include <optional>
@@ -300,14 +301,23 @@ class Loading {
     MakeViews(g);
     const int64_t stripe = std::clamp<int64_t>(options_.group_bytes, 1, kLargestStripe);
     std::vector<live::PartRead> parts;
+    std::deque<TensorView> of_boxes;  // where fragments have fewer dimensions than their tensors; parts point to them
     for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
       const Wanted& wanted = wanted_[i];
       const std::optional<int64_t> position = wanted.read.mesh().Position(communicator_.rank());
       if (!position) continue;
       const TensorView* const view = &views_[g % 2][i - groups_[g].first];
-      for (const live::FragmentBox& box : live::FragmentBoxes(wanted.read, *position)) {
-        live::AddParts(*source_, {wanted.tensor, box.offset, box.size, box.local, view}, SizeOf(wanted.dtype), stripe,
-                       &parts);
+      const int64_t element = SizeOf(wanted.dtype);
+      for (live::FragmentBox& box : live::FragmentBoxes(wanted.read, *position)) {
+        const TensorView* into = view;
+        if (wanted.read.flattens()) {
+          const live::InFragment at = live::At(wanted.read, box.local, view->strides);
+          char* const data = static_cast<char*>(view->data) + at.elements * element;
+          into = &of_boxes.emplace_back(
+              TensorView{data, view->dtype, Dims(box.size.begin(), box.size.end()), at.strides, view->memory});
+          box.local.assign(box.size.size(), 0);
+        }
+        live::AddParts(*source_, {wanted.tensor, box.offset, box.size, box.local, into}, element, stripe, &parts);
       }
     }
     return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads), progress_);

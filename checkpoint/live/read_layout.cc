@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "layout/flatten.h"
 #include "status/macros.h"
 
 namespace reshard::live {
@@ -22,8 +23,8 @@ std::vector<AxisRef> FreeAxes(const Layout& layout) {
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     std::vector<AxisRef> used;
     for (const DimLayout& dim : layout.dims()) {
-      for (const Factor& factor : dim.factors) {
-        if (factor.has_axis() && factor.axis.axis == axis) used.push_back(factor.axis);
+      for (const AxisRef& ref : dim.Axes()) {
+        if (ref.axis == axis) used.push_back(ref);
       }
     }
     std::sort(used.begin(), used.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
@@ -38,6 +39,24 @@ std::vector<AxisRef> FreeAxes(const Layout& layout) {
     gap(mesh.axis(axis).size);
   }
   return free;
+}
+
+// What of a chunk is in one run, along each dimension of the layout: of flattened ones, whole inner dimensions and some
+// of the one in front.
+std::vector<int64_t> AlongDims(const Layout& layout, absl::Span<const int64_t> chunk) {
+  std::vector<int64_t> out;
+  for (const DimLayout& dim : layout.dims()) {
+    std::vector<int64_t> sizes;
+    layout::AppendSizes(dim, sizes);
+    int64_t run = 1;
+    for (size_t i = sizes.size(); i-- > 0;) {
+      run *= chunk[i];
+      if (chunk[i] < sizes[i]) break;
+    }
+    chunk.remove_prefix(sizes.size());
+    out.push_back(run);
+  }
+  return out;
 }
 
 // Of the device at position 0, which has the most of everything but for uneven sizes.
@@ -61,7 +80,8 @@ double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_tar
 
 }  // namespace
 
-absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<const int64_t> chunk) {
+absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<const int64_t> chunk_of_tensor) {
+  const std::vector<int64_t> chunk = AlongDims(target, chunk_of_tensor);
   const std::vector<AxisRef> free = FreeAxes(target);
   std::optional<Layout> best;
   double least = 0.0;
@@ -82,7 +102,7 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
   }
   for (size_t d = 0; d < target.dims().size(); ++d) {
     std::vector<DimLayout> dims = target.dims();
-    for (DimLayout& dim : dims) dim.factors.clear();
+    for (DimLayout& dim : dims) dim = layout::Whole(dim);
     for (int axis = 0; axis < target.mesh().num_axes(); ++axis) {
       if (target.mesh().axis(axis).size > 1) {
         dims[d].factors.push_back(Factor::Along({axis, 1, target.mesh().axis(axis).size}));

@@ -235,15 +235,18 @@ class Saving {
     const absl::Span<const int64_t> size = plan_->size(piece);
     const catalog::StoredBox box{{offset.begin(), offset.end()}, {size.begin(), size.end()}, 0};
     for (const catalog::StoredBox& part : catalog::CutBox(box, element, kStripe)) {
-      const StridedCopy copy = live::FragmentToBox(
-          part.size, live::LocalOffset(placement.layout, placement.position, part.offset), element, from.strides);
+      const live::InFragment at = live::At(
+          placement.layout, live::LocalOffset(placement.layout, placement.position, part.offset), from.strides);
+      const char* const data = static_cast<const char*>(from.data) + at.elements * element;
+      const StridedCopy copy =
+          live::FragmentToBox(part.size, std::vector<int64_t>(part.size.size(), 0), element, at.strides);
       const auto bytes = static_cast<size_t>(copy.bytes());
       absl::Status passed;
       if (copy.contiguous()) {
-        passed = pass_on({static_cast<const char*>(from.data) + copy.from_offset(), bytes});
+        passed = pass_on({data + copy.from_offset(), bytes});
       } else {
         buffer.resize(bytes);
-        copy.Run(from.data, buffer.data());
+        copy.Run(data, buffer.data());
         passed = pass_on(buffer);
       }
       if (!passed.ok()) return passed;

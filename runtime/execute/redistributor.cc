@@ -12,6 +12,7 @@
 #include "reshard/planner/batch.h"
 #include "reshard/planner/planner.h"
 #include "reshard/runtime/program.h"
+#include "runtime/execute/merged_views.h"
 #include "status/log.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -62,12 +63,40 @@ void LogPlans(const BatchPlan& batch, int64_t rank) {
 
 }  // namespace
 
+struct PreparedProblem::Ends {
+  std::vector<execute::CallersEnd> sources, targets;  // one each per tensor
+
+  // The views in the shapes of the programs.
+  struct Views {
+    std::vector<ConstTensorView> sources;
+    std::vector<TensorView> targets;
+  };
+  absl::StatusOr<Views> Merged(absl::Span<const ConstTensorView> of_sources,
+                               absl::Span<const TensorView> of_targets) const {
+    Views out;
+    for (size_t t = 0; t < of_sources.size(); ++t) {
+      const std::string which = of_sources.size() == 1 ? "" : absl::StrCat(" of tensor ", t);
+      ASSIGN_OR_RETURN(ConstTensorView source,
+                       execute::MergedView(sources[t], of_sources[t], absl::StrCat("source", which)));
+      ASSIGN_OR_RETURN(const ConstTensorView target,
+                       execute::MergedView(targets[t], of_targets[t], absl::StrCat("target", which)));
+      out.sources.push_back(std::move(source));
+      out.targets.push_back(of_targets[t]);
+      out.targets.back().shape = target.shape;
+      out.targets.back().strides = target.strides;
+    }
+    return out;
+  }
+};
+
 const Buffer& PreparedProblem::source(int64_t t) const {
+  if (ends_ != nullptr) return ends_->sources[static_cast<size_t>(t)].buffer;
   const auto [bucket, index] = place_[t];
   return buckets_[bucket].executor->program().source(index);
 }
 
 const Buffer& PreparedProblem::target(int64_t t) const {
+  if (ends_ != nullptr) return ends_->targets[static_cast<size_t>(t)].buffer;
   const auto [bucket, index] = place_[t];
   return buckets_[bucket].executor->program().target(index);
 }
@@ -135,6 +164,16 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
     }
     each.push_back(program);
   }
+  const auto flattens = [](const Problem& problem) { return problem.source.flattens() || problem.target.flattens(); };
+  if (std::any_of(problems.begin(), problems.end(), flattens)) {
+    auto ends = std::make_shared<PreparedProblem::Ends>();
+    for (size_t t = 0; t < problems.size(); ++t) {
+      const Plan& plan = batch.plans[static_cast<size_t>(batch.tensors[t].plan)];
+      ends->sources.emplace_back(problems[t].source, plan.source, each[t]->source(), communicator_->rank());
+      ends->targets.emplace_back(problems[t].target, plan.target, each[t]->target(), communicator_->rank());
+    }
+    prepared->ends_ = std::move(ends);
+  }
   const std::optional<int64_t>& limit = options.memory_limit_bytes;
   std::vector<Signature::Field> fields = {{"memory limit", limit ? absl::StrCat(*limit, " bytes") : "none"}};
   // Every rank plans the same batch, so every rank cuts alike.
@@ -166,22 +205,39 @@ absl::Status Redistributor::Check(const PreparedProblem& prepared, absl::Span<co
                                                    sources.size(), " sources and ", targets.size(), " targets"));
   }
   if (views == ViewsAre::kChecked) return absl::OkStatus();
-  return status::NoThrow("checking the tensors", [&] {
-    for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
-      const auto first = static_cast<size_t>(bucket.first);
-      const auto count = static_cast<size_t>(bucket.executor->program().tensors);
-      RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
-                                             views == ViewsAre::kFreshTargets, bucket.first));
-    }
-    return absl::OkStatus();
+  return status::NoThrow("checking the tensors", [&]() -> absl::Status {
+    if (!prepared.flattens()) return CheckPlanned(prepared, sources, targets, views);
+    ASSIGN_OR_RETURN(const PreparedProblem::Ends::Views merged, prepared.ends_->Merged(sources, targets));
+    return CheckPlanned(prepared, merged.sources, merged.targets, views);
   });
+}
+
+absl::Status Redistributor::CheckPlanned(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
+                                         absl::Span<const TensorView> targets, ViewsAre views) const {
+  for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
+    const auto first = static_cast<size_t>(bucket.first);
+    const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+    RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
+                                           views == ViewsAre::kFreshTargets, bucket.first));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                                  absl::Span<const ConstTensorView> sources,
                                                  absl::Span<const TensorView> targets, ViewsAre views) {
   const auto start = std::chrono::steady_clock::now();
-  const absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
+  absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
+  PreparedProblem::Ends::Views merged;
+  if (own.ok() && (*prepared)->flattens()) {
+    absl::StatusOr<PreparedProblem::Ends::Views> found = (*prepared)->ends_->Merged(sources, targets);
+    if (found.ok()) {
+      merged = *std::move(found);
+      sources = merged.sources;
+      targets = merged.targets;
+    }
+    own = found.status();
+  }
   if (options_.agreement == Agreement::kEveryCall) {
     static const Signature* const kNothing = new Signature;
     if (!own.ok()) return communicator_->Agree(own, *kNothing);

@@ -30,9 +30,7 @@ bool HoldsFirst(const Layout& layout, int64_t position) {
   const std::vector<Mesh::Axis>& axes = layout.mesh().axes();
   std::vector<int64_t> used(axes.size(), 0);  // the coordinate that is made of the digits in use
   for (const DimLayout& dim : layout.dims()) {
-    for (const Factor& factor : dim.factors) {
-      if (!factor.has_axis()) continue;
-      const AxisRef& ref = factor.axis;
+    for (const AxisRef& ref : dim.Axes()) {
       const auto axis = static_cast<size_t>(ref.axis);
       used[axis] += layout.Coordinate(position, ref) * (axes[axis].size / (ref.pre * ref.size));
     }

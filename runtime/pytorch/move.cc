@@ -75,8 +75,12 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
       }
       *results = NewTensors(specs, communicator.device());
     }
-    if (lazy) {
-      for (const at::Tensor& tensor : tensors) resolved.push_back(Resolved(tensor));
+    // What a plan flattens must be evenly apart; other strides are moved as they are.
+    const bool dense = (*prepared)->flattens();
+    if (lazy || dense) {
+      for (const at::Tensor& tensor : tensors) {
+        resolved.push_back(dense ? Resolved(tensor).contiguous() : Resolved(tensor));
+      }
       tensors = resolved;
     }
     for (size_t i = 0; i < tensors.size(); ++i) {

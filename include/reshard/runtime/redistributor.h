@@ -47,10 +47,13 @@ class PreparedProblem {
  public:
   // Number of tensors.
   int64_t tensors() const { return tensors_; }
-  // Shape and dtype of this rank's fragment of tensor t before.
+  // Shape and dtype of this rank's fragment of tensor t before, under the problem's source.
   const Buffer& source(int64_t t = 0) const;
-  // Shape and dtype of this rank's fragment of tensor t after.
+  // Shape and dtype of this rank's fragment of tensor t after, under the problem's target.
   const Buffer& target(int64_t t = 0) const;
+  // Whether a plan flattens dimensions that a problem's layouts keep apart. Then views must have elements evenly apart
+  // over these.
+  bool flattens() const { return ends_ != nullptr; }
   // Of its memory limit and all its programs together; what ranks compare.
   const Signature& signature() const { return signature_; }
 
@@ -62,6 +65,9 @@ class PreparedProblem {
   };
   std::vector<Bucket> buckets_;
   std::vector<std::pair<size_t, int64_t>> place_;  // tensor -> bucket, index in the bucket
+  // Source and target of each tensor as callers have them; null where programs have them in the same shapes.
+  struct Ends;
+  std::shared_ptr<const Ends> ends_;
   int64_t tensors_ = 0;
   Signature signature_;
 };
@@ -125,6 +131,8 @@ class Redistributor {
 
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems,
                                                          std::optional<int64_t> memory_limit_bytes);
+  absl::Status CheckPlanned(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
+                            absl::Span<const TensorView> targets, ViewsAre views) const;
 
   Communicator* communicator_;
   RedistributorOptions options_;

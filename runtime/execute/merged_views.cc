@@ -1,5 +1,6 @@
 #include "runtime/execute/merged_views.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -25,7 +26,7 @@ CallersEnd::CallersEnd(const Layout& callers, const Layout& planned, const Buffe
     merged.push_back(0);
     for (size_t left = NumDims(dim); left > 0; ++merged.back()) left -= NumDims(*next++);
   }
-  buffer.shape.assign(callers.dims().size(), 0);
+  buffer.shape.assign(std::max<size_t>(1, callers.dims().size()), 0);  // outside the mesh, no elements
   const std::optional<int64_t> position = callers.mesh().Position(rank);
   if (!position) return;
   const std::vector<int64_t> shape = callers.LocalShape(*position);

@@ -52,6 +52,9 @@ inline const Case kMoves[] = {
     {"{X:3}", "[<X=[5,0,2]>7, 2]", "[7, <X>2]"},  // explicit sizes with an empty shard
     {"{X:4}", "[<X:(1)2>8]", "[<X:(2)2>8]"},
     {"{X:4,Y:2}", "[<X:(2)2,Y>16, 4]", "[16, <X>4]"},
+    {"{X:4}", "[<X=[9,0,20,6]>(5, 7)]", "[<X>5, 7]"},            // a flattened dimension, cut anywhere
+    {"{X:2,Y:2}", "[<X=[9,5]>(7, <Y>4), 3]", "[7, <X,Y>4, 3]"},  // cut before it is flattened
+    {"{X:2,Y:2}", "[<X>(7, <Y>4), 3]", "[(7, <Y>4), 3]"},        // an all-gather of such a one
     {"{X:2,Y:2}", "[<X>4, <Y>4, 3]", "[4, <X>4, <Y>3]"},
     {"{X:4}", "[]", "[]"},
     {"{X:2}", "[0]", "[<X>0]"},

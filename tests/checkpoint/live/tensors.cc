@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
+#include <utility>
 
 #include "tests/oracle/holdings.h"
 #include "tests/oracle/text.h"
@@ -114,9 +115,23 @@ std::string Random::LayoutText(const std::string& mesh_text, const std::vector<i
       has_table = true;
     }
   }
+  // Some neighboring dimensions are flattened, and axes that cut one of them may cut what is flattened instead.
+  size_t first = shape.size(), last = first;
+  std::string outer;
+  if (!shape.empty() && !has_table && Chance(40)) {
+    first = static_cast<size_t>(Pick(0, static_cast<int64_t>(shape.size()) - 1));
+    last = static_cast<size_t>(Pick(static_cast<int64_t>(first), static_cast<int64_t>(shape.size()) - 1));
+    for (size_t d = first; d <= last; ++d) {
+      if (factors[d].empty() || factors[d].find_first_of("0123456789~") != std::string::npos || Chance(40)) continue;
+      outer += (outer.empty() ? "" : ",") + std::exchange(factors[d], "");
+    }
+  }
   std::string text;
   for (size_t d = 0; d < shape.size(); ++d) {
-    text += (d > 0 ? ", " : "") + (factors[d].empty() ? "" : "<" + factors[d] + ">") + std::to_string(shape[d]);
+    text += d > 0 ? ", " : "";
+    if (d == first) text += (outer.empty() ? "" : "<" + outer + ">") + "(";
+    text += (factors[d].empty() ? "" : "<" + factors[d] + ">") + std::to_string(shape[d]);
+    if (d == last) text += ")";
   }
   return "[" + text + "]";
 }

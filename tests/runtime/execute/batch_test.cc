@@ -61,6 +61,10 @@ const std::vector<Case> kModel = {
     {"{dp:4,tp:2}", "[7]", "[7]", "{}@11"},
     {"{dp:4,tp:2}", "[<tp>16, <dp>6]", "[<dp>16, <tp>6]"},
     {"{dp:4,tp:2}", "[]", "[]", "{}@9"},
+    // Fragments that plans have in fewer dimensions than these layouts.
+    {"{dp:4,tp:2}", "[<dp>16, <tp>6]", "[<dp=[5,0,19,24]>(16, <tp>6)]"},
+    {"{dp:4,tp:2}", "[<dp>(6, 4), 5]", "[<t>6, (4, <r>5)]", "{r:2,t:2}@2"},
+    {"{dp:4,tp:2}", "[<dp>(6, 4), 5]", "[<dp>6, 4, 5]"},
 };
 
 // Small tensors of which every rank keeps a part; many of them fill several slots of shared memory.

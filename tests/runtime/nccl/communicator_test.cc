@@ -107,6 +107,7 @@ TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
     flavour.options = i % 4 == 0;
     flavour.slots = i % 3 == 0;  // which partial values do not go together with
     flavour.partial = !flavour.slots;
+    flavour.flattened = i % 2 == 0;
     const testing::RandomProblem problem = testing::MakeProblem(choices, flavour);
     const absl::StatusOr<Plan> plan =
         PlanOf({problem.mesh, problem.from, problem.to, problem.target_mesh}, problem.dtype, problem.options);

@@ -79,7 +79,25 @@ def _explicit(rng, name, axis_size, size):
     return f"{name}=[{','.join(map(str, sizes))}]"
 
 
-def random_layout(rng, axes, shape, partial=None):
+def _flattened(rng, dims, shape):
+    """The dimensions as text, some neighbors flattened; axes that cut one of them may cut what is flattened instead."""
+    first = rng.randrange(len(dims))
+    last = rng.randrange(first, len(dims))
+    outer = []
+    for d in range(first, last + 1):
+        if rng.random() < 0.6 and not any(f[0] in "~0123456789" or "=" in f for f in dims[d]):
+            outer += dims[d]
+            dims[d] = []
+    written = _written(dims, shape)
+    before = f"<{','.join(outer)}>" if outer else ""
+    return written[:first] + [f"{before}({', '.join(written[first : last + 1])})"] + written[last + 1 :]
+
+
+def _written(dims, shape):
+    return [f"<{','.join(factors)}>{size}" if factors else str(size) for factors, size in zip(dims, shape)]
+
+
+def random_layout(rng, axes, shape, partial=None, flattens=False):
     """partial: (operation, parts) that may not be used in dimensions, since they are partial."""
     operation, partial_parts = partial or (None, [])
     taken = {text.split(":")[0] for text in partial_parts}
@@ -95,7 +113,7 @@ def random_layout(rng, axes, shape, partial=None):
         elif whole and rng.random() < 0.15:
             text = "~" + text
         dims[d].append(text)
-    written = [f"<{','.join(factors)}>{size}" if factors else str(size) for factors, size in zip(dims, shape)]
+    written = _flattened(rng, dims, shape) if flattens and dims else _written(dims, shape)
     after = f" {operation}<{','.join(partial_parts)}>" if partial_parts else ""
     return f"[{', '.join(written)}]{after}"
 
@@ -126,13 +144,14 @@ def random_problem(rng, world, axes_and_mesh=None, shape_of=random_shape):
     dtype = rng.choice(DTYPES)
     shape = shape_of(rng)
     partial = _random_partial(rng, axes, dtype)
-    source = random_layout(rng, axes, shape, partial)
+    flattens = [not partial and rng.random() < 0.3 for _ in range(2)]
+    source = random_layout(rng, axes, shape, partial, flattens[0])
     target_axes, target_mesh, kept = axes, None, None
     if axes_and_mesh is None and rng.random() < 0.3:
         target_axes, target_mesh = random_mesh(rng, world)
     elif partial and rng.random() < 0.3:
         kept = (partial[0], rng.sample(partial[1], rng.randint(1, len(partial[1]))))
-    target = random_layout(rng, target_axes, shape, kept)
+    target = random_layout(rng, target_axes, shape, kept, flattens[1])
     return Problem(mesh, source, target, target_mesh, dtype, rng.randrange(1 << 31))
 
 

@@ -7,7 +7,8 @@
     layout.contribution(4)     # the coordinates of device 4 along the partial axes
 
 The meaning of a dimension of n elements with factors f1..fk: start with the interval [0,n); every factor cuts every
-interval; an axis keeps one chunk, a digit keeps all of them.
+interval; an axis keeps one chunk, a digit keeps all of them. Flattened dimensions are one, of which each device holds
+the product of what it holds of them; factors in front cut that, in order, as if it were one interval.
 """
 
 import itertools
@@ -141,18 +142,67 @@ class _Factor:
         return kept
 
 
+class _Dim:
+    """A dimension of the tensor, or several that are flattened into one: `inner`, whose own factors cut first."""
+
+    def __init__(self, mesh, text):
+        self.mesh = mesh
+        self.factors = []
+        self.inner = []
+        self.stated = text.number() if text.at_number() else None
+        cut = text.peek() in ("<", "{")
+        if cut:
+            close = {"<": ">", "{": "}"}[text.next()]
+            while not text.accept(close):
+                self.factors.append(_Factor(mesh, text))
+                text.accept(",")
+        if text.accept("("):
+            while not text.accept(")"):
+                self.inner.append(_Dim(mesh, text))
+                text.accept(",")
+            self.size = int(np.prod([d.size for d in self.inner]))
+        elif cut:
+            self.size = text.number()
+        else:
+            self.size, self.stated = self.stated, None
+
+    def sizes(self):
+        return [size for d in self.inner for size in d.sizes()] if self.inner else [self.size]
+
+    def indices(self, device):
+        """The indices that `device` holds, ascending."""
+        held = np.arange(self.size)
+        if self.inner:
+            each = [d.indices(device) for d in self.inner]
+            held = np.ravel_multi_index(np.meshgrid(*each, indexing="ij"), [max(1, d.size) for d in self.inner]).ravel()
+        intervals = [(0, len(held))]
+        for factor in self.factors:
+            coordinate = factor.part.coordinate(self.mesh, device) if factor.part else None
+            intervals = factor.keep(intervals, coordinate)
+        return np.concatenate([held[b:e] for b, e in intervals]).astype(np.int64)
+
+    def check(self):
+        for d in self.inner:
+            d.check()
+        largest = max(len(self.indices(i)) for i in self.mesh.devices)
+        assert self.stated in (None, largest), (self.stated, largest)
+
+
 class Layout:
-    """shape, and per dimension its factors; partial_op and partial (parts of axes)."""
+    """shape of the tensor, dims; partial_op and partial (parts of axes)."""
 
     def __init__(self, text, mesh):
         self.text = text
         self.mesh = mesh
-        self.shape = []
-        self.factors = []
+        self.dims = []
         self.partial_op = None
         self.partial = []
         t = _Text(text)
-        stated = list(self._dims(t))
+        t.expect("[")
+        while not t.accept("]"):
+            self.dims.append(_Dim(mesh, t))
+            t.accept(",")
+        self.shape = [size for d in self.dims for size in d.sizes()]
         if t.peek():
             self.partial_op = t.next()
             assert self.partial_op in ("sum", "avg", "min", "max", "prod")
@@ -161,41 +211,15 @@ class Layout:
                 self.partial.append(_Part(mesh, t))
                 t.accept(",")
         assert t.peek() == "", text
-        for d, size in enumerate(stated):
-            assert size is None or size == max(self.local_shape(i)[d] for i in mesh.devices), text
-
-    def _dims(self, t):
-        """Reads the dimensions; yields the local size stated before '<', or None."""
-        t.expect("[")
-        while not t.accept("]"):
-            number = t.number() if t.at_number() else None
-            factors = []
-            stated = None
-            if t.peek() in ("<", "{"):
-                close = {"<": ">", "{": "}"}[t.next()]
-                while not t.accept(close):
-                    factors.append(_Factor(self.mesh, t))
-                    t.accept(",")
-                stated = number
-                number = t.number()
-            self.shape.append(number)
-            self.factors.append(factors)
-            t.accept(",")
-            yield stated
+        for d in self.dims:
+            d.check()
 
     def holds(self, device):
         return device in self.mesh.devices
 
     def indices(self, device):
         """Per dimension the global indices of `device`, ascending."""
-        result = []
-        for size, factors in zip(self.shape, self.factors):
-            intervals = [(0, size)]
-            for factor in factors:
-                coordinate = factor.part.coordinate(self.mesh, device) if factor.part else None
-                intervals = factor.keep(intervals, coordinate)
-            result.append(np.concatenate([np.arange(b, e) for b, e in intervals]).astype(np.int64))
-        return result
+        return [d.indices(device) for d in self.dims]
 
     def local_shape(self, device):
         return [len(i) for i in self.indices(device)]
@@ -209,7 +233,8 @@ class Layout:
 
     def local(self, whole, device):
         """What `device` holds of `whole`, an array of the global shape; further dimensions ride along."""
-        return take(whole, self.indices(device))
+        along = whole.shape[len(self.shape) :]
+        return take(whole.reshape([d.size for d in self.dims] + list(along)), self.indices(device))
 
     def multiplicity(self, device):
         """For every element of `device`, how many devices hold it with the same contribution."""

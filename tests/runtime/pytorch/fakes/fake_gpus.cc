@@ -1,8 +1,10 @@
 // torch.ops.reshard_fake.*: the communicator of GPUs over the host's backend of a process group, on the fake driver of
 // tests/nccl. So real processes run all of the device path but the driver and NCCL, on real values.
+
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -113,19 +115,21 @@ absl::StatusOr<std::vector<at::Tensor>> Run(FakeGpu& gpu, at::TensorList tensors
   }
   const auto prepared = gpu.redistributor->PrepareBatch(problems);
   std::vector<at::Tensor> results;
+  std::deque<at::Tensor> copied_from;  // until the stream is waited for
   std::vector<OnDevice> held;
   std::vector<ConstTensorView> from;
   std::vector<TensorView> to;
   if (prepared.ok()) {
     for (size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor& tensor =
+          copied_from.emplace_back((*prepared)->flattens() ? tensors[i].contiguous() : tensors[i]);
       const Dims& shape = (*prepared)->target(static_cast<int64_t>(i)).shape;
       results.push_back(at::empty(at::IntArrayRef(shape.data(), shape.size()), tensors[i].options()));
-      for (const at::Tensor* tensor : {&tensors[i], &std::as_const(results.back())}) {
-        absl::StatusOr<OnDevice> reserved = Reserve(gpu, *tensor);
+      for (const at::Tensor* each : {&tensor, &std::as_const(results.back())}) {
+        absl::StatusOr<OnDevice> reserved = Reserve(gpu, *each);
         if (!reserved.ok()) return reserved.status();
         held.push_back(*std::move(reserved));
       }
-      const at::Tensor& tensor = tensors[i];
       const absl::Status copied = gpu.device->Copy(held[2 * i].block.data(), tensor.storage().data(),
                                                    static_cast<int64_t>(tensor.storage().nbytes()), gpu.stream);
       if (!copied.ok()) return copied;

@@ -127,10 +127,30 @@ int NumDims(const DimLayout& dim) {
 // Said by factors alone, if it can be.
 DimLayout Simplified(DimLayout dim, const Mesh& mesh) {
   if (dim.flattened.empty()) return dim;
-  std::optional<std::vector<Factor>> factors = FactorsOf(dim, mesh);
+  const bool inside = std::any_of(dim.flattened.begin(), dim.flattened.end(),
+                                  [](const DimLayout& inner) { return SlotTable(inner) != nullptr; });
+  std::optional<std::vector<Factor>> factors;
+  if (!inside) factors = FactorsOf(dim, mesh);  // the rules refuse it otherwise
   if (!factors) return dim;
   DimLayout out = Whole(dim);
   out.factors = *std::move(factors);
+  return out;
+}
+
+// The dimensions as one, if a slot table cuts the first and nothing the others: the same table of longer runs.
+std::optional<DimLayout> WithSlots(const DimLayout& common) {
+  const DimLayout& first = common.flattened.front();
+  const auto is_cut = [](const DimLayout& dim) { return !dim.Axes().empty(); };
+  const Factor* const table = SlotTable(first);
+  if (table == nullptr || std::any_of(common.flattened.begin() + 1, common.flattened.end(), is_cut)) {
+    return std::nullopt;
+  }
+  DimLayout out = Whole(common);
+  Factor& longer = out.factors.emplace_back(*table);
+  const int64_t tail = first.size == 0 ? 0 : common.size / first.size;
+  for (std::vector<Interval>& runs : longer.slots) {
+    for (Interval& run : runs) run = {run.begin * tail, run.end * tail};
+  }
   return out;
 }
 
@@ -147,8 +167,12 @@ absl::StatusOr<Layout> Over(const Layout& layout, const std::vector<int>& groups
       common.size *= dim.size;  // fits: the product of all sizes that are not 0 does
       common.flattened.push_back(Simplified(dim, layout.mesh()));
     }
-    const bool alone = common.flattened.size() == 1;
-    out.push_back(alone ? DimLayout(common.flattened.front()) : Simplified(std::move(common), layout.mesh()));
+    if (common.flattened.size() == 1) {
+      out.push_back(DimLayout(common.flattened.front()));
+      continue;
+    }
+    std::optional<DimLayout> slots = WithSlots(common);
+    out.push_back(slots ? *std::move(slots) : Simplified(std::move(common), layout.mesh()));
   }
   return Layout::Create(layout.mesh(), std::move(out), layout.partial());
 }

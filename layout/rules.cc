@@ -125,8 +125,8 @@ LayoutRules::Broken LayoutRules::AddFactor(Factor& factor) {
   if (dim_has_slots_ || (factor.kind == Factor::Kind::kSlots && dim_factors_ > 0)) {
     return "a slot table is the only factor of its dimension";
   }
-  if (factor.kind == Factor::Kind::kSlots && (is_flattened_ || !flattened_.empty())) {
-    return "a slot table cannot cut dimensions that are flattened";
+  if (factor.kind == Factor::Kind::kSlots && (dim_cut_ || !flattened_.empty())) {
+    return "a slot table cannot cut dimensions before they are flattened, nor what others have cut";
   }
   if (uneven_inside_ && factor.kind != Factor::Kind::kAxis && factor.kind != Factor::Kind::kSizes) {
     return "blocks and reflected axes cannot cut flattened fragments that differ in length";

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "layout/names.h"
 #include "layout/notation/dtensor_dim.h"
+#include "reshard/layout/checked.h"
 
 namespace reshard::notation {
 namespace {
@@ -139,12 +140,71 @@ std::optional<DTensorRefusal> AddPartial(absl::Span<const DTensorPlacement> plac
   return std::nullopt;
 }
 
+DTensorRefusal Contradiction(int axis, std::string reason) {
+  return {absl::StatusCode::kInvalidArgument, axis, std::move(reason)};
+}
+
+// A RaggedShard flattens the first dimensions and cuts them in units. Strided, it cuts what the other axes have left of
+// them.
+std::optional<DTensorRefusal> AddRagged(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
+                                        layout::LayoutDraft* draft) {
+  const auto is_ragged = [](const DTensorPlacement& placement) { return placement.kind == Kind::kRagged; };
+  const auto found = std::find_if(placements.begin(), placements.end(), is_ragged);
+  if (found == placements.end()) return std::nullopt;
+  const auto axis = static_cast<int>(found - placements.begin());
+  if (std::find_if(found + 1, placements.end(), is_ragged) != placements.end()) {
+    return DTensorRefusal{absl::StatusCode::kUnimplemented, axis, "more than one RaggedShard in one layout"};
+  }
+  const int64_t size = mesh.axis(axis).size;
+  if (static_cast<int64_t>(found->units.size()) != size) {
+    return Contradiction(axis, absl::StrCat("local_units has ", found->units.size(), " numbers, but mesh axis ",
+                                            layout::Printable(mesh.axis(axis).name), " has size ", size));
+  }
+  int64_t held = 1, parts = 1;
+  layout::LayoutDraft::Dim flat;
+  for (size_t d = 0; d <= found->last_dim; ++d) {
+    layout::LayoutDraft::Dim& dim = draft->dims[d];
+    int64_t left = dim.size;
+    for (const Factor& factor : dim.factors) {
+      if (!factor.has_axis() || left % factor.parts() != 0) {
+        return DTensorRefusal{absl::StatusCode::kUnimplemented, axis,
+                              absl::StrCat("a RaggedShard over dimension ", d, ", which is not sharded evenly")};
+      }
+      left /= factor.parts();
+      parts *= factor.parts();
+    }
+    const std::optional<int64_t> product = CheckedMul(held, left);
+    if (!product) return Contradiction(axis, "the number of elements does not fit a signed 64-bit integer");
+    held = *product;
+    flat.flattened.push_back(std::move(dim));
+  }
+  if (parts != found->split_factor.value_or(1)) {
+    return Contradiction(axis, absl::StrCat("other mesh axes cut its dimensions into ", parts,
+                                            found->split_factor ? absl::StrCat(", not ", *found->split_factor)
+                                                                : "; only a strided RaggedShard cuts what they leave"));
+  }
+  int64_t units = 0;
+  for (const int64_t unit : found->units) units += unit;
+  if (units == 0 || held % units != 0) {
+    return Contradiction(axis, absl::StrCat(held, " elements are not ", units, " equal units"));
+  }
+  Factor factor = Factor::Along({axis, 1, size});
+  factor.kind = Factor::Kind::kSizes;
+  for (const int64_t unit : found->units) factor.sizes.push_back(unit * (held / units));
+  flat.size_column = found->column;
+  flat.Add(std::move(factor), found->column);
+  draft->dims.erase(draft->dims.begin(), draft->dims.begin() + static_cast<ptrdiff_t>(found->last_dim) + 1);
+  draft->dims.insert(draft->dims.begin(), std::move(flat));
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<DTensorRefusal> AddPlacements(absl::Span<const DTensorPlacement> placements, const Mesh& mesh,
                                             layout::LayoutDraft* draft) {
   assert(static_cast<int>(placements.size()) == mesh.num_axes());
   if (auto refused = Splits(placements, mesh, draft).Add()) return refused;
+  if (auto refused = AddRagged(placements, mesh, draft)) return refused;
   return AddPartial(placements, mesh, draft);
 }
 

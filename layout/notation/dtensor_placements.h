@@ -29,13 +29,16 @@ namespace reshard::notation {
 
 // What one mesh axis does with a tensor.
 struct DTensorPlacement {
-  enum class Kind { kReplicate, kShard, kPartial };
+  enum class Kind { kReplicate, kShard, kPartial, kRagged };
   Kind kind = Kind::kReplicate;
   size_t column = 0;                    // in the text that says it, if one does
   size_t dim = 0;                       // kShard: less than the tensor's rank
-  std::optional<int64_t> split_factor;  // kShard: that of a _StridedShard, at least 1
+  std::optional<int64_t> split_factor;  // kShard: that of a _StridedShard; kRagged: of a strided one; at least 1
   std::optional<int64_t> order;         // kShard: its place in the shard order of the dimension
   ReduceOp op = ReduceOp::kSum;         // kPartial
+  // kRagged: the tensor's first dimensions up to and with this one are flattened, and cut into so many units each.
+  size_t last_dim = 0;
+  std::vector<int64_t> units;
 };
 
 // Why placements are not a layout.

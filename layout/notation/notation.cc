@@ -183,7 +183,7 @@ absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, co
 absl::StatusOr<std::string> ExportLayout(Notation notation, const Layout& layout) {
   const Entry* const entry = Find(notation);
   if (entry == nullptr) return absl::InvalidArgumentError("unknown notation");
-  if (layout.flattens() && notation != Notation::kReshard) {
+  if (layout.flattens() && notation != Notation::kReshard && notation != Notation::kDTensor) {
     return absl::UnimplementedError(
         absl::StrCat(Name(notation), " cannot say it: ", ToString(layout), " flattens dimensions"));
   }

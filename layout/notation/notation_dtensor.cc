@@ -1,14 +1,19 @@
 // DTensor placements, one per mesh axis: S(0)[1]S(0)[0]R. Also S0, Shard(dim=0), Replicate(), Partial(avg), and
 // _StridedShard(dim=0, sf=2) / _S(0, 2); separated by nothing, blanks or commas; () or [] around the list, and quotes
 // around each.
+// RaggedShard(dims=(0, 1), local_units=(2, 3, 0, 5)), and _StridedRaggedShard with a split_factor behind.
 // What they mean is said in dtensor_placements.h.
+#include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "layout/axes.h"
+#include "layout/cut.h"
 #include "layout/draft.h"
 #include "layout/names.h"
 #include "layout/notation/dtensor_dim.h"
@@ -66,6 +71,8 @@ class DTensorReader {
 
   absl::Status ReadUnquoted(DTensorPlacement* out) {
     // Longer names first: placements may follow each other without anything between them.
+    if (in_.Take("_StridedRaggedShard")) return ReadRagged(/*strided=*/true, out);
+    if (in_.Take("RaggedShard")) return ReadRagged(/*strided=*/false, out);
     if (in_.Take("_StridedShard") || in_.Take("_S")) return ReadShard(/*strided=*/true, out);
     if (in_.Take("Shard") || in_.Take("S")) return ReadShard(/*strided=*/false, out);
     if (in_.Take("Replicate") || in_.Take("R")) {
@@ -110,6 +117,48 @@ class DTensorReader {
     return in_.Expect(']');
   }
 
+  // (dims=(0, 1), local_units=(2, 3, 0, 5)), with split_factor=2 behind if strided.
+  absl::Status ReadRagged(bool strided, DTensorPlacement* out) {
+    out->kind = DTensorPlacement::Kind::kRagged;
+    RETURN_IF_ERROR(in_.Expect('('));
+    const size_t column = in_.column();
+    std::vector<int64_t> dims;
+    RETURN_IF_ERROR(ReadTuple("dims", "a dimension of the tensor", &dims));
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] != static_cast<int64_t>(i) || i >= shape_.size()) {
+        return in_.Error(column, absl::StrCat("the dims of a RaggedShard are the first ones of the tensor's ",
+                                              shape_.size(), ", in order"));
+      }
+    }
+    out->last_dim = dims.size() - 1;
+    RETURN_IF_ERROR(in_.Expect(','));
+    const size_t at = in_.column();
+    RETURN_IF_ERROR(ReadTuple("local_units", "a number of units", &out->units));
+    int64_t sum = 0;
+    for (const int64_t units : out->units) {
+      if (units > INT64_MAX - sum) return in_.Error(at, "the units do not fit a signed 64-bit integer");
+      sum += units;
+    }
+    if (strided) {
+      RETURN_IF_ERROR(in_.Expect(','));
+      if (in_.TakeWord("split_factor")) RETURN_IF_ERROR(in_.Expect('='));
+      ASSIGN_OR_RETURN(out->split_factor, in_.Int("the split factor"));
+    }
+    return in_.Expect(')');
+  }
+
+  // NAME=(1, 2) or (1, 2), also with one number and a comma behind.
+  absl::Status ReadTuple(std::string_view name, std::string_view what, std::vector<int64_t>* out) {
+    if (in_.TakeWord(name)) RETURN_IF_ERROR(in_.Expect('='));
+    RETURN_IF_ERROR(in_.Expect('('));
+    do {
+      if (!out->empty() && in_.Peek() == ')') break;
+      ASSIGN_OR_RETURN(const int64_t number, in_.Int(what));
+      out->push_back(number);
+    } while (in_.Take(','));
+    return in_.Expect(')');
+  }
+
   absl::Status ReadPartial(DTensorPlacement* out) {
     out->kind = DTensorPlacement::Kind::kPartial;
     if (!in_.Take('(') || in_.Take(')')) return absl::OkStatus();
@@ -140,9 +189,54 @@ absl::StatusOr<Layout> ImportDTensor(std::string_view text, const Mesh& mesh, co
   return DTensorReader(text, mesh, shape).Read();
 }
 
+namespace {
+
+// The placements of a layout that flattens its first dimensions and cuts them along one axis: a RaggedShard there, and
+// what the layout would have without that on the other axes.
+absl::StatusOr<std::vector<std::string>> WithRaggedShard(const Layout& layout) {
+  const DimLayout& flat = layout.dim(0);
+  const std::vector<const Factor*> factors = layout::EffectiveFactors(flat);
+  if (factors.size() != 1 || !factors[0]->has_axis() || factors[0]->kind == Factor::Kind::kReflected ||
+      factors[0]->kind == Factor::Kind::kSlots) {
+    return CannotSay("DTensor", "flattened dimensions that are not cut along exactly one axis");
+  }
+  const Factor& factor = *factors[0];
+  RETURN_IF_ERROR(CheckWhole(layout.mesh(), {factor.axis}, "DTensor"));
+  std::vector<DimLayout> dims = flat.flattened;
+  dims.insert(dims.end(), layout.dims().begin() + 1, layout.dims().end());
+  ASSIGN_OR_RETURN(const Layout others, Layout::Create(layout.mesh(), std::move(dims), layout.partial()));
+  if (others.flattens()) return CannotSay("DTensor", "flattened dimensions that are not the first ones");
+  ASSIGN_OR_RETURN(std::vector<std::string> placements, DTensorPlacements(others));
+  int64_t parts = 1, held = 1;
+  std::vector<std::string> numbers;
+  for (size_t d = 0; d < flat.flattened.size(); ++d) {
+    numbers.push_back(absl::StrCat(d));
+    held *= layout::LargestShard(flat.flattened[d]);
+    for (const AxisRef& ref : flat.flattened[d].Axes()) parts *= ref.size;
+  }
+  int64_t unit = 0;
+  std::vector<int64_t> units;
+  for (int64_t j = 0; j < factor.parts(); ++j) {
+    units.push_back(factor.kind == Factor::Kind::kSizes ? factor.sizes[j]
+                                                        : layout::CeilChunk({0, held}, factor.parts(), j).length());
+    unit = std::gcd(unit, units.back());
+  }
+  for (int64_t& one : units) one /= std::max<int64_t>(1, unit);
+  const auto tuple = [](const auto& list) {
+    return absl::StrCat("(", absl::StrJoin(list, ", "), list.size() == 1 ? ",)" : ")");
+  };
+  placements[factor.axis.axis] =
+      absl::StrCat(parts > 1 ? "_Strided" : "", "RaggedShard(dims=", tuple(numbers), ", local_units=", tuple(units),
+                   parts > 1 ? absl::StrCat(", split_factor=", parts) : "", ")");
+  return placements;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ExportDTensor(const Layout& layout) {
   const Mesh& mesh = layout.mesh();
-  ASSIGN_OR_RETURN(std::vector<std::string> placements, DTensorPlacements(layout));
+  ASSIGN_OR_RETURN(std::vector<std::string> placements,
+                   layout.flattens() ? WithRaggedShard(layout) : DTensorPlacements(layout));
   const std::vector<AxisRef> partial = layout::PartialAxes(layout);
   RETURN_IF_ERROR(CheckWhole(mesh, partial, "DTensor"));
   for (const AxisRef& ref : partial) {

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     )
     from .experts import expert_layouts, expert_map
     from .fingerprints import fingerprint
+    from .flat import flat_layouts, flat_ranges
     from .models import plan_model
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
     from .torch import (
         BoundBatch,
+        Fragment,
         Joined,
         PendingSave,
         Refit,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         compute_padding_for_sp,
         dtensor_redistribution,
         exchange_overlapping_regions,
+        fsdp1_fragments,
         gather,
         install,
         join,
@@ -82,12 +85,13 @@ _MODULES = {
     """,
     "experts": "expert_layouts expert_map",
     "fingerprints": "fingerprint",
+    "flat": "flat_layouts flat_ranges",
     "models": "plan_model",
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
-        BoundBatch Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
+        BoundBatch Fragment Joined PendingSave Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
         all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp dtensor_redistribution
-        exchange_overlapping_regions install join last_timings load pad_sequence_tensor
+        exchange_overlapping_regions fsdp1_fragments install join last_timings load pad_sequence_tensor
         recent_operations redistribute redistribute_all save save_async sequence_parallel set_topology shard
         uninstall unpad_sequence_tensor warmup
     """,

@@ -283,6 +283,8 @@ TORCH_LIBRARY(reshard, library) {
       "str group) -> ()");
   library.def("_layout_from_dtensor(str placements, str mesh, int[] shape) -> str", pytorch::LayoutFromDTensor);
   library.def("_layout_to_dtensor(str layout, str mesh, int[] shape) -> str", pytorch::LayoutToDTensor);
+  library.def("_layout_of_rule(str rule, str mesh, int[] shape) -> str", pytorch::LayoutOfRule);
+  library.def("_layout_shape(str layout, str mesh) -> int[]", pytorch::LayoutShape);
   library.def("_plan_figures(str mesh, str source, str target, str dtype) -> int[]", pytorch::PlanFigures);
   library.def("_set_topology(str? name, str? json) -> ()", pytorch::ConfigureTopology);
   library.def("_topology() -> (str, str)", pytorch::TopologyConfigured);

@@ -28,6 +28,21 @@ std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh
   }));
 }
 
+std::string LayoutOfRule(c10::string_view rule, c10::string_view mesh, at::IntArrayRef shape) {
+  return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));
+    ASSIGN_OR_RETURN(const Layout layout, ParseLayoutRule(std::string(rule), parsed, shape.vec()));
+    return ToString(layout);
+  }));
+}
+
+std::vector<int64_t> LayoutShape(c10::string_view layout, c10::string_view mesh) {
+  return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
+    ASSIGN_OR_RETURN(const Layout parsed, LayoutOf(mesh, layout));
+    return parsed.shape();
+  }));
+}
+
 std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::IntArrayRef shape) {
   return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));

@@ -14,6 +14,10 @@ namespace reshard::pytorch {
 // "S(0)[1]S(0)[0]R" over "{X:2,Y:2,Z:2}" -> canonical layout text. Throws c10::ValueError, c10::NotImplementedError.
 std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh, at::IntArrayRef shape);
 // And back: a layout, or a layout rule, for a tensor of that shape. Throws the same.
+// A layout rule for a tensor of this shape, as a layout.
+std::string LayoutOfRule(c10::string_view rule, c10::string_view mesh, at::IntArrayRef shape);
+// The tensor's sizes.
+std::vector<int64_t> LayoutShape(c10::string_view layout, c10::string_view mesh);
 std::string LayoutToDTensor(c10::string_view layout, c10::string_view mesh, at::IntArrayRef shape);
 
 // [bytes that one device receives at most, steps in which anything travels] of the plan on a network in which all

@@ -69,6 +69,16 @@ TEST_CASE("layouts that flatten other dimensions are equivalent if local element
   CHECK(!same("[<dp>(6, 4)]", "[<dp>(4, 6)]"));
 }
 
+TEST_CASE("a slot table cuts what is flattened, or the first dimension of what becomes so") {
+  const Layout table = LayoutOf("[<dp={2,0|1}>3, 4]", "{dp:2}");
+  const auto ends = layout::OverCommonDims(table, LayoutOf("[<dp=[5,7]>(3, 4)]", "{dp:2}"));
+  REQUIRE(ends.ok());
+  CHECK(ToString(ends->first) == "[8<dp={8-11,0-3|4-7}>(3, 4)]");
+  CHECK(LayoutOf(ToString(ends->first), "{dp:2}") == ends->first);
+  CHECK(*Equivalent(ends->first, table));
+  CHECK(!layout::OverCommonDims(LayoutOf("[3, <dp={2,0|1-3}>4]", "{dp:2}"), LayoutOf("[<dp>(3, 4)]", "{dp:2}")).ok());
+}
+
 TEST_CASE("what plain factors can say is said by them") {
   const auto plain = [](const char* text) {
     const Layout layout = LayoutOf(text, "{a:2,b:4,c:3}");
@@ -119,8 +129,9 @@ TEST_CASE("broken rules of flattened dimensions are named") {
   };
   CHECK(error("[<dp>()]") == "expected a dimension, found ')' at column 7");
   CHECK(error("[<dp>(3, 4]") == "expected ')', found ']' at column 11");
-  CHECK(error("[<dp={0-1|2}>(3, 4)]") == "a slot table cannot cut dimensions that are flattened at column 3");
-  CHECK(error("[<dp>(3, <tp={0|1}>2)]") == "a slot table cannot cut dimensions that are flattened at column 11");
+  const std::string slots = "a slot table cannot cut dimensions before they are flattened, nor what others have cut";
+  CHECK(error("[<dp={0-1|2}>(3, <tp>4)]") == slots + " at column 3");
+  CHECK(error("[<dp>(3, <tp={0|1}>2)]") == slots + " at column 11");
   CHECK(error("[<dp=[3,5]>(3, 4)]") ==
         "the explicit sizes of axis dp add up to 8 but the intervals they cut have 12 elements at column 3");
   CHECK(error("[<dp=[3,3]>(<tp>3, 4)]") ==

@@ -63,6 +63,7 @@ TEST_CASE("sampled pairs with flattened dimensions on either side") {
   Sample({.uneven = true, .sub_axes = true, .digits = true, .sizes = true, .two_meshes = true, .flattened = true}, 31,
          5000, 5000);
   Sample({.uneven = true, .sizes = true, .partial = true, .flattened = true}, 32, 3000, 2000);
+  Sample({.uneven = true, .sizes = true, .slots = true, .two_meshes = true, .flattened = true}, 33, 3000, 2000);
 }
 
 TEST_CASE("sampled pairs with restricted ops, other objectives and memory limits") {

@@ -163,7 +163,7 @@ class Layout {
   // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
   // more than kMaxIntervals intervals, a slot table beside other factors of its dimension or beside another one, an
   // index that no slot holds, a device with more slots than the dimension has indices; dimensions flattened more than
-  // kMaxFlattened deep, a slot table on or inside flattened dimensions, blocks, reflected axes and explicit sizes that
+  // kMaxFlattened deep, a slot table inside flattened dimensions, blocks, reflected axes and explicit sizes that
   // cut fragments of different lengths.
   static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
                                        std::optional<Partial> partial = std::nullopt);

@@ -19,6 +19,7 @@ from .calibration import calibrate  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
+from .fragments import Fragment, fsdp1_fragments  # noqa: E402
 from .load import load  # noqa: E402
 from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
@@ -43,6 +44,7 @@ follow_ends_of_groups()
 
 __all__ = [
     "BoundBatch",
+    "Fragment",
     "Joined",
     "PendingSave",
     "Refit",
@@ -58,6 +60,7 @@ __all__ = [
     "compute_padding_for_sp",
     "dtensor_redistribution",
     "exchange_overlapping_regions",
+    "fsdp1_fragments",
     "gather",
     "install",
     "join",

@@ -1,14 +1,22 @@
 """Redistribution of DTensors, including between layouts and meshes that DTensor itself does not support."""
 
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
 from ..arguments import byte_count
+from .fragments import Fragment
 from .groups import Group, Span, span_of_group, span_of_meshes
-from .layouts import normalized_placements, normalized_shard_order, placements_of_text, spec_texts
+from .layouts import (
+    layout_of_rule,
+    mesh_text,
+    normalized_placements,
+    normalized_shard_order,
+    placements_of_text,
+    spec_texts,
+)
 from .private_pytorch import DTensorSpec, ShardOrder, StridedShard, TensorMeta, disable_dynamo, local_of, spec_of
 
 # One placement per mesh dimension, or a layout as text: "[<dp>8, <tp>4]", or "[<dp>, <tp>]" for any sizes.
@@ -17,14 +25,14 @@ Placements = Sequence[Placement] | str
 
 @disable_dynamo  # compiled functions call it between graphs; within one, use torch.ops.reshard.redistribute
 def redistribute(
-    dtensor: DTensor,
+    dtensor: DTensor | Fragment,
     mesh: DeviceMesh | Placements | None = None,
     placements: Placements | None = None,
     shard_order: ShardOrder | None = None,
     *,
     device_mesh: DeviceMesh | None = None,
     group: Group = None,
-) -> DTensor:
+) -> DTensor | Fragment:
     """Returns the same tensor in another layout. It is moved by a single plan, whatever the two layouts are.
 
         reshard.redistribute(x, [Shard(1)])
@@ -32,7 +40,7 @@ def redistribute(
         reshard.redistribute(x, other_mesh, [Shard(0), Replicate()])
 
     Args:
-        dtensor: any DTensor: sharded evenly or unevenly, in any shard order, strided, or partial.
+        dtensor: any DTensor: sharded evenly or unevenly, in any shard order, strided, or partial. Or a `Fragment`.
         mesh: the mesh of the result; None means that of the tensor. It may have another shape, and share all, some or
             no ranks with the tensor's mesh. `device_mesh` is the same, as DTensor.redistribute has it; without one, the
             placements may come here.
@@ -44,7 +52,8 @@ def redistribute(
             default group if they cover it; other ranks need not call, and get their empty result immediately.
 
     Returns:
-        A DTensor with new contiguous memory, never a view of the argument. A rank outside `mesh` gets one whose local
+        A DTensor with new contiguous memory, never a view of the argument; a `Fragment` where a layout as text flattens
+        dimensions, has explicit sizes, or is otherwise none that a DTensor can have. A rank outside `mesh` gets one whose local
         tensor is empty, just as it passes one if it is outside the tensor's mesh.
         A shard order other than left to right is stored in the result's spec (`_spec.shard_order`).
         DTensor.full_tensor, DTensor.redistribute and this function respect it, but the operators of PyTorch 2.11, such
@@ -55,7 +64,7 @@ def redistribute(
     the number of terms.
 
     Raises:
-        TypeError: not a DTensor; two meshes, or two placements.
+        TypeError: neither a DTensor nor a Fragment; two meshes, or two placements.
         ValueError: placements, shard order and mesh do not fit each other or the tensor.
         NotImplementedError: a placement that no layout can express, or a result that is partial where the tensor is
             not; in the backward pass, a partial minimum, maximum or product.
@@ -69,11 +78,12 @@ def redistribute(
         if mesh is not None:
             raise TypeError("mesh and device_mesh are the same argument")
         mesh = device_mesh
-    target = target_spec(dtensor, mesh, placements, shard_order)
-    span = _span(spec_of(dtensor), target, group)
+    target = _target(dtensor, mesh, placements, shard_order)
+    source = _described(dtensor)
+    span = _span(source, target, group)
     if span is None:
         return _from_local(_to_local(dtensor), target)  # in neither mesh
-    source_mesh, source_layout, target_mesh, target_layout = _problem(spec_of(dtensor), target, span)
+    source_mesh, source_layout, target_mesh, target_layout = _problem(source, target, span)
     local = _to_local(dtensor)
     if source_mesh == target_mesh:
         target_mesh = None
@@ -83,14 +93,14 @@ def redistribute(
 
 @disable_dynamo
 def redistribute_all(
-    dtensors: Sequence[DTensor],
+    dtensors: Sequence[DTensor | Fragment],
     mesh: DeviceMesh | None | Sequence[DeviceMesh | None],
     placements: Placements | Sequence[Placements],
     shard_orders: Sequence[ShardOrder | None] | None = None,
     *,
     group: Group = None,
     memory_limit: int | str | None = None,
-) -> list[DTensor]:
+) -> list[DTensor | Fragment]:
     """`redistribute` for many tensors, such as a whole model, with far fewer and larger messages.
 
     Tensors share exchanges whatever meshes they are on and go to, as long as these have the same ranks together; with
@@ -123,14 +133,15 @@ def redistribute_all(
     results: list[Any] = [None] * len(dtensors)
     # By group and kind of device: position, and texts of both meshes and layouts.
     batches: dict[tuple[str, str], list[tuple[int, str, str, str, str]]] = {}
-    targets = [target_spec(*tensor) for tensor in zip(dtensors, meshes, placements, shard_orders)]
+    targets = [_target(*tensor) for tensor in zip(dtensors, meshes, placements, shard_orders)]
     for index, (dtensor, target) in enumerate(zip(dtensors, targets)):
-        span = _span(spec_of(dtensor), target, group)
+        source = _described(dtensor)
+        span = _span(source, target, group)
         if span is None:  # in neither mesh
             results[index] = _from_local(_to_local(dtensor), target)
             continue
-        batch = batches.setdefault((span.name, spec_of(dtensor).mesh.device_type), [])
-        batch.append((index, *_problem(spec_of(dtensor), target, span, f"tensor {index}")))
+        batch = batches.setdefault((span.name, source.mesh.device_type), [])
+        batch.append((index, *_problem(source, target, span, f"tensor {index}")))
     for (group_name, _), batch in batches.items():
         indices, sources, source_layouts, target_meshes, target_layouts = (list(column) for column in zip(*batch))
         outs = torch.ops.reshard.redistribute_batch(
@@ -147,6 +158,43 @@ def redistribute_all(
     return results
 
 
+class _FragmentSpec(NamedTuple):
+    """What a fragment is but for its memory."""
+
+    mesh: DeviceMesh
+    layout: str
+    shape: torch.Size
+
+
+def _described(tensor: DTensor | Fragment) -> DTensorSpec | _FragmentSpec:
+    if isinstance(tensor, Fragment):
+        return _FragmentSpec(tensor.mesh, tensor.layout, tensor.shape)
+    if not isinstance(tensor, DTensor):
+        raise TypeError(
+            f"a DTensor or a Fragment is needed, not {type(tensor).__name__}; for local tensors, torch.ops.reshard"
+        )
+    return spec_of(tensor)
+
+
+def _target(
+    tensor: DTensor | Fragment,
+    mesh: DeviceMesh | None,
+    placements: Placements | None,
+    shard_order: ShardOrder | None,
+) -> DTensorSpec | _FragmentSpec:
+    """As `target_spec`, but also what a fragment is to be, or a layout that only a fragment can have."""
+    source = _described(tensor)
+    mesh = source.mesh if mesh is None else mesh
+    shape = source.shape if isinstance(source, _FragmentSpec) else source.tensor_meta.shape
+    if isinstance(placements, str) and not shard_order:
+        layout = layout_of_rule(mesh, placements, shape)
+        try:
+            placements_of_text(mesh, layout, shape)
+        except NotImplementedError:
+            return _FragmentSpec(mesh, layout, shape)
+    return spec_in(mesh, placements, shard_order, shape, tensor.dtype)
+
+
 def target_spec(
     dtensor: DTensor,
     mesh: DeviceMesh | None,
@@ -157,13 +205,24 @@ def target_spec(
     if not isinstance(dtensor, DTensor):
         raise TypeError(f"a DTensor is needed, not {type(dtensor).__name__}; for local tensors, torch.ops.reshard")
     mesh = spec_of(dtensor).mesh if mesh is None else mesh
-    shape = spec_of(dtensor).tensor_meta.shape
+    meta = spec_of(dtensor).tensor_meta
+    return spec_in(mesh, placements, shard_order, meta.shape, meta.dtype)
+
+
+def spec_in(
+    mesh: DeviceMesh,
+    placements: Placements | None,
+    shard_order: ShardOrder | None,
+    shape: torch.Size,
+    dtype: torch.dtype,
+) -> DTensorSpec:
+    """What a DTensor of this shape and dtype is in a layout; arguments and errors as `redistribute` has them."""
     if isinstance(placements, str):
         if shard_order:
             raise ValueError(f"{placements!r} says the shard order already; {shard_order} cannot be given too")
         placements, shard_order = placements_of_text(mesh, placements, shape)
     placements = normalized_placements(mesh, placements, shard_order, len(shape))
-    meta = TensorMeta(shape, _contiguous_stride(shape), spec_of(dtensor).tensor_meta.dtype)
+    meta = TensorMeta(shape, _contiguous_stride(shape), dtype)
     if any(isinstance(placement, StridedShard) for placement in placements):
         if shard_order:
             raise ValueError(f"_StridedShard says the shard order already; {shard_order} cannot be given too")
@@ -180,12 +239,19 @@ def _contiguous_stride(shape: torch.Size) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _span(source: DTensorSpec, target: DTensorSpec, group: Group) -> Span | None:
+def _span(source: DTensorSpec | _FragmentSpec, target: DTensorSpec | _FragmentSpec, group: Group) -> Span | None:
     return span_of_meshes(source.mesh, target.mesh) if group is None else span_of_group(group)
 
 
-def _problem(source: DTensorSpec, target: DTensorSpec, span: Span, name: str = "") -> tuple[str, str, str, str]:
-    return *spec_texts(source, span, name), *spec_texts(target, span, name)
+def _problem(
+    source: DTensorSpec | _FragmentSpec, target: DTensorSpec | _FragmentSpec, span: Span, name: str = ""
+) -> tuple[str, str, str, str]:
+    def texts(spec: DTensorSpec | _FragmentSpec) -> tuple[str, str]:
+        if isinstance(spec, _FragmentSpec):
+            return mesh_text(spec.mesh, span), spec.layout
+        return spec_texts(spec, span, name)
+
+    return *texts(source), *texts(target)
 
 
 def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:
@@ -194,13 +260,17 @@ def _outside(local: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:
     return local.flatten()[:0].view([0] * max(1, len(spec.tensor_meta.shape)))
 
 
-def _to_local(dtensor: DTensor) -> torch.Tensor:
+def _to_local(dtensor: DTensor | Fragment) -> torch.Tensor:
+    if isinstance(dtensor, Fragment):
+        return dtensor.local
     if torch.is_grad_enabled() and dtensor.requires_grad:
         return _ToLocal.apply(dtensor)
     return local_of(dtensor)
 
 
-def _from_local(local: torch.Tensor, spec: DTensorSpec) -> DTensor:
+def _from_local(local: torch.Tensor, spec: DTensorSpec | _FragmentSpec) -> Any:
+    if isinstance(spec, _FragmentSpec):
+        return Fragment(local, spec.mesh, spec.layout)
     if spec.mesh.get_coordinate() is None:
         local = _outside(local, spec)
     if torch.is_grad_enabled() and local.requires_grad:

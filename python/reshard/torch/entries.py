@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
+from .fragments import Fragment
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
 from .mesh_texts import alike, merged, mesh_of
@@ -61,6 +62,10 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
     """
     entries = {}
     for name, value in flat.items():
+        if isinstance(value, Fragment):
+            mesh, layout = value.texts(span)
+            entries[name] = Entry(name, mesh, layout, str(value.dtype), value.requires_grad, value.local.detach())
+            continue
         if not isinstance(value, torch.Tensor):
             continue
         dtype = str(value.dtype)

@@ -112,6 +112,8 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
             text = f"S({placement.dim})"
         elif isinstance(placement, Replicate):
             text = "R"
+        elif type(placement).__name__ in ("RaggedShard", "_StridedRaggedShard"):  # of another package, such as veScale
+            text = repr(placement)
         elif type(placement) is Partial:  # its subclasses interpret their values differently
             text = f"P({placement.reduce_op})"
         else:
@@ -134,7 +136,10 @@ def placements_of_text(
     """
     placements: list[Placement] = []
     order: dict[int, list[tuple[int, int]]] = {}  # of each tensor dimension: place in the order, mesh dimension
-    for mesh_dim, match in enumerate(_PLACEMENT.finditer(_dtensor_text(mesh, layout, shape))):
+    text = _dtensor_text(mesh, layout, shape)
+    if "RaggedShard" in text:
+        raise NotImplementedError(f"{layout} is {text}, which this PyTorch does not have")
+    for mesh_dim, match in enumerate(_PLACEMENT.finditer(text)):
         sharded, place, strided, factor, replicated, op = match.groups()
         if sharded is not None:
             placements.append(Shard(int(sharded)))
@@ -147,6 +152,16 @@ def placements_of_text(
     if any(isinstance(placement, StridedShard) for placement in placements):
         return tuple(placements), None  # the library writes no shard order beside strided shards
     return tuple(placements), tuple(entries)
+
+
+@_remembered
+def layout_of_rule(mesh: DeviceMesh, rule: str, shape: torch.Size) -> str:
+    """The layout that a layout rule is for a tensor of this shape.
+
+    Raises:
+        ValueError: text that does not parse, or does not fit the mesh or the shape.
+    """
+    return torch.ops.reshard._layout_of_rule(rule, axes_text(mesh), list(shape))
 
 
 @_remembered

@@ -5,7 +5,7 @@ Tried with PyTorch 2.11. Where another release lacks one, importing this says wh
 """
 
 import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -62,6 +62,7 @@ except ImportError as error:
 __all__ = [
     "ENDS_OF_GROUPS",
     "DTensorSpec",
+    "FlatParameter",
     "ShardOrder",
     "ShardOrderEntry",
     "StridedShard",
@@ -69,6 +70,7 @@ __all__ = [
     "connect_group",
     "default_store",
     "disable_dynamo",
+    "flat_parameters_of",
     "forget_group",
     "local_of",
     "named_group",
@@ -101,6 +103,53 @@ def local_of(dtensor: DTensor) -> torch.Tensor:
 def schema_of(operator: Any) -> Any:
     """An operator's arguments and results, and which of them it writes."""
     return operator._schema
+
+
+class FlatParameter(NamedTuple):
+    """A flat parameter of FullyShardedDataParallel: parameters one behind the other, and this rank's shard of them."""
+
+    names: list[str]  # in the whole model; tied weights have several
+    shapes: list[torch.Size]
+    offsets: list[int]  # of each in the flat parameter, elements
+    numel: int  # of the whole flat parameter, without what makes shards equal
+    local: torch.Tensor
+    group: dist.ProcessGroup
+    mesh: Any  # the DeviceMesh that the model was given, or None
+
+
+def flat_parameters_of(module: torch.nn.Module) -> list[FlatParameter]:
+    """Those of all FullyShardedDataParallel modules in it.
+
+    Raises:
+        ImportError: this PyTorch lacks what flat parameters say of themselves.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    found = []
+    for prefix, part in module.named_modules():
+        handle = getattr(part, "_handle", None) if isinstance(part, FullyShardedDataParallel) else None
+        if handle is None:
+            continue
+        flat = handle.flat_param
+        if not all(hasattr(flat, name) for name in ("_fqns", "_shapes", "_numels_with_padding", "_is_padding_mask")):
+            raise ImportError(_lacks("what torch.distributed.fsdp's FlatParameter says of its parameters"))
+        offset, offsets = 0, []
+        for numel, is_padding in zip(flat._numels_with_padding, flat._is_padding_mask):
+            if not is_padding:
+                offsets.append(offset)
+            offset += numel
+        names, shapes = list(flat._fqns), list(flat._shapes)
+        for shared in flat._shared_param_infos:
+            first = ".".join(filter(None, (shared.prim_module_name, shared.prim_param_name)))
+            index = flat._fqns.index(first)
+            names.append(".".join(filter(None, (shared.module_name, shared.param_name))))
+            shapes.append(shapes[index])
+            offsets.append(offsets[index])
+        names = [f"{prefix}.{name}".replace("_fsdp_wrapped_module.", "").lstrip(".") for name in names]
+        found.append(
+            FlatParameter(names, shapes, offsets, offset, flat.data, handle.process_group, part._device_mesh)
+        )
+    return found
 
 
 def storage_info(path: str, offset: int, length: int) -> Any:

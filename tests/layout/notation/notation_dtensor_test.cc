@@ -131,6 +131,39 @@ TEST_CASE("DTensor: bad placements") {
   CHECK(Import("_S(0, 1048577)R", mesh, {8}) == "the dimension is cut into more than 1048576 intervals at column 1");
 }
 
+TEST_CASE("DTensor: ragged shards flatten the first dimensions and cut them in units") {
+  const char* mesh = "{dp:4,tp:2}";
+  const auto both = [&](const char* text, const std::string& layout) {
+    CAPTURE(text);
+    CHECK(Import(text, mesh, {500, 128, 4}) == layout);
+    CHECK(Export(layout, mesh) == text);
+  };
+  both("RaggedShard(dims=(0, 1), local_units=(2, 3, 0, 5))R", "[32000<dp=[12800,19200,0,32000]>(500, 128), 4]");
+  both("RaggedShard(dims=(0, 1), local_units=(1, 1, 1, 1))S(2)",
+       "[16000<dp=[16000,16000,16000,16000]>(500, 128), 2<tp>4]");
+  both("RaggedShard(dims=(0,), local_units=(2, 3, 0, 5))R", "[250<dp=[100,150,0,250]>(500), 128, 4]");
+  both("_StridedRaggedShard(dims=(0, 1), local_units=(2, 3, 0, 5), split_factor=2)S(1)",
+       "[16000<dp=[6400,9600,0,16000]>(500, 64<tp>128), 4]");
+  CHECK(Export("[<dp>(501, 128), 4]", mesh) == "RaggedShard(dims=(0, 1), local_units=(1, 1, 1, 1))R");
+  CHECK(Export("[<dp>(501, 3), 4]", mesh) == "RaggedShard(dims=(0, 1), local_units=(376, 376, 376, 375))R");
+
+  const auto refused = [&](const char* text) { return Import(text, mesh, {500, 128, 4}); };
+  CHECK(refused("RaggedShard(dims=(1,), local_units=(1, 1, 1, 1))R") ==
+        "the dims of a RaggedShard are the first ones of the tensor's 3, in order at column 13");
+  CHECK(refused("RaggedShard(dims=(0,), local_units=(1, 1))R") ==
+        "local_units has 2 numbers, but mesh axis dp has size 4 at column 1");
+  CHECK(refused("RaggedShard(dims=(0,), local_units=(1, 1, 1, 0))R") ==
+        "500 elements are not 3 equal units at column 1");
+  CHECK(refused("RaggedShard(dims=(0,), local_units=(1, 1, 1, 1))S(0)") ==
+        "other mesh axes cut its dimensions into 2; only a strided RaggedShard cuts what they leave at column 1");
+  CHECK(refused("RaggedShard(dims=(0,), local_units=(1, 1, 1, 1))RaggedShard(dims=(0,), local_units=(1, 1))") ==
+        "unsupported: more than one RaggedShard in one layout at column 1");
+  CHECK(Export("[500, <dp>(128, 4)]", mesh) ==
+        "unsupported: DTensor cannot say flattened dimensions that are not cut along exactly one axis");
+  CHECK(testing::Exported(Notation::kJax, "[<dp>(500, 128), 4]", mesh) ==
+        "unsupported: jax cannot say it: [16000<dp>(500, 128), 4] flattens dimensions");
+}
+
 TEST_CASE("DTensor: exports") {
   const char* mesh = "{X:4,Y:4,Z:16}";
   CHECK(Export("[<Y,X>512, 128]", mesh) == "S(0)[1]S(0)[0]R");

@@ -7,6 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from ...errors import InputError
+from ..fragments import Fragment
 from .nested import Leaf
 
 
@@ -25,9 +26,9 @@ class RankLocal:
         self._used = [bool(indices) for indices in matching]
         self.names = [names[index] for index in sorted(set().union(*matching))]
         for name in self.names:
-            if isinstance(leaves[name].value, DTensor):
+            if isinstance(leaves[name].value, (DTensor, Fragment)):
                 raise InputError(
-                    f"{name} is a DTensor, which its ranks hold together; rank_local is for plain tensors and values"
+                    f"{name} is a {type(leaves[name].value).__name__}, which its ranks hold together; rank_local is for plain tensors and values"
                 )
 
     @property

@@ -33,8 +33,8 @@ def sums_of(mode: str, own: dict[str, Entry], values: dict[str, Any], items: dic
     for name, entry in own.items():
         if entry.local.layout != torch.strided:
             continue  # refused where it is saved
-        if isinstance(values[name], DTensor):
-            if mode == "all" and entry.local.numel():
+        if entry.mesh is not None:
+            if mode == "all" and entry.local.numel() and isinstance(values[name], DTensor):
                 parts[name] = _part_of(values[name])
         elif mode == "all" or entry.local.nbytes <= SMALL:
             parts[name] = ""

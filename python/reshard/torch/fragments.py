@@ -1,0 +1,103 @@
+"""A rank's part of a tensor under a layout that no DTensor can have: flat ranges, expert slots, explicit sizes."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from ..errors import InputError
+from ..flat import flat_layouts
+from .groups import Span
+from .layouts import axes_text, mesh_text
+from .private_pytorch import flat_parameters_of
+
+
+class Fragment:
+    """This rank's part of a tensor, under any layout.
+
+        Fragment(local, mesh, "[<dp=[9,3]>(3, 4)]")
+
+    `redistribute`, `save` and `load` take fragments where they take DTensors.
+
+    Args:
+        local: what this rank holds, in the shape that the layout gives it: one dimension per dimension of the layout,
+            so that flattened dimensions are one. A rank outside the mesh has an empty tensor.
+        mesh: over which the layout is.
+        layout: as text, with sizes. Its axes are the names of the mesh's dimensions, or d0, d1, ... where it has none.
+
+    Raises:
+        InputError: not a layout of the mesh.
+    """
+
+    __slots__ = ("layout", "local", "mesh", "shape")
+
+    def __init__(self, local: torch.Tensor, mesh: DeviceMesh, layout: str) -> None:
+        self.local = local
+        self.mesh = mesh
+        self.layout = layout
+        self.shape = torch.Size(torch.ops.reshard._layout_shape(layout, axes_text(mesh)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.local.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.local.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.local.requires_grad
+
+    def texts(self, span: Span) -> tuple[str, str]:
+        """Its mesh over the ranks of a group, and its layout."""
+        return mesh_text(self.mesh, span), self.layout
+
+    def __repr__(self) -> str:
+        return f"Fragment(local={self.local}, mesh={axes_text(self.mesh)}, layout={self.layout!r})"
+
+
+def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> dict[str, Fragment]:
+    """The parameters of a model in FullyShardedDataParallel, each as this rank's part of its flat parameter.
+
+        reshard.save("step-1000", reshard.fsdp1_fragments(model))
+        reshard.load("step-1000", reshard.fsdp1_fragments(model))       # written in place
+
+    Nothing is copied: a fragment's memory is that of the flat parameter, between forward and backward passes.
+
+    Args:
+        module: has FullyShardedDataParallel modules with FULL_SHARD, SHARD_GRAD_OP or HYBRID_SHARD.
+        mesh: of which the last dimension shards. None: the mesh that the model was given, or one of its process group.
+
+    Returns:
+        Name in the whole model, without the wrapper's own parts: fragment.
+
+    Raises:
+        InputError: a model without such modules, or parameters that are gathered just now.
+    """
+    found: dict[str, Fragment] = {}
+    meshes: dict[Any, DeviceMesh] = {}
+    for flat in flat_parameters_of(module):
+        of_flat = mesh or flat.mesh
+        if of_flat is None:
+            if flat.group not in meshes:
+                meshes[flat.group] = DeviceMesh.from_group(flat.group, flat.local.device.type, mesh_dim_names=("fsdp",))
+            of_flat = meshes[flat.group]
+        ranks = of_flat.size(of_flat.ndim - 1)
+        rank = of_flat.get_local_rank(of_flat.ndim - 1)
+        shard = flat.local.numel()
+        if shard != -(-flat.numel // ranks):
+            raise InputError(f"the flat parameter of {flat.names[0]} has {shard} elements here, not a share of {flat.numel}")
+        axis = axes_text(of_flat).rstrip("}").split(",")[-1].split(":")[0].lstrip("{")
+        shapes = [shape or (1,) for shape in flat.shapes]
+        layouts = flat_layouts(shapes, ranks, offsets=flat.offsets, shard=shard, axis=axis)
+        for name, offset, shape, layout in zip(flat.names, flat.offsets, shapes, layouts):
+            numel = torch.Size(shape).numel()
+            begin = min(max(rank * shard - offset, 0), numel)
+            end = min(max((rank + 1) * shard - offset, 0), numel)
+            first = offset + begin - rank * shard if end > begin else 0
+            found[name] = Fragment(flat.local[first : first + end - begin], of_flat, layout)
+    if not found:
+        raise InputError("the model has no parameters of FullyShardedDataParallel")
+    return found

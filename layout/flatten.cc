@@ -149,6 +149,7 @@ std::optional<DimLayout> WithSlots(const DimLayout& common) {
   Factor& longer = out.factors.emplace_back(*table);
   const int64_t tail = first.size == 0 ? 0 : common.size / first.size;
   for (std::vector<Interval>& runs : longer.slots) {
+    if (tail == 0) runs.clear();
     for (Interval& run : runs) run = {run.begin * tail, run.end * tail};
   }
   return out;

@@ -23,9 +23,8 @@ constexpr size_t kSlotTextWidth = 60;
 Json DigitsJson(const Layout& layout, int d) {
   Json out = Json::array();
   const Mesh& mesh = layout.mesh();
-  for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
-    if (!factor->has_axis()) continue;
-    const AxisRef& ref = factor->axis;
+  for (const AxisRef& ref : layout.dim(d).Axes()) {
+    if (ref.size == 1) continue;
     out.push_back({ref.size, mesh.axis(ref.axis).size / (ref.pre * ref.size) * mesh.stride(ref.axis)});
   }
   return out;

@@ -4,9 +4,11 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "layout/cut.h"
+#include "reshard/layout/shard_map.h"
 
 namespace reshard::report {
 namespace {
@@ -28,7 +30,8 @@ int64_t StrideOf(const Mesh& mesh, const AxisRef& ref) {
 class BlockWalk {
  public:
   BlockWalk(const Layout& layout, int d, bool backwards)
-      : mesh_(layout.mesh()),
+      : dim_(layout.dim(d)),
+        mesh_(layout.mesh()),
         size_(layout.dim(d).size),
         factors_(layout::EffectiveFactors(layout.dim(d))),
         table_(layout::SlotTable(layout.dim(d))),
@@ -39,7 +42,11 @@ class BlockWalk {
     keep_ = keep;
     count_all_ = count_all;
     if (size_ == 0) return;
-    complete_ = table_ != nullptr ? CutBySlots(*table_) : Cut(0, {0, size_}, false, 0);
+    if (table_ != nullptr) {
+      complete_ = CutBySlots(*table_);
+    } else {
+      complete_ = dim_.cut_before_flattened() ? VisitRows() : Cut(0, {0, size_}, false, 0);
+    }
   }
 
   // In the order of the walk.
@@ -79,6 +86,31 @@ class BlockWalk {
     return true;
   }
 
+  // What is cut before it is flattened: as an enumeration has it, where that is no more work than Cut may be.
+  bool VisitRows() {
+    if (size_ > kMaxSteps) return false;
+    const absl::StatusOr<Layout> alone = Layout::Create(mesh_, {dim_});
+    const absl::StatusOr<ShardMap> map = alone.ok() ? ShardMap::Create(*alone) : alone.status();
+    if (!map.ok()) return false;
+    const DimShards& shards = map->dim(0);
+    std::vector<std::pair<Interval, int64_t>> cells;  // with the offset of its holders
+    for (int64_t row = 0; row < shards.num_rows(); ++row) {
+      int64_t rest = row, offset = 0;
+      for (size_t i = shards.digits.size(); i-- > 0;) {
+        offset += rest % shards.digits[i].size * StrideOf(mesh_, shards.digits[i]);
+        rest /= shards.digits[i].size;
+      }
+      for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
+        cells.emplace_back(shards.intervals[i], offset);
+      }
+    }
+    std::sort(cells.begin(), cells.end(),
+              [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+    if (backwards_) std::reverse(cells.begin(), cells.end());
+    return std::all_of(cells.begin(), cells.end(),
+                       [this](const auto& cell) { return Visit(cell.first, cell.second); });
+  }
+
   bool Cut(size_t k, const Interval& whole, bool odd, int64_t offset) {
     if (k == factors_.size()) return Visit(whole, offset);
     const Factor& factor = *factors_[k];
@@ -107,6 +139,7 @@ class BlockWalk {
     return true;
   }
 
+  const DimLayout& dim_;
   const Mesh& mesh_;
   const int64_t size_;
   const std::vector<const Factor*> factors_;
@@ -126,6 +159,10 @@ class BlockWalk {
 class HeldWalk {
  public:
   HeldWalk(const Layout& layout, int64_t position, int d, size_t keep) : keep_(keep) {
+    if (layout.dim(d).cut_before_flattened()) {
+      for (const Interval& interval : layout.Intervals(position, d)) Visit(interval);
+      return;
+    }
     for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
       Level level{factor};
       if (factor->has_axis()) level.coordinate = layout.Coordinate(position, factor->axis);
@@ -249,9 +286,8 @@ Held HeldAlong(const Layout& layout, int64_t position, int d, size_t keep) {
 
 int64_t OffsetOf(const Layout& layout, int d, int64_t position) {
   int64_t offset = 0;
-  for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
-    if (!factor->has_axis()) continue;
-    offset += layout.Coordinate(position, factor->axis) * StrideOf(layout.mesh(), factor->axis);
+  for (const AxisRef& axis : layout.dim(d).Axes()) {
+    offset += layout.Coordinate(position, axis) * StrideOf(layout.mesh(), axis);
   }
   return offset;
 }
@@ -260,9 +296,7 @@ std::vector<Digit> FreeDigits(const Layout& layout, const std::vector<int>& dims
   const Mesh& mesh = layout.mesh();
   std::vector<std::vector<AxisRef>> used(static_cast<size_t>(mesh.num_axes()));
   for (int d : dims) {
-    for (const Factor* factor : layout::EffectiveFactors(layout.dim(d))) {
-      if (factor->has_axis()) used[factor->axis.axis].push_back(factor->axis);
-    }
+    for (const AxisRef& axis : layout.dim(d).Axes()) used[axis.axis].push_back(axis);
   }
   std::vector<Digit> free;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {

@@ -85,8 +85,8 @@ class Legend {
     std::vector<AxisRef> refs;
     for (int d : {view.row_dim, view.col_dim}) {
       if (d < 0) continue;
-      for (const Factor& factor : layout.dim(d).factors) {
-        if (factor.has_axis() && factor.axis.size > 1) refs.push_back(factor.axis);
+      for (const AxisRef& ref : layout.dim(d).Axes()) {
+        if (ref.size > 1) refs.push_back(ref);
       }
     }
     std::sort(refs.begin(), refs.end(),

@@ -60,29 +60,40 @@ bool EvenSlots(const Factor& table) {
   return std::all_of(slots.begin(), slots.end(), [&](int64_t count) { return count == slots.front(); });
 }
 
-bool Even(const Layout& layout) {
-  for (int d = 0; d < layout.rank(); ++d) {
-    int64_t rest = layout.dim(d).size;
-    for (const Factor& factor : layout.dim(d).factors) {
-      if (factor.kind == Factor::Kind::kSlots) {
-        if (!EvenSlots(factor)) return false;
-        break;
-      }
-      if (factor.kind == Factor::Kind::kSizes) {
-        for (int64_t size : factor.sizes) {
-          if (size != factor.sizes[0]) return false;
-        }
-      }
-      if (rest % factor.parts() != 0) return false;
-      rest /= factor.parts();
+// What every device holds along the dimension, if that is as much for all; -1 if not.
+int64_t EvenLength(const DimLayout& dim) {
+  int64_t held = dim.size;
+  if (dim.cut_before_flattened()) {
+    held = 1;
+    for (const DimLayout& inner : dim.flattened) {
+      const int64_t length = EvenLength(inner);
+      if (length < 0) return -1;
+      held *= length;
     }
   }
-  return true;
+  int64_t rest = held;  // of each interval
+  for (const Factor& factor : dim.factors) {
+    if (factor.kind == Factor::Kind::kSlots) return EvenSlots(factor) ? layout::LargestShard(dim) : -1;
+    const auto& sizes = factor.sizes;
+    if (std::any_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size != sizes[0]; })) return -1;
+    if (rest % factor.parts() != 0) return -1;
+    rest /= factor.parts();
+    if (factor.has_axis()) held /= factor.parts();
+  }
+  return held;
+}
+
+bool Even(const Layout& layout) {
+  return std::all_of(layout.dims().begin(), layout.dims().end(),
+                     [](const DimLayout& dim) { return EvenLength(dim) >= 0; });
 }
 
 }  // namespace
 
-bool IsSharded(const Layout& layout, int d) { return !layout::EffectiveFactors(layout.dim(d)).empty(); }
+bool IsSharded(const Layout& layout, int d) {
+  const DimLayout& dim = layout.dim(d);
+  return !layout::EffectiveFactors(dim).empty() || dim.cut_before_flattened();
+}
 
 std::vector<int> DrawnDims(const std::vector<const Layout*>& layouts) {
   const int rank = layouts.front()->rank();
@@ -232,7 +243,7 @@ std::string EmptySentence(const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   if (layout.num_elements() == 0 || Even(layout) || mesh.size() > kMaxDevicesSearched) return "";
   for (const DimLayout& dim : layout.dims()) {
-    int64_t intervals = 1;
+    int64_t intervals = dim.cut_before_flattened() ? dim.size : 1;
     for (const Factor& factor : dim.factors) {
       if (!factor.has_axis()) intervals *= factor.blocks;
     }

@@ -104,11 +104,9 @@ class BlockWalk {
         cells.emplace_back(shards.intervals[i], offset);
       }
     }
-    std::sort(cells.begin(), cells.end(),
-              [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+    std::sort(cells.begin(), cells.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
     if (backwards_) std::reverse(cells.begin(), cells.end());
-    return std::all_of(cells.begin(), cells.end(),
-                       [this](const auto& cell) { return Visit(cell.first, cell.second); });
+    return std::all_of(cells.begin(), cells.end(), [this](const auto& cell) { return Visit(cell.first, cell.second); });
   }
 
   bool Cut(size_t k, const Interval& whole, bool odd, int64_t offset) {

@@ -26,9 +26,23 @@ using testing::SvgCells;
 
 // Layouts of small meshes: every pair of these dimensions that does not use an axis twice, and some of other ranks.
 std::vector<Layout> SmallLayouts() {
-  const std::vector<std::string> dims = {"1",         "4",         "<A>4",     "<A>1",        "<B>7",
-                                         "<B,A>13",   "<2,A>9",    "<2,~B>13", "<A=[1,4]>5",  "<C:(1)2>6",
-                                         "<C:(2)2>5", "<B,2,C>30", "<C,A>100", "<B=[0,5,0]>5"};
+  const std::vector<std::string> dims = {"1",
+                                         "4",
+                                         "<A>4",
+                                         "<A>1",
+                                         "<B>7",
+                                         "<B,A>13",
+                                         "<2,A>9",
+                                         "<2,~B>13",
+                                         "<A=[1,4]>5",
+                                         "<C:(1)2>6",
+                                         "<C:(2)2>5",
+                                         "<B,2,C>30",
+                                         "<C,A>100",
+                                         "<B=[0,5,0]>5",
+                                         "<A>(5, 3)",
+                                         "<A>(<B>7, 2)",
+                                         "<A=[2,4]>(3, <C:(1)2>4)"};
   const std::string meshes[] = {"{A:2,B:3,C:4}", "{C:4,A:2,B:3}@7", "{A:2,B:3,C:1}@[9,4,5,0,1,2]"};
   std::vector<Layout> out;
   for (const std::string& mesh : meshes) {

@@ -118,11 +118,7 @@ class FactorList {
   bool reflected_ = false;  // a reflected axis came: the numbers of intervals matter
 };
 
-int NumDims(const DimLayout& dim) {
-  std::vector<int64_t> sizes;
-  AppendSizes(dim, sizes);
-  return static_cast<int>(sizes.size());
-}
+int NumDims(const DimLayout& dim) { return static_cast<int>(SizesOf(dim).size()); }
 
 // Said by factors alone, if it can be.
 DimLayout Simplified(DimLayout dim, const Mesh& mesh) {
@@ -187,9 +183,14 @@ std::vector<int> Ends(const Layout& layout) {
 
 }  // namespace
 
-void AppendSizes(const DimLayout& dim, std::vector<int64_t>& shape) {
-  if (dim.flattened.empty()) shape.push_back(dim.size);
-  for (const DimLayout& inner : dim.flattened) AppendSizes(inner, shape);
+std::vector<int64_t> SizesOf(const DimLayout& dim) {
+  if (dim.flattened.empty()) return {dim.size};
+  std::vector<int64_t> sizes;
+  for (const DimLayout& inner : dim.flattened) {
+    const std::vector<int64_t> of_inner = SizesOf(inner);
+    sizes.insert(sizes.end(), of_inner.begin(), of_inner.end());
+  }
+  return sizes;
 }
 
 std::vector<std::vector<Interval>> BoxesOfRun(absl::Span<const int64_t> sizes, const Interval& run) {
@@ -221,9 +222,7 @@ std::vector<std::vector<Interval>> BoxesOfRun(absl::Span<const int64_t> sizes, c
 DimLayout Whole(const DimLayout& dim) {
   DimLayout out{dim.size, {}};
   if (dim.flattened.empty()) return out;
-  std::vector<int64_t> sizes;
-  AppendSizes(dim, sizes);
-  for (const int64_t size : sizes) out.flattened.push_back({size, {}});
+  for (const int64_t size : SizesOf(dim)) out.flattened.push_back({size, {}});
   return out;
 }
 

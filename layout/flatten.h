@@ -14,8 +14,8 @@
 
 namespace reshard::layout {
 
-// Appends the sizes of the tensor's dimensions that a dimension is.
-void AppendSizes(const DimLayout& dim, std::vector<int64_t>& shape);
+// The sizes of the tensor's dimensions that a dimension of a layout is: one, or those that are flattened into it.
+std::vector<int64_t> SizesOf(const DimLayout& dim);
 
 // What a device holds of dimensions that are flattened, row-major: (2 of 0-3) x (1-2 of 0-7) are the runs 17-18 of 32.
 class FlattenedRuns {

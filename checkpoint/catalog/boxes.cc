@@ -110,8 +110,7 @@ int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
 // Each of the boxes goes on with an interval of one more dimension, or with the boxes that it is where dimensions are
 // flattened.
 void AddDim(const DimLayout& dim, const Interval& interval, std::vector<StoredBox>& boxes) {
-  std::vector<int64_t> sizes;
-  layout::AppendSizes(dim, sizes);
+  const std::vector<int64_t> sizes = layout::SizesOf(dim);
   std::vector<StoredBox> out;
   for (const StoredBox& box : boxes) {
     for (const std::vector<Interval>& part : layout::BoxesOfRun(sizes, interval)) {

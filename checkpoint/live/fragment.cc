@@ -16,15 +16,9 @@ Region BoxRegion(absl::Span<const int64_t> size, absl::Span<const int64_t> local
   return region;
 }
 
-std::vector<int64_t> SizesOf(const DimLayout& dim) {
-  std::vector<int64_t> sizes;
-  layout::AppendSizes(dim, sizes);
-  return sizes;
-}
-
 // Each of the boxes goes on with an interval of one more dimension, which begins at `local` in the fragment.
 void AddDim(const DimLayout& dim, const Interval& interval, int64_t local, std::vector<FragmentBox>& boxes) {
-  const std::vector<std::vector<Interval>> parts = layout::BoxesOfRun(SizesOf(dim), interval);
+  const std::vector<std::vector<Interval>> parts = layout::BoxesOfRun(layout::SizesOf(dim), interval);
   std::vector<FragmentBox> out;
   for (const FragmentBox& box : boxes) {
     int64_t before = 0;  // elements of the interval
@@ -78,7 +72,7 @@ std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::S
   size_t next = 0;
   for (int d = 0; d < layout.rank(); ++d) {
     int64_t index = 0;
-    for (const int64_t size : SizesOf(layout.dim(d))) index = index * size + offset[next++];
+    for (const int64_t size : layout::SizesOf(layout.dim(d))) index = index * size + offset[next++];
     int64_t begin = 0;
     for (const Interval& interval : layout.Intervals(position, d)) {
       if (index >= interval.begin && index < interval.end) {
@@ -96,7 +90,7 @@ InFragment At(const Layout& layout, absl::Span<const int64_t> local, absl::Span<
   InFragment out;
   for (int d = 0; d < layout.rank(); ++d) {
     out.elements += local[d] * strides[d];
-    const std::vector<int64_t> sizes = SizesOf(layout.dim(d));
+    const std::vector<int64_t> sizes = layout::SizesOf(layout.dim(d));
     int64_t below = 1;
     Dims own;
     for (size_t i = sizes.size(); i-- > 0; below *= sizes[i]) own.insert(own.begin(), strides[d] * below);

@@ -46,8 +46,7 @@ std::vector<AxisRef> FreeAxes(const Layout& layout) {
 std::vector<int64_t> AlongDims(const Layout& layout, absl::Span<const int64_t> chunk) {
   std::vector<int64_t> out;
   for (const DimLayout& dim : layout.dims()) {
-    std::vector<int64_t> sizes;
-    layout::AppendSizes(dim, sizes);
+    const std::vector<int64_t> sizes = layout::SizesOf(dim);
     int64_t run = 1;
     for (size_t i = sizes.size(); i-- > 0;) {
       run *= chunk[i];

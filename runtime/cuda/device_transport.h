@@ -7,6 +7,7 @@
 #define RESHARD_RUNTIME_CUDA_DEVICE_TRANSPORT_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,17 @@ struct DeviceReceive {
   void* data = nullptr;
   int64_t bytes = 0;
 };
+
+// Some of an exchange's messages.
+struct ExchangeRound {
+  std::vector<DeviceSend> sends;
+  std::vector<DeviceReceive> receives;
+};
+// The messages of an exchange in rounds in which no rank sends to, or receives from, more than `max_peers` others; 0:
+// one round. Rounds with messages, in order; a message is in the same round on both sides: that of the distance from
+// its sender to its receiver, counted around the world. Messages between the same two ranks keep their order.
+std::vector<ExchangeRound> RoundsOf(absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives,
+                                    int64_t rank, int64_t world, int64_t max_peers);
 
 // One call of a collective over a group of n members, in the order of StepProgram::group.
 //   all-gather      `send` has count elements, `receive` n times as many, member i's at i * count

@@ -9,22 +9,14 @@
 #include "layout/flatten.h"
 
 namespace reshard::execute {
-namespace {
-
-size_t NumDims(const DimLayout& dim) {
-  std::vector<int64_t> sizes;
-  layout::AppendSizes(dim, sizes);
-  return sizes.size();
-}
-
-}  // namespace
-
 CallersEnd::CallersEnd(const Layout& callers, const Layout& planned, const Buffer& programs, int64_t rank)
     : buffer(programs) {
   auto next = callers.dims().begin();
   for (const DimLayout& dim : planned.dims()) {
     merged.push_back(0);
-    for (size_t left = NumDims(dim); left > 0; ++merged.back()) left -= NumDims(*next++);
+    for (size_t left = layout::SizesOf(dim).size(); left > 0; ++merged.back()) {
+      left -= layout::SizesOf(*next++).size();
+    }
   }
   buffer.shape.assign(std::max<size_t>(1, callers.dims().size()), 0);  // outside the mesh, no elements
   const std::optional<int64_t> position = callers.mesh().Position(rank);

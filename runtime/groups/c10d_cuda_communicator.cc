@@ -27,8 +27,8 @@ struct C10dCudaCommunicator::Impl {
         store(std::move(its_store)),
         memory(std::move(its_memory)),
         device(std::move(its_device)),
-        transport(size, options.backend_of.is_cuda() ? options.backend_of : at::Device(at::kCPU), options.timeout,
-                  device.get()),
+        transport(rank, size, options.backend_of.is_cuda() ? options.backend_of : at::Device(at::kCPU), options.timeout,
+                  options.max_peers, device.get()),
         agreement(size, device.get(), &transport),
         watchdog(*device,
                  {rank, size, options.timeout, store.get(), [] { return absl::OkStatus(); }, [this] { Abort(); }}) {}

@@ -20,8 +20,10 @@ namespace reshard::groups {
 class C10dDeviceTransport final : public cuda::DeviceTransport {
  public:
   // `device` must outlive it. If the backend is one for host memory, the memory of the device must be host memory too.
-  C10dDeviceTransport(int64_t size, at::Device where, absl::Duration timeout, cuda::CudaDevice* device)
-      : size_(size), where_(where), timeout_(timeout), device_(*device) {}
+  // `max_peers`: see C10dCudaOptions.
+  C10dDeviceTransport(int64_t rank, int64_t size, at::Device where, absl::Duration timeout, int64_t max_peers,
+                      cuda::CudaDevice* device)
+      : rank_(rank), size_(size), where_(where), timeout_(timeout), max_peers_(max_peers), device_(*device) {}
 
   // The backend for later calls.
   void Use(c10d::Backend* backend);
@@ -37,14 +39,17 @@ class C10dDeviceTransport final : public cuda::DeviceTransport {
 
  private:
   class Coalesced;
+  absl::Status ExchangeOnce(const cuda::ExchangeRound& round);
   at::Tensor Over(const void* data, int64_t elements, DType dtype) const;
   absl::Status CollectOne(Op op, const cuda::DeviceCollective& call, bool alone);
   absl::Status Prepare(cuda::CudaStream stream);
   void Wait(const c10::intrusive_ptr<c10d::Work>& work) const;
 
+  const int64_t rank_;
   const int64_t size_;
   const at::Device where_;
   const absl::Duration timeout_;
+  const int64_t max_peers_;
   cuda::CudaDevice& device_;
   c10d::Backend* backend_ = nullptr;
   bool is_nccl_ = false;

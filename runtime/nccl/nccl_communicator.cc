@@ -64,7 +64,8 @@ struct NcclCommunicator::Impl {
       : device(std::move(gpu)),
         rank(own_rank),
         size(ranks),
-        transport(api, *device, rank, size, {options.timeout, options.max_ctas, options.native_reductions}),
+        transport(api, *device, rank, size,
+                  {options.timeout, options.max_ctas, options.native_reductions, options.max_peers}),
         agreement(size, device.get(), &transport),
         watchdog(*device, {rank, size, options.timeout, store, [this] { return transport.AsyncError(); },
                            [this] { transport.Abort(); }}) {

@@ -174,6 +174,15 @@ NcclTransport::~NcclTransport() {
 
 absl::Status NcclTransport::Exchange(absl::Span<const cuda::DeviceSend> sends,
                                      absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
+  if (options_.max_peers < 1) return ExchangeOnce(sends, receives, stream);
+  for (const cuda::ExchangeRound& round : cuda::RoundsOf(sends, receives, rank_, size_, options_.max_peers)) {
+    RETURN_IF_ERROR(ExchangeOnce(round.sends, round.receives, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclTransport::ExchangeOnce(absl::Span<const cuda::DeviceSend> sends,
+                                         absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
   {
     const status::MutexLock lock(mutex_);
     if (aborted_) return absl::AbortedError("the communicator was aborted");

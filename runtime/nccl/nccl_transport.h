@@ -26,6 +26,7 @@ struct NcclTransportOptions {
   absl::Duration timeout;
   int max_ctas = 0;
   bool native_reductions = true;
+  int64_t max_peers = 0;
 };
 
 class NcclTransport final : public cuda::DeviceTransport {
@@ -66,6 +67,8 @@ class NcclTransport final : public cuda::DeviceTransport {
 
  private:
   class Group;
+  absl::Status ExchangeOnce(absl::Span<const cuda::DeviceSend> sends, absl::Span<const cuda::DeviceReceive> receives,
+                            cuda::CudaStream stream);
   absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
   absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
   // All of them, those that were split off before the one they came from. With the lock.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/cuda/cuda_api.h"
 #include "runtime/cuda/device.h"
@@ -20,6 +21,19 @@ namespace reshard::pytorch {
 namespace {
 
 constexpr char kVariable[] = "RESHARD_CUDA_TRANSPORT";
+constexpr char kMaxPeers[] = "RESHARD_CUDA_MAX_PEERS";
+
+// 0 where it is not set: all at once.
+absl::StatusOr<int64_t> MaxPeersOfEnvironment() {
+  const char* const text = std::getenv(kMaxPeers);
+  int64_t peers = 0;
+  if (text == nullptr || *text == '\0') return peers;
+  if (!absl::SimpleAtoi(text, &peers) || peers < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kMaxPeers, "=", text, " is not a number of ranks: at least 1, or unset for all at once"));
+  }
+  return peers;
+}
 
 // A signature that differs from the one of the same problem on the host: ranks whose tensors lie in different kinds of
 // memory would wait for each other. It differs in its first field: other networks are but a consequence. The last one
@@ -70,6 +84,7 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
                                                       at::Device device, std::shared_ptr<TensorCommunicator> host,
                                                       int64_t index) {
   ASSIGN_OR_RETURN(const CudaTransport transport, CudaTransportOfEnvironment());
+  ASSIGN_OR_RETURN(const int64_t max_peers, MaxPeersOfEnvironment());
   const absl::StatusOr<const cuda::CudaApi*> api = cuda::LoadCudaApi();
   if (!api.ok()) {
     return absl::Status(api.status().code(),
@@ -86,6 +101,7 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
     auto kept = std::make_shared<NcclNeeds>(NcclNeeds{std::move(memory), {group, prefix}});
     NcclOptions options;
     options.device = device.index();
+    options.max_peers = max_peers;
     ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> nccl,
                      NcclCommunicator::CreateOn(*library, std::move(opened), group->getRank(), group->getSize(),
                                                 &kept->store, options));
@@ -108,6 +124,7 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
   options.stream = [device] { return CurrentStreamOf(device); };
   if (host != nullptr) options.agree_on_host = AgreeThrough(std::move(host));
   options.backend_of = device;
+  options.max_peers = max_peers;
   ASSIGN_OR_RETURN(std::unique_ptr<groups::C10dCudaCommunicator> c10d,
                    groups::C10dCudaCommunicator::Create(group, std::move(store), std::move(memory), std::move(opened),
                                                         std::move(options)));

@@ -61,6 +61,9 @@ struct NcclOptions {
   // False: ranks combine contributions themselves, in rank order, so that a reduction gives the same bits as on every
   // other backend. The number of bytes that travel is the same.
   bool native_reductions = true;
+  // Most ranks that one group of NCCL sends to, and as many that it receives from; an exchange with more goes in
+  // rounds. 0: all in one group. The same on all ranks.
+  int64_t max_peers = 0;
 };
 
 // See above. The overrides behave as documented in Communicator.

@@ -123,6 +123,7 @@ TEST_CASE("sampled pairs over NCCL, worlds of 1 to 8") {
       const FakeWorld fakes(static_cast<int>(world));
       NcclOptions options;
       options.native_reductions = native;
+      options.max_peers = native ? 0 : 2;
       CheckAllOk(RunNcclRanks(static_cast<int>(world), options, [&, &list = plans](NcclCommunicator& comm) {
         for (size_t k = 0; k < list.size(); ++k) {
           const auto& [plan, content] = list[k];
@@ -169,14 +170,14 @@ struct Count {
   std::set<std::string> operations;
 };
 
-Count CountOf(const Case& c, int ranks, const testing::FakeNcclOptions& fake = {}) {
+Count CountOf(const Case& c, int ranks, const testing::FakeNcclOptions& fake = {}, const NcclOptions& options = {}) {
   const absl::StatusOr<Plan> plan = PlanOf(c, DType::kF32);
   REQUIRE(plan.ok());
   const absl::StatusOr<self_test::LogicalContent> content = self_test::LogicalContent::Create(*plan, 1);
   REQUIRE(content.ok());
   const FakeWorld fakes(ranks, fake);
   Count count;
-  CheckAllOk(RunNcclRanks(ranks, {}, [&](NcclCommunicator& comm) -> absl::Status {
+  CheckAllOk(RunNcclRanks(ranks, options, [&](NcclCommunicator& comm) -> absl::Status {
     const int64_t launches = comm.device().launches();
     const int64_t groups = FakeNccl::Groups(static_cast<int>(comm.rank()));
     const absl::Status status = RunOnRank(*plan, *content, comm);
@@ -201,6 +202,14 @@ TEST_CASE("a step is one exchange and at most one launch on each side") {
     const Count count = CountOf({"{X:2}", "[8, <X>16, 8]", "[8, 16, <X>8]"}, 2);
     CHECK(count.launches == 2);
     CHECK(count.groups == 1);
+  }
+  SECTION("unless a group may have no more than some peers") {
+    testing::FakeNcclOptions fake;
+    fake.all_to_all = false;
+    NcclOptions options;
+    options.max_peers = 2;
+    const Count count = CountOf({"{X:6}", "[<X>6, 6]", "[6, <X>6]"}, 6, fake, options);
+    CHECK(count.groups == 3);  // to the ranks 1 and 2 behind, 3 and 4, and 5
   }
   SECTION("an all-gather of rows needs no launch") {
     const Count count = CountOf({"{X:4}", "[<X>64, 64]", "[64, 64]"}, 4);

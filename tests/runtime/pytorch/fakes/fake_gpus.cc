@@ -70,6 +70,7 @@ FakeGpu& GpuOf(const std::string& name, bool on_host) {
   options.stream = [&gpu] { return gpu.stream; };
   if (on_host) options.agree_on_host = pytorch::AgreeThrough(TensorCommunicator::OfGroup(name));
   options.backend_of = at::kCPU;
+  options.max_peers = on_host ? 3 : 0;
   if (!on_host) {
     options.backend_of = at::Device(at::kCUDA, 0);
     gpu.backend = c10::make_intrusive<StreamBackend>(group->getBackend(at::kCPU), *gpu.device, options.stream,

@@ -20,7 +20,7 @@ absl::Status GoneError(const Waiting& waiting, const std::vector<int64_t>& ranks
   const bool one = ranks.size() == 1;
   return absl::UnavailableError(absl::StrCat(ListRanks(ranks),
                                              one ? " is gone: its process has" : " are gone: their processes have",
-                                             " ended, at ", waiting.place));
+                                             " ended or left the group, at ", waiting.place));
 }
 
 absl::Status SilentError(const Waiting& waiting, const std::vector<int64_t>& ranks) {

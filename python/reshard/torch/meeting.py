@@ -97,6 +97,18 @@ class Meeting:
     def _late(self, generation: int, phase: str) -> str:
         return ranks_text(int(key.rpartition("/")[2]) for key in self._store.missing(self._keys(generation, phase)))
 
+    def _silent(self, generation: int) -> list[int]:
+        """The ranks that have not connected and do not say that they wait: looked at for some seconds, unless this
+        generation is settled before."""
+        beats = {rank: self._store.get(f"{generation}/beat/{rank}") for rank in range(self._world)}
+        beats.pop(self._own.rank)
+        until = time.monotonic() + min(_SILENCE, self._timeout / 2)
+        while beats and time.monotonic() < until and not self._store.get(f"{generation}/connect"):
+            self._store.add(f"{generation}/beat/{self._own.rank}", 1)  # others may be looking, too
+            time.sleep(_POLL)
+            beats = {rank: beat for rank, beat in beats.items() if self._store.get(f"{generation}/beat/{rank}") == beat}
+        return [rank for rank in beats if self._store.missing([f"{generation}/connect/{rank}"])]
+
     def _come(self, generation: int) -> bool:
         """False: this generation is over, without this process."""
         if self._store.get(f"{generation}/come"):
@@ -165,8 +177,11 @@ class Meeting:
             if error is None:
                 self._store.set(f"{generation}/connect/{self._own.rank}", "1")
                 return
-            late = self._late(generation, "connect")
-            reason = f"rank {self._own.rank} could not connect ({str(error)[:200]}); {late} had not yet either"
+            silent = self._silent(generation)
+            late = f"{self._late(generation, 'connect')} had not yet either"
+            if silent:
+                late = f"{ranks_text(silent)} ended or stopped meanwhile"
+            reason = f"rank {self._own.rank} could not connect ({str(error)[:200]}); {late}"
             self._settle(generation, "connect", _ABANDONED + reason)
 
         return self._wait(generation, "connect", time.monotonic() + self._timeout, say)
@@ -180,7 +195,12 @@ class Meeting:
             if not state and self._store.has(marks):
                 state = self._settle(generation, phase, _COMPLETE)
             if not state and time.monotonic() > deadline:
-                late = f"{self._late(generation, phase)} of {self._world} {_PHASES[phase]} within {self._timeout:g} s"
+                # Where one rank is gone while all connect, nobody has connected; the others are still here.
+                silent = self._silent(generation) if phase == "connect" else []
+                late = ranks_text(silent) if silent else self._late(generation, phase)
+                late = f"{late} of {self._world} {_PHASES[phase]} within {self._timeout:g} s"
+                if silent:
+                    late += " and ended or stopped meanwhile"
                 state = self._settle(generation, phase, _ABANDONED + late)
             if state == _COMPLETE:
                 return True

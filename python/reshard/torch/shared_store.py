@@ -3,6 +3,7 @@
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateAnswer
@@ -65,13 +66,28 @@ class SharedStore:
         answer: Future = Future()
         self._calls.put((call, answer))
         try:
-            return answer.result(self.timeout)
+            return _result(answer, self.timeout)
         except LateAnswer:
             reason = f"it did not answer within {self.timeout:g} s"
         except Exception as error:
             reason = str(error)[:300]
         self._lost = PeerError(f"the store that the jobs share is lost: {reason}")
         raise self._lost
+
+
+def _result(answer: Future, timeout: float) -> Any:
+    """As answer.result(timeout), but time in which this process was stopped does not count: what wakes up finds the
+    deadline long past, and the answer on its way."""
+    slices = 20
+    length = timeout / slices
+    while True:
+        begun = time.monotonic()
+        try:
+            return answer.result(length)
+        except LateAnswer:
+            slices -= time.monotonic() - begun < 2 * length
+            if slices == 0:
+                raise
 
 
 def _serve(calls: "queue.SimpleQueue[tuple[Callable[[], Any], Future] | None]") -> None:

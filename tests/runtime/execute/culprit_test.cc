@@ -30,7 +30,7 @@ absl::Status CulpritOf(const std::vector<PeerAnswer>& answers) {
 TEST_CASE("the worst that any rank says decides, whatever the others say") {
   const std::vector<std::pair<PeerAnswer, absl::Status>> by_rank = {
       {kFailed, absl::AbortedError("rank 9 is gone")},
-      {kGone, absl::UnavailableError("rank 1 is gone: its process has ended, at AllToAll")},
+      {kGone, absl::UnavailableError("rank 1 is gone: its process has ended or left the group, at AllToAll")},
       {kIdleBehind, absl::DeadlineExceededError("rank 1 did not arrive within 500 ms at AllToAll")},
       {kSilent,
        absl::UnavailableError("rank 1 did not arrive within 500 ms at AllToAll, nor answer: hanging, gone, or on a "
@@ -53,7 +53,7 @@ TEST_CASE("the worst that any rank says decides, whatever the others say") {
 
 TEST_CASE("all of those that are alike are named") {
   CHECK(CulpritOf({kHere, kGone, kSilent, kGone}).message() ==
-        "ranks 1, 3 are gone: their processes have ended, at AllToAll");
+        "ranks 1, 3 are gone: their processes have ended or left the group, at AllToAll");
   CHECK(CulpritOf({kHere, kRunsBehind, kHere, kRunsBehind}).message() ==
         "ranks 1, 3 did not arrive within 500 ms at AllToAll");
 }

@@ -58,6 +58,36 @@ def come_late(member, absent):
         return type(error).__name__, str(error), time.monotonic() - begun
 
 
+def die_while_connecting(member, victim):
+    from reshard.torch import joined
+
+    if member.rank == victim:
+        joined.connect_group = lambda *arguments: jobs.die()
+    try:
+        member.join(timeout=4)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def ask_and_be_stopped(_rank, _world):
+    from reshard.torch.shared_store import SharedStore
+
+    class Slow:
+        """Takes a moment of the process's own time for an answer."""
+
+        def compare_set(self, key, expected, desired):
+            end = time.process_time() + 0.3
+            while time.process_time() < end:
+                pass
+            return desired.encode()
+
+    store = SharedStore(dist.HashStore(), "slow", 1.0)
+    store._store = Slow()
+    gloo.signal_me_in(0.15, signal.SIGSTOP)
+    gloo.signal_me_in(2.5, signal.SIGCONT)
+    return store.compare_set("key", "", "answer")
+
+
 def say_another_world(member):
     try:
         if member.rank == 2:
@@ -239,6 +269,20 @@ class Join(unittest.TestCase):
             self.assertEqual(kind, "PeerError")
             # Whose timeout ends first, that of this wait or that of a Gloo which waits for rank 1, is a matter of chance.
             self.assertRegex(message, r"ranks? .*\b1\b.*(of 3 did not connect within 4 s|had not yet either)")
+
+    def test_one_that_dies_while_all_connect(self):
+        outcomes = jobs.run_jobs([3, 2], die_while_connecting, 3, env=FAST, victims=(3,))
+        for outcome in outcomes:
+            if outcome.rank == 3:
+                continue
+            self.assertEqual(outcome.value[0], "PeerError", str(outcome))
+            self.assertRegex(outcome.value[1], r"\brank 3 (of 5 did not connect within 4 s and )?ended or stopped meanwhile")
+            self.assertNotRegex(outcome.value[1], "ranks ")
+
+    def test_a_store_that_answers_late_to_one_that_was_stopped(self):
+        """Time in which a process is stopped is not time in which the store does not answer."""
+        for value in gloo.values(gloo.run_ranks(1, ask_and_be_stopped)):
+            self.assertEqual(value, "answer")
 
     def test_the_store_is_lost(self):
         for how in (signal.SIGKILL, signal.SIGSTOP):

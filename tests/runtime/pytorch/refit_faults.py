@@ -10,6 +10,7 @@ that never changes. Where the harm is "restart", one more process takes the plac
 import os
 import select
 import signal
+import time
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from refit_test import D0, D1, R, mesh_of, sharded
 STEPS = ("discover", "plan", "compare", "wire", "acknowledge", "commit", "install", "finish")
 BEFORE_COMMIT = STEPS[:5]
 HARMS = ("kill", "restart", "stop", "stop for long", "exception", "store")
+SLOW_ANSWER = 0.06  # seconds, of the store, where a process is stopped in one of its calls
 TIMEOUT_MS = 1500
 HANG = 60  # seconds in which a fault has ended
 
@@ -31,6 +33,7 @@ class Fault(NamedTuple):
     sizes: tuple[int, int]  # ranks of either job
     calls: int = 1  # refits before it
     changed_only: bool = False
+    store_call: int = 0  # of "stop in a store call": which one of the refit, counted from 1
 
     @property
     def world(self):
@@ -107,6 +110,31 @@ def harm_of(fault, member):
     return harm
 
 
+def slow_store(fault, is_victim):
+    """The store answers late from now on. Returns what arms the victim: it is then stopped for long within a call."""
+    from reshard.torch.shared_store import SharedStore
+
+    ask = SharedStore._ask
+    left = [0]  # calls before the harm; 0: none
+
+    def ask_slowly(store, call):
+        def slow():
+            left[0] -= 1
+            if left[0] == 0 and is_victim:
+                jobs.stop_for(3 * TIMEOUT_MS / 1000)
+            time.sleep(SLOW_ANSWER)
+            return call()
+
+        return ask(store, slow)
+
+    SharedStore._ask = ask_slowly
+
+    def arm():
+        left[0] = fault.store_call
+
+    return arm
+
+
 class Ended(NamedTuple):
     """How a rank came out of the refit that came to harm, and of the one after it."""
 
@@ -136,7 +164,10 @@ def _live(member, fault):
     else:
         if rank == fault.victim:
             store.set("process", str(os.getpid()))
-        kind = harmed(fault.step, harm_of(fault, member), armed=False) if rank == fault.victim else None
+        in_store = fault.harm == "stop in a store call"
+        arm = slow_store(fault, rank == fault.victim) if in_store else None
+        is_harmed = rank == fault.victim and not in_store
+        kind = harmed(fault.step, harm_of(fault, member), armed=False) if is_harmed else None
         with join() as joined:
             refit = weights.refit(joined, kind)
             for call in range(fault.calls):
@@ -148,6 +179,8 @@ def _live(member, fault):
                 torch.ops.reshard.all_gather(torch.ones(1), 0, joined.span.name)
             if kind:
                 kind.armed = True
+            if arm:
+                arm()
             version = refit.version
             try:
                 if fault.step in ("discover", "plan"):
@@ -201,7 +234,7 @@ def judge(fault, outcomes):
         if not outcome.ok:
             continue
         ended = outcome.value
-        if fault.harm in ("restart", "stop", "stop for long", "exception"):
+        if fault.harm in ("restart", "stop", "stop for long", "exception", "stop in a store call"):
             hold(ended.again == ([100], 2), "not the weights after all joined again", outcome)
         if rank == fault.world:
             continue  # the one that took the victim's place
@@ -213,7 +246,7 @@ def judge(fault, outcomes):
             known.add(ended.version)
             hold(trains or ended.versions == [ended.version], "not the version that the refit says", outcome)
             hold(not ended.error or ("installed here" in ended.error) == (ended.version == new), "the error", outcome)
-        if fault.harm == "stop":
+        if fault.harm in ("stop", "stop in a store call"):
             hold(not ended.error or f"rank {fault.victim}" in ended.error, "the culprit", outcome)
         elif fault.harm != "store" and not victim:
             hold(f"rank {fault.victim}" in ended.error, "the culprit", outcome)

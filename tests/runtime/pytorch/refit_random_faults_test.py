@@ -4,6 +4,7 @@
 usage: refit_random_faults_test.py                     a few of both, chosen by the seed
        refit_random_faults_test.py --all               each step and side
        refit_random_faults_test.py --faults 500 [--seed N] [--at-once 8]
+       refit_random_faults_test.py --stops 100     each stopped for long within a call of a slow store
 """
 
 import argparse
@@ -33,6 +34,14 @@ def random_fault(pick):
     )
 
 
+def stops(pick, count):
+    """Each side, stopped within one call after the other."""
+    return [
+        Fault("stop in a store call", "acknowledge", victim % 2 * sizes[0], sizes, store_call=1 + call % 12)
+        for victim, call, sizes in ((i, i // 2, (pick.randint(1, 2), pick.randint(1, 2))) for i in range(count))
+    ]
+
+
 def judged(fault):
     begun = time.monotonic()
     return judge(fault, run(fault)), time.monotonic() - begun
@@ -56,11 +65,10 @@ class Faults(unittest.TestCase):
                 self.assertEqual(complaints, [])
 
 
-def many(count, seed, at_once):
-    pick = random.Random(seed)
+def many(faults, seed, at_once):
     failed, longest, kinds = 0, 0.0, Counter()
     begun = time.monotonic()
-    for fault, complaints, seconds in all_of([random_fault(pick) for _ in range(count)], at_once):
+    for fault, complaints, seconds in all_of(faults, at_once):
         kinds[fault.harm] += 1
         longest = max(longest, seconds)
         failed += bool(complaints)
@@ -76,15 +84,19 @@ def many(count, seed, at_once):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--faults", type=int)
+    parser.add_argument("--faults", type=int, default=0)
+    parser.add_argument("--stops", type=int, default=0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--at-once", type=int, default=8)
     arguments = parser.parse_args()
     gloo.load_library()
-    if arguments.faults:
-        sys.exit(many(arguments.faults, gloo.seed() if arguments.seed is None else arguments.seed, arguments.at_once))
+    if arguments.faults or arguments.stops:
+        seed = gloo.seed() if arguments.seed is None else arguments.seed
+        pick = random.Random(seed)
+        faults = [random_fault(pick) for _ in range(arguments.faults)] + stops(pick, arguments.stops)
+        sys.exit(many(faults, seed, arguments.at_once))
     pick = random.Random(gloo.seed())
     Faults.faults = RESTARTS
     if not arguments.all:
-        Faults.faults = pick.sample(RESTARTS, 4) + [random_fault(pick) for _ in range(3)]
+        Faults.faults = pick.sample(RESTARTS, 4) + [random_fault(pick) for _ in range(3)] + pick.sample(stops(pick, 24), 3)
     unittest.main(argv=sys.argv[:1])

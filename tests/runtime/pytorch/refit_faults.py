@@ -152,8 +152,10 @@ def _live(member, fault):
     weights = Weights(fault, rank)
     store = member.store()
 
-    def join():
-        return reshard.join(store, rank, fault.world, timeout=HANG / 3)
+    in_store = fault.harm == "stop in a store call"
+
+    def join(timeout=HANG / 3):
+        return reshard.join(store, rank, fault.world, timeout=timeout)
 
     error, versions, version = "", [], None
     if spare:
@@ -164,11 +166,11 @@ def _live(member, fault):
     else:
         if rank == fault.victim:
             store.set("process", str(os.getpid()))
-        in_store = fault.harm == "stop in a store call"
         arm = slow_store(fault, rank == fault.victim) if in_store else None
         is_harmed = rank == fault.victim and not in_store
         kind = harmed(fault.step, harm_of(fault, member), armed=False) if is_harmed else None
-        with join() as joined:
+        # The store has less time for an answer than the stop takes.
+        with join(2 * TIMEOUT_MS / 1000) if in_store else join() as joined:
             refit = weights.refit(joined, kind)
             for call in range(fault.calls):
                 weights.update(call + 1)

@@ -165,7 +165,7 @@ absl::StatusOr<Layout> Over(const Layout& layout, const std::vector<int>& groups
       common.flattened.push_back(Simplified(dim, layout.mesh()));
     }
     if (common.flattened.size() == 1) {
-      out.push_back(DimLayout(common.flattened.front()));
+      out.push_back(common.flattened.front());
       continue;
     }
     std::optional<DimLayout> slots = WithSlots(common);

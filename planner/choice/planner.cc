@@ -1,7 +1,5 @@
 #include "reshard/planner/planner.h"
 
-#include <utility>
-
 #include "layout/flatten.h"
 #include "planner/choice/choice.h"
 #include "status/macros.h"
@@ -13,8 +11,8 @@ namespace {
 
 // Steps are layouts over common dimensions.
 absl::StatusOr<Problem> OverCommonDims(const Problem& problem) {
-  ASSIGN_OR_RETURN(auto ends, layout::OverCommonDims(problem.source, problem.target));
-  return Problem{std::move(ends.first), std::move(ends.second), problem.dtype};
+  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(problem.source, problem.target));
+  return Problem{ends.first, ends.second, problem.dtype};
 }
 
 }  // namespace

@@ -231,12 +231,12 @@ absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::share
   PreparedProblem::Ends::Views merged;
   if (own.ok() && (*prepared)->flattens()) {
     absl::StatusOr<PreparedProblem::Ends::Views> found = (*prepared)->ends_->Merged(sources, targets);
+    own = found.status();
     if (found.ok()) {
       merged = *std::move(found);
       sources = merged.sources;
       targets = merged.targets;
     }
-    own = found.status();
   }
   if (options_.agreement == Agreement::kEveryCall) {
     static const Signature* const kNothing = new Signature;

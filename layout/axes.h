@@ -11,6 +11,13 @@ namespace reshard::layout {
 // Neighboring parts of one axis become one, parts of size 1 go: X:(1)2, X:(2)2 of X:4 becomes X.
 std::vector<AxisRef> JoinParts(const std::vector<AxisRef>& refs);
 
+// Those that choose a device's shards, dimension by dimension.
+std::vector<AxisRef> DimAxes(const Layout& layout);
+
+// The parts of the mesh's axes that none of these has, by axis, major first; none of size 1. Along those that no
+// dimension of a layout has lie its replicas.
+std::vector<AxisRef> FreeAxes(const Mesh& mesh, std::vector<AxisRef> used);
+
 // The axes of the partial reduction, whose order means nothing: sorted and joined. Empty when there is none.
 std::vector<AxisRef> PartialAxes(const Layout& layout);
 

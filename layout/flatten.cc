@@ -230,22 +230,16 @@ void FlattenedRuns::Append(int64_t size, absl::Span<const Interval> held) {
   int64_t length = 0;
   for (const Interval& interval : held) length += interval.length();
   std::vector<Interval> out;
-  const auto add = [&](const Interval& run) {
-    if (!out.empty() && out.back().end == run.begin) {
-      out.back().end = run.end;
-    } else {
-      out.push_back(run);
-    }
-  };
   for (const Interval& run : runs_) {
     if (length == size && size > 0) {
-      add({run.begin * size, run.end * size});
+      out.push_back({run.begin * size, run.end * size});
       continue;
     }
     for (int64_t i = run.begin; i < run.end; ++i) {
-      for (const Interval& interval : held) add({i * size + interval.begin, i * size + interval.end});
+      for (const Interval& interval : held) out.push_back({i * size + interval.begin, i * size + interval.end});
     }
   }
+  JoinRuns(out);
   runs_ = std::move(out);
   length_ *= length;
 }
@@ -259,15 +253,11 @@ std::vector<Interval> FlattenedRuns::At(absl::Span<const Interval> local) const 
     while (at < part.end) {
       for (; before + run->length() <= at; ++run) before += run->length();
       const int64_t end = std::min(part.end, before + run->length());
-      const Interval found{run->begin + at - before, run->begin + end - before};
-      if (!out.empty() && out.back().end == found.begin) {
-        out.back().end = found.end;
-      } else {
-        out.push_back(found);
-      }
+      out.push_back({run->begin + at - before, run->begin + end - before});
       at = end;
     }
   }
+  JoinRuns(out);
   return out;
 }
 

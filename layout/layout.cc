@@ -60,16 +60,17 @@ bool OnlyFactors(const DimLayout& dim) { return layout::SlotTable(dim) == nullpt
 // The rule that a dimension breaks, if any. The depth is limited by the rules.
 layout::LayoutRules::Broken CheckDim(DimLayout& dim, layout::LayoutRules& rules) {
   layout::LayoutRules::Broken broken = dim.flattened.empty() ? rules.BeginDim(dim.size) : rules.BeginFlattened();
+  if (broken) return broken;
   for (DimLayout& inner : dim.flattened) {
-    if (!broken) broken = CheckDim(inner, rules);
+    if ((broken = CheckDim(inner, rules))) return broken;
   }
-  if (!broken && !dim.flattened.empty()) broken = rules.EndFlattened();
+  if (!dim.flattened.empty() && (broken = rules.EndFlattened())) return broken;
   dim.size = rules.size();
   for (Factor& factor : dim.factors) {
-    if (!broken) broken = rules.AddFactor(factor);
+    if ((broken = rules.AddFactor(factor))) return broken;
   }
   rules.EndDim();
-  return broken;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -188,16 +189,9 @@ std::vector<Interval> CutBy(const DimLayout& dim, int64_t size, const Mesh& mesh
       held[i] = layout::CeilChunk(held[i], parts, reflected && i % 2 != 0 ? parts - 1 - coordinate : coordinate);
     }
   }
-  std::vector<Interval> merged;
-  for (const Interval& interval : held) {
-    if (interval.length() == 0) continue;
-    if (!merged.empty() && merged.back().end == interval.begin) {
-      merged.back().end = interval.end;
-    } else {
-      merged.push_back(interval);
-    }
-  }
-  return merged;
+  std::erase_if(held, [](const Interval& interval) { return interval.length() == 0; });
+  layout::JoinRuns(held);
+  return held;
 }
 
 std::vector<Interval> HeldAt(const DimLayout& dim, const Mesh& mesh, int64_t position) {

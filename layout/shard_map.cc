@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "layout/cut.h"
 #include "layout/flatten.h"
 #include "status/macros.h"
@@ -165,16 +166,16 @@ absl::StatusOr<DimShards> EnumerateFlattened(const DimLayout& dim, DimShards out
     ASSIGN_OR_RETURN(DimShards shards, EnumerateDim(inner));
     inside.push_back(std::move(shards));
   }
+  const auto row_of = [](const DimShards& shards, int64_t row) {
+    const auto first = static_cast<size_t>(shards.first[row]), end = static_cast<size_t>(shards.first[row + 1]);
+    return absl::MakeConstSpan(shards.intervals).subspan(first, end - first);
+  };
   out.first.push_back(0);
   std::vector<int64_t> at(inside.size(), 0);  // a row of each
   std::map<int64_t, DimShards> cut;           // by the length of what the factors in front cut
   while (true) {
     layout::FlattenedRuns runs;
-    for (size_t i = 0; i < inside.size(); ++i) {
-      const auto begin = inside[i].intervals.begin();
-      runs.Append(inside[i].size, std::vector<Interval>(begin + inside[i].first[at[i]],
-                                                        begin + inside[i].first[static_cast<size_t>(at[i]) + 1]));
-    }
+    for (size_t i = 0; i < inside.size(); ++i) runs.Append(inside[i].size, row_of(inside[i], at[i]));
     auto found = cut.find(runs.length());
     if (found == cut.end()) {
       ASSIGN_OR_RETURN(DimShards shards, EnumerateDim({runs.length(), dim.factors}));
@@ -182,9 +183,7 @@ absl::StatusOr<DimShards> EnumerateFlattened(const DimLayout& dim, DimShards out
     }
     const DimShards& outer = found->second;
     for (int64_t row = 0; row < outer.num_rows(); ++row) {
-      const auto begin = outer.intervals.begin();
-      const std::vector<Interval> held =
-          runs.At(std::vector<Interval>(begin + outer.first[row], begin + outer.first[static_cast<size_t>(row) + 1]));
+      const std::vector<Interval> held = runs.At(row_of(outer, row));
       out.intervals.insert(out.intervals.end(), held.begin(), held.end());
       out.length.push_back(outer.length[row]);
       out.first.push_back(static_cast<int64_t>(out.intervals.size()));

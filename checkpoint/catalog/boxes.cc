@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "layout/axes.h"
 #include "layout/flatten.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
@@ -75,29 +76,6 @@ Digit DigitOf(const Mesh& mesh, const AxisRef& ref) {
   return {mesh.stride(ref.axis) * rest, ref.size};
 }
 
-// The digits of positions that none of `used` fixes: along them lie the replicas.
-std::vector<Digit> FreeDigits(const Mesh& mesh, const std::vector<AxisRef>& used) {
-  std::vector<Digit> free;
-  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    std::vector<AxisRef> parts;
-    for (const AxisRef& ref : used) {
-      if (ref.axis == axis) parts.push_back(ref);
-    }
-    // Sub-axes nest: what lies before, between and behind them is free.
-    std::sort(parts.begin(), parts.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
-    int64_t covered = 1;
-    const auto gap = [&](int64_t until) {
-      if (until > covered) free.push_back(DigitOf(mesh, {axis, covered, until / covered}));
-    };
-    for (const AxisRef& ref : parts) {
-      gap(ref.pre);
-      covered = ref.pre * ref.size;
-    }
-    gap(mesh.axis(axis).size);
-  }
-  return free;
-}
-
 int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
   int64_t position = 0;
   for (size_t i = digits.size(); i-- > 0;) {
@@ -156,7 +134,8 @@ absl::Status BoxMaker::Add(const Layout& layout, DType dtype, std::vector<Stored
       return absl::ResourceExhaustedError(absl::StrCat("a layout of more than ", kMostBoxes, " boxes"));
     }
   }
-  const std::vector<Digit> free = FreeDigits(mesh, used);
+  std::vector<Digit> free;  // along them lie the replicas
+  for (const AxisRef& ref : layout::FreeAxes(mesh, std::move(used))) free.push_back(DigitOf(mesh, ref));
   int64_t replicas = 1;
   for (const Digit& digit : free) replicas *= digit.size;
 

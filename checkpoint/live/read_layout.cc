@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "layout/axes.h"
 #include "layout/flatten.h"
 #include "status/macros.h"
 
@@ -15,31 +16,6 @@ namespace {
 constexpr double kNanosecondsPerByteRead = 0.5;
 constexpr double kNanosecondsPerRun = 2000;
 constexpr double kNanosecondsPerByteMoved = 1.0;
-
-// The parts of the mesh's axes that no factor of the layout has: along them lie the replicas.
-std::vector<AxisRef> FreeAxes(const Layout& layout) {
-  const Mesh& mesh = layout.mesh();
-  std::vector<AxisRef> free;
-  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    std::vector<AxisRef> used;
-    for (const DimLayout& dim : layout.dims()) {
-      for (const AxisRef& ref : dim.Axes()) {
-        if (ref.axis == axis) used.push_back(ref);
-      }
-    }
-    std::sort(used.begin(), used.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
-    int64_t covered = 1;
-    const auto gap = [&](int64_t until) {
-      if (until > covered) free.push_back({axis, covered, until / covered});
-    };
-    for (const AxisRef& ref : used) {
-      gap(ref.pre);
-      covered = ref.pre * ref.size;
-    }
-    gap(mesh.axis(axis).size);
-  }
-  return free;
-}
 
 // What of a chunk is in one run, along each dimension of the layout: of flattened ones, whole inner dimensions and some
 // of the one in front.
@@ -81,7 +57,7 @@ double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_tar
 
 absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<const int64_t> chunk_of_tensor) {
   const std::vector<int64_t> chunk = AlongDims(target, chunk_of_tensor);
-  const std::vector<AxisRef> free = FreeAxes(target);
+  const std::vector<AxisRef> free = layout::FreeAxes(target.mesh(), layout::DimAxes(target));
   std::optional<Layout> best;
   double least = 0.0;
   const auto consider = [&](std::vector<DimLayout> dims, bool is_part_of_target) -> absl::Status {

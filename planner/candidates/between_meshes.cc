@@ -4,6 +4,8 @@
 #include <cassert>
 #include <optional>
 
+#include "layout/axes.h"
+
 namespace reshard::candidates {
 namespace {
 
@@ -12,25 +14,7 @@ constexpr size_t kMaxDims = 2;
 
 // The parts of the mesh's axes that the layout's dimensions do not use, partial axes among them.
 std::vector<AxisRef> UnusedAxes(const Layout& layout) {
-  std::vector<AxisRef> out;
-  for (int a = 0; a < layout.mesh().num_axes(); ++a) {
-    std::vector<AxisRef> used;
-    for (const DimLayout& dim : layout.dims()) {
-      for (const AxisRef& ref : dim.Axes()) {
-        if (ref.axis == a) used.push_back(ref);
-      }
-    }
-    std::sort(used.begin(), used.end(), [](const AxisRef& x, const AxisRef& y) { return x.pre < y.pre; });
-    int64_t reached = 1;
-    const int64_t size = layout.mesh().axis(a).size;
-    for (const AxisRef& ref : used) {
-      if (ref.pre > reached) out.push_back({a, reached, ref.pre / reached});
-      reached = ref.pre * ref.size;
-    }
-    if (reached < size) out.push_back({a, reached, size / reached});
-  }
-  std::erase_if(out, [](const AxisRef& ref) { return ref.size == 1; });
-  return out;
+  return layout::FreeAxes(layout.mesh(), layout::DimAxes(layout));
 }
 
 int64_t Parts(const DimLayout& dim) {

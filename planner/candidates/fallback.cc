@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "layout/axes.h"
 #include "planner/cost/lower_bound.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
@@ -19,11 +20,7 @@ bool Overlaps(const AxisRef& a, const AxisRef& b) {
 }
 
 std::vector<AxisRef> UsedAxes(const Layout& layout) {
-  std::vector<AxisRef> out;
-  for (const DimLayout& dim : layout.dims()) {
-    const std::vector<AxisRef> axes = dim.Axes();
-    out.insert(out.end(), axes.begin(), axes.end());
-  }
+  std::vector<AxisRef> out = layout::DimAxes(layout);
   if (layout.partial()) out.insert(out.end(), layout.partial()->axes.begin(), layout.partial()->axes.end());
   return out;
 }

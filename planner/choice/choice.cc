@@ -42,9 +42,8 @@ absl::Status Choice::Validate() const {
   for (const Layout* end : {&source_, &target_}) {
     if (!end->partial() || end->slot_dim() || end->only_factors()) continue;
     return absl::UnimplementedError(absl::StrCat("the partial values of ", ToString(*end),
-                                                 " do not move: it cuts "
-                                                 "dimensions before it flattens them, and no plain factors say the "
-                                                 "same; reduce them first"));
+                                                 " do not move: it cuts dimensions before it flattens "
+                                                 "them, and no plain factors say the same; reduce them first"));
   }
   const std::vector<AxisRef> held = layout::PartialAxes(source_);
   for (const AxisRef& ref : layout::PartialAxes(target_)) {

@@ -75,9 +75,7 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
 
 int64_t ProductOfUsedAxes(const Layout& layout) {
   int64_t out = 1;
-  for (const DimLayout& dim : layout.dims()) {
-    for (const AxisRef& ref : dim.Axes()) out *= ref.size;
-  }
+  for (const AxisRef& ref : layout::DimAxes(layout)) out *= ref.size;
   if (layout.partial()) {
     for (const AxisRef& ref : layout.partial()->axes) out *= ref.size;
   }

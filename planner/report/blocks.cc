@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "layout/axes.h"
 #include "layout/cut.h"
 #include "reshard/layout/shard_map.h"
 
@@ -291,22 +292,14 @@ int64_t OffsetOf(const Layout& layout, int d, int64_t position) {
 }
 
 std::vector<Digit> FreeDigits(const Layout& layout, const std::vector<int>& dims) {
-  const Mesh& mesh = layout.mesh();
-  std::vector<std::vector<AxisRef>> used(static_cast<size_t>(mesh.num_axes()));
-  for (int d : dims) {
-    for (const AxisRef& axis : layout.dim(d).Axes()) used[axis.axis].push_back(axis);
+  std::vector<AxisRef> used;
+  for (const int d : dims) {
+    const std::vector<AxisRef> axes = layout.dim(d).Axes();
+    used.insert(used.end(), axes.begin(), axes.end());
   }
   std::vector<Digit> free;
-  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    std::vector<AxisRef>& refs = used[axis];
-    std::sort(refs.begin(), refs.end(), [](const AxisRef& a, const AxisRef& b) { return a.pre < b.pre; });
-    const int64_t size = mesh.axis(axis).size;
-    int64_t pre = 1;  // the digits before this one are done
-    for (const AxisRef& ref : refs) {
-      if (ref.pre > pre) free.push_back({ref.pre / pre, size / ref.pre * mesh.stride(axis)});
-      pre = ref.pre * ref.size;
-    }
-    if (size > pre) free.push_back({size / pre, mesh.stride(axis)});
+  for (const AxisRef& ref : layout::FreeAxes(layout.mesh(), std::move(used))) {
+    free.push_back({ref.size, StrideOf(layout.mesh(), ref)});
   }
   return free;
 }

@@ -1,5 +1,6 @@
 """Tensors that lie one behind the other in a buffer which ranks share, as frameworks write them, and as layouts."""
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def flat_layouts(
         raise InputError(f"{ranks} ranks")
     numels = [math.prod(shape) for shape in shapes]
     if offsets is None:
-        offsets = [sum(numels[:i]) for i in range(len(numels))]
+        offsets = list(itertools.accumulate(numels, initial=0))[:-1]
     if dims is None:
         dims = [", ".join(map(str, shape)) for shape in shapes]
     if not len(shapes) == len(offsets) == len(dims):
@@ -82,5 +83,5 @@ def flat_ranges(layouts: Sequence[str]) -> list[list[tuple[int, int]]]:
         if not found:
             raise InputError(f"{layout} does not cut flattened dimensions by explicit sizes along one axis")
         numels = [int(size) * int(found[2] or 1) for size in found[1].split(",")]
-        ranges.append([(numel, sum(numels[:rank])) for rank, numel in enumerate(numels)])
+        ranges.append(list(zip(numels, itertools.accumulate(numels, initial=0))))
     return ranges

@@ -7,8 +7,8 @@
 #define RESHARD_RUNTIME_CUDA_DEVICE_TRANSPORT_H_
 
 #include <cstdint>
-#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,16 +31,14 @@ struct DeviceReceive {
   int64_t bytes = 0;
 };
 
-// Some of an exchange's messages.
-struct ExchangeRound {
-  std::vector<DeviceSend> sends;
-  std::vector<DeviceReceive> receives;
-};
-// The messages of an exchange in rounds in which no rank sends to, or receives from, more than `max_peers` others; 0:
-// one round. Rounds with messages, in order; a message is in the same round on both sides: that of the distance from
-// its sender to its receiver, counted around the world. Messages between the same two ranks keep their order.
-std::vector<ExchangeRound> RoundsOf(absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives,
-                                    int64_t rank, int64_t world, int64_t max_peers);
+// Calls exchange(sends, receives) for rounds of an exchange's messages in which no rank sends to, or receives from,
+// more than `max_peers` others; 0: once, with all. Rounds without messages are left out. A message is in the same round
+// on both sides: that of the distance from its sender to its receiver, counted around the world. Messages between the
+// same two ranks keep their order. The first error ends it.
+absl::Status InRounds(
+    absl::Span<const DeviceSend> sends, absl::Span<const DeviceReceive> receives, int64_t rank, int64_t world,
+    int64_t max_peers,
+    absl::FunctionRef<absl::Status(absl::Span<const DeviceSend>, absl::Span<const DeviceReceive>)> exchange);
 
 // One call of a collective over a group of n members, in the order of StepProgram::group.
 //   all-gather      `send` has count elements, `receive` n times as many, member i's at i * count

@@ -9,6 +9,7 @@
 #include "layout/flatten.h"
 
 namespace reshard::execute {
+
 CallersEnd::CallersEnd(const Layout& callers, const Layout& planned, const Buffer& programs, int64_t rank)
     : buffer(programs) {
   auto next = callers.dims().begin();

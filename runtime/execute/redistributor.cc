@@ -65,28 +65,6 @@ void LogPlans(const BatchPlan& batch, int64_t rank) {
 
 struct PreparedProblem::Ends {
   std::vector<execute::CallersEnd> sources, targets;  // one each per tensor
-
-  // The views in the shapes of the programs.
-  struct Views {
-    std::vector<ConstTensorView> sources;
-    std::vector<TensorView> targets;
-  };
-  absl::StatusOr<Views> Merged(absl::Span<const ConstTensorView> of_sources,
-                               absl::Span<const TensorView> of_targets) const {
-    Views out;
-    for (size_t t = 0; t < of_sources.size(); ++t) {
-      const std::string which = of_sources.size() == 1 ? "" : absl::StrCat(" of tensor ", t);
-      ASSIGN_OR_RETURN(ConstTensorView source,
-                       execute::MergedView(sources[t], of_sources[t], absl::StrCat("source", which)));
-      ASSIGN_OR_RETURN(const ConstTensorView target,
-                       execute::MergedView(targets[t], of_targets[t], absl::StrCat("target", which)));
-      out.sources.push_back(std::move(source));
-      out.targets.push_back(of_targets[t]);
-      out.targets.back().shape = target.shape;
-      out.targets.back().strides = target.strides;
-    }
-    return out;
-  }
 };
 
 const Buffer& PreparedProblem::source(int64_t t) const {
@@ -200,44 +178,53 @@ absl::StatusOr<std::shared_ptr<PreparedProblem>> Redistributor::Build(absl::Span
 
 absl::Status Redistributor::Check(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
                                   absl::Span<const TensorView> targets, ViewsAre views) const {
+  MergedViews merged;
+  return CheckAndMerge(prepared, views, merged, sources, targets);
+}
+
+absl::Status Redistributor::CheckAndMerge(const PreparedProblem& prepared, ViewsAre views, MergedViews& merged,
+                                          absl::Span<const ConstTensorView>& sources,
+                                          absl::Span<const TensorView>& targets) const {
   if (sources.size() != targets.size() || static_cast<int64_t>(sources.size()) != prepared.tensors()) {
     return absl::InvalidArgumentError(absl::StrCat("prepared for ", prepared.tensors(), " tensors, got ",
                                                    sources.size(), " sources and ", targets.size(), " targets"));
   }
-  if (views == ViewsAre::kChecked) return absl::OkStatus();
+  if (views == ViewsAre::kChecked && !prepared.flattens()) return absl::OkStatus();
   return status::NoThrow("checking the tensors", [&]() -> absl::Status {
-    if (!prepared.flattens()) return CheckPlanned(prepared, sources, targets, views);
-    ASSIGN_OR_RETURN(const PreparedProblem::Ends::Views merged, prepared.ends_->Merged(sources, targets));
-    return CheckPlanned(prepared, merged.sources, merged.targets, views);
+    for (size_t t = 0; t < sources.size() && prepared.flattens(); ++t) {
+      const std::string which = sources.size() == 1 ? "" : absl::StrCat(" of tensor ", t);
+      const PreparedProblem::Ends& ends = *prepared.ends_;
+      ASSIGN_OR_RETURN(ConstTensorView source,
+                       execute::MergedView(ends.sources[t], sources[t], absl::StrCat("source", which)));
+      ASSIGN_OR_RETURN(const ConstTensorView target,
+                       execute::MergedView(ends.targets[t], targets[t], absl::StrCat("target", which)));
+      merged.sources.push_back(std::move(source));
+      merged.targets.push_back(targets[t]);
+      merged.targets.back().shape = target.shape;
+      merged.targets.back().strides = target.strides;
+    }
+    if (prepared.flattens()) {
+      sources = merged.sources;
+      targets = merged.targets;
+    }
+    if (views == ViewsAre::kChecked) return absl::OkStatus();
+    for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
+      const auto first = static_cast<size_t>(bucket.first);
+      const auto count = static_cast<size_t>(bucket.executor->program().tensors);
+      RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
+                                             views == ViewsAre::kFreshTargets, bucket.first));
+    }
+    return absl::OkStatus();
   });
-}
-
-absl::Status Redistributor::CheckPlanned(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
-                                         absl::Span<const TensorView> targets, ViewsAre views) const {
-  for (const PreparedProblem::Bucket& bucket : prepared.buckets_) {
-    const auto first = static_cast<size_t>(bucket.first);
-    const auto count = static_cast<size_t>(bucket.executor->program().tensors);
-    RETURN_IF_ERROR(bucket.executor->Check(sources.subspan(first, count), targets.subspan(first, count),
-                                           views == ViewsAre::kFreshTargets, bucket.first));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ExecuteResult> Redistributor::Run(const absl::StatusOr<std::shared_ptr<PreparedProblem>>& prepared,
                                                  absl::Span<const ConstTensorView> sources,
                                                  absl::Span<const TensorView> targets, ViewsAre views) {
   const auto start = std::chrono::steady_clock::now();
-  absl::Status own = prepared.ok() ? Check(**prepared, sources, targets, views) : prepared.status();
-  PreparedProblem::Ends::Views merged;
-  if (own.ok() && (*prepared)->flattens()) {
-    absl::StatusOr<PreparedProblem::Ends::Views> found = (*prepared)->ends_->Merged(sources, targets);
-    own = found.status();
-    if (found.ok()) {
-      merged = *std::move(found);
-      sources = merged.sources;
-      targets = merged.targets;
-    }
-  }
+  MergedViews merged;
+  const absl::Status own =
+      prepared.ok() ? CheckAndMerge(**prepared, views, merged, sources, targets) : prepared.status();
   if (options_.agreement == Agreement::kEveryCall) {
     static const Signature* const kNothing = new Signature;
     if (!own.ok()) return communicator_->Agree(own, *kNothing);

@@ -99,22 +99,23 @@ absl::Status C10dDeviceTransport::Exchange(absl::Span<const cuda::DeviceSend> se
                                            absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
   if (sends.empty() && receives.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(Prepare(stream));
-  for (const cuda::ExchangeRound& round : cuda::RoundsOf(sends, receives, rank_, size_, max_peers_)) {
-    RETURN_IF_ERROR(ExchangeOnce(round));
-  }
-  return absl::OkStatus();
+  return cuda::InRounds(sends, receives, rank_, size_, max_peers_,
+                        [&](absl::Span<const cuda::DeviceSend> some, absl::Span<const cuda::DeviceReceive> others) {
+                          return ExchangeOnce(some, others);
+                        });
 }
 
-absl::Status C10dDeviceTransport::ExchangeOnce(const cuda::ExchangeRound& round) {
+absl::Status C10dDeviceTransport::ExchangeOnce(absl::Span<const cuda::DeviceSend> sends,
+                                               absl::Span<const cuda::DeviceReceive> receives) {
   std::vector<std::vector<at::Tensor>> tensors;
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   return Failed("an exchange", WhyNot([&] {
                   const auto post = [&] {
-                    for (const cuda::DeviceReceive& receive : round.receives) {
+                    for (const cuda::DeviceReceive& receive : receives) {
                       tensors.push_back({Over(receive.data, receive.bytes, DType::kU8)});
                       works.push_back(backend_->recv(tensors.back(), static_cast<int>(receive.peer), kTag));
                     }
-                    for (const cuda::DeviceSend& send : round.sends) {
+                    for (const cuda::DeviceSend& send : sends) {
                       tensors.push_back({Over(send.data, send.bytes, DType::kU8)});
                       works.push_back(backend_->send(tensors.back(), static_cast<int>(send.peer), kTag));
                     }

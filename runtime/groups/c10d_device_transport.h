@@ -39,7 +39,7 @@ class C10dDeviceTransport final : public cuda::DeviceTransport {
 
  private:
   class Coalesced;
-  absl::Status ExchangeOnce(const cuda::ExchangeRound& round);
+  absl::Status ExchangeOnce(absl::Span<const cuda::DeviceSend> sends, absl::Span<const cuda::DeviceReceive> receives);
   at::Tensor Over(const void* data, int64_t elements, DType dtype) const;
   absl::Status CollectOne(Op op, const cuda::DeviceCollective& call, bool alone);
   absl::Status Prepare(cuda::CudaStream stream);

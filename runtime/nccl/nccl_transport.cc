@@ -174,11 +174,10 @@ NcclTransport::~NcclTransport() {
 
 absl::Status NcclTransport::Exchange(absl::Span<const cuda::DeviceSend> sends,
                                      absl::Span<const cuda::DeviceReceive> receives, cuda::CudaStream stream) {
-  if (options_.max_peers < 1) return ExchangeOnce(sends, receives, stream);
-  for (const cuda::ExchangeRound& round : cuda::RoundsOf(sends, receives, rank_, size_, options_.max_peers)) {
-    RETURN_IF_ERROR(ExchangeOnce(round.sends, round.receives, stream));
-  }
-  return absl::OkStatus();
+  return cuda::InRounds(sends, receives, rank_, size_, options_.max_peers,
+                        [&](absl::Span<const cuda::DeviceSend> some, absl::Span<const cuda::DeviceReceive> others) {
+                          return ExchangeOnce(some, others, stream);
+                        });
 }
 
 absl::Status NcclTransport::ExchangeOnce(absl::Span<const cuda::DeviceSend> sends,

@@ -11,13 +11,8 @@
 namespace reshard {
 namespace {
 
+using testing::FirstLine;
 using testing::LayoutOf;
-using testing::Message;
-
-std::string FirstLine(const absl::Status& status) {
-  const std::string message = Message(status);
-  return message.substr(0, message.find('\n'));
-}
 
 TEST_CASE("flattened dimensions are one, cut anywhere") {
   const Layout layout = LayoutOf("[<dp=[2,3,0,5]*6400>(500, 128), 4]", "{dp:4}");

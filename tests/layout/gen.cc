@@ -107,6 +107,11 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen) {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
+std::string FirstLine(const absl::Status& status) {
+  const std::string message = Message(status);
+  return message.substr(0, message.find('\n'));
+}
+
 bool HoldsByDefinition(const Layout& layout, int64_t position, int d, int64_t index) {
   const Mesh& mesh = layout.mesh();
   std::vector<Cell> cells = {{0, layout.dim(d).size}};

@@ -37,6 +37,8 @@ Layout AnyLayout(const Mesh& mesh, const LayoutGen& gen = {});
 
 // A std::string of a Status' message.
 std::string Message(const absl::Status& status);
+// Without the text that it is about.
+std::string FirstLine(const absl::Status& status);
 
 // The meaning of a layout, word for word from layout.h, one index at a time: whether the device at `position` holds
 // `index` along dimension d. Shares no code with the library.

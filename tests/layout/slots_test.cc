@@ -10,17 +10,12 @@
 namespace reshard {
 namespace {
 
+using testing::FirstLine;
 using testing::LayoutOf;
-using testing::Message;
 
 // EPLB's own example: 12 experts in 16 slots of 8 devices.
 constexpr char kMesh[] = "{ep:8}";
 constexpr char kTable[] = "[<ep={5,6|5,7|8,4|3,4|10,9|10,2|0-1|11,1}>12, 64]";
-
-std::string FirstLine(const absl::Status& status) {
-  const std::string message = Message(status);
-  return message.substr(0, message.find('\n'));
-}
 
 TEST_CASE("a slot table says what each device holds, in slot order") {
   const Layout layout = LayoutOf(kTable, kMesh);

@@ -9,16 +9,12 @@ namespace {
 using testing::AnyLayout;
 using testing::AnyMesh;
 using testing::Draw;
+using testing::FirstLine;
 using testing::LayoutOf;
 using testing::MeshOf;
 using testing::Message;
 
 std::string Canonical(std::string_view text, std::string_view mesh) { return ToString(LayoutOf(text, mesh)); }
-
-std::string FirstLine(const absl::Status& status) {
-  const std::string message = Message(status);
-  return message.substr(0, message.find('\n'));
-}
 
 TEST_CASE("printing is canonical") {
   const char* mesh = "{X:4,Y:4,Z:16}";

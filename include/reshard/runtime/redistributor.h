@@ -131,8 +131,14 @@ class Redistributor {
 
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems,
                                                          std::optional<int64_t> memory_limit_bytes);
-  absl::Status CheckPlanned(const PreparedProblem& prepared, absl::Span<const ConstTensorView> sources,
-                            absl::Span<const TensorView> targets, ViewsAre views) const;
+  // Memory for views in the shapes of the programs, where those of the caller have others.
+  struct MergedViews {
+    std::vector<ConstTensorView> sources;
+    std::vector<TensorView> targets;
+  };
+  // As Check; brings the views into the shapes of the programs.
+  absl::Status CheckAndMerge(const PreparedProblem& prepared, ViewsAre views, MergedViews& merged,
+                             absl::Span<const ConstTensorView>& sources, absl::Span<const TensorView>& targets) const;
 
   Communicator* communicator_;
   RedistributorOptions options_;

@@ -189,7 +189,7 @@ def _target(
     if isinstance(placements, str) and not shard_order:
         layout = layout_of_rule(mesh, placements, shape)
         try:
-            placements_of_text(mesh, layout, shape)
+            placements, shard_order = placements_of_text(mesh, layout, shape)
         except NotImplementedError:
             return _FragmentSpec(mesh, layout, shape)
     return spec_in(mesh, placements, shard_order, shape, tensor.dtype)

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ..errors import InputError
 from ..flat import flat_layouts
 from .groups import Span
-from .layouts import axes_text, mesh_text
+from .layouts import axes_text, axis_names, mesh_text
 from .private_pytorch import flat_parameters_of
 
 
@@ -88,9 +88,8 @@ def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
         shard = flat.local.numel()
         if shard != -(-flat.numel // ranks):
             raise InputError(f"the flat parameter of {flat.names[0]} has {shard} elements here, not a share of {flat.numel}")
-        axis = axes_text(of_flat).rstrip("}").split(",")[-1].split(":")[0].lstrip("{")
         shapes = [shape or (1,) for shape in flat.shapes]
-        layouts = flat_layouts(shapes, ranks, offsets=flat.offsets, shard=shard, axis=axis)
+        layouts = flat_layouts(shapes, ranks, offsets=flat.offsets, shard=shard, axis=axis_names(of_flat)[-1])
         for name, offset, shape, layout in zip(flat.names, flat.offsets, shapes, layouts):
             numel = torch.Size(shape).numel()
             begin = min(max(rank * shard - offset, 0), numel)

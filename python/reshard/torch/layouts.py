@@ -42,13 +42,18 @@ def _remembered(function: Callable[..., str]) -> Callable[..., str]:
     return remembered
 
 
-@_remembered
-def axes_text(mesh: DeviceMesh) -> str:
-    """The text of a mesh wherever its devices are. Axes keep their names if all are valid, else are d0, d1, ..."""
+def axis_names(mesh: DeviceMesh) -> tuple[str, ...]:
+    """The names of a mesh's axes: those of its dimensions if all are valid, else d0, d1, ..."""
     names = mesh.mesh_dim_names or ()
     if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
-        names = tuple(f"d{dim}" for dim in range(mesh.ndim))
-    return "{" + ",".join(f"{name}:{size}" for name, size in zip(names, mesh.shape)) + "}"
+        return tuple(f"d{dim}" for dim in range(mesh.ndim))
+    return tuple(names)
+
+
+@_remembered
+def axes_text(mesh: DeviceMesh) -> str:
+    """The text of a mesh wherever its devices are."""
+    return "{" + ",".join(f"{name}:{size}" for name, size in zip(axis_names(mesh), mesh.shape)) + "}"
 
 
 @_remembered

@@ -17,6 +17,24 @@ from .private_pytorch import local_of, resolve_group, spec_of
 
 ALONE = Span("", (0,))  # a process of no group
 
+# The names of dtypes in recipes, and in PyTorch.
+RECIPE_DTYPES = {
+    "bool": "bool",
+    "u8": "uint8",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+}
+
 
 class Entry(NamedTuple):
     """One tensor of this rank: what all ranks have to know about it, and its memory."""

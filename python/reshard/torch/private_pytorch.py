@@ -56,12 +56,16 @@ try:
 
     # Arguments of operators, nested in any way.
     from torch.utils import _pytree as pytree
+
+    # Sees every operator that is called, below autograd.
+    from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 except ImportError as error:
     raise ImportError(_lacks(str(error))) from error
 
 __all__ = [
     "ENDS_OF_GROUPS",
     "DTensorSpec",
+    "DispatchMode",
     "FlatParameter",
     "ShardOrder",
     "ShardOrderEntry",
@@ -73,12 +77,16 @@ __all__ = [
     "flat_parameters_of",
     "forget_group",
     "local_of",
+    "make_wrapper",
     "named_group",
+    "own_tensors",
     "pytree",
+    "straight_to_dispatch",
     "resolve_group",
     "schema_of",
     "spec_of",
     "storage_info",
+    "storage_key",
     "storage_prefix",
     "use_group",
 ]
@@ -103,6 +111,27 @@ def local_of(dtensor: DTensor) -> torch.Tensor:
 def schema_of(operator: Any) -> Any:
     """An operator's arguments and results, and which of them it writes."""
     return operator._schema
+
+
+# The __torch_function__ of a tensor that is only interested in operators.
+straight_to_dispatch = torch._C._disabled_torch_function_impl
+
+
+def make_wrapper(cls: type, like: torch.Tensor, device: torch.device) -> Any:
+    """A tensor of a subclass that has no memory: with the shape, strides and dtype of another one, on any device."""
+    return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        cls, like.size(), strides=like.stride(), storage_offset=like.storage_offset(), dtype=like.dtype, device=device
+    )
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """The same for all views of one memory, as long as it exists."""
+    return tensor.untyped_storage()._cdata
+
+
+def own_tensors(model: torch.nn.Module) -> list[dict[str, Any]]:
+    """Parameters and buffers of each module in a model, by name: the dicts in which it has them."""
+    return [tensors for module in model.modules() for tensors in (module._parameters, module._buffers)]
 
 
 class FlatParameter(NamedTuple):

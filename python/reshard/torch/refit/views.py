@@ -5,27 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..entries import dtype_of
+from ..entries import RECIPE_DTYPES, dtype_of
 from .specs import Spec
-
-# The names of dtypes in recipes.
-_DTYPES = {
-    "bool": "bool",
-    "u8": "uint8",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "f8e4m3fnuz": "float8_e4m3fnuz",
-    "f8e5m2fnuz": "float8_e5m2fnuz",
-}
-
 
 class Loop(NamedTuple):
     """`count` elements, each `source_step` further in a dimension of the source, `target_step` in one of the target."""
@@ -128,7 +109,7 @@ def _made(sources: dict[str, Spec], recipe: str) -> dict[str, dict]:
 
 
 def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
-    casts = [getattr(torch, _DTYPES[name]) for name in box["casts"] if name in _DTYPES]
+    casts = [getattr(torch, RECIPE_DTYPES[name]) for name in box["casts"] if name in RECIPE_DTYPES]
     last = casts[-1] if casts else dtype_of(source.dtype)
     final = dtype_of(target.dtype)
     if len(casts) != len(box["casts"]) or (last != final and not (last.is_floating_point and final.is_floating_point)):

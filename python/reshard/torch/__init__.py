@@ -25,6 +25,7 @@ from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: 
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
+from .record import Recording, record  # noqa: E402
 from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
     all_gather,
@@ -47,6 +48,7 @@ __all__ = [
     "Fragment",
     "Joined",
     "PendingSave",
+    "Recording",
     "Refit",
     "all_gather",
     "all_gather_with_unpad",
@@ -68,6 +70,7 @@ __all__ = [
     "load",
     "pad_sequence_tensor",
     "recent_operations",
+    "record",
     "redistribute",
     "redistribute_all",
     "save",

@@ -58,7 +58,7 @@ try:
     from torch.utils import _pytree as pytree
 
     # Sees every operator that is called, below autograd.
-    from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+    from torch.utils._python_dispatch import TorchDispatchMode
 except ImportError as error:
     raise ImportError(_lacks(str(error))) from error
 
@@ -111,6 +111,14 @@ def local_of(dtensor: DTensor) -> torch.Tensor:
 def schema_of(operator: Any) -> Any:
     """An operator's arguments and results, and which of them it writes."""
     return operator._schema
+
+
+class DispatchMode(TorchDispatchMode):
+    """Without the wrapper for the compiler that costs more than a recorded operator, and imports it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 # The __torch_function__ of a tensor that is only interested in operators.

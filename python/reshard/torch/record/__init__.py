@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from ..problems import Tensors, named
 from .expressions import Before, Bits, Expression, Source, Unknown, is_plain, leaves, sources_of
 from .memory import view_of
 from .operations import NEW
-from .recipes import NotInRecipes, compressed, escaped, to_json
+from .recipes import NotInRecipes, compressed, to_json
 from .recorder import Recorder, StandIn, ValuesNeeded
 
 Shapes = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # name: shape and dtype
@@ -125,7 +125,7 @@ def shapes_of(source: Tensors | Shapes | str | os.PathLike) -> Shapes:
 
 
 def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_value: list[str]) -> Recording:
-    before = {} if target is None else _local(target)
+    before = {} if target is None else local_tensors(target)
     device = next((tensor.device for tensor in before.values()), torch.device("cpu"))
     recorder = Recorder(torch.device("cpu") if device.type == "meta" else device)
     for name, tensor in before.items():
@@ -133,15 +133,15 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
     functions, dispatch = recorder.running()
     modules = own_tensors(target) if isinstance(target, torch.nn.Module) else []
     kept = [dict(tensors) for tensors in modules]
-    pairs = _pairs(recorder, shapes)
+    given = {name: recorder.source(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
     try:
         with torch.no_grad(), functions, dispatch:
-            result = loader(dict(pairs) if getattr(loader, "__name__", "") == "load_state_dict" else pairs)
+            result = loader(given if getattr(loader, "__name__", "") == "load_state_dict" else iter(given.items()))
             if target is None:
                 if not isinstance(result, torch.nn.Module):
                     raise InputError("target: the loader is not a method of a model and returns none; give what it writes")
                 target = result
-            after = _local(target)
+            after = local_tensors(target)
             values = {name: (tensor, recorder.value(tensor)) for name, tensor in after.items()}
     finally:
         for tensors, old in zip(modules, kept):
@@ -150,12 +150,8 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
     return _recording(values, shapes, recorder, by_value, result)
 
 
-def _pairs(recorder: Recorder, shapes: Shapes) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, (shape, dtype) in shapes.items():
-        yield name, recorder.source(name, shape, dtype)
-
-
-def _local(target: Tensors) -> dict[str, torch.Tensor]:
+def local_tensors(target: Tensors) -> dict[str, torch.Tensor]:
+    """A model's tensors, or those of its state dict; of DTensors this rank's shards."""
     tensors = named(target)
     return {n: local_of(t) if isinstance(t, DTensor) else t for n, t in tensors.items()}
 
@@ -194,21 +190,12 @@ def _recording(
             unrecorded[name] = reasons
     ignored = [name for name in shapes if name not in used]
     recipe: dict[str, Any] = {"schema": "reshard.recipe/1", "tensors": compressed(rules, list(shapes))}
-    others = [escaped_pattern(name) for name in shapes if name not in _used_by(rules, expressions)]
-    if others:
-        recipe["drop"] = others
+    in_rules = {source for name, _ in rules for source in sources_of(expressions[name])}
+    if dropped := [name for name in shapes if name not in in_rules]:
+        recipe["drop"] = dropped
     return Recording(
         recipe, expressions, unrecorded, unwritten, ignored, list(dict.fromkeys(recorder.overwritten)), by_value, tied, result
     )
-
-
-def _used_by(rules: list[tuple[str, Any]], expressions: dict[str, Expression]) -> set[str]:
-    return {source for name, _ in rules for source in sources_of(expressions[name])}
-
-
-def escaped_pattern(name: str) -> str:
-    """A pattern that matches this name."""
-    return name
 
 
 def _reasons(value: Expression, name: str) -> list[str]:
@@ -229,4 +216,4 @@ def _reasons(value: Expression, name: str) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-__all__ = ["Recording", "escaped", "record"]
+__all__ = ["Loader", "Recording", "local_tensors", "record"]

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from .expressions import Before, Expression, Fill, Shape, Unknown, bits, reshape, sources_of
+from .expressions import Before, Expression, Fill, Unknown, bits, reshape, sources_of
 from .strided import View, array_strides, dense_shape, read, write
 from .tiles import Tiles
 
@@ -22,8 +22,9 @@ class Memory:
     def __init__(self, storage: torch.UntypedStorage | None, content: Expression):
         """`content`: of all elements, dense and row-major."""
         self._storage = storage  # kept alive, so that its address stays its own
-        self._tiles: Tiles | None = None
         self._content = content
+        self._tiles: Tiles | None = None  # once a part of it was written
+        self.written = not isinstance(content, Before)  # or made by an operation: it does not have its values
         self.dtype = content.dtype
         self.elements = math.prod(content.shape)
 
@@ -41,28 +42,25 @@ class Memory:
 
     def write(self, view: View, value: Expression, where: str) -> list[Expression]:
         """Returns what was there. Where the view is not boxes, it is unknown what all of the memory becomes."""
+        self.written = True
         boxes = None
         if value.dtype.itemsize == self.dtype.itemsize:
             value = bits(value, self.dtype)
-            boxes = write(self.content().shape, view, value)
+            boxes = write(self._content.shape, view, value)
             if boxes is None:
-                self._shape(dense_shape(view, self.elements))
-                boxes = write(self.content().shape, view, value)
-        whole = self.content()
+                self._content, self._tiles = reshape(self.content(), dense_shape(view, self.elements)), None
+                boxes = write(self._content.shape, view, value)
+        shape = self._content.shape
         if boxes is None:
             what = f"a write to a view with strides {list(view.strides)}"
-            reads = sources_of(value) | sources_of(whole)
-            boxes = [((0,) * len(whole.shape), Unknown(whole.shape, self.dtype, what, where, reads))]
+            reads = sources_of(value) | sources_of(self.content())
+            boxes = [((0,) * len(shape), Unknown(shape, self.dtype, what, where, reads))]
         if self._tiles is None:
-            self._tiles = Tiles(whole)
+            self._tiles = Tiles(self._content)
         were = []
         for begin, part in boxes:
             were += self._tiles.put(begin, part)
         return were
-
-    def _shape(self, shape: Shape) -> None:
-        """The same as another array."""
-        self._content, self._tiles = reshape(self.content(), shape), None
 
 
 def memory_of_tensor(tensor: torch.Tensor, name: str) -> Memory:

@@ -4,16 +4,16 @@ A stand-in has a shape and no values. Operations on it, and on all that was made
 what is in which memory. The tensors that a loader writes keep their values.
 """
 
+import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ...errors import InputError
 from ..private_pytorch import DispatchMode, make_wrapper, pytree, schema_of, storage_key, straight_to_dispatch
-from .expressions import Before, Expression, Fill, Source, Unknown, permute, reshape, sources_of
+from .expressions import Expression, Fill, Source, Unknown, permute, reshape, sources_of
 from .memory import Memory, constant, memory_of_tensor, view_of
 from .operations import ASKING, FUNCTIONS, IN_PLACE, NEW, Call, unknown
 from .strided import array_strides
@@ -45,8 +45,7 @@ class StandIn(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
-        leaves = pytree.arg_tree_leaves(*arguments, **(keywords or {}))
-        recorder = next(leaf.recorder for leaf in leaves if isinstance(leaf, StandIn))
+        recorder = next(t.recorder for t in _tensors(arguments, keywords or {}) if isinstance(t, StandIn))
         return recorder.call(function, arguments, keywords or {})
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
@@ -93,41 +92,53 @@ class Recorder:
         return _Functions(self), _Dispatch(self)
 
     def call(self, operator: Any, arguments: tuple, keywords: dict[str, Any]) -> Any:
-        tensors = [leaf for leaf in pytree.arg_tree_leaves(*arguments, **keywords) if isinstance(leaf, torch.Tensor)]
-        if not any(isinstance(tensor, StandIn) or storage_key(tensor) in self._memories for tensor in tensors):
+        tensors = _tensors(arguments, keywords)
+        known = _known(operator)
+        if not any(self._is_followed(tensor, bool(known.written)) for tensor in tensors):
             return operator(*arguments, **keywords)
-        schema = schema_of(operator)
-        name = schema.name
-        if name in ASKING:
-            raise ValuesNeeded(name.removeprefix("aten::"), _where(), self._reads(tensors))
-        written = [place for place, argument in enumerate(schema.arguments) if argument.is_write]
-        if not written and any(result.alias_info is not None for result in schema.returns):
+        if known.name in ASKING:
+            raise ValuesNeeded(known.name.removeprefix("aten::"), _where(), self._reads(tensors))
+        if known.is_view:
             return self._view(operator, arguments, keywords)
-        given = {argument.name: value for argument, value in zip(schema.arguments, arguments)} | keywords
+        given = dict(zip(known.arguments, arguments)) | keywords
         call = Call(given, self.value, _where)
-        if written:
-            return self._write(schema, call, [given.get(schema.arguments[place].name) for place in written], tensors)
-        if not schema.returns or not any("Tensor" in str(result.type) for result in schema.returns):
+        if known.written:
+            return self._write(known, call, tensors)
+        if not known.makes_tensors:
             return operator(*_as_meta(arguments), **_as_meta(keywords))
-        value = FUNCTIONS[name](call) if name in FUNCTIONS else None
+        value = FUNCTIONS[known.name](call) if known.name in FUNCTIONS else None
         return self._made(operator, arguments, keywords, tensors, value)
 
-    def _view(self, operator: Any, arguments: tuple, keywords: dict[str, Any]) -> Any:
-        made = operator(*_plain(arguments), **_plain(keywords))
-        if not any(isinstance(leaf, StandIn) for leaf in pytree.arg_tree_leaves(*arguments, **keywords)):
-            return made
-        return pytree.tree_map_only(torch.Tensor, lambda meta: StandIn(meta, self), made)
+    def has_values(self, tensor: torch.Tensor) -> bool:
+        """Whether what is in its memory is what the loader expects there."""
+        return not self._is_followed(tensor, False)
 
-    def _write(self, schema: Any, call: Call, targets: list[Any], tensors: list[torch.Tensor]) -> Any:
-        value = IN_PLACE[schema.name](call) if schema.name in IN_PLACE else None
+    def _is_followed(self, tensor: torch.Tensor, is_written: bool) -> bool:
+        if isinstance(tensor, StandIn):
+            return True
+        memory = self._memories.get(storage_key(tensor))
+        return memory is not None and (is_written or memory.written)
+
+    def _view(self, operator: Any, arguments: tuple, keywords: dict[str, Any]) -> Any:
+        viewed = arguments[0]
+        if not isinstance(viewed, StandIn):
+            return operator(*arguments, **keywords)
+        made = operator(viewed.meta, *arguments[1:], **keywords)
+        if isinstance(made, torch.Tensor):
+            return StandIn(made, self)
+        return [StandIn(meta, self) for meta in made]
+
+    def _write(self, known: "_Operator", call: Call, tensors: list[torch.Tensor]) -> Any:
+        value = IN_PLACE[known.name](call) if known.name in IN_PLACE else None
+        targets = [call.arguments.get(name) for name in known.written]
         flat = [leaf for leaf in pytree.arg_tree_leaves(*targets) if isinstance(leaf, torch.Tensor)]
         inputs = [] if value is not None else [self.value(tensor) for tensor in tensors]
         for target in flat:
             becomes = value
             if becomes is None:
-                becomes = unknown(schema.name, _where(), inputs, target.shape, target.dtype)
+                becomes = unknown(known.name, _where(), inputs, target.shape, target.dtype)
             self._put(target, becomes)
-        return targets[0] if len(schema.returns) == 1 else tuple(flat) if schema.returns else None
+        return targets[0] if known.results == 1 else tuple(flat) if known.results else None
 
     def _put(self, target: torch.Tensor, value: Expression) -> None:
         plain = target.meta if isinstance(target, StandIn) else target
@@ -174,6 +185,41 @@ class Recorder:
         return frozenset().union(*(sources_of(self.value(tensor)) for tensor in tensors))
 
 
+class _Operator(NamedTuple):
+    """What the schema of an operator says."""
+
+    name: str  # "aten::copy_"
+    arguments: list[str]
+    written: list[str]  # the arguments that it writes
+    is_view: bool
+    makes_tensors: bool
+    results: int
+
+
+@functools.cache
+def _known(operator: Any) -> _Operator:
+    schema = schema_of(operator)
+    written = [argument.name for argument in schema.arguments if argument.is_write]
+    return _Operator(
+        schema.name,
+        [argument.name for argument in schema.arguments],
+        written,
+        not written and any(result.alias_info is not None for result in schema.returns),
+        any("Tensor" in str(result.type) for result in schema.returns),
+        len(schema.returns),
+    )
+
+
+def _tensors(arguments: tuple, keywords: dict[str, Any]) -> list[torch.Tensor]:
+    found = []
+    for argument in (*arguments, *keywords.values()):
+        if isinstance(argument, torch.Tensor):
+            found.append(argument)
+        elif isinstance(argument, (list, tuple, dict)):
+            found += [leaf for leaf in pytree.tree_leaves(argument) if isinstance(leaf, torch.Tensor)]
+    return found
+
+
 def _memory_of_loader(tensor: torch.Tensor) -> Memory:
     """Memory that the loader made for itself, with what is in it now."""
     memory = memory_of_tensor(tensor, NEW)
@@ -183,10 +229,6 @@ def _memory_of_loader(tensor: torch.Tensor) -> Memory:
     flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (memory.elements,), (1,))
     known = constant(flat)
     return memory if known is None else Memory(storage, reshape(known, memory.content().shape))
-
-
-def _plain(arguments: Any) -> Any:
-    return pytree.tree_map_only(StandIn, lambda tensor: tensor.meta, arguments)
 
 
 def _as_meta(arguments: Any) -> Any:
@@ -228,7 +270,7 @@ class _Functions(TorchFunctionMode):
             return number
         if function is _FILL and len(arguments) == 2 and isinstance(arguments[1], _Number):
             return arguments[0].copy_(arguments[1].tensor.reshape(()))
-        if function in _LISTED and isinstance(arguments[0], StandIn):
+        if function in _LISTED and not self._recorder.has_values(arguments[0]):
             raise ValuesNeeded(function.__name__, _where(), sources_of(self._recorder.value(arguments[0])))
         return function(*arguments, **(keywords or {}))
 
@@ -245,4 +287,4 @@ def _where() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Before", "Callable", "Recorder", "StandIn", "ValuesNeeded"]
+__all__ = ["Recorder", "StandIn", "ValuesNeeded"]

@@ -8,18 +8,20 @@ from typing import Any, NoReturn
 
 import torch
 
-from ...errors import PeerError, UndeterminedError
+from ...errors import InputError, PeerError, UndeterminedError
 from ...arguments import byte_count
 from ..diagnostics import last_timings
 from ..entries import gathered
 from ..joined import Joined
 from ..problems import Tensors
-from ..shared_store import default_timeout
+from ..record import Loader, Recording
+from ..shared_store import default_timeout, ranks_text
 from ..stored import recipe_text
 from .changes import Changes
 from .commit import Committer
 from .exchanges import Exchanges
 from .explain import Explanation, Timings
+from .loaded import Finish, joined, recorded
 from .schedule import Move, Rounds, Schedule
 from .specs import Agreed, Side, describe, flat, merge
 from .stage import Stage
@@ -30,12 +32,14 @@ class Refit:
 
         refit = reshard.Refit(source=model, group=joined)                      # in the job that trains
         refit = reshard.Refit(target=engine, group=joined)                     # in the job that serves
+        refit = reshard.Refit(target=engine, loader=engine.load_weights, group=joined)   # the same, without a recipe
         refit()                                                                # in both, after every update
         refit(changed_only=True)                                               # the same, without what has not changed
 
     Every rank passes what it has: its part of the source, of the target, or of both. The tensors of both sides are
-    matched by name, or by what a recipe makes of the source: fused, split, stacked, renamed or cast. All is planned
-    once; a call only moves.
+    matched by name, or by what a recipe makes of the source: fused, split, stacked, renamed or cast. An engine whose
+    loader knows all that needs no recipe: the loader is recorded once (reshard.record), in each process of the engine with
+    its own part of the parameters, whatever the engine's parallelism is. All is planned once; a call only moves.
 
     A call stages everything in buffers of its own. When all ranks have acknowledged, one compare-and-set in the store
     commits the version, and each rank copies what it has staged into its tensors, which keep their memory. An error
@@ -51,6 +55,7 @@ class Refit:
         target: Tensors | None = None,
         *,
         recipe: str | os.PathLike | Mapping[str, Any] | None = None,
+        loader: Loader | None = None,
         group: Joined,
         memory_limit: int | str | None = None,
     ):
@@ -62,6 +67,10 @@ class Refit:
             target: the same of what is written.
             recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. Any rank may
                 give it, and no other gives another. Without one, both sides have the same names.
+            loader: what writes the target's tensors from (name, tensor) pairs under the source's names, in place of a
+                recipe: an engine's load_weights, or a model's load_state_dict. It is called once with tensors that have
+                no values. What a recording cannot say (`refit.recording`) is left to the loader: it is called on these
+                tensors alone, after every update, when all others are installed. All ranks with a target give one, or none.
             group: of reshard.join. One refit is in use over it at a time: making another ends this one.
             memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages; or text such
                 as "2GiB". The least that a rank gives counts for all. More rounds are made where that is needed.
@@ -69,6 +78,7 @@ class Refit:
         Raises:
             ValueError: names that only one side has (with the nearest ones), other shapes, dtypes that are not cast, a
                 malformed recipe or one that does not fit; ranks that have different things under one name.
+            Exception: whatever the loader raises while it is recorded.
             NotImplementedError: placements that are not a layout; what a recipe makes that is not boxes of the source.
             reshard.LimitError: nothing fits the memory limit; with the rank, and what it needs.
             torch.distributed.DistBackendError: another rank could not make it, is gone or is late, by number.
@@ -83,7 +93,8 @@ class Refit:
         self._committer = Committer(group._store, label, group.rank, group.world, default_timeout())
         self._timings = Timings()
         begun = time.perf_counter()
-        self._agreed = self._discover(source, target, recipe, memory_limit)
+        self._finish_loading: Finish | None = None
+        self._agreed = self._discover(source, target, recipe, loader, memory_limit)
         self._timings.discovery = time.perf_counter() - begun
         begun = time.perf_counter()
         self._plan()
@@ -153,6 +164,7 @@ class Refit:
         source: Tensors | None,
         target: Tensors | None,
         recipe: str | os.PathLike | Mapping[str, Any] | None,
+        loader: Loader | None,
         memory_limit: int | str | None,
     ) -> Agreed:
         span = self._group.span
@@ -161,9 +173,12 @@ class Refit:
         failed: Exception | None = None
         try:
             described = []
-            for place, state in enumerate((source, target)):
+            if loader is not None and (target is None or recipe is not None):
+                raise InputError("loader: it writes a target, and no recipe is given beside it")
+            for place, state in enumerate((source, None if loader is not None else target)):
                 tensors[place], texts = describe(flat(state), span)
                 described.append(texts)
+            own["loads"] = loader is not None
             own |= {"source": described[0], "target": described[1]}
             own |= {"recipe": recipe_text(recipe), "memory_limit": byte_count(memory_limit)}
             own["on_gpus"] = any(tensor.is_cuda for side in tensors for tensor in side.values())
@@ -179,13 +194,49 @@ class Refit:
             raise ValueError(f"ranks {with_one} give different recipes")
         limits = [other["memory_limit"] for other in everybody if other["memory_limit"] is not None]
         self._committer.follow(everybody[0]["begun"])
-        return Agreed(
+        agreed = Agreed(
             Side(tensors[0], merge([other["source"] for other in everybody], "the source's")),
             Side(tensors[1], merge([other["target"] for other in everybody], "the target's")),
             next(iter(recipes), ""),
             min(limits, default=None),
             any(other["on_gpus"] for other in everybody),
         )
+        if not any(other["loads"] for other in everybody):
+            return agreed
+        if recipes:
+            raise InputError("some ranks give a loader, and others a recipe")
+        without = [rank for rank, other in enumerate(everybody) if other["target"]]
+        if without:
+            raise InputError(f"{ranks_text(without)} have a target without a loader, and other ranks have loaders")
+        return self._record(agreed, target, loader)
+
+    def _record(self, agreed: Agreed, target: Tensors | None, loader: Loader | None) -> Agreed:
+        """With a target as loaders say it."""
+        failed: Exception | None = None
+        tensors: dict[str, torch.Tensor] = {}
+        parts: list[list[Any]] = []
+        reads: list[str] = []
+        finish = Finish(None, None)
+        try:
+            if loader is not None and target is not None:
+                tensors, parts, reads, finish = recorded(target, loader, agreed.source.specs)
+        except Exception as error:
+            failed = error
+        said = {"parts": parts, "reads": reads, "on_gpus": any(tensor.is_cuda for tensor in tensors.values())}
+        said["error"] = f"{type(failed).__name__}: {failed}" if failed else ""
+        everybody = gathered(said, self._group.span)
+        self._raise(failed, [other["error"] for other in everybody])
+        everything = [[other[key] for other in everybody] for key in ("parts", "reads")]
+        loaded = joined(agreed.source.specs, *everything, tensors, finish, self._group.rank)
+        self._finish_loading = loaded.finish
+        on_gpus = agreed.on_gpus or any(other["on_gpus"] for other in everybody)
+        return agreed._replace(target=loaded.side, rows=loaded.rows, kept=loaded.kept, on_gpus=on_gpus)
+
+    @property
+    def recording(self) -> Recording | None:
+        """What the loader of this rank does with the source's tensors: what it leaves as it is, what it ignores, and what
+        is left to it. None where there is no loader."""
+        return self._finish_loading.recording if self._finish_loading else None
 
     def _plan(self) -> None:
         span, rank = self._group.span, self._group.rank
@@ -273,6 +324,8 @@ class Refit:
     def _install(self, moves: list[Move]) -> None:
         try:
             self._stage.install(moves)
+            if self._finish_loading is not None:
+                self._finish_loading({move.view.target for move in moves})
         except BaseException as error:
             raise UndeterminedError(
                 f"rank {self._group.rank}: version {self._committer.version} is committed, but only a part of it is "

@@ -13,7 +13,7 @@ from ..entries import dtype_of
 from .cuts import Cut, Placed, cuts_of, shard_shapes
 from .links import links_of
 from .specs import Agreed, Spec
-from .views import View, views_of
+from .views import View, views_of, views_of_rows
 
 # What bound batches exchange at once, in bytes per rank.
 _BUCKET = 256 << 20
@@ -78,7 +78,7 @@ class Schedule:
         self._topology = "flat" if agreed.on_gpus else "cpu"  # what the operators plan for
         self.world = world
         self.moves = _moves(agreed)
-        self.staged = [0] * world
+        self.staged = list(agreed.kept or [0] * world)
         for move in self.moves:
             for rank, elements in move.target_elements.items():
                 self.staged[rank] += elements * move.wire.itemsize
@@ -139,7 +139,11 @@ def _of(facts: dict[str, Any], rank: int, fact: str) -> int:
 def _moves(agreed: Agreed) -> list[Move]:
     sources, targets = agreed.source.specs, agreed.target.specs
     moves: list[Move] = []
-    for view in views_of(sources, targets, agreed.recipe):
+    if agreed.rows is None:
+        views = views_of(sources, targets, agreed.recipe)
+    else:
+        views = views_of_rows(sources, targets, agreed.rows)
+    for view in views:
         source, target = sources[view.source], targets[view.target]
         wire = dtype_of(source.dtype)
         if view.casts and (len(view.casts) > 1 or view.casts[-1].itemsize < wire.itemsize):

@@ -31,6 +31,14 @@ class Side(NamedTuple):
     specs: dict[str, Spec]
 
 
+class Row(NamedTuple):
+    """What the parameters of some ranks are made of: one row of a target tensor."""
+
+    target: str
+    row: int
+    made_of: str  # JSON of an expression over the source's tensors
+
+
 class Agreed(NamedTuple):
     """What all ranks know after discovery."""
 
@@ -39,6 +47,8 @@ class Agreed(NamedTuple):
     recipe: str  # as JSON; "" where there is none
     memory_limit: int | None  # bytes, of the rank that gives the least
     on_gpus: bool  # any tensor of any rank
+    rows: list[Row] | None = None  # where loaders say what the target is made of
+    kept: list[int] | None = None  # bytes, by rank, beside the tensors and what is staged
 
 
 def flat(state: Tensors | None) -> dict[str, torch.Tensor]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ..entries import RECIPE_DTYPES, dtype_of
-from .specs import Spec
+from .specs import Row, Spec
 
 class Loop(NamedTuple):
     """`count` elements, each `source_step` further in a dimension of the source, `target_step` in one of the target."""
@@ -63,6 +63,41 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
             )
         views += _joined([_view(box, sources[box["tensor"]], target, new["text"]) for box in new["boxes"]])
     return views
+
+
+def views_of_rows(sources: dict[str, Spec], targets: dict[str, Spec], rows: list[Row]) -> list[View]:
+    """Where loaders say what each row of the targets is made of. Rows that are the same box of a source, each so much
+    further, are one view.
+
+    Raises:
+        ValueError, NotImplementedError: as views_of.
+    """
+    numbers = {made_of: str(number) for number, made_of in enumerate(dict.fromkeys(row.made_of for row in rows))}
+    rules = [{"to": number, "from": json.loads(made_of)} for made_of, number in numbers.items()]
+    made = _made(sources, json.dumps({"schema": "reshard.recipe/1", "tensors": rules, "drop": ["*"]})) if rules else {}
+    by_target: dict[str, list[Row]] = {}
+    for row in rows:
+        by_target.setdefault(row.target, []).append(row)
+    views: list[View] = []
+    for name, of_target in by_target.items():
+        target = targets[name]
+        text = made[numbers[of_target[0].made_of]]["text"]
+        of_rows: list[View] = []
+        for row in of_target:
+            new = made[numbers[row.made_of]]
+            if row.row < 0:
+                of_rows += [_view(box, sources[box["tensor"]], target, text) for box in new["boxes"]]
+                continue
+            one = target._replace(shape=target.shape[1:])
+            boxes = _joined([_view(box, sources[box["tensor"]], one, text) for box in new["boxes"]])
+            of_rows += [_in_row(view, row.row) for view in boxes]
+        views += _joined(of_rows)
+    return views
+
+
+def _in_row(view: View, row: int) -> View:
+    loops = tuple(loop._replace(target_dim=loop.target_dim + 1) for loop in view.loops)
+    return view._replace(target_start=(row, *view.target_start), loops=loops)
 
 
 def _joined(views: list[View]) -> list[View]:

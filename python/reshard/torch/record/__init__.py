@@ -131,8 +131,8 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
     for name, tensor in before.items():
         recorder.follow(tensor, name)
     functions, dispatch = recorder.running()
-    modules = own_tensors(target) if isinstance(target, torch.nn.Module) else []
-    kept = [dict(tensors) for tensors in modules]
+    owners = own_tensors(target) if isinstance(target, torch.nn.Module) else [target] if isinstance(target, dict) else []
+    kept = [dict(tensors) for tensors in owners]
     given = {name: recorder.source(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
     try:
         with torch.no_grad(), functions, dispatch:
@@ -144,7 +144,7 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
             after = local_tensors(target)
             values = {name: (tensor, recorder.value(tensor)) for name, tensor in after.items()}
     finally:
-        for tensors, old in zip(modules, kept):
+        for tensors, old in zip(owners, kept):
             tensors.clear()
             tensors.update(old)
     return _recording(values, shapes, recorder, by_value, result)

@@ -137,9 +137,10 @@ def storage_key(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def own_tensors(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """Parameters and buffers of each module in a model, by name: the dicts in which it has them."""
-    return [tensors for module in model.modules() for tensors in (module._parameters, module._buffers)]
+def own_tensors(model: torch.nn.Module, recurse: bool = True) -> list[dict[str, Any]]:
+    """Parameters and buffers of each module in a model, or of the model alone, by name: the dicts in which it has them."""
+    modules = model.modules() if recurse else [model]
+    return [tensors for module in modules for tensors in (module._parameters, module._buffers)]
 
 
 class FlatParameter(NamedTuple):

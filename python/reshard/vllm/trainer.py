@@ -1,0 +1,196 @@
+"""The side that trains: vLLM's TrainerWeightTransferEngine, on every rank of a trainer."""
+
+import dataclasses
+import datetime
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from vllm.distributed.weight_transfer.base import (
+    ParamMeta,
+    TrainerInitInfo,
+    TrainerWeightTransferEngine,
+    VLLMWeightSyncClient,
+    WeightSource,
+)
+
+from ..errors import InputError
+from ..torch import Joined, Refit, join
+from ..torch.problems import Tensors, named
+
+
+@dataclasses.dataclass
+class TrainerInfo(TrainerInitInfo):
+    """Who takes part, and where they meet. The same on all ranks, but for `rank`.
+
+    Args:
+        rank: of this process among the trainers; 0 calls the engine.
+        trainers, workers: processes on each side: vLLM's tensor x pipeline x data parallel ranks are the workers.
+        host, port: of a store that rank 0 serves, as all processes reach it; by default this machine's name, and a port
+            that rank 0 chooses, which trainers of several processes learn over their default group.
+        store: of a server that is there already, in place of host and port: (host, port). It survives rank 0.
+        memory_limit: bytes beside the weights, of each rank.
+    """
+
+    backend: ClassVar[str] = "reshard"
+
+    trainers: int
+    workers: int
+    host: str = ""
+    port: int = 0
+    store: tuple[str, int] | None = None
+    name: str = "vllm"
+    memory_limit: int | None = None
+
+
+class Source(WeightSource):
+    """The weights of a trainer as they are: DTensors of any placements, and plain tensors. Nothing is gathered.
+
+    Args:
+        tensors: a model, or a dict: nested as in torch.distributed.checkpoint, or flat.
+        rename: from the trainer's names to those of the checkpoint that vLLM loads; None: leave it out.
+    """
+
+    def __init__(self, tensors: Tensors, rename: Callable[[str], str | None] | None = None):
+        renamed = {name if rename is None else rename(name): tensor for name, tensor in named(tensors).items()}
+        self.tensors: dict[str, torch.Tensor] = {name: tensor for name, tensor in renamed.items() if name is not None}
+
+    def metadata(self) -> list[ParamMeta]:
+        return [ParamMeta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self.tensors.items()]
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Whole tensors, for other backends: a collective each."""
+        for name, tensor in self.tensors.items():
+            yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
+    """Sends every byte that a worker lacks once, from the ranks that have it."""
+
+    init_info_cls = TrainerInfo
+
+    def __init__(self, info: TrainerInfo, client: VLLMWeightSyncClient, source: Source):
+        super().__init__(client=client, source=source, is_sender=info.is_sender)
+        self._info = info
+        self._store: Any = None
+        self._joined: Joined | None = None
+        self._meet(source)
+
+    @classmethod
+    def trainer_init(
+        cls, init_info: TrainerInfo, *, client: VLLMWeightSyncClient, source: WeightSource | Tensors | None = None
+    ) -> "Transfer":
+        """Meets the workers, and plans. Collective over the trainers. After a failure it is called again.
+
+        Args:
+            source: a Source, or a model or dict of which one is made.
+
+        Raises:
+            ValueError: another WeightSource, which gathers whole tensors; names that no loader takes are no error.
+            As reshard.join and reshard.Refit, or the client.
+        """
+        if isinstance(source, (torch.nn.Module, Mapping)):
+            source = Source(source)
+        if not isinstance(source, Source):
+            raise InputError(f"source: a {type(source).__name__} gathers whole tensors; give a reshard.vllm.Source(model)")
+        return cls(init_info, client, source)
+
+    def send_weights(self, *, changed_only: bool = False, weight_version: str | None = None) -> int:
+        """One version into all workers. Collective over the trainers.
+
+        Args:
+            changed_only: leaves out what has not changed since the last call; the same on all ranks.
+            weight_version: what vLLM calls the version from now on.
+
+        Returns:
+            The version's number, counted over all updates in the store.
+
+        Raises:
+            As reshard.Refit, or the client: the old weights are in place everywhere, or it says what has happened.
+        """
+        if self.is_sender:
+            self.client.start_weight_update()
+        with self._asking(lambda: self.client.update_weights({"changed_only": changed_only})):
+            version = self.refit(changed_only=changed_only)
+        if self.is_sender:
+            self.client.finish_weight_update(*([] if weight_version is None else [weight_version]))
+        return version
+
+    def shutdown(self) -> None:
+        if self._joined is not None:
+            self._joined.leave()
+            self._joined = None
+
+    def _meet(self, source: Source) -> None:
+        info = self._info
+        host, port = self._address()
+        asked = {
+            "host": host,
+            "port": port,
+            "rank_offset": info.trainers,
+            "world_size": info.trainers + info.workers,
+            "name": info.name,
+            "memory_limit": info.memory_limit,
+        }
+        with self._asking(lambda: self.client.init_weight_transfer_engine(asked)):
+            self._joined = join(self._store, info.rank, info.trainers + info.workers, name=info.name)
+            self.refit = Refit(source=source.tensors, group=self._joined, memory_limit=info.memory_limit)
+
+    def _address(self) -> tuple[str, int]:
+        """Of the store, to which this rank is connected then."""
+        info = self._info
+        timeout = datetime.timedelta(seconds=60)
+        host, port = info.store or (info.host or socket.gethostname(), info.port)
+        serves = info.store is None and self.is_sender
+        if serves:
+            self._store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=timeout)
+            port = self._store.port
+        if not port or (info.trainers > 1 and not info.port and info.store is None):
+            port = self._learned(port)
+        if not serves:
+            self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+        return host, port
+
+    def _learned(self, port: int) -> int:
+        if not dist.is_initialized():
+            raise InputError("port: trainers of several processes without a default group need one")
+        ports: list[int] = [0] * dist.get_world_size()
+        dist.all_gather_object(ports, port)
+        return max(ports)
+
+    def _asking(self, call: Callable[[], None]) -> "_Asking":
+        return _Asking(call if self.is_sender else None)
+
+
+class _Asking:
+    """Around what this rank does while the workers do their part, which rank 0 asks of them."""
+
+    def __init__(self, call: Callable[[], None] | None):
+        self._call = call
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        if self._call is not None:
+            self._thread = threading.Thread(target=self._run, name="reshard-vllm", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            assert self._call is not None
+            self._call()
+        except BaseException as error:
+            self._error = error
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._error is None:
+            return
+        if error is None:
+            raise self._error
+        error.add_note(f"the workers: {self._error}") if hasattr(error, "add_note") else None

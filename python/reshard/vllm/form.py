@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from vllm.model_executor.layers.attention import is_deferred_attention_layer
 from vllm.model_executor.model_loader.reload import layerwise
+from vllm.model_executor.model_loader.reload.sanitize import restore_layer_refs
 from vllm.model_executor.model_loader.weight_utils import default_weight_loader
 from vllm.platforms import current_platform
 
@@ -93,7 +94,7 @@ class LoadedForm:
             alias = buffer.detach()
             alias.__class__ = form.__class__
             alias.__dict__ = dict(form.__dict__)
-            tensors[name] = layerwise.restore_layer_refs(alias, module) if hasattr(layerwise, "restore_layer_refs") else _bound(alias, module)
+            tensors[name] = restore_layer_refs(alias, module)
         return _Layer(module, tensors, not as_loaded and bool(before.keys() & tensors.keys()))
 
     @contextlib.contextmanager
@@ -110,12 +111,6 @@ class LoadedForm:
             for of_kind, before in kept:
                 of_kind.clear()
                 of_kind.update(before)
-
-
-def _bound(tensor: torch.Tensor, module: torch.nn.Module) -> torch.Tensor:
-    from vllm.model_executor.model_loader.reload.sanitize import restore_layer_refs
-
-    return restore_layer_refs(tensor, module)
 
 
 def _persistent(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -5,6 +5,7 @@ import datetime
 
 import torch
 import torch.distributed as dist
+from vllm.config import set_current_vllm_config
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
     WeightTransferInitInfo,
@@ -60,10 +61,11 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
             init_info.host, init_info.port, is_master=False, wait_for_workers=False, timeout=datetime.timedelta(seconds=60)
         )
         self._joined = join(store, rank, init_info.world_size, name=init_info.name)
-        self._form = self._form or LoadedForm(self.model, self.model_config)
-        self._refit = Refit(
-            target=self._form.tensors, loader=self._form.load, group=self._joined, memory_limit=init_info.memory_limit
-        )
+        with set_current_vllm_config(self.vllm_config):
+            self._form = self._form or LoadedForm(self.model, self.model_config)
+            self._refit = Refit(
+                target=self._form.tensors, loader=self._form.load, group=self._joined, memory_limit=init_info.memory_limit
+            )
 
     @property
     def refit(self) -> Refit:

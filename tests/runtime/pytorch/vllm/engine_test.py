@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""A real vLLM engine that is trained into: a tiny Llama under FSDP2 and tensor parallelism on four ranks, updates through the
+backend "reshard", and after each of them the same tokens and log probabilities as an engine that was started from the
+trainer's weights.
+
+Runs in an environment that has vLLM (tools/setup.sh --vllm), for whose PyTorch reshard was built.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from multiprocessing.connection import Client
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import transformers  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module  # noqa: E402
+
+HERE = Path(__file__).resolve()
+WORLD = 4
+SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+             vocab_size=128, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)  # fmt: skip
+
+
+class Server:
+    """What the trainer says to the engine: vLLM's own four calls, and questions."""
+
+    def __init__(self, address):
+        self._address = address
+        self._connection = None
+
+    def ask(self, *request):
+        if self._connection is None:
+            self._connection = Client(self._address, "AF_UNIX")
+        self._connection.send(request)
+        kind, answer = self._connection.recv()
+        if kind == "error":
+            raise RuntimeError(answer)
+        return answer
+
+    def init_weight_transfer_engine(self, init_info):
+        self.ask("init_weight_transfer_engine", init_info)
+
+    def start_weight_update(self):
+        self.ask("start_weight_update")
+
+    def update_weights(self, update_info):
+        self.ask("update_weights", update_info)
+
+    def finish_weight_update(self, weight_version=None):
+        self.ask("finish_weight_update")
+
+
+def model_of(kind):
+    torch.manual_seed(1)
+    config = transformers.CONFIG_MAPPING[kind](**SIZES, **({"num_local_experts": 4, "num_experts_per_tok": 2} if kind == "mixtral" else {}))
+    return transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+
+
+def change(model, step):
+    """An update that every rank can make of its own shards alone, so that all know the whole."""
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+            local.mul_(1 + (step + 1) * (number % 3) / 8)
+
+
+def train(folder, kind, updates, workers):
+    from vllm.distributed.weight_transfer import WeightTransferTrainerFactory
+
+    import reshard.vllm
+
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=WORLD)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    model = model_of(kind)
+    plan = {f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"} | {"self_attn.o_proj": RowwiseParallel()}
+    if kind == "llama":
+        plan |= {"mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel()}
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh["tp"], plan)
+        fully_shard(layer, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    reshard.vllm.register()
+    server = Server(f"{folder}/socket")
+    info = reshard.vllm.TrainerInfo(rank=rank, trainers=WORLD, workers=workers, host="127.0.0.1")
+    source = reshard.vllm.Source(model)
+    trainer = WeightTransferTrainerFactory.trainer_init(info, client=server, source=source)
+    versions, answers = [], []
+    for step in range(updates):
+        change(model, step)
+        versions.append(trainer.send_weights(changed_only=step > 2))
+        whole = {name: tensor for name, tensor in source}
+        if rank == 0:
+            alone = model_of(kind)
+            alone.load_state_dict(whole)
+            alone.save_pretrained(f"{folder}/step{step}")
+            answers.append(server.ask("generate"))
+    assert versions == list(range(1, updates + 1)), versions
+    timings = trainer.refit.timings()
+    ranks = trainer.refit.explain()["ranks"]
+    assert all(one["received_bytes"] == one["received_bytes_bound"] for one in ranks), ranks
+    if rank == 0:
+        Path(f"{folder}/answers").write_text(json.dumps(answers), encoding="utf-8")
+        print("server received", [one["received_bytes"] for one in ranks[WORLD:]], "of", sum(t.numel() * 2 for t in whole.values()))
+        print({key: round(value, 4) for key, value in timings.items() if isinstance(value, float)})
+    trainer.shutdown()
+    dist.barrier()
+    os._exit(0)
+
+
+class Engines(unittest.TestCase):
+    def run_jobs(self, kind, updates, size):
+        with tempfile.TemporaryDirectory() as folder:
+            model_of(kind).save_pretrained(f"{folder}/model")
+            log = open(f"{folder}/server.log", "w+")  # noqa: SIM115
+            command = [sys.executable, str(HERE.parent / "serve.py"), f"{folder}/socket", f"{folder}/model", str(size)]
+            server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                deadline = time.monotonic() + 240
+                while not os.path.exists(f"{folder}/socket"):
+                    if server.poll() is not None or time.monotonic() > deadline:
+                        log.seek(0)
+                        self.fail("the server did not start:\n" + log.read()[-6000:])
+                    time.sleep(0.2)
+                trainers = [
+                    subprocess.Popen(
+                        [sys.executable, str(HERE), "train", folder, kind, str(updates), str(size)],
+                        env=os.environ | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+                    )
+                    for rank in range(WORLD)
+                ]
+                codes = [trainer.wait(600) for trainer in trainers]
+                if any(codes):
+                    log.seek(0)
+                    self.fail(f"trainers ended with {codes}; the server:\n" + log.read()[-6000:])
+                models = [f"{folder}/step{step}" for step in range(updates)]
+                command = [sys.executable, str(HERE.parent / "serve.py"), "answers", f"{folder}/wanted", *models]
+                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
+                said, wanted = (json.loads(Path(f"{folder}/{name}").read_text("utf-8")) for name in ("answers", "wanted"))
+                self.assertEqual(len({str(answer) for answer in wanted}), updates, "updates that say the same show nothing")
+                for step in range(updates):
+                    self.compare(said[step], wanted[step], size, f"step {step}")
+            finally:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
+                log.close()
+
+    def compare(self, said, wanted, size, when):
+        if size == 1:
+            self.assertEqual(said, wanted, when)
+            return
+        for (tokens, best), (wanted_tokens, wanted_best) in zip(said, wanted):  # other sums than one worker's
+            self.assertEqual(tokens, wanted_tokens, when)
+            for step, wanted_step in zip(best, wanted_best):
+                for (_, value), (_, wanted_value) in zip(step, wanted_step):
+                    self.assertAlmostEqual(value, wanted_value, delta=0.05, msg=when)
+
+    def test_llama(self):
+        self.run_jobs("llama", 5, 1)
+
+    def test_mixtral(self):
+        self.run_jobs("mixtral", 2, 1)
+
+    def test_two_workers(self):
+        self.run_jobs("llama", 2, 2)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["train"]:
+        train(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    else:
+        unittest.main()

@@ -1,0 +1,64 @@
+"""The job that serves: a vLLM engine that does what it is told over a socket.
+
+usage: serve.py ADDRESS MODEL TENSOR_PARALLEL
+       serve.py answers FILE MODEL...     what an engine says that is started from each of these models
+"""
+
+import json
+import os
+import sys
+from multiprocessing.connection import Listener
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+
+from vllm import LLM, SamplingParams  # noqa: E402
+
+PROMPTS = [{"prompt_token_ids": [1, 2, 3, 5]}, {"prompt_token_ids": [7, 1]}]
+
+
+def engine(model, size=1):
+    return LLM(
+        model=model, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64, dtype="bfloat16", tensor_parallel_size=size,
+        weight_transfer_config={"backend": "reshard"}, enable_prefix_caching=False,
+    )  # fmt: skip
+
+
+def said(llm):
+    """Tokens, and the log probabilities of the best ones."""
+    wanted = SamplingParams(max_tokens=8, temperature=0, logprobs=3, detokenize=False, ignore_eos=True)
+    answers = [result.outputs[0] for result in llm.generate(PROMPTS, wanted, use_tqdm=False)]
+    return [
+        [list(answer.token_ids), [sorted([token, one.logprob] for token, one in step.items()) for step in answer.logprobs]]
+        for answer in answers
+    ]
+
+
+def main():
+    if sys.argv[1] == "answers":
+        with open(sys.argv[2], "w", encoding="utf-8") as file:
+            json.dump([said(engine(model)) for model in sys.argv[3:]], file)
+        return
+    llm = engine(sys.argv[2], int(sys.argv[3]))
+    with Listener(sys.argv[1], "AF_UNIX") as listener:
+        while True:
+            with listener.accept() as connection:
+                try:
+                    while True:
+                        method, *arguments = connection.recv()
+                        try:
+                            if method == "generate":
+                                answer = said(llm)
+                            elif method == "process":
+                                answer = os.getpid()
+                            else:
+                                answer = llm.collective_rpc(method, args=tuple(arguments)) and None
+                            connection.send(("value", answer))
+                        except Exception as error:
+                            connection.send(("error", f"{type(error).__name__}: {error}"))
+                except EOFError:
+                    pass
+
+
+if __name__ == "__main__":
+    main()

@@ -20,6 +20,8 @@ from vllm.distributed.weight_transfer.base import (
 from ..errors import InputError
 from ..torch import Joined, Refit, join
 from ..torch.problems import Tensors, named
+from ..torch.record import exported
+from ..torch.refit import Export
 
 
 @dataclasses.dataclass
@@ -50,21 +52,37 @@ class Source(WeightSource):
     """The weights of a trainer as they are: DTensors of any placements, and plain tensors. Nothing is gathered.
 
     Args:
-        tensors: a model, or a dict: nested as in torch.distributed.checkpoint, or flat.
-        rename: from the trainer's names to those of the checkpoint that vLLM loads; None: leave it out.
+        tensors: a model, or a flat dict.
+        export: where vLLM expects other names or forms than the trainer's: what makes a checkpoint's tensors, as vLLM
+            reads them, of a dict of whole tensors. It is recorded, and nothing is made whole (see reshard.Refit). By
+            default what transformers' save_pretrained does, for a model of transformers.
     """
 
-    def __init__(self, tensors: Tensors, rename: Callable[[str], str | None] | None = None):
-        renamed = {name if rename is None else rename(name): tensor for name, tensor in named(tensors).items()}
-        self.tensors: dict[str, torch.Tensor] = {name: tensor for name, tensor in renamed.items() if name is not None}
+    def __init__(self, tensors: Tensors, export: Export | None = None):
+        self.tensors: dict[str, torch.Tensor] = dict(named(tensors))
+        self.export = export if export is not None else _of_transformers(tensors)
 
     def metadata(self) -> list[ParamMeta]:
-        return [ParamMeta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self.tensors.items()]
+        shapes = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in self.tensors.items()}
+        if self.export is not None:
+            shapes = {name: (value.shape, value.dtype) for name, value in exported(self.export, shapes).items()}
+        return [ParamMeta(name, dtype, shape) for name, (shape, dtype) in shapes.items()]
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole tensors, for other backends: a collective each."""
-        for name, tensor in self.tensors.items():
-            yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+        whole = {n: t.full_tensor() if hasattr(t, "full_tensor") else t for n, t in self.tensors.items()}
+        yield from (whole if self.export is None else dict(self.export(whole))).items()
+
+
+def _of_transformers(model: Any) -> Export | None:
+    if not hasattr(model, "save_pretrained"):
+        return None
+    try:
+        from transformers import PreTrainedModel
+        from transformers.core_model_loading import revert_weight_conversion
+    except ImportError:
+        return None
+    return (lambda state: revert_weight_conversion(model, state)) if isinstance(model, PreTrainedModel) else None
 
 
 class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
@@ -137,7 +155,9 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
         }
         with self._asking(lambda: self.client.init_weight_transfer_engine(asked)):
             self._joined = join(self._store, info.rank, info.trainers + info.workers, name=info.name)
-            self.refit = Refit(source=source.tensors, group=self._joined, memory_limit=info.memory_limit)
+            self.refit = Refit(
+                source=source.tensors, export=source.export, group=self._joined, memory_limit=info.memory_limit
+            )
 
     def _address(self) -> tuple[str, int]:
         """Of the store, to which this rank is connected then."""

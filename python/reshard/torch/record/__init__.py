@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -69,7 +69,11 @@ class Recording:
 
 
 def record(
-    loader: Loader, source: Tensors | Shapes | str | os.PathLike, *, target: Tensors | None = None, ignore: frozenset[str] = frozenset()
+    loader: Loader,
+    source: Tensors | Shapes | str | os.PathLike,
+    *,
+    target: Tensors | None = None,
+    ignore: Collection[str] = (),
 ) -> Recording:
     """Runs a loader once on tensors without values, and finds what each parameter is made of.
 
@@ -95,22 +99,45 @@ def record(
         ValueError: there is no target; the loader needs the values of what it is given, and cannot do without it.
         Exception: whatever the loader raises.
     """
-    shapes = shapes_of(source)
+    given = {n: Source(shape, dtype, n) for n, (shape, dtype) in shapes_of(source).items() if n not in ignore}
+    return record_made(loader, given, target=target)
+
+
+def record_made(loader: Loader, given: Mapping[str, Expression], *, target: Tensors | None = None) -> Recording:
+    """`record`, where what the loader is given is made of the source already."""
     owner = getattr(loader, "__self__", None)
     if target is None and isinstance(owner, torch.nn.Module):
         target = owner
-    left_out = set(ignore)
-    by_value: list[str] = []
+    by_value: set[str] = set()
     for _ in range(_MOST_ATTEMPTS):
-        given = {name: described for name, described in shapes.items() if name not in left_out}
         try:
-            return _record_once(loader, given, target, sorted(by_value))
+            without = {name: value for name, value in given.items() if not sources_of(value) & by_value}
+            return _record_once(loader, without, target, sorted(by_value))
         except ValuesNeeded as error:
-            if not error.reads or error.reads & left_out:
+            if not error.reads or error.reads & by_value:
                 raise
-            left_out |= error.reads
-            by_value += error.reads
+            by_value |= error.reads
     raise InputError(f"the loader needs the values of more than {_MOST_ATTEMPTS} tensors")
+
+
+def exported(export: Callable[[dict[str, torch.Tensor]], Any], source: Shapes) -> dict[str, Expression]:
+    """What a function makes of a dict of the source's tensors: a dict, or (name, tensor) pairs.
+
+    Raises:
+        ValueError: it does more than move elements, or needs their values; with the operation, file and line.
+        Exception: whatever it raises.
+    """
+    recorder = Recorder(torch.device("cpu"))
+    given = {name: recorder.made(Source(shape, dtype, name)) for name, (shape, dtype) in source.items()}
+    functions, dispatch = recorder.running()
+    with torch.no_grad(), functions, dispatch:
+        made = export(given)
+        tensors = dict(made)
+        values = {name: recorder.value(tensor) for name, tensor in tensors.items()}
+    for name, value in values.items():
+        if reasons := _reasons(value, name):
+            raise InputError(f"export: {name} is not made by moving elements alone: {'; '.join(reasons)}")
+    return values
 
 
 def shapes_of(source: Tensors | Shapes | str | os.PathLike) -> Shapes:
@@ -124,7 +151,9 @@ def shapes_of(source: Tensors | Shapes | str | os.PathLike) -> Shapes:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in named(source).items()}
 
 
-def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_value: list[str]) -> Recording:
+def _record_once(
+    loader: Loader, sources: Mapping[str, Expression], target: Tensors | None, by_value: list[str]
+) -> Recording:
     before = {} if target is None else local_tensors(target)
     device = next((tensor.device for tensor in before.values()), torch.device("cpu"))
     recorder = Recorder(torch.device("cpu") if device.type == "meta" else device)
@@ -133,7 +162,7 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
     functions, dispatch = recorder.running()
     owners = own_tensors(target) if isinstance(target, torch.nn.Module) else [target] if isinstance(target, dict) else []
     kept = [dict(tensors) for tensors in owners]
-    given = {name: recorder.source(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
+    given = {name: recorder.made(value) for name, value in sources.items()}
     try:
         with torch.no_grad(), functions, dispatch:
             result = loader(given if getattr(loader, "__name__", "") == "load_state_dict" else iter(given.items()))
@@ -147,7 +176,7 @@ def _record_once(loader: Loader, shapes: Shapes, target: Tensors | None, by_valu
         for tensors, old in zip(owners, kept):
             tensors.clear()
             tensors.update(old)
-    return _recording(values, shapes, recorder, by_value, result)
+    return _recording(values, sources, recorder, by_value, result)
 
 
 def local_tensors(target: Tensors) -> dict[str, torch.Tensor]:
@@ -157,7 +186,11 @@ def local_tensors(target: Tensors) -> dict[str, torch.Tensor]:
 
 
 def _recording(
-    values: dict[str, tuple[torch.Tensor, Expression]], shapes: Shapes, recorder: Recorder, by_value: list[str], result: Any
+    values: dict[str, tuple[torch.Tensor, Expression]],
+    sources: Mapping[str, Expression],
+    recorder: Recorder,
+    by_value: list[str],
+    result: Any,
 ) -> Recording:
     expressions: dict[str, Expression] = {}
     unrecorded: dict[str, list[str]] = {}
@@ -166,7 +199,9 @@ def _recording(
     first_of: dict[Any, str] = {}
     rules: list[tuple[str, Any]] = []
     used: set[str] = set()
-    anchor = next((Source(shape, dtype, name) for name, (shape, dtype) in shapes.items()), None)
+    leaves_of_sources = [leaf for value in sources.values() for leaf in leaves(value) if isinstance(leaf, Source)]
+    anchor = next(iter(leaves_of_sources), None)
+    names = list(dict.fromkeys(leaf.name for leaf in leaves_of_sources))
     for name, (tensor, value) in values.items():
         plain = tensor.meta if isinstance(tensor, StandIn) else tensor
         key = (storage_key(plain), view_of(plain), plain.dtype)
@@ -188,10 +223,10 @@ def _recording(
                 reasons = [str(error)]
         if reasons:
             unrecorded[name] = reasons
-    ignored = [name for name in shapes if name not in used]
-    recipe: dict[str, Any] = {"schema": "reshard.recipe/1", "tensors": compressed(rules, list(shapes))}
+    ignored = [name for name in names if name not in used]
+    recipe: dict[str, Any] = {"schema": "reshard.recipe/1", "tensors": compressed(rules, names)}
     in_rules = {source for name, _ in rules for source in sources_of(expressions[name])}
-    if dropped := [name for name in shapes if name not in in_rules]:
+    if dropped := [name for name in names if name not in in_rules]:
         recipe["drop"] = dropped
     return Recording(
         recipe, expressions, unrecorded, unwritten, ignored, list(dict.fromkeys(recorder.overwritten)), by_value, tied, result
@@ -216,4 +251,4 @@ def _reasons(value: Expression, name: str) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-__all__ = ["Loader", "Recording", "local_tensors", "record"]
+__all__ = ["Loader", "Recording", "exported", "local_tensors", "record", "record_made"]

@@ -1,14 +1,14 @@
 """Expressions as the JSON of a recipe, and many rules of one form as one rule with placeholders."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..entries import RECIPE_DTYPES
 from .expressions import Cast, Concatenate, Expression, Fill, Permute, Reshape, Shape, Source, Window
-from .expressions import cast, concatenate, leaves, reshape
+from .expressions import cast, concatenate, leaves, permute, reshape, window
 
 Json = Any
 
@@ -116,6 +116,39 @@ def _filled(of: Fill, anchor: Source | None) -> Json:
     shape = of.shape or (1,)
     padded = {"pad": {"reshape": nothing, "shape": [0, *shape[1:]]}, "dim": 0, "to": shape[0], "value": of.value}
     return padded if of.shape else {"reshape": padded, "shape": []}
+
+
+def from_json(made: Json, sources: Mapping[str, Source]) -> Expression:
+    """The inverse of to_json."""
+    if isinstance(made, str):
+        return sources[made.replace("{{", "{").replace("}}", "}")]
+    operation = next(iter(made))
+    if operation in ("concatenate", "stack"):
+        dim = made["dim"]
+        parts = [from_json(part, sources) for part in made[operation]]
+        if operation == "stack":
+            parts = [reshape(part, part.shape[:dim] + (1,) + part.shape[dim:]) for part in parts]
+        return concatenate(parts, dim)
+    value = from_json(made[operation], sources)
+    dims = list(range(len(value.shape)))
+    if operation == "slice":
+        begin, size = [0] * len(dims), list(value.shape)
+        begin[made["dim"]], size[made["dim"]] = made["begin"], made["end"] - made["begin"]
+        return window(value, begin, size)
+    if operation == "transpose":
+        first, second = made["dims"]
+        dims[first], dims[second] = second, first
+        return permute(value, dims)
+    if operation == "permute":
+        return permute(value, made["dims"])
+    if operation == "reshape":
+        return reshape(value, made["shape"])
+    if operation == "cast":
+        return cast(value, getattr(torch, RECIPE_DTYPES[made["dtype"]]))
+    assert operation == "pad", operation
+    dim = made["dim"]
+    rest = made["to"] - value.shape[dim]
+    return concatenate([value, Fill(value.shape[:dim] + (rest,) + value.shape[dim + 1 :], value.dtype, made["value"])], dim)
 
 
 _NUMBER = re.compile(r"(?<![^.])(0|[1-9][0-9]*)(?![^.])")  # that is a whole part between dots

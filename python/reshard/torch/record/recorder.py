@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import InputError
 from ..private_pytorch import DispatchMode, make_wrapper, pytree, schema_of, storage_key, straight_to_dispatch
-from .expressions import Expression, Fill, Source, Unknown, permute, reshape, sources_of
+from .expressions import Expression, Fill, Unknown, permute, reshape, sources_of
 from .memory import Memory, constant, memory_of_tensor, view_of
 from .operations import ASKING, FUNCTIONS, IN_PLACE, NEW, Call, unknown
 from .strided import array_strides
@@ -66,8 +66,9 @@ class Recorder:
         self.overwritten: list[str] = []  # where something that came from the source was written over, in words
         self._memories: dict[int, Memory] = {}
 
-    def source(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> StandIn:
-        return self._fresh(torch.empty(shape, dtype=dtype, device="meta"), Source(shape, dtype, name))
+    def made(self, value: Expression) -> StandIn:
+        """A tensor that is this."""
+        return self._fresh(torch.empty(value.shape, dtype=value.dtype, device="meta"), value)
 
     def follow(self, tensor: torch.Tensor, name: str) -> None:
         """A tensor that the loader may write; it is called so in what is said."""

@@ -3,7 +3,7 @@
 import functools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -11,10 +11,12 @@ import torch
 from ...errors import InputError, PeerError, UndeterminedError
 from ...arguments import byte_count
 from ..diagnostics import last_timings
-from ..entries import gathered
+from ..entries import dtype_of, gathered
 from ..joined import Joined
 from ..problems import Tensors
-from ..record import Loader, Recording
+from ..record import Loader, Recording, exported
+from ..record.expressions import Expression, Source
+from ..record.recipes import from_json, to_json
 from ..shared_store import default_timeout, ranks_text
 from ..stored import recipe_text
 from .changes import Changes
@@ -25,6 +27,8 @@ from .loaded import Finish, joined, recorded
 from .schedule import Move, Rounds, Schedule
 from .specs import Agreed, Side, describe, flat, merge
 from .stage import Stage
+
+Export = Callable[[dict[str, torch.Tensor]], Any]
 
 
 class Refit:
@@ -56,6 +60,7 @@ class Refit:
         *,
         recipe: str | os.PathLike | Mapping[str, Any] | None = None,
         loader: Loader | None = None,
+        export: Export | None = None,
         group: Joined,
         memory_limit: int | str | None = None,
     ):
@@ -71,6 +76,9 @@ class Refit:
                 recipe: an engine's load_weights, or a model's load_state_dict. It is called once with tensors that have
                 no values. What a recording cannot say (`refit.recording`) is left to the loader: it is called on these
                 tensors alone, after every update, when all others are installed. All ranks with a target give one, or none.
+            export: where the loader expects other names or forms than the trainer's: what makes them of a dict of whole
+                tensors, as a dict or (name, tensor) pairs. It is recorded too, and nothing is made whole: for a model of
+                transformers, lambda state: revert_weight_conversion(model, state). Any ranks may give it.
             group: of reshard.join. One refit is in use over it at a time: making another ends this one.
             memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages; or text such
                 as "2GiB". The least that a rank gives counts for all. More rounds are made where that is needed.
@@ -94,7 +102,7 @@ class Refit:
         self._timings = Timings()
         begun = time.perf_counter()
         self._finish_loading: Finish | None = None
-        self._agreed = self._discover(source, target, recipe, loader, memory_limit)
+        self._agreed = self._discover(source, target, recipe, loader, export, memory_limit)
         self._timings.discovery = time.perf_counter() - begun
         begun = time.perf_counter()
         self._plan()
@@ -165,6 +173,7 @@ class Refit:
         target: Tensors | None,
         recipe: str | os.PathLike | Mapping[str, Any] | None,
         loader: Loader | None,
+        export: Export | None,
         memory_limit: int | str | None,
     ) -> Agreed:
         span = self._group.span
@@ -178,7 +187,7 @@ class Refit:
             for place, state in enumerate((source, None if loader is not None else target)):
                 tensors[place], texts = describe(flat(state), span)
                 described.append(texts)
-            own["loads"] = loader is not None
+            own |= {"loads": loader is not None, "exports": export is not None}
             own |= {"source": described[0], "target": described[1]}
             own |= {"recipe": recipe_text(recipe), "memory_limit": byte_count(memory_limit)}
             own["on_gpus"] = any(tensor.is_cuda for side in tensors for tensor in side.values())
@@ -202,15 +211,43 @@ class Refit:
             any(other["on_gpus"] for other in everybody),
         )
         if not any(other["loads"] for other in everybody):
+            if any(other["exports"] for other in everybody):
+                raise InputError("export: it makes what a loader is given, and no rank gives a loader")
             return agreed
         if recipes:
             raise InputError("some ranks give a loader, and others a recipe")
         without = [rank for rank, other in enumerate(everybody) if other["target"]]
         if without:
             raise InputError(f"{ranks_text(without)} have a target without a loader, and other ranks have loaders")
-        return self._record(agreed, target, loader)
+        given = self._given(agreed, export)
+        return self._record(agreed, target, loader, given)
 
-    def _record(self, agreed: Agreed, target: Tensors | None, loader: Loader | None) -> Agreed:
+    def _given(self, agreed: Agreed, export: Export | None) -> dict[str, Expression]:
+        """What loaders are given, made of the source."""
+        shapes = {name: (spec.shape, dtype_of(spec.dtype)) for name, spec in agreed.source.specs.items()}
+        failed: Exception | None = None
+        made: dict[str, Any] | None = None
+        try:
+            if export is not None:
+                made = {name: to_json(value) for name, value in exported(export, shapes).items()}
+        except Exception as error:
+            failed = error
+        error_text = f"{type(failed).__name__}: {failed}" if failed else ""
+        everybody = gathered([error_text, made], self._group.span)
+        self._raise(failed, [other[0] for other in everybody])
+        sources = {name: Source(shape, dtype, name) for name, (shape, dtype) in shapes.items()}
+        with_one = {rank: other[1] for rank, other in enumerate(everybody) if other[1] is not None}
+        if not with_one:
+            return dict(sources)
+        first = min(with_one)
+        differ = [rank for rank, one in with_one.items() if one != with_one[first]]
+        if differ:
+            raise InputError(f"export: it makes something else on {ranks_text(differ)} than on rank {first}")
+        return {name: from_json(value, sources) for name, value in with_one[first].items()}
+
+    def _record(
+        self, agreed: Agreed, target: Tensors | None, loader: Loader | None, given: dict[str, Expression]
+    ) -> Agreed:
         """With a target as loaders say it."""
         failed: Exception | None = None
         tensors: dict[str, torch.Tensor] = {}
@@ -219,7 +256,7 @@ class Refit:
         finish = Finish(None, None)
         try:
             if loader is not None and target is not None:
-                tensors, parts, reads, finish = recorded(target, loader, agreed.source.specs)
+                tensors, parts, reads, finish = recorded(target, loader, given)
         except Exception as error:
             failed = error
         said = {"parts": parts, "reads": reads, "on_gpus": any(tensor.is_cuda for tensor in tensors.values())}
@@ -227,7 +264,7 @@ class Refit:
         everybody = gathered(said, self._group.span)
         self._raise(failed, [other["error"] for other in everybody])
         everything = [[other[key] for other in everybody] for key in ("parts", "reads")]
-        loaded = joined(agreed.source.specs, *everything, tensors, finish, self._group.rank)
+        loaded = joined(given, *everything, tensors, finish, self._group.rank)
         self._finish_loading = loaded.finish
         on_gpus = agreed.on_gpus or any(other["on_gpus"] for other in everybody)
         return agreed._replace(target=loaded.side, rows=loaded.rows, kept=loaded.kept, on_gpus=on_gpus)

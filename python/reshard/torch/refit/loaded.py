@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ...errors import InputError
-from ..entries import dtype_of
 from ..mesh_texts import mesh_of
 from ..problems import Tensors
-from ..record import Loader, Recording, local_tensors, record
+from ..record import Loader, Recording, local_tensors, record_made
 from ..record.expressions import Before, Concatenate, Expression, Fill, Shape, is_plain, sources_of
 from ..record.recipes import NotInRecipes, to_json
 from .specs import Row, Side, Spec
@@ -42,7 +41,7 @@ class Finish:
         self.recording = recording
         self._loader = loader
         self.fills: list[tuple[torch.Tensor, float | int | bool]] = []
-        self.given: dict[str, torch.Tensor] = {}  # what the loader is called on, by the source's names
+        self.given: dict[str, torch.Tensor] = {}  # what the loader is called on
 
     def __call__(self, moved: set[str]) -> None:
         """
@@ -86,16 +85,19 @@ def _is_moved(value: Expression) -> bool:
 
 
 def recorded(
-    target: Tensors, loader: Loader, sources: Mapping[str, Spec]
+    target: Tensors, loader: Loader, given: Mapping[str, Expression]
 ) -> tuple[dict[str, torch.Tensor], list[list[Any]], list[str], Finish]:
     """The parts of this rank's parameters by name; what the others must know of them; the names of what its loader is
     called on; and what is left to do when they have arrived.
+
+    Args:
+        given: what the loader is called on, made of the source.
 
     Raises:
         ValueError: the loader replaces a parameter by one of another shape or dtype.
         Exception: whatever the loader raises.
     """
-    recording = record(loader, {n: (spec.shape, dtype_of(spec.dtype)) for n, spec in sources.items()}, target=target)
+    recording = record_made(loader, given, target=target)
     finish = Finish(recording, loader)
     parameters = local_tensors(target)
     tensors: dict[str, torch.Tensor] = {}
@@ -112,7 +114,8 @@ def recorded(
             described += _described(name, parameter, value, tensors, finish)
         except NotInRecipes:
             reads |= sources_of(value)
-    return tensors, described, sorted(reads), finish
+    needed = [name for name, value in given.items() if sources_of(value) & reads]
+    return tensors, described, needed, finish
 
 
 def _described(
@@ -145,7 +148,7 @@ def _described(
 
 
 def joined(
-    sources: Mapping[str, Spec],
+    given: Mapping[str, Expression],
     described: list[list[list[Any]]],
     reads: list[list[str]],
     tensors: dict[str, torch.Tensor],
@@ -181,15 +184,15 @@ def joined(
     kept = [0] * len(described)
     for name in sorted(set().union(*reads)):
         ranks = [other for other, names in enumerate(reads) if name in names]
-        source, target = sources[name], _for_loader(name)
-        whole = f"[{', '.join(map(str, source.shape))}]"
-        specs[target] = Spec(target, mesh_of([("x0", len(ranks))], ranks), whole, source.dtype, source.shape)
-        rows.append(Row(target, -1, json.dumps(name.replace("{", "{{").replace("}", "}}"))))
+        value, target = given[name], _for_loader(name)
+        whole = f"[{', '.join(map(str, value.shape))}]"
+        specs[target] = Spec(target, mesh_of([("x0", len(ranks))], ranks), whole, str(value.dtype), value.shape)
+        rows.append(Row(target, -1, json.dumps(to_json(value))))
         for other in ranks:
-            kept[other] += math.prod(source.shape) * dtype_of(source.dtype).itemsize
+            kept[other] += math.prod(value.shape) * value.dtype.itemsize
         if rank in ranks:
             device = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
-            finish.given[name] = torch.empty(source.shape, dtype=dtype_of(source.dtype), device=device)
+            finish.given[name] = torch.empty(value.shape, dtype=value.dtype, device=device)
             own[target] = finish.given[name]
     return Loaded(Side(own, specs), rows, kept, finish)
 

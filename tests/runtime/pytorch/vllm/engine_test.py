@@ -99,7 +99,7 @@ def train(folder, kind, updates, workers):
     for step in range(updates):
         change(model, step)
         versions.append(trainer.send_weights(changed_only=step > 2))
-        whole = {name: tensor for name, tensor in source}
+        whole = {name: getattr(tensor, "full_tensor", lambda t=tensor: t)() for name, tensor in source.tensors.items()}
         if rank == 0:
             alone = model_of(kind)
             alone.load_state_dict(whole)

@@ -144,7 +144,10 @@ class Engines(unittest.TestCase):
                     log.seek(0)
                     self.fail(f"trainers ended with {codes}; the server:\n" + log.read()[-6000:])
                 models = [f"{folder}/step{step}" for step in range(updates)]
-                command = [sys.executable, str(HERE.parent / "serve.py"), "answers", f"{folder}/wanted", *models]
+                # On CPUs vLLM 0.32 does not reach all that its kernels keep of a mixture of experts when it reloads: what an
+                # engine says that reloads the same from disk is not what a fresh one says.
+                how = ["answers", f"{folder}/wanted"] if kind == "llama" else ["reloads", f"{folder}/wanted", f"{folder}/model"]
+                command = [sys.executable, str(HERE.parent / "serve.py"), *how, *models]
                 subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
                 said, wanted = (json.loads(Path(f"{folder}/{name}").read_text("utf-8")) for name in ("answers", "wanted"))
                 self.assertEqual(len({str(answer) for answer in wanted}), updates, "updates that say the same show nothing")

@@ -2,6 +2,7 @@
 
 usage: serve.py ADDRESS MODEL TENSOR_PARALLEL
        serve.py answers FILE MODEL...     what an engine says that is started from each of these models
+       serve.py reloads FILE START MODEL...     what one says that is started from START and reloads each of them from disk
 """
 
 import json
@@ -35,9 +36,16 @@ def said(llm):
 
 
 def main():
-    if sys.argv[1] == "answers":
+    if sys.argv[1] in ("answers", "reloads"):
+        if sys.argv[1] == "answers":
+            answers = [said(engine(model)) for model in sys.argv[3:]]
+        else:
+            llm, answers = engine(sys.argv[3]), []
+            for model in sys.argv[4:]:
+                llm.collective_rpc("reload_weights", kwargs={"weights_path": model})
+                answers.append(said(llm))
         with open(sys.argv[2], "w", encoding="utf-8") as file:
-            json.dump([said(engine(model)) for model in sys.argv[3:]], file)
+            json.dump(answers, file)
         return
     llm = engine(sys.argv[2], int(sys.argv[3]))
     with Listener(sys.argv[1], "AF_UNIX") as listener:

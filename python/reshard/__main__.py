@@ -1,4 +1,5 @@
-"""`python -m reshard` is the command `reshard` of the same installation.
+"""`python -m reshard` is the command `reshard` of the same installation, and one more: `record`, which runs programs that
+are Python.
 
 Under torchrun (`torchrun -m reshard convert ...`) the processes are the workers of one conversion.
 """
@@ -32,6 +33,10 @@ def _command() -> str:
 
 def main() -> None:
     """Becomes the command."""
+    if sys.argv[1:2] == ["record"]:
+        from .torch.record.command import main as record
+
+        sys.exit(record(sys.argv[2:]))
     command = _command()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         os.environ["RESHARD_RUN_AS_MODULE"] = "1"  # RANK and WORLD_SIZE are about this process, not its parent

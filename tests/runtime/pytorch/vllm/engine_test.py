@@ -3,7 +3,7 @@
 backend "reshard", and after each of them the same tokens and log probabilities as an engine that was started from the
 trainer's weights.
 
-Runs in an environment that has vLLM (tools/setup.sh --vllm), for whose PyTorch reshard was built.
+Runs in an environment that has vLLM, for whose PyTorch reshard was built: tools/vllm.sh makes one.
 """
 
 import json

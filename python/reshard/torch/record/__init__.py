@@ -1,6 +1,7 @@
 """What a loader does with the tensors that it is given, found by running it once without any."""
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -13,10 +14,10 @@ from torch.distributed.tensor import DTensor
 from ...errors import InputError
 from ..private_pytorch import local_of, own_tensors, storage_key
 from ..problems import Tensors, named
-from .expressions import Before, Bits, Expression, Source, Unknown, is_plain, leaves, sources_of
+from .expressions import Before, Bits, Cast, Expression, Fill, Source, Unknown, leaves, sources_of
 from .memory import view_of
 from .operations import NEW
-from .recipes import NotInRecipes, compressed, to_json
+from .recipes import NAMES_OF_DTYPES, compressed, to_json
 from .recorder import Recorder, StandIn, ValuesNeeded
 
 Shapes = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # name: shape and dtype
@@ -30,8 +31,8 @@ _MOST_ATTEMPTS = 64
 class Recording:
     """What `reshard.record` found. Names are those of the target's state dict."""
 
-    recipe: dict[str, Any]  # reshard.recipe/1: how every parameter is made of the source, as far as recipes can say it
     expressions: dict[str, Expression]  # of every parameter that the loader writes
+    sources: list[Source]  # what there was to load
     unrecorded: dict[str, list[str]]  # parameters that recipes cannot say: operations and where they are called
     unwritten: dict[str, int]  # parameters of which the loader leaves elements as they are: how many
     ignored: list[str]  # tensors of the source that no parameter is made of
@@ -39,6 +40,19 @@ class Recording:
     by_value: list[str]  # tensors of the source at whose values the loader looks; it was recorded without them
     tied: dict[str, str]  # parameters that are other ones under a second name: the first name
     result: Any  # what the loader returned
+
+    @functools.cached_property
+    def recipe(self) -> dict[str, Any]:
+        """reshard.recipe/1: how every parameter is made of the source, as far as recipes can say it."""
+        said = {n: value for n, value in self.expressions.items() if n not in self.unrecorded and n not in self.unwritten}
+        anchor = next(iter(self.sources), None)
+        names = [source.name for source in self.sources]
+        rules = [(name, to_json(value, anchor)) for name, value in said.items()]
+        recipe: dict[str, Any] = {"schema": "reshard.recipe/1", "tensors": compressed(rules, names)}
+        used = frozenset().union(*map(sources_of, said.values()))
+        if dropped := [name for name in names if name not in used]:
+            recipe["drop"] = dropped
+        return recipe
 
     @property
     def complete(self) -> bool:
@@ -52,8 +66,8 @@ class Recording:
             file.write("\n")
 
     def __str__(self) -> str:
-        rules = len(self.recipe.get("tensors", []))
-        lines = [f"{len(self.expressions)} parameters written, {rules} rules in the recipe"]
+        said = len(self.expressions.keys() - self.unrecorded.keys() - self.unwritten.keys())
+        lines = [f"{len(self.expressions)} parameters written, {said} of them in the recipe"]
         for title, names in (
             ("not in the recipe", [f"{name}: {'; '.join(why)}" for name, why in self.unrecorded.items()]),
             ("not written, or not all of it", [f"{name}: {n} elements" for name, n in self.unwritten.items()]),
@@ -197,46 +211,32 @@ def _recording(
     unwritten: dict[str, int] = {}
     tied: dict[str, str] = {}
     first_of: dict[Any, str] = {}
-    rules: list[tuple[str, Any]] = []
     used: set[str] = set()
-    leaves_of_sources = [leaf for value in sources.values() for leaf in leaves(value) if isinstance(leaf, Source)]
-    anchor = next(iter(leaves_of_sources), None)
-    names = list(dict.fromkeys(leaf.name for leaf in leaves_of_sources))
     for name, (tensor, value) in values.items():
         plain = tensor.meta if isinstance(tensor, StandIn) else tensor
         key = (storage_key(plain), view_of(plain), plain.dtype)
         if first_of.setdefault(key, name) != name:
             tied[name] = first_of[key]
             continue
-        used |= sources_of(value)
-        kept = sum(math.prod(leaf.shape) for leaf in leaves(value) if isinstance(leaf, Before))
+        of_value = list(leaves(value))
+        kept = sum(math.prod(leaf.shape) for leaf in of_value if isinstance(leaf, Before))
         if kept:
             unwritten[name] = kept
         if kept == math.prod(value.shape) and kept:
             continue
         expressions[name] = value
-        reasons = _reasons(value, name)
-        if not reasons and not kept:
-            try:
-                rules.append((name, to_json(value, anchor)))
-            except NotInRecipes as error:
-                reasons = [str(error)]
-        if reasons:
+        used |= sources_of(value)
+        if reasons := _reasons(value, name):
             unrecorded[name] = reasons
-    ignored = [name for name in names if name not in used]
-    recipe: dict[str, Any] = {"schema": "reshard.recipe/1", "tensors": compressed(rules, names)}
-    in_rules = {source for name, _ in rules for source in sources_of(expressions[name])}
-    if dropped := [name for name in names if name not in in_rules]:
-        recipe["drop"] = dropped
-    return Recording(
-        recipe, expressions, unrecorded, unwritten, ignored, list(dict.fromkeys(recorder.overwritten)), by_value, tied, result
-    )
+    all_leaves = (leaf for value in sources.values() for leaf in leaves(value) if isinstance(leaf, Source))
+    given = list({leaf.name: leaf for leaf in all_leaves}.values())
+    ignored = [source.name for source in given if source.name not in used]
+    overwritten = list(dict.fromkeys(recorder.overwritten))
+    return Recording(expressions, given, unrecorded, unwritten, ignored, overwritten, by_value, tied, result)
 
 
 def _reasons(value: Expression, name: str) -> list[str]:
     """Why recipes cannot say it."""
-    if is_plain(value):
-        return []
     reasons = []
     stack = [value]
     while stack:
@@ -247,6 +247,8 @@ def _reasons(value: Expression, name: str) -> list[str]:
             reasons.append(f"{one.input.dtype} read as {one.dtype}")
         elif isinstance(one, Before) and one.name != name:
             reasons.append(f"read from {one.name} before it is written" if one.name != NEW else f"made of {NEW}")
+        elif isinstance(one, (Cast, Fill)) and one.dtype not in NAMES_OF_DTYPES:
+            reasons.append(f"{one.dtype}, which recipes do not have")
         stack.extend(one.inputs)
     return list(dict.fromkeys(reasons))
 

@@ -256,7 +256,7 @@ def _one_over(parts: list[Json], by_form: dict[str, list[str]]) -> Json | None:
     return _mapped(parts[0], lambda _: next(fresh))
 
 
-_TEXTS = {"dtype", "from", "over"}  # members that are no names
+_TEXTS = {"dtype", "from", "over"}  # members that are not names
 
 
 def _names(made: Json) -> Iterator[str]:

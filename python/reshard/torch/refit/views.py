@@ -96,16 +96,17 @@ def views_of_rows(sources: dict[str, Spec], targets: dict[str, Spec], rows: list
 
 
 def _in_row(view: View, row: int) -> View:
-    loops = tuple(loop._replace(target_dim=loop.target_dim + 1) for loop in view.loops)
-    return view._replace(target_start=(row, *view.target_start), loops=loops)
+    source, target, start, to, loops, casts, text = view
+    loops = tuple([Loop(count, dim, step, target_dim + 1, by) for count, dim, step, target_dim, by in loops])
+    return View(source, target, start, (row, *to), loops, casts, text)
 
 
 def _joined(views: list[View]) -> list[View]:
     """Views at equal distances, in one dimension of the source and one of the target, are one with a loop more: those
     that blocks leave, of which a layout knows no more than of the whole."""
-    alike: dict[View, list[View]] = {}
+    alike: dict[tuple, list[View]] = {}
     for view in views:
-        key = view._replace(source_start=(), target_start=())
+        key = (view.source, view.target, view.loops, view.casts, view.text)
         alike.setdefault(key, []).append(view)
     joined: list[View] = []
     for group in alike.values():

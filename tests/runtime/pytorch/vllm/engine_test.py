@@ -6,12 +6,16 @@ trainer's weights.
 Runs in an environment that has vLLM, for whose PyTorch reshard was built: tools/vllm.sh makes one.
 """
 
+import collections
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from multiprocessing.connection import Client
@@ -27,6 +31,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 HERE = Path(__file__).resolve()
 WORLD = 4
+KILLS = int(os.environ.get("RESHARD_TEST_KILLS", "4"))
+SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"))
 SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
              vocab_size=128, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)  # fmt: skip
 
@@ -74,7 +80,20 @@ def change(model, step):
             local.mul_(1 + (step + 1) * (number % 3) / 8)
 
 
-def train(folder, kind, updates, workers):
+def end_in(seconds, processes):
+    """These processes are killed so much later, or not if nobody gets that far."""
+
+    def kill():
+        time.sleep(seconds)
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+
+
+def train(folder, kind, updates, workers, victim, delay):
+    """A victim, a rank or the server, is killed so many seconds after the last update began."""
     from vllm.distributed.weight_transfer import WeightTransferTrainerFactory
 
     import reshard.vllm
@@ -98,6 +117,18 @@ def train(folder, kind, updates, workers):
     versions, answers = [], []
     for step in range(updates):
         change(model, step)
+        if step == updates - 1 and victim is not None:
+            dist.barrier()
+            if victim == "server" and rank == 0:
+                end_in(delay, [int(Path(f"{folder}/server").read_text("utf-8"))])
+            elif victim == str(rank):
+                end_in(delay, [os.getpid()])
+            try:
+                trainer.send_weights()
+            except Exception as error:
+                Path(f"{folder}/error{rank}").write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
+            time.sleep(0.5)  # whom a later end would meet
+            os._exit(0)
         versions.append(trainer.send_weights(changed_only=step > 2))
         whole = {name: getattr(tensor, "full_tensor", lambda t=tensor: t)() for name, tensor in source.tensors.items()}
         if rank == 0:
@@ -119,44 +150,60 @@ def train(folder, kind, updates, workers):
 
 
 class Engines(unittest.TestCase):
-    def run_jobs(self, kind, updates, size):
-        with tempfile.TemporaryDirectory() as folder:
-            model_of(kind).save_pretrained(f"{folder}/model")
-            log = open(f"{folder}/server.log", "w+")  # noqa: SIM115
+    @contextlib.contextmanager
+    def server(self, folder, kind, size):
+        """Its log, while it runs; whatever fails meanwhile is said with the end of the log."""
+        model_of(kind).save_pretrained(f"{folder}/model")
+        with open(f"{folder}/server.log", "w+", encoding="utf-8") as log:
             command = [sys.executable, str(HERE.parent / "serve.py"), f"{folder}/socket", f"{folder}/model", str(size)]
             server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            Path(f"{folder}/server").write_text(str(server.pid), encoding="utf-8")
             try:
                 deadline = time.monotonic() + 240
                 while not os.path.exists(f"{folder}/socket"):
-                    if server.poll() is not None or time.monotonic() > deadline:
-                        log.seek(0)
-                        self.fail("the server did not start:\n" + log.read()[-6000:])
+                    assert server.poll() is None and time.monotonic() < deadline, "the server did not start"
                     time.sleep(0.2)
-                trainers = [
-                    subprocess.Popen(
-                        [sys.executable, str(HERE), "train", folder, kind, str(updates), str(size)],
-                        env=os.environ | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-                    )
-                    for rank in range(WORLD)
-                ]
-                codes = [trainer.wait(600) for trainer in trainers]
-                if any(codes):
-                    log.seek(0)
-                    self.fail(f"trainers ended with {codes}; the server:\n" + log.read()[-6000:])
-                models = [f"{folder}/step{step}" for step in range(updates)]
-                # On CPUs vLLM 0.32 does not reach all that its kernels keep of a mixture of experts when it reloads: what an
-                # engine says that reloads the same from disk is not what a fresh one says.
-                how = ["answers", f"{folder}/wanted"] if kind == "llama" else ["reloads", f"{folder}/wanted", f"{folder}/model"]
-                command = [sys.executable, str(HERE.parent / "serve.py"), *how, *models]
-                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
-                said, wanted = (json.loads(Path(f"{folder}/{name}").read_text("utf-8")) for name in ("answers", "wanted"))
-                self.assertEqual(len({str(answer) for answer in wanted}), updates, "updates that say the same show nothing")
-                for step in range(updates):
-                    self.compare(said[step], wanted[step], size, f"step {step}")
+                yield log
+            except BaseException as error:
+                log.seek(0)
+                raise AssertionError(f"{error}; the server:\n{log.read()[-6000:]}") from error
             finally:
-                os.killpg(server.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGKILL)
                 server.wait()
-                log.close()
+
+    def trained(self, folder, kind, updates, size, victim=None, delay=0.0):
+        """Exit codes of the trainers."""
+        Path(f"{folder}/ranks").unlink(missing_ok=True)
+        last = [] if victim is None else [str(victim), str(delay)]
+        trainers = [
+            subprocess.Popen(
+                [sys.executable, str(HERE), "train", folder, kind, str(updates), str(size), *last],
+                env=os.environ | {"RANK": str(rank), "OMP_NUM_THREADS": "1", "RESHARD_TIMEOUT_MS": "20000"},
+            )
+            for rank in range(WORLD)
+        ]
+        return [trainer.wait(300) for trainer in trainers]
+
+    def answers(self, folder, how, models, log):
+        command = [sys.executable, str(HERE.parent / "serve.py"), how, f"{folder}/wanted", *models]
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
+        return json.loads(Path(f"{folder}/wanted").read_text("utf-8"))
+
+    def run_jobs(self, kind, updates, size):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder, kind, size) as log:
+            self.assertEqual(self.trained(folder, kind, updates, size), [0] * WORLD)
+            models = [f"{folder}/step{step}" for step in range(updates)]
+            # On CPUs vLLM 0.32 does not reach all that its kernels keep of a mixture of experts when it reloads: what an
+            # engine says that reloads the same from disk is not what a fresh one says.
+            if kind == "llama":
+                wanted = self.answers(folder, "answers", models, log)
+            else:
+                wanted = self.answers(folder, "reloads", [f"{folder}/model", *models], log)
+            said = json.loads(Path(f"{folder}/answers").read_text("utf-8"))
+            self.assertEqual(len({str(answer) for answer in wanted}), updates, "updates that say the same show nothing")
+            for step in range(updates):
+                self.compare(said[step], wanted[step], size, f"step {step}")
 
     def compare(self, said, wanted, size, when):
         if size == 1:
@@ -177,9 +224,40 @@ class Engines(unittest.TestCase):
     def test_two_workers(self):
         self.run_jobs("llama", 2, 2)
 
+    def test_killed_trainers_leave_old_or_new_weights(self):
+        draw = random.Random(SEED)
+        outcomes = collections.Counter()
+        with tempfile.TemporaryDirectory() as folder, self.server(folder, "llama", 1) as log:
+            self.assertEqual(self.trained(folder, "llama", 2, 1), [0] * WORLD)
+            old, new = self.answers(folder, "answers", [f"{folder}/step0", f"{folder}/step1"], log)
+            for kill in range(KILLS):
+                victim, delay = draw.randrange(WORLD), draw.uniform(0, 0.02)
+                for rank in range(WORLD):
+                    Path(f"{folder}/error{rank}").unlink(missing_ok=True)
+                self.trained(folder, "llama", 2, 1, victim, delay)
+                said = Server(f"{folder}/socket").ask("generate")
+                self.assertIn(said, (old, new), f"seed {SEED}, kill {kill}: rank {victim} after {delay:.4f} s")
+                errors = [path.read_text("utf-8") for path in Path(folder).glob("error*")]
+                if said == old:
+                    self.assertEqual(len(errors), WORLD - 1, errors)
+                if victim:  # rank 0 serves the store
+                    for error in errors:
+                        self.assertIn(f"rank {victim}", error)
+                outcomes["old" if said == old else "new"] += 1
+        print(f"seed {SEED}: {KILLS} trainers killed, then the engine has {dict(outcomes)}")
+
+    def test_a_killed_server_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder, "llama", 1):
+            self.trained(folder, "llama", 2, 1, "server", 0.005)
+            errors = [path.read_text("utf-8") for path in sorted(Path(folder).glob("error*"))]
+        self.assertEqual(len(errors), WORLD)
+        for error in errors:
+            self.assertRegex(error, "rank 4|EOFError|ConnectionReset")
+
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["train"]:
-        train(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+        victim, delay = sys.argv[6:8] if len(sys.argv) > 6 else (None, "0")
+        train(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), victim, float(delay))
     else:
         unittest.main()

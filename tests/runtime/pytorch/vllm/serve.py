@@ -56,15 +56,14 @@ def main():
                         method, *arguments = connection.recv()
                         try:
                             if method == "generate":
-                                answer = said(llm)
-                            elif method == "process":
-                                answer = os.getpid()
+                                answer = ("value", said(llm))
                             else:
-                                answer = llm.collective_rpc(method, args=tuple(arguments)) and None
-                            connection.send(("value", answer))
+                                llm.collective_rpc(method, args=tuple(arguments))
+                                answer = ("value", None)
                         except Exception as error:
-                            connection.send(("error", f"{type(error).__name__}: {error}"))
-                except EOFError:
+                            answer = ("error", f"{type(error).__name__}: {error}")
+                        connection.send(answer)
+                except (EOFError, OSError):  # the trainer has ended
                     pass
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A refit of a small model's weights against what is written by hand: the trainers gather every tensor whole, the first
 one broadcasts it to all servers, and each takes its part. Two jobs of Gloo ranks, both ways in the same run, medians.
+With --loader the servers' parameters are plain tensors that a loader fills, which the refit records.
 
-usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7]
+usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7] [--loader]
 """
 
 import argparse
@@ -45,7 +46,7 @@ def medians(functions, repeat, group):
     return [statistics.median(list_[1:]) for list_ in seconds]
 
 
-def run(member, mib, layers, repeat):
+def run(member, mib, layers, repeat, with_loader):
     import reshard
 
     logging.getLogger("torch").setLevel(logging.ERROR)  # what it says of full_tensor
@@ -65,8 +66,17 @@ def run(member, mib, layers, repeat):
             columns //= size if placement == Shard(1) else 1
         local = torch.full((rows, columns), float(member.rank))
         state[name] = DTensor.from_local(local, mesh, placements, run_check=False)
+    dims = {name: tensor.placements[0].dim for name, tensor in state.items()}
+    local = {name: tensor._local_tensor for name, tensor in state.items()}
+
+    def load(pairs):
+        """A server's part of each tensor, as engines take theirs."""
+        for name, tensor in pairs:
+            local[name].copy_(tensor.chunk(SERVERS, dims[name])[member.job_rank])
+
+    side = {"source": state} if trains else {"target": local, "loader": load} if with_loader else {"target": state}
     with member.join() as joined:
-        refit = reshard.Refit(source=state if trains else None, target=None if trains else state, group=joined)
+        refit = reshard.Refit(**side, group=joined)
         whole = {n: torch.empty(shape) for n, shape in shapes(mib, layers).items()} if not trains else None
         wire = joined.group  # Gloo's own broadcast, over both jobs
 
@@ -77,12 +87,11 @@ def run(member, mib, layers, repeat):
                 options.rootRank, options.rootTensor = 0, 0
                 wire.broadcast([full], options).wait()
                 if not trains:
-                    dim = tensor.placements[0].dim
-                    tensor._local_tensor.copy_(full.chunk(SERVERS, dim)[member.job_rank])
+                    load([(n, full)])
 
         everything = medians([refit, by_hand], repeat, joined.span.name)
         moved = refit.timings()
-        lately = reshard.Refit(source=state if trains else None, target=None if trains else state, group=joined)
+        lately = reshard.Refit(**side, group=joined)
         shown = []
 
         def nothing():
@@ -102,9 +111,10 @@ if __name__ == "__main__":
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--loader", action="store_true")
     arguments = parser.parse_args()
     gloo.load_library()
-    sizes = (arguments.mib, arguments.layers, arguments.repeat)
+    sizes = (arguments.mib, arguments.layers, arguments.repeat, arguments.loader)
     results = gloo.values(jobs.run_jobs([TRAINERS, SERVERS], run, *sizes, timeout=300))
     ours, theirs, one, none = (max(result[0][place] for result in results) for place in range(4))
     _, server, lately = results[-1]

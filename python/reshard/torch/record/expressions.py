@@ -10,7 +10,6 @@ few operations that it takes.
     concatenate([window(q, (0, 0), (3, 4)), window(q, (3, 0), (5, 4))], 0)   # q
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -362,7 +361,7 @@ def _run(shape: list[int], begin: list[int], sizes: list[int]) -> tuple[int, int
 def _box_of_run(shape: list[int], start: int, length: int) -> list[tuple[int, int]] | None:
     """The inverse: begin and size for each dimension."""
     box: list[tuple[int, int]] = []
-    for dim, size in enumerate(shape):
+    for dim in range(len(shape)):
         rest = math.prod(shape[dim + 1 :])
         index = start // rest
         start -= index * rest
@@ -385,17 +384,3 @@ def is_plain(expression: Expression) -> bool:
             return False
         stack.extend(one.inputs)
     return True
-
-
-__all__ = [name for name, value in list(globals().items()) if dataclasses.is_dataclass(value)] + [
-    "bits",
-    "cast",
-    "concatenate",
-    "is_plain",
-    "leaves",
-    "permute",
-    "repeated",
-    "reshape",
-    "sources_of",
-    "window",
-]

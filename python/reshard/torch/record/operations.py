@@ -3,6 +3,7 @@
 Views are not in it, see memory. Whatever else a loader calls makes something unknown, which says where it was called.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -154,49 +155,26 @@ def _pad(call: Call) -> Expression | None:
         return None
     for place in range(len(pad) // 2):
         dim = len(value.shape) - 1 - place
-        parts = [value]
-        for size, where in ((pad[2 * place], 0), (pad[2 * place + 1], len(parts))):
-            if size:
-                filled = Fill(value.shape[:dim] + (size,) + value.shape[dim + 1 :], value.dtype, call.get("value", 0))
-                parts.insert(where if where == 0 else len(parts), filled)
-        value = concatenate(parts, dim)
+        before, after = (
+            Fill(value.shape[:dim] + (size,) + value.shape[dim + 1 :], value.dtype, call.get("value", 0))
+            for size in pad[2 * place : 2 * place + 2]
+        )
+        value = concatenate([before, value, after], dim)
     return value
 
 
 def _unsafe_view(call: Call) -> Expression:
-    value = call.value("self")
-    sizes = list(call.arguments["size"])
+    value, sizes = call.value("self"), list(call.arguments["size"])
     if -1 in sizes:
-        known = 1
-        for size in sizes:
-            known *= size if size != -1 else 1
-        total = 1
-        for size in value.shape:
-            total *= size
-        sizes[sizes.index(-1)] = total // known
+        sizes[sizes.index(-1)] = math.prod(value.shape) // -math.prod(sizes)
     return reshape(value, sizes)
 
 
-def _scattered(call: Call, put: Callable[[Expression], tuple[int, list[int]] | None]) -> Expression | None:
-    """`src` in place of these indices of a dimension of `self`."""
-    value, source = call.value("self"), call.value("src")
-    where = put(value)
-    if where is None:
-        return None
-    dim, indices = where
-    rest = [i for i in range(value.shape[dim]) if i not in set(indices)]
-    both = concatenate([cast(source, value.dtype, call.where()), taken(value, dim, rest)], dim)
-    places = {index: place for place, index in enumerate([*indices, *rest])}
-    return taken(both, dim, [places[i] for i in range(value.shape[dim])])
-
-
 def _slice_scatter(call: Call) -> Expression | None:
-    def put(value: Expression) -> tuple[int, list[int]]:
-        dim = call.get("dim", 0) % len(value.shape)
-        size = value.shape[dim]
-        return dim, list(range(size))[call.get("start") : call.get("end") : call.get("step", 1)]
-
-    return _scattered(call, put)
+    value, source = call.value("self"), call.value("src")
+    dim = call.get("dim", 0) % len(value.shape)
+    places = list(range(value.shape[dim]))[call.get("start") : call.get("end") : call.get("step", 1)]
+    return _put(value, dim, places, cast(source, value.dtype, call.where()))
 
 
 def _permute_copy(call: Call) -> Expression:

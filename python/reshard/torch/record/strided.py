@@ -42,10 +42,11 @@ def dense_shape(view: View, elements: int) -> Shape:
     loops = [(size, stride) for size, stride in zip(view.sizes, view.strides) if size > 1 and stride > 0]
     loops.sort(key=lambda loop: -loop[1])
     steps: list[int] = []
-    for size, stride in reversed(loops):  # what continues the loop within it is one with that
-        if not steps or stride != inner:
+    reach = 0
+    for size, stride in reversed(loops):
+        if stride != reach:  # else it continues the loop within it, and is one with that
             steps.append(stride)
-        inner = size * stride
+        reach = size * stride
     shape: list[int] = []
     room = elements
     for step in reversed(steps):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy
 
-from .expressions import Expression, Shape, concatenate, window
+from .expressions import Expression, concatenate, window
 
 
 class Tiles:
@@ -113,5 +113,3 @@ def _joined_between(part: list[_Box], dim: int, low: list[int], high: list[int])
     low[dim], high[dim] = min(box[0][dim] for box in part), max(box[1][dim] for box in part)
     return _joined(part, low, high)
 
-
-__all__ = ["Shape", "Tiles"]

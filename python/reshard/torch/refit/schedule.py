@@ -139,11 +139,8 @@ def _of(facts: dict[str, Any], rank: int, fact: str) -> int:
 def _moves(agreed: Agreed) -> list[Move]:
     sources, targets = agreed.source.specs, agreed.target.specs
     moves: list[Move] = []
-    if agreed.rows is None:
-        views = views_of(sources, targets, agreed.recipe)
-    else:
-        views = views_of_rows(sources, targets, agreed.rows)
-    for view in views:
+    rows = agreed.rows
+    for view in views_of(sources, targets, agreed.recipe) if rows is None else views_of_rows(sources, targets, rows):
         source, target = sources[view.source], targets[view.target]
         wire = dtype_of(source.dtype)
         if view.casts and (len(view.casts) > 1 or view.casts[-1].itemsize < wire.itemsize):

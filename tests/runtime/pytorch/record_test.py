@@ -287,6 +287,19 @@ class WhatIsSaid(unittest.TestCase):
         self.assertEqual(recording.recipe["tensors"], [{"to": "weight", "from": {"transpose": "w", "dims": [0, 1]}}])
         self.assertIs(model.weight, before)
 
+    def test_data_that_is_set(self):
+        model = nn.Linear(4, 4, bias=False)
+        before, address = model.weight.detach().clone(), model.weight.data_ptr()
+
+        def load(pairs):
+            model.weight.data = dict(pairs)["w"].t()
+
+        recording = reshard.record(load, {"w": ((4, 4), F32)}, target=model)
+        self.assertEqual(recording.recipe["tensors"], [{"to": "weight", "from": {"transpose": "w", "dims": [0, 1]}}])
+        self.assertTrue(torch.equal(model.weight, before) and model.weight.data_ptr() == address)
+        with self.assertRaisesRegex(ValueError, r"record_test\.py:\d+: the loader sets .data of torch.float32 of \[4, 4\] to "):
+            reshard.record(load, {"w": ((4, 2), F32)}, target=model)
+
     def test_load_state_dict_and_models_that_are_returned(self):
         model = nn.Linear(4, 2)
         recording = reshard.record(model.load_state_dict, {"weight": ((2, 4), F32), "bias": ((2,), BF16)})

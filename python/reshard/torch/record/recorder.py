@@ -161,6 +161,8 @@ class Recorder:
             if value is None:
                 raise ValuesNeeded(schema_of(operator).name, _where(), self._reads(tensors)) from error
             made = torch.empty(value.shape, dtype=value.dtype, device="meta")
+        if value is not None and (not isinstance(made, torch.Tensor) or _described(made) != _described(value)):
+            value = None  # a case of which its rule does not know
         inputs = [] if value is not None else [self.value(tensor) for tensor in tensors]
 
         def fresh(meta: torch.Tensor) -> torch.Tensor:
@@ -177,8 +179,6 @@ class Recorder:
             meta = torch.empty([meta.shape[dim] for dim in order], dtype=value.dtype, device="meta").permute(
                 [order.index(dim) for dim in range(meta.dim())]
             )
-        elif meta.dtype != value.dtype:
-            meta = torch.empty(meta.shape, dtype=value.dtype, device="meta")
         self._memories[storage_key(meta)] = Memory(meta.untyped_storage(), value)
         return StandIn(meta, self)
 
@@ -221,6 +221,10 @@ def _tensors(arguments: tuple, keywords: dict[str, Any]) -> list[torch.Tensor]:
     return found
 
 
+def _described(of: torch.Tensor | Expression) -> tuple[tuple[int, ...], torch.dtype]:
+    return tuple(of.shape), of.dtype
+
+
 def _memory_of_loader(tensor: torch.Tensor) -> Memory:
     """Memory that the loader made for itself, with what is in it now."""
     memory = memory_of_tensor(tensor, NEW)
@@ -255,6 +259,7 @@ class _Dispatch(DispatchMode):
 
 
 _ITEM, _FILL, _LISTED = torch.Tensor.item, torch.Tensor.fill_, (torch.Tensor.tolist, torch.Tensor.numpy)
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 class _Functions(TorchFunctionMode):
@@ -271,6 +276,16 @@ class _Functions(TorchFunctionMode):
             return number
         if function is _FILL and len(arguments) == 2 and isinstance(arguments[1], _Number):
             return arguments[0].copy_(arguments[1].tensor.reshape(()))
+        if function == _SET_DATA:
+            parameter, value = arguments
+            if _described(parameter) != _described(value):
+                raise InputError(
+                    f"{_where()}: the loader sets .data of {parameter.dtype} of {list(parameter.shape)} to {value.dtype} of "
+                    f"{list(value.shape)}, which is not recorded; a new parameter would be"
+                )
+            with torch.no_grad():
+                parameter.copy_(value)
+            return None
         if function in _LISTED and not self._recorder.has_values(arguments[0]):
             raise ValuesNeeded(function.__name__, _where(), sources_of(self._recorder.value(arguments[0])))
         return function(*arguments, **(keywords or {}))

@@ -130,12 +130,23 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
             As reshard.Refit, or the client: the old weights are in place everywhere, or it says what has happened.
         """
         if self.is_sender:
-            self.client.start_weight_update()
+            self._start()
         with self._asking(lambda: self.client.update_weights({"changed_only": changed_only})):
             version = self.refit(changed_only=changed_only)
         if self.is_sender:
             self.client.finish_weight_update(*([] if weight_version is None else [weight_version]))
         return version
+
+    def _start(self) -> None:
+        try:
+            self.client.start_weight_update()
+        except Exception as error:
+            # A trainer that was lost has left its update open, of which all workers have finished their part, or none has.
+            try:
+                self.client.finish_weight_update()
+            except Exception:
+                raise error from None
+            self.client.start_weight_update()
 
     def shutdown(self) -> None:
         if self._joined is not None:

@@ -127,7 +127,7 @@ def train(folder, kind, updates, workers, victim, delay):
                 trainer.send_weights()
             except Exception as error:
                 Path(f"{folder}/error{rank}").write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
-            time.sleep(0.5)  # whom a later end would meet
+            time.sleep(0.5)  # a victim that was done is killed all the same
             os._exit(0)
         versions.append(trainer.send_weights(changed_only=step > 2))
         whole = {name: getattr(tensor, "full_tensor", lambda t=tensor: t)() for name, tensor in source.tensors.items()}
@@ -234,7 +234,9 @@ class Engines(unittest.TestCase):
                 victim, delay = draw.randrange(WORLD), draw.uniform(0, 0.02)
                 for rank in range(WORLD):
                     Path(f"{folder}/error{rank}").unlink(missing_ok=True)
-                self.trained(folder, "llama", 2, 1, victim, delay)
+                codes = self.trained(folder, "llama", 2, 1, victim, delay)
+                wanted = [-signal.SIGKILL if rank == victim else 0 for rank in range(WORLD)]
+                self.assertEqual(codes, wanted, f"seed {SEED}, kill {kill}: rank {victim} after {delay:.4f} s")
                 said = Server(f"{folder}/socket").ask("generate")
                 self.assertIn(said, (old, new), f"seed {SEED}, kill {kill}: rank {victim} after {delay:.4f} s")
                 errors = [path.read_text("utf-8") for path in Path(folder).glob("error*")]

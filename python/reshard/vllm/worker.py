@@ -64,7 +64,11 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
         with set_current_vllm_config(self.vllm_config):
             self._form = self._form or LoadedForm(self.model, self.model_config)
             self._refit = Refit(
-                target=self._form.tensors, loader=self._form.load, group=self._joined, memory_limit=init_info.memory_limit
+                target=self._form.tensors,
+                loader=self._form.load,
+                installed=self._form.finish,
+                group=self._joined,
+                memory_limit=init_info.memory_limit,
             )
 
     @property
@@ -91,8 +95,6 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
             As reshard.Refit: the old weights are in place everywhere, or it names who has not finished.
         """
         self.refit(changed_only=update_info.changed_only)
-        if self._form is not None:
-            self._form.finish()
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
 

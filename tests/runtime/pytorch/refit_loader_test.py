@@ -137,9 +137,17 @@ def serve(member, layers, steps, size, expert_parallel, dtype):
         for (name, tensor), wanted in zip(engine.state_dict().items(), alone.state_dict().values()):
             assert tensor.data_ptr() == addresses[name]
             assert torch.equal(tensor, wanted), f"{name}, {when}: {tensor} not {wanted}"
+        assert torch.equal(doubled["head"], engine.head * 2), when
 
     with member.join() as joined:
-        refit = reshard.Refit(target=engine, loader=engine.load_weights, group=joined)
+        doubled = {}  # what the engine makes of its weights
+        refit = reshard.Refit(
+            target=engine,
+            loader=engine.load_weights,
+            installed=lambda: doubled.update(head=engine.head * 2),
+            group=joined,
+        )
+        assert not doubled
         assert list(refit.recording.unrecorded) == ["norm"], refit.recording
         assert bool((engine.norm == 99).all())  # recording changes nothing
         for step in range(steps):

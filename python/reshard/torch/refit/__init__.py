@@ -61,6 +61,7 @@ class Refit:
         recipe: str | os.PathLike | Mapping[str, Any] | None = None,
         loader: Loader | None = None,
         export: Export | None = None,
+        installed: Callable[[], None] | None = None,
         group: Joined,
         memory_limit: int | str | None = None,
     ):
@@ -79,6 +80,8 @@ class Refit:
             export: where the loader expects other names or forms than the trainer's: what makes them of a dict of whole
                 tensors, as a dict or (name, tensor) pairs. It is recorded too, and nothing is made whole: for a model of
                 transformers, lambda state: revert_weight_conversion(model, state). Any ranks may give it.
+            installed: called on this rank when a version is in its tensors, before the others hear of it: for what an
+                engine makes of its weights. What it raises is an UndeterminedError: the version is committed.
             group: of reshard.join. One refit is in use over it at a time: making another ends this one.
             memory_limit: most bytes that a rank may take beside its tensors: staged, cast, and in messages; or text such
                 as "2GiB". The least that a rank gives counts for all. More rounds are made where that is needed.
@@ -102,6 +105,7 @@ class Refit:
         self._timings = Timings()
         begun = time.perf_counter()
         self._finish_loading: Finish | None = None
+        self._installed = installed
         self._agreed = self._discover(source, target, recipe, loader, export, memory_limit)
         self._timings.discovery = time.perf_counter() - begun
         begun = time.perf_counter()
@@ -363,6 +367,8 @@ class Refit:
             self._stage.install(moves)
             if self._finish_loading is not None:
                 self._finish_loading({move.view.target for move in moves})
+            if self._installed is not None:
+                self._installed()
         except BaseException as error:
             raise UndeterminedError(
                 f"rank {self._group.rank}: version {self._committer.version} is committed, but only a part of it is "

@@ -70,10 +70,10 @@ class LoadedForm:
             parameter.weight_loader = loader
 
     def _of_layer(self, module: torch.nn.Module, shared: dict[int, torch.Tensor]) -> _Layer:
-        forms = [form for of_kind in layerwise.get_layerwise_info(module).restore_metadata for form in of_kind.items()]
-        before = dict(forms)
+        parameters, buffers = layerwise.get_layerwise_info(module).restore_metadata
+        before = {**parameters, **buffers}
         live = _persistent(module)
-        as_loaded = _is_used_as_loaded(module) and all(_is_alike(live.get(name), form) for name, form in forms)
+        as_loaded = _is_used_as_loaded(module) and all(_is_alike(live.get(name), form) for name, form in before.items())
         if is_deferred_attention_layer(module):
             return _Layer(module, {}, False)
         tensors: dict[str, torch.Tensor] = {}
@@ -87,7 +87,7 @@ class LoadedForm:
             memory = storage_key(live[name]) if live[name].numel() else None
             buffer = shared.get(memory) if memory is not None else None
             if buffer is None or not _is_alike(buffer, form):
-                buffer = torch.zeros_like(form, device=_device(module, form), requires_grad=False)
+                buffer = torch.zeros_like(form, device=layerwise.get_layerwise_info(module).restore_device)
                 if memory is not None:
                     shared[memory] = buffer
             # The loaders of a parameter are its attributes.
@@ -131,7 +131,3 @@ def _is_alike(tensor: torch.Tensor | None, form: torch.Tensor) -> bool:
         and tensor.dtype == form.dtype
         and tensor.stride() == form.stride()
     )
-
-
-def _device(module: torch.nn.Module, form: torch.Tensor) -> torch.device:
-    return torch.device(layerwise.get_layerwise_info(module).restore_device)

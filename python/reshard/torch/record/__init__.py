@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from ...errors import InputError
 from ..private_pytorch import local_of, own_tensors, storage_key
 from ..problems import Tensors, named
-from .expressions import Before, Bits, Cast, Expression, Fill, Source, Unknown, leaves, sources_of
+from .expressions import Before, Bits, Cast, Expression, Fill, Source, Unknown, leaves, nodes, sources_of
 from .memory import view_of
 from .operations import NEW
 from .recipes import NAMES_OF_DTYPES, compressed, to_json
@@ -91,7 +91,7 @@ def record(
 ) -> Recording:
     """Runs a loader once on tensors without values, and finds what each parameter is made of.
 
-        recording = reshard.record(model.load_weights, "meta-llama/Llama-3-8B")
+        recording = reshard.record(model.load_weights, "step-1000")        
         recording.save("to_engine.json")                      # reshard convert ... --recipe to_engine.json
         print(recording)                                      # what recipes cannot say, what is not written, not used
 
@@ -179,7 +179,7 @@ def _record_once(
     given = {name: recorder.made(value) for name, value in sources.items()}
     try:
         with torch.no_grad(), functions, dispatch:
-            result = loader(given if getattr(loader, "__name__", "") == "load_state_dict" else iter(given.items()))
+            result = call(loader, given)
             if target is None:
                 if not isinstance(result, torch.nn.Module):
                     raise InputError("target: the loader is not a method of a model and returns none; give what it writes")
@@ -191,6 +191,11 @@ def _record_once(
             tensors.clear()
             tensors.update(old)
     return _recording(values, sources, recorder, by_value, result)
+
+
+def call(loader: Loader, tensors: dict[str, torch.Tensor]) -> Any:
+    """With a dict where that is what it takes, else with pairs."""
+    return loader(tensors if getattr(loader, "__name__", "") == "load_state_dict" else iter(tensors.items()))
 
 
 def local_tensors(target: Tensors) -> dict[str, torch.Tensor]:
@@ -238,9 +243,7 @@ def _recording(
 def _reasons(value: Expression, name: str) -> list[str]:
     """Why recipes cannot say it."""
     reasons = []
-    stack = [value]
-    while stack:
-        one = stack.pop()
+    for one in nodes(value):
         if isinstance(one, Unknown):
             reasons.append(f"{one.operation} at {one.where}")
         elif isinstance(one, Bits):
@@ -249,8 +252,7 @@ def _reasons(value: Expression, name: str) -> list[str]:
             reasons.append(f"read from {one.name} before it is written" if one.name != NEW else f"made of {NEW}")
         elif isinstance(one, (Cast, Fill)) and one.dtype not in NAMES_OF_DTYPES:
             reasons.append(f"{one.dtype}, which recipes do not have")
-        stack.extend(one.inputs)
     return list(dict.fromkeys(reasons))
 
 
-__all__ = ["Loader", "Recording", "exported", "local_tensors", "record", "record_made"]
+__all__ = ["Loader", "Recording", "call", "exported", "local_tensors", "record", "record_made"]

@@ -112,14 +112,18 @@ class Concatenate(Expression):
 _PLACELESS = (Fill, Before, Unknown)  # of which every part is alike, whatever its shape
 
 
-def leaves(expression: Expression) -> Iterator[Expression]:
-    """Those that have no inputs, in order."""
+def nodes(expression: Expression) -> Iterator[Expression]:
+    """It, and all that it is made of."""
     stack = [expression]
     while stack:
         one = stack.pop()
         stack.extend(reversed(one.inputs))
-        if not one.inputs:
-            yield one
+        yield one
+
+
+def leaves(expression: Expression) -> Iterator[Expression]:
+    """Those that have no inputs, in order."""
+    return (one for one in nodes(expression) if not one.inputs)
 
 
 def sources_of(expression: Expression) -> frozenset[str]:
@@ -151,7 +155,7 @@ def window(of: Expression, begin: Sequence[int], sizes: Sequence[int]) -> Expres
             high = min(begin[of.dim] + sizes[of.dim] - at, part.shape[of.dim])
             at += part.shape[of.dim]
             if low < high:
-                parts.append(window(part, _with(begin, of.dim, low), _with(sizes, of.dim, high - low)))
+                parts.append(window(part, resized(begin, of.dim, low), resized(sizes, of.dim, high - low)))
         return concatenate(parts, of.dim)
     if isinstance(of, (Cast, Bits)):
         return replace(of, shape=sizes, input=window(of.input, begin, sizes))
@@ -165,6 +169,13 @@ def window(of: Expression, begin: Sequence[int], sizes: Sequence[int]) -> Expres
         if inner is not None:
             return reshape(window(of.input, *inner), sizes)
     return Window(sizes, of.dtype, of, begin)
+
+
+def narrow(of: Expression, dim: int, begin: int, size: int) -> Expression:
+    """A window of one dimension."""
+    begins = [0] * len(of.shape)
+    begins[dim] = begin
+    return window(of, begins, resized(of.shape, dim, size))
 
 
 def reshape(of: Expression, shape: Sequence[int]) -> Expression:
@@ -222,7 +233,12 @@ def concatenate(parts: Sequence[Expression], dim: int) -> Expression:
         if isinstance(first, Permute) and all(part.dims == first.dims for part in joined):  # type: ignore[attr-defined]
             return permute(concatenate([part.input for part in joined], first.dims[dim]), first.dims)  # type: ignore[attr-defined]
     size = sum(part.shape[dim] for part in joined)
-    return Concatenate(_with(first.shape, dim, size), first.dtype, tuple(joined), dim)
+    return Concatenate(resized(first.shape, dim, size), first.dtype, tuple(joined), dim)
+
+
+def stack(parts: Sequence[Expression], dim: int) -> Expression:
+    """Of one shape, along a new dimension."""
+    return concatenate([reshape(part, part.shape[:dim] + (1,) + part.shape[dim:]) for part in parts], dim)
 
 
 def cast(of: Expression, dtype: torch.dtype, where: str = "") -> Expression:
@@ -256,11 +272,12 @@ def bits(of: Expression, dtype: torch.dtype) -> Expression:
 def repeated(of: Expression, dim: int, count: int) -> Expression:
     """So many times, one after the other."""
     if isinstance(of, _PLACELESS):
-        return replace(of, shape=_with(of.shape, dim, of.shape[dim] * count))
+        return replace(of, shape=resized(of.shape, dim, of.shape[dim] * count))
     return concatenate([of] * count, dim)
 
 
-def _with(shape: Shape, dim: int, size: int) -> Shape:
+def resized(shape: Shape, dim: int, size: int) -> Shape:
+    """With another size of one dimension."""
     return shape[:dim] + (size,) + shape[dim + 1 :]
 
 
@@ -268,7 +285,7 @@ def _side_by_side(left: Expression, right: Expression, dim: int) -> Expression |
     """Both as one, where they are neighbors in what they are taken from."""
     size = left.shape[dim] + right.shape[dim]
     if isinstance(left, _PLACELESS) and type(left) is type(right):
-        whole = replace(left, shape=_with(left.shape, dim, size))
+        whole = replace(left, shape=resized(left.shape, dim, size))
         return whole if replace(right, shape=whole.shape) == whole and _same_zero(left, right) else None
     if isinstance(left, (Cast, Bits)) and type(left) is type(right) and left.input.dtype == right.input.dtype:  # type: ignore[attr-defined]
         inner = _side_by_side(left.input, right.input, dim)  # type: ignore[attr-defined]
@@ -280,11 +297,11 @@ def _side_by_side(left: Expression, right: Expression, dim: int) -> Expression |
         return None if inner is None else permute(inner, left.dims)
     if not isinstance(left, Window) or not isinstance(right, Window) or left.input != right.input:
         return None
-    if _with(left.shape, dim, 0) != _with(right.shape, dim, 0):
+    if resized(left.shape, dim, 0) != resized(right.shape, dim, 0):
         return None
-    if _with(left.begin, dim, 0) != _with(right.begin, dim, 0) or left.begin[dim] + left.shape[dim] != right.begin[dim]:
+    if resized(left.begin, dim, 0) != resized(right.begin, dim, 0) or left.begin[dim] + left.shape[dim] != right.begin[dim]:
         return None
-    return window(left.input, left.begin, _with(left.shape, dim, size))
+    return window(left.input, left.begin, resized(left.shape, dim, size))
 
 
 def _reshaped_side_by_side(left: Reshape, right: Reshape, dim: int) -> Expression | None:
@@ -295,10 +312,10 @@ def _reshaped_side_by_side(left: Reshape, right: Reshape, dim: int) -> Expressio
     head = next((d for d in inner if left.input.shape[d] != 1), inner[0])
     if len(left.input.shape) != len(right.input.shape):
         return None
-    if _with(left.input.shape, head, 0) != _with(right.input.shape, head, 0):
+    if resized(left.input.shape, head, 0) != resized(right.input.shape, head, 0):
         return None
     joined = _side_by_side(left.input, right.input, head)
-    shape = _with(left.shape, dim, left.shape[dim] + right.shape[dim])
+    shape = resized(left.shape, dim, left.shape[dim] + right.shape[dim])
     return None if joined is None else reshape(joined, shape)
 
 
@@ -373,14 +390,3 @@ def _box_of_run(shape: list[int], start: int, length: int) -> list[tuple[int, in
         box.append((index, length // rest))
         return box + [(0, other) for other in shape[dim + 1 :]]
     return box if length == 1 else None
-
-
-def is_plain(expression: Expression) -> bool:
-    """Whether recipes can say it: nothing unknown, nothing from before, no bytes read as another type."""
-    stack = [expression]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, (Before, Unknown, Bits)):
-            return False
-        stack.extend(one.inputs)
-    return True

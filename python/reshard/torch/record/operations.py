@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from .expressions import Before, Expression, Fill, Unknown, cast, concatenate, permute, repeated, reshape, sources_of, window
+from .expressions import Before, Expression, Fill, Unknown, cast, concatenate, narrow, permute, repeated, reshape, resized
+from .expressions import sources_of, stack
 
 
 class Call:
@@ -58,8 +59,7 @@ def _cat(call: Call) -> Expression:
 
 def _stack(call: Call) -> Expression:
     parts = call.values("tensors")
-    dim = call.get("dim", 0) % (len(parts[0].shape) + 1)
-    return concatenate([reshape(part, part.shape[:dim] + (1,) + part.shape[dim:]) for part in parts], dim)
+    return stack(parts, call.get("dim", 0) % (len(parts[0].shape) + 1))
 
 
 def taken(value: Expression, dim: int, indices: Sequence[int]) -> Expression:
@@ -67,14 +67,12 @@ def taken(value: Expression, dim: int, indices: Sequence[int]) -> Expression:
     size = value.shape[dim]
     wanted = [index % size if -size <= index < size else index for index in indices]
     if not wanted:
-        return Fill(value.shape[:dim] + (0,) + value.shape[dim + 1 :], value.dtype)
+        return Fill(resized(value.shape, dim, 0), value.dtype)
     parts, begin = [], 0
     for place in range(1, len(wanted) + 1):
         if place < len(wanted) and wanted[place] == wanted[place - 1] + 1:
             continue
-        begins = [0] * len(value.shape)
-        begins[dim] = wanted[begin]
-        parts.append(window(value, begins, value.shape[:dim] + (place - begin,) + value.shape[dim + 1 :]))
+        parts.append(narrow(value, dim, wanted[begin], place - begin))
         begin = place
     return concatenate(parts, dim)
 
@@ -146,7 +144,7 @@ def _repeat_interleave(call: Call) -> Expression | None:
     dim %= len(value.shape)
     shape = value.shape
     each = repeated(reshape(value, shape[: dim + 1] + (1,) + shape[dim + 1 :]), dim + 1, count)
-    return reshape(each, shape[:dim] + (shape[dim] * count,) + shape[dim + 1 :])
+    return reshape(each, resized(shape, dim, shape[dim] * count))
 
 
 def _pad(call: Call) -> Expression | None:
@@ -156,7 +154,7 @@ def _pad(call: Call) -> Expression | None:
     for place in range(len(pad) // 2):
         dim = len(value.shape) - 1 - place
         before, after = (
-            Fill(value.shape[:dim] + (size,) + value.shape[dim + 1 :], value.dtype, call.get("value", 0))
+            Fill(resized(value.shape, dim, size), value.dtype, call.get("value", 0))
             for size in pad[2 * place : 2 * place + 2]
         )
         value = concatenate([before, value, after], dim)
@@ -262,7 +260,7 @@ def index_put(call: Call) -> Expression | None:
     if indices is None:
         return None
     dim = dims[0]
-    shape = target.shape[:dim] + (len(indices),) + target.shape[dim + 1 :]
+    shape = resized(target.shape, dim, len(indices))
     return _put(target, dim, indices, _broadcast(cast(call.value("values"), target.dtype, call.where()), shape))
 
 

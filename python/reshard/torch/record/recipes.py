@@ -8,7 +8,7 @@ import torch
 
 from ..entries import RECIPE_DTYPES
 from .expressions import Cast, Concatenate, Expression, Fill, Permute, Reshape, Shape, Source, Window
-from .expressions import cast, concatenate, leaves, permute, reshape, window
+from .expressions import cast, concatenate, leaves, narrow, permute, reshape, resized, stack
 
 Json = Any
 
@@ -124,17 +124,12 @@ def from_json(made: Json, sources: Mapping[str, Source]) -> Expression:
         return sources[made.replace("{{", "{").replace("}}", "}")]
     operation = next(iter(made))
     if operation in ("concatenate", "stack"):
-        dim = made["dim"]
         parts = [from_json(part, sources) for part in made[operation]]
-        if operation == "stack":
-            parts = [reshape(part, part.shape[:dim] + (1,) + part.shape[dim:]) for part in parts]
-        return concatenate(parts, dim)
+        return (concatenate if operation == "concatenate" else stack)(parts, made["dim"])
     value = from_json(made[operation], sources)
     dims = list(range(len(value.shape)))
     if operation == "slice":
-        begin, size = [0] * len(dims), list(value.shape)
-        begin[made["dim"]], size[made["dim"]] = made["begin"], made["end"] - made["begin"]
-        return window(value, begin, size)
+        return narrow(value, made["dim"], made["begin"], made["end"] - made["begin"])
     if operation == "transpose":
         first, second = made["dims"]
         dims[first], dims[second] = second, first
@@ -148,7 +143,7 @@ def from_json(made: Json, sources: Mapping[str, Source]) -> Expression:
     assert operation == "pad", operation
     dim = made["dim"]
     rest = made["to"] - value.shape[dim]
-    return concatenate([value, Fill(value.shape[:dim] + (rest,) + value.shape[dim + 1 :], value.dtype, made["value"])], dim)
+    return concatenate([value, Fill(resized(value.shape, dim, rest), value.dtype, made["value"])], dim)
 
 
 _NUMBER = re.compile(r"(?<![^.])(0|[1-9][0-9]*)(?![^.])")  # that is a whole part between dots
@@ -201,13 +196,13 @@ def _together(group: list[tuple[str, Json]], by_form: dict[str, list[str]]) -> d
     key = next((name for name in made_names if all(letter in name for letter in letters.values())), None)
     if key is None:
         return None
-    pattern = re.compile(re.escape(key).replace(r"\{o\}", "[0-9]+"))
+    pattern = re.escape(key).replace(r"\{o\}", "[0-9]+")
     for letter in letters.values():
-        pattern = re.compile(pattern.pattern.replace(re.escape(letter), f"(?P<{letter[1]}>0|[1-9][0-9]*)", 1).replace(
-            re.escape(letter), f"(?P={letter[1]})"))
+        first, again = f"(?P<{letter[1]}>0|[1-9][0-9]*)", f"(?P={letter[1]})"
+        pattern = pattern.replace(re.escape(letter), first, 1).replace(re.escape(letter), again)
     form = _NUMBER.sub("{}", re.sub(r"\{[a-z]\}", "0", key))
-    found = {match.groupdict().values() and tuple(match.group(letter[1]) for letter in letters.values())
-             for name in by_form.get(form, []) if (match := pattern.fullmatch(name))}
+    matches = [re.fullmatch(pattern, name) for name in by_form.get(form, [])]
+    found = {tuple(match.group(letter[1]) for letter in letters.values()) for match in matches if match}
     if found != {tuple(numbers[v] for v in varying) for numbers in to_numbers}:
         return None  # the source has more such tensors than these rules use
     fresh = iter(made_names)

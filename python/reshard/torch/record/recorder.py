@@ -108,7 +108,7 @@ class Recorder:
         if not known.makes_tensors:
             return operator(*_as_meta(arguments), **_as_meta(keywords))
         value = FUNCTIONS[known.name](call) if known.name in FUNCTIONS else None
-        return self._made(operator, arguments, keywords, tensors, value)
+        return self._made(operator, known.name, arguments, keywords, tensors, value)
 
     def has_values(self, tensor: torch.Tensor) -> bool:
         """Whether what is in its memory is what the loader expects there."""
@@ -152,22 +152,27 @@ class Recorder:
             self.overwritten.append(f"{_where()}: what came from {', '.join(sorted(lost))} is written over")
 
     def _made(
-        self, operator: Any, arguments: tuple, keywords: dict[str, Any], tensors: list[torch.Tensor], value: Expression | None
+        self,
+        operator: Any,
+        name: str,
+        arguments: tuple,
+        keywords: dict[str, Any],
+        tensors: list[torch.Tensor],
+        value: Expression | None,
     ) -> Any:
         """New memory with a value, or with something unknown of the shape that the operator says."""
         try:
             made = operator(*_as_meta(arguments), **_as_meta(keywords))
         except (RuntimeError, NotImplementedError) as error:
             if value is None:
-                raise ValuesNeeded(schema_of(operator).name, _where(), self._reads(tensors)) from error
+                raise ValuesNeeded(name, _where(), self._reads(tensors)) from error
             made = torch.empty(value.shape, dtype=value.dtype, device="meta")
         if value is not None and (not isinstance(made, torch.Tensor) or _described(made) != _described(value)):
             value = None  # a case of which its rule does not know
         inputs = [] if value is not None else [self.value(tensor) for tensor in tensors]
 
         def fresh(meta: torch.Tensor) -> torch.Tensor:
-            name, where = schema_of(operator).name, _where()
-            return self._fresh(meta, value if value is not None else unknown(name, where, inputs, meta.shape, meta.dtype))
+            return self._fresh(meta, value if value is not None else unknown(name, _where(), inputs, meta.shape, meta.dtype))
 
         return pytree.tree_map_only(torch.Tensor, fresh, made)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .expressions import Expression, Fill, Shape, concatenate, permute, repeated, reshape, window
+from .expressions import Expression, Fill, Shape, concatenate, narrow, permute, repeated, reshape, resized, window
 
 # Into more parts than this no write is cut: what is beyond it is not boxes of a tensor.
 _MOST_PARTS = 1 << 12
@@ -88,16 +88,16 @@ def read(array: Expression, view: View) -> Expression | None:
     for dim, loops in enumerate(placed.loops):
         start, size = placed.start[dim], array.shape[dim]
         if not loops:
-            taken = _narrow(taken, dim, start, 1)
+            taken = narrow(taken, dim, start, 1)
             factors, begins, sizes = [*factors, 1], [*begins, 0], [*sizes, 1]
             continue
         length = loops[0].count * loops[0].step
         rest = start + length - size  # by which the last round reaches over the end
         if rest > 0 and (start < rest or not _fits(loops, rest)):
-            padding = Fill(taken.shape[:dim] + (rest,) + taken.shape[dim + 1 :], array.dtype)
+            padding = Fill(resized(taken.shape, dim, rest), array.dtype)
             taken, rest = concatenate([taken, padding], dim), 0
         rest = max(rest, 0)
-        taken = _narrow(taken, dim, start - rest, length)
+        taken = narrow(taken, dim, start - rest, length)
         steps = [loop.step for loop in loops] + [1]
         for place, loop in enumerate(loops):
             factors.append(loop.count if place == 0 else steps[place - 1] // loop.step)
@@ -145,15 +145,9 @@ def write(shape: Shape, view: View, value: Expression) -> list[tuple[Shape, Expr
         for i in range(outer.count):
             moved = [*start]
             moved[split] += i * outer.step
-            one = _narrow(value, at, i, 1)
+            one = narrow(value, at, i, 1)
             todo.append((moved, rest, reshape(one, one.shape[:at] + one.shape[at + 1 :])))
     return boxes
-
-
-def _narrow(of: Expression, dim: int, begin: int, size: int) -> Expression:
-    begins = [0] * len(of.shape)
-    begins[dim] = begin
-    return window(of, begins, of.shape[:dim] + (size,) + of.shape[dim + 1 :])
 
 
 def _is_run(view: View) -> bool:

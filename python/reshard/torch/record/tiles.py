@@ -100,10 +100,8 @@ def _joined(boxes: list[_Box], low: list[int], high: list[int]) -> Expression:
         part = []
         for begin, end, tile in boxes:
             if begin[dim] < to and end[dim] > from_:
-                cut_begin, cut_end = begin.copy(), end.copy()
-                cut_begin[dim], cut_end[dim] = max(begin[dim], from_), min(end[dim], to)
-                sizes = [b - a for a, b in zip(cut_begin, cut_end)]
-                part.append((cut_begin, cut_end, window(tile, [b - a for a, b in zip(begin, cut_begin)], sizes)))
+                at, cut = _part(tile, begin, begin, end, dim, max(begin[dim], from_), min(end[dim], to))
+                part.append((at, [a + size for a, size in zip(at, cut.shape)], cut))
         halves.append(_joined_between(part, dim, low, high))
     return concatenate(halves, dim)
 

@@ -223,12 +223,14 @@ class Refit:
         without = [rank for rank, other in enumerate(everybody) if other["target"]]
         if without:
             raise InputError(f"{ranks_text(without)} have a target without a loader, and other ranks have loaders")
-        given = self._given(agreed, export)
+        exports = any(other["exports"] for other in everybody)
+        given = self._exported(agreed, export) if exports else _sources(agreed)
         return self._record(agreed, target, loader, given)
 
-    def _given(self, agreed: Agreed, export: Export | None) -> dict[str, Expression]:
-        """What loaders are given, made of the source."""
-        shapes = {name: (spec.shape, dtype_of(spec.dtype)) for name, spec in agreed.source.specs.items()}
+    def _exported(self, agreed: Agreed, export: Export | None) -> dict[str, Expression]:
+        """What loaders are given, made of the source by what some ranks gave."""
+        sources = _sources(agreed)
+        shapes = {name: (source.shape, source.dtype) for name, source in sources.items()}
         failed: Exception | None = None
         made: dict[str, Any] | None = None
         try:
@@ -239,10 +241,7 @@ class Refit:
         error_text = f"{type(failed).__name__}: {failed}" if failed else ""
         everybody = gathered([error_text, made], self._group.span)
         self._raise(failed, [other[0] for other in everybody])
-        sources = {name: Source(shape, dtype, name) for name, (shape, dtype) in shapes.items()}
         with_one = {rank: other[1] for rank, other in enumerate(everybody) if other[1] is not None}
-        if not with_one:
-            return dict(sources)
         first = min(with_one)
         differ = [rank for rank, one in with_one.items() if one != with_one[first]]
         if differ:
@@ -250,7 +249,7 @@ class Refit:
         return {name: from_json(value, sources) for name, value in with_one[first].items()}
 
     def _record(
-        self, agreed: Agreed, target: Tensors | None, loader: Loader | None, given: dict[str, Expression]
+        self, agreed: Agreed, target: Tensors | None, loader: Loader | None, given: Mapping[str, Expression]
     ) -> Agreed:
         """With a target as loaders say it."""
         failed: Exception | None = None
@@ -383,3 +382,7 @@ class Refit:
             self._changes.installed(moves)
         else:
             self._changes.forget()
+
+
+def _sources(agreed: Agreed) -> dict[str, Source]:
+    return {name: Source(spec.shape, dtype_of(spec.dtype), name) for name, spec in agreed.source.specs.items()}

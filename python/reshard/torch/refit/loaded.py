@@ -19,8 +19,8 @@ import torch
 from ...errors import InputError
 from ..mesh_texts import mesh_of
 from ..problems import Tensors
-from ..record import Loader, Recording, local_tensors, record_made
-from ..record.expressions import Before, Concatenate, Expression, Fill, Shape, is_plain, sources_of
+from ..record import Loader, Recording, call, local_tensors, record_made
+from ..record.expressions import Before, Concatenate, Expression, Fill, Shape, leaves, resized, sources_of
 from ..record.recipes import NotInRecipes, to_json
 from .specs import Row, Side, Spec
 
@@ -52,8 +52,7 @@ class Finish:
             for part, value in self.fills:
                 part.fill_(value)
             if self._loader is not None and any(_for_loader(name) in moved for name in self.given):
-                is_dict = getattr(self._loader, "__name__", "") == "load_state_dict"
-                self._loader(self.given if is_dict else iter(self.given.items()))
+                call(self._loader, self.given)
 
 
 class _Part(NamedTuple):
@@ -69,19 +68,13 @@ def _parts(value: Expression, begin: Shape) -> list[_Part]:
         parts = []
         for part in value.parts:
             parts += _parts(part, begin)
-            begin = begin[: value.dim] + (begin[value.dim] + part.shape[value.dim],) + begin[value.dim + 1 :]
+            begin = resized(begin, value.dim, begin[value.dim] + part.shape[value.dim])
         return parts
     return [_Part(begin, value)]
 
 
 def _is_moved(value: Expression) -> bool:
-    stack = [value]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, (Fill, Before)):
-            return False
-        stack.extend(one.inputs)
-    return True
+    return not any(isinstance(leaf, (Fill, Before)) for leaf in leaves(value))
 
 
 def recorded(
@@ -136,7 +129,7 @@ def _described(
             fills.append((part, of_part.value))
         elif isinstance(of_part, Before) and of_part.name == name:
             continue
-        elif not is_plain(of_part) or not _is_moved(of_part):
+        elif not _is_moved(of_part):
             raise NotInRecipes(name)
         else:
             where = name if of_part.shape == value.shape else f"{name}{list(begin)}"

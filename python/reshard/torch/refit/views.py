@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ..entries import RECIPE_DTYPES, dtype_of
+from ..record.strided import array_strides
 from .specs import Row, Spec
 
 class Loop(NamedTuple):
@@ -152,7 +153,7 @@ def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
         raise ValueError(f"{target.name}: the target is {target.dtype}, what comes is {last}, which is not cast")
     if last != final:
         casts.append(final)
-    strides = _strides(target.shape)
+    strides = array_strides(target.shape)
     start = tuple(box["to"] // stride % size for stride, size in zip(strides, target.shape))
     loops: list[Loop] = []
     for dim, count, step, to in box["loops"]:
@@ -161,13 +162,6 @@ def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
         if start[dim] + sum((l.count - 1) * l.target_step for l in loops if l.target_dim == dim) >= size:
             raise NotImplementedError(f"{target.name}: {text} is not boxes of the target")
     return View(source.name, target.name, tuple(box["at"]), start, tuple(loops), tuple(casts), text)
-
-
-def _strides(shape: tuple[int, ...]) -> list[int]:
-    strides = [1] * len(shape)
-    for dim in reversed(range(len(shape) - 1)):
-        strides[dim] = strides[dim + 1] * shape[dim + 1]
-    return strides
 
 
 def _within_dimensions(

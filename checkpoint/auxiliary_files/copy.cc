@@ -7,17 +7,19 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
+#include "checkpoint/stores/registry.h"
+#include "checkpoint/stores/url.h"
 #include "status/macros.h"
 
 namespace reshard::auxiliary_files {
 namespace {
 
 constexpr int64_t kAtOnce = int64_t{256} << 10;
+constexpr int64_t kUploadMemory = int64_t{16} << 20;
 
 // The directories that `path` leads through, below `top`.
 absl::Status MakeParents(const std::string& top, std::string_view path) {
@@ -52,13 +54,25 @@ absl::StatusOr<std::unique_ptr<io::ReadFile>> OpenUnchanged(const std::string& f
       absl::StrCat("the source was written to while it was read: ", io::Shown(file.path)));
 }
 
+// An object appears when all of it is there.
+absl::Status CopyToStore(const io::ReadFile& source, const std::string& url) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, stores::StoreOf(url));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ObjectUpload> upload, store->Begin(url, source.bytes(), kUploadMemory));
+  RETURN_IF_ERROR(ForEachPart(source, [&](int64_t, const std::string& bytes) { return upload->Write(bytes); }));
+  return upload->Finish().status();
+}
+
 absl::Status CopyOne(const std::string& from, const AuxiliaryFile& file, const std::string& to) {
   ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> source, OpenUnchanged(from, file));
-  RETURN_IF_ERROR(MakeParents(to, file.to));
   const std::string path = io::JoinPath(to, file.to);
+  if (stores::IsUrl(to)) {
+    RETURN_IF_ERROR(CopyToStore(*source, path));
+    return OpenUnchanged(from, file).status();
+  }
+  RETURN_IF_ERROR(MakeParents(to, file.to));
   RETURN_IF_ERROR(io::RemoveTree(path));  // an interrupted run may have left one
   ASSIGN_OR_RETURN(const std::unique_ptr<io::WriteFile> copy,
-                   io::WriteFile::Create(path, https::IsUrl(from) ? 0 : file.bytes));
+                   io::WriteFile::Create(path, stores::IsUrl(from) ? 0 : file.bytes));
   RETURN_IF_ERROR(ForEachPart(*source, [&](int64_t at, const std::string& bytes) { return copy->WriteAt(at, bytes); }));
   RETURN_IF_ERROR(copy->Sync());
   RETURN_IF_ERROR(copy->Close());

@@ -12,10 +12,10 @@
 #include "checkpoint/auxiliary_files/kinds.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/catalog/nearest.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/source/sidecar.h"
+#include "checkpoint/stores/url.h"
 #include "reshard/checkpoint/pattern.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -36,13 +36,17 @@ class Walk {
   // `within` is empty or ends with '/'. `names` are those in it.
   absl::Status Enter(const std::string& within, const std::vector<std::string>& names, int depth) {
     entries_ += names.size();
+    std::vector<std::string> others;
     for (const std::string& name : names) {
-      const std::string path = within + name;
-      ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(io::JoinPath(catalog_.root(), path)));
-      if (kind == io::FileKind::kDirectory) {
-        RETURN_IF_ERROR(MayEnter(path + "/", name, depth));
-      } else if (!own_.contains(path) && !catalog_.traits().is_header(name)) {
-        RETURN_IF_ERROR(Add(path, kind, depth));
+      if (!own_.contains(within + name)) others.push_back(name);
+    }
+    ASSIGN_OR_RETURN(const std::vector<io::FileKind> kinds, io::KindsOf(io::JoinPath(catalog_.root(), within), others));
+    for (size_t i = 0; i < others.size(); ++i) {
+      const std::string path = within + others[i];
+      if (kinds[i] == io::FileKind::kDirectory) {
+        RETURN_IF_ERROR(MayEnter(path + "/", others[i], depth));
+      } else if (!catalog_.traits().is_header(others[i])) {
+        RETURN_IF_ERROR(Add(path, kinds[i], depth));
       }
     }
     return absl::OkStatus();
@@ -181,14 +185,14 @@ absl::Status CheckAsked(const AuxiliaryFileTerms& terms, const AuxiliaryFiles& f
 
 absl::StatusOr<AuxiliaryFiles> Find(const std::string& path, const Catalog& catalog, const AuxiliaryFileTerms& terms) {
   std::string directory = path;
-  if (https::IsUrl(path)) {
-    ASSIGN_OR_RETURN(directory, https::Admit(path));
+  if (stores::IsUrl(path)) {
+    ASSIGN_OR_RETURN(directory, stores::Admit(path));
   }
   if (std::string meant = DirectoryMeantBy(path); !meant.empty()) directory = std::move(meant);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);
   Walk walk(catalog, terms);
   if (absl::IsNotFound(names.status())) {  // a file
-    if (terms.beside_file && !https::IsUrl(path)) {
+    if (terms.beside_file && !stores::IsUrl(path)) {
       // A directory that may not be listed has nothing to offer.
       const absl::StatusOr<std::vector<std::string>> beside = io::ListDirectory(catalog.root());
       if (beside.ok()) RETURN_IF_ERROR(walk.EnterBesideFile(*beside));

@@ -9,9 +9,9 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_lookup.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
+#include "checkpoint/stores/url.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 
@@ -59,7 +59,7 @@ class Arena {
 
 // Refuses links on the way from the directory to a file of it.
 absl::Status CheckParents(const std::string& root, const std::string& path) {
-  if (https::IsUrl(root)) return absl::OkStatus();  // servers have none
+  if (stores::IsUrl(root)) return absl::OkStatus();  // servers have none
   for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string parent = io::JoinPath(root, path.substr(0, slash));
     ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(parent));
@@ -281,18 +281,23 @@ void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
 
 absl::Status CatalogBuilder::State::FindFiles() {
   const bool links = format->may_be_links;
+  std::vector<std::string> names;
+  for (const Catalog::File& file : files) {
+    if (file.content != nullptr) continue;
+    if (!links) RETURN_IF_ERROR(CheckParents(root, file.path));
+    names.push_back(file.path);
+  }
+  const std::vector<absl::StatusOr<io::FileFacts>> facts = io::LookAt(root, names, links);
+  auto next = facts.begin();
   for (Catalog::File& file : files) {
     if (file.content != nullptr) continue;
-    if (!links) {
-      RETURN_IF_ERROR(CheckParents(root, file.path));
-    }
-    const absl::StatusOr<std::unique_ptr<io::ReadFile>> open = io::ReadFile::Open(io::JoinPath(root, file.path), links);
-    if (absl::IsNotFound(open.status())) {
+    const absl::StatusOr<io::FileFacts>& found = *next++;
+    if (absl::IsNotFound(found.status())) {
       return absl::DataLossError(absl::StrCat("the file ", io::Shown(file.path), " is missing"));
     }
-    if (!open.ok()) return open.status();
-    file.bytes = (*open)->bytes();
-    file.modified = (*open)->modified();
+    if (!found.ok()) return found.status();
+    file.bytes = found->bytes;
+    file.modified = found->modified;
   }
   return absl::OkStatus();
 }

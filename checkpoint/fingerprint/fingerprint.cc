@@ -1,6 +1,7 @@
 #include "reshard/checkpoint/fingerprint.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -83,7 +84,7 @@ absl::StatusOr<CheckpointFingerprint> Take(source::Source& source, const Fingerp
   }
   for (const StripeTask& task : tasks) taken.bytes += task.bytes;
 
-  const int threads = tasks::ThreadCount(options.threads);
+  const int threads = source.ReadThreads(options.threads, std::numeric_limits<int>::max());
   std::vector<std::string> buffers(static_cast<size_t>(threads));
   std::mutex mutex;
   tasks::ProgressMeter meter(taken.bytes, options.progress);

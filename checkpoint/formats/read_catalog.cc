@@ -13,8 +13,8 @@
 #include "checkpoint/formats/safetensors/read.h"
 #include "checkpoint/formats/torch_save/format.h"
 #include "checkpoint/formats/torch_save/read.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/stores/url.h"
 #include "reshard/checkpoint/catalog.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -124,8 +124,8 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
 
 std::string DirectoryMeantBy(const std::string& path) {
   std::string admitted = path;
-  if (https::IsUrl(path)) {
-    absl::StatusOr<std::string> url = https::Admit(path);
+  if (stores::IsUrl(path)) {
+    absl::StatusOr<std::string> url = stores::Admit(path);
     if (!url.ok()) return "";
     admitted = *std::move(url);
   }
@@ -135,8 +135,8 @@ std::string DirectoryMeantBy(const std::string& path) {
 
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits) {
   return status::NoThrow("reading a checkpoint", [&]() -> absl::StatusOr<Catalog> {
-    if (!https::IsUrl(path)) return Read(path, limits);
-    ASSIGN_OR_RETURN(const std::string admitted, https::Admit(path));
+    if (!stores::IsUrl(path)) return Read(path, limits);
+    ASSIGN_OR_RETURN(const std::string admitted, stores::Admit(path));
     return Read(admitted, limits);
   });
 }

@@ -140,6 +140,11 @@ absl::Status OfferModels(const std::string& path, const Names& inside) {
 
 absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
   if (IsCheckpoint(names)) return absl::OkStatus();  // ours, and what was said of it counts
+  if (Has(names, ".reshard-*")) {
+    return absl::DataLossError(absl::StrCat(io::Shown(path),
+                                            " has what an interrupted conversion has written so far: the same command "
+                                            "as then continues it, --clean removes it"));
+  }
   if (Has(names, ".metadata.tmp") || Has(names, "*.distcp")) {
     return absl::DataLossError(absl::StrCat(io::Shown(path),
                                             " is a distributed checkpoint of which the save did not finish: "

@@ -70,22 +70,12 @@ size_t EndOfOrigin(std::string_view url) { return std::min(url.find('/', kScheme
 
 }  // namespace
 
-bool IsUrl(std::string_view path) {
-  if (path.starts_with("https:") || path.starts_with("http:")) return true;
-  const size_t colon = path.find("://");
-  if (colon == path.npos || colon == 0) return false;
-  return std::all_of(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(colon), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '+' || c == '-' || c == '.';
-  });
-}
-
 absl::StatusOr<std::string> Admit(std::string_view url) {
   const size_t colon = std::min(url.find("://"), url.size());
   const std::string scheme = absl::AsciiStrToLower(status::View(url.substr(0, std::min(colon + 3, url.size()))));
   if (colon == url.size()) return absl::InvalidArgumentError("a URL begins with https://");
   if (scheme != kScheme) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "URLs of ", scheme, " are not read, only those of https://; for object stores, a signed https URL or a mount"));
+    return absl::InvalidArgumentError(absl::StrCat("URLs of ", scheme, " are not read, those of https:// are"));
   }
   std::string_view rest = url.substr(kScheme.size());
   rest = rest.substr(0, rest.find('#'));

@@ -1,4 +1,4 @@
-// URLs as paths of checkpoints: shown and kept without what is secret in them.
+// https URLs, shown and kept without what is secret in them.
 #ifndef RESHARD_CHECKPOINT_HTTPS_URL_H_
 #define RESHARD_CHECKPOINT_HTTPS_URL_H_
 
@@ -8,10 +8,6 @@
 #include "absl/status/statusor.h"
 
 namespace reshard::https {
-
-// Whether a path is a URL of any scheme ("s3://bucket"), or was meant to be one ("https:/host"), and so no path of the
-// system.
-bool IsUrl(std::string_view path);
 
 // The URL without user, password, query and fragment, and with its path decoded: what is shown, kept and joined with
 // names. User, password and query are remembered by this process, and sent with requests for that URL and those below

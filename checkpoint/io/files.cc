@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/remote_file.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/system.h"
+#include "checkpoint/stores/at_once.h"
+#include "checkpoint/stores/url.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -84,6 +85,7 @@ class FilePart : public ReadFile {
       : ReadFile(file.path(), length, file.modified()), file_(file), at_(at) {}
 
   int64_t gap() const override { return file_.gap(); }
+  int64_t most() const override { return file_.most(); }
   absl::Status ReadAt(int64_t at, absl::Span<char> out) const override {
     if (at < 0 || at > bytes() || static_cast<int64_t>(out.size()) > bytes() - at) {
       return EndsBefore(*this, bytes(), at, out);
@@ -110,7 +112,7 @@ absl::Status SystemError(int error, std::string_view what, std::string_view path
 
 absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path, bool follow_links,
                                                          std::atomic<int64_t>* count) {
-  if (https::IsUrl(path)) return OpenRemote(path, count);
+  if (stores::IsUrl(path)) return OpenRemote(path, count);
   const int fd = OpenRetrying(path, O_RDONLY | (follow_links ? 0 : O_NOFOLLOW), 0);
   if (fd < 0) {
     const int error = errno;
@@ -224,6 +226,51 @@ absl::Status WriteFile::Close() {
   return absl::OkStatus();
 }
 
+std::vector<absl::StatusOr<FileFacts>> LookAt(const std::string& directory, const std::vector<std::string>& names,
+                                              bool follow_links) {
+  std::vector<absl::StatusOr<FileFacts>> facts(names.size());
+  const auto look = [&](size_t i) {
+    const std::string path = JoinPath(directory, names[i]);
+    if (stores::IsUrl(path)) {
+      facts[i] = LookAtRemote(path);
+      return;
+    }
+    const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(path, follow_links);
+    if (file.ok()) {
+      facts[i] = FileFacts{(*file)->bytes(), (*file)->modified()};
+    } else {
+      facts[i] = file.status();
+    }
+  };
+  if (!stores::IsUrl(directory)) {
+    for (size_t i = 0; i < names.size(); ++i) look(i);
+    return facts;
+  }
+  const absl::Status asked = stores::AtOnce(static_cast<int64_t>(names.size()), [&](int64_t i) {
+    look(static_cast<size_t>(i));
+    return absl::OkStatus();
+  });
+  if (!asked.ok()) facts.assign(names.size(), asked);
+  return facts;
+}
+
+absl::StatusOr<std::unique_ptr<ReadFile>> OpenInTurn::Next() {
+  if (next_ == names_.size()) return absl::InternalError("more files than names");
+  if (!stores::IsUrl(directory_)) return ReadFile::Open(JoinPath(directory_, names_[next_++]), follow_links_);
+  if (ahead_.empty()) {
+    ahead_.resize(std::min(names_.size() - next_, static_cast<size_t>(stores::kMostAtOnce)));
+    RETURN_IF_ERROR(stores::AtOnce(static_cast<int64_t>(ahead_.size()), [&](int64_t i) {
+      const auto k = static_cast<size_t>(i);
+      ahead_[ahead_.size() - 1 - k] = ReadFile::Open(JoinPath(directory_, names_[next_ + k]), follow_links_);
+      return absl::OkStatus();
+    }));
+  }
+  ++next_;
+  absl::StatusOr<std::unique_ptr<ReadFile>> file = std::move(ahead_.back());
+  ahead_.pop_back();
+  return file;
+}
+
 absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_view path) {
   std::vector<std::string> names;
   while (const struct dirent* entry = Uninterrupted([&] { return CurrentSystem().ReadDir(directory); })) {
@@ -237,7 +284,7 @@ absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_v
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  if (https::IsUrl(path)) return ListRemote(path);
+  if (stores::IsUrl(path)) return ListRemote(path);
   DIR* const directory = Uninterrupted([&] { return CurrentSystem().OpenDir(path.c_str()); });
   if (directory == nullptr) return SystemError(errno, "list", path);
   absl::StatusOr<std::vector<std::string>> names = TakeNames(directory, path);
@@ -256,7 +303,7 @@ absl::Status SyncDirectory(const std::string& path) {
 }
 
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
-  if (https::IsUrl(path)) return KindOfRemote(path);
+  if (stores::IsUrl(path)) return KindOfRemote(path);
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
     if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return FileKind::kNothing;
@@ -266,6 +313,17 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
   if (S_ISDIR(facts.st_mode)) return FileKind::kDirectory;
   if (S_ISLNK(facts.st_mode)) return FileKind::kLink;
   return FileKind::kOther;
+}
+
+absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names) {
+  std::vector<FileKind> kinds(names.size());
+  const auto look = [&](int64_t i) -> absl::Status {
+    ASSIGN_OR_RETURN(kinds[static_cast<size_t>(i)], KindOf(JoinPath(directory, names[static_cast<size_t>(i)])));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(
+      stores::AtOnce(static_cast<int64_t>(names.size()), look, stores::IsUrl(directory) ? stores::kMostAtOnce : 1));
+  return kinds;
 }
 
 absl::StatusOr<std::string> TargetOf(const std::string& link) {

@@ -24,6 +24,13 @@ namespace reshard::io {
 // The error that errno, taken right after a call failed, stands for: "cannot <what> <path>: <reason>".
 absl::Status SystemError(int error, std::string_view what, std::string_view path);
 
+// Of a regular file: its bytes, and when it had last been written, in nanoseconds since 1970 (of a URL: another number
+// for another content).
+struct FileFacts {
+  int64_t bytes = 0;
+  int64_t modified = 0;
+};
+
 // A regular file, or what can be read as one, that is read at any place by any number of threads.
 class ReadFile {
  public:
@@ -48,6 +55,12 @@ class ReadFile {
   // How many bytes are better read in vain than left out, at the price of one more call.
   virtual int64_t gap() const { return kGap; }
 
+  // How many bytes a reader that has to put them together had better ask for in one call.
+  virtual int64_t most() const { return kMost; }
+
+  // These bytes are wanted now, one after the other. Where a call takes long, and they are few, all are read in one,
+  // and kept until they have been.
+  virtual absl::Status ReadAhead(int64_t /*at*/, int64_t /*length*/) const { return absl::OkStatus(); }
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
   virtual absl::Status ReadAt(int64_t at, absl::Span<char> out) const = 0;
   // Bytes [at, at + length), for which memory is taken as they come: a server may claim any length.
@@ -61,6 +74,7 @@ class ReadFile {
   // A call takes as long as copying 2 KiB, as measured on files in memory. On a disk the system reads whole pages, and
   // ahead, whatever is asked for.
   static constexpr int64_t kGap = int64_t{2} << 10;
+  static constexpr int64_t kMost = int64_t{4} << 20;
 
   ReadFile(std::string path, int64_t bytes, int64_t modified)
       : path_(std::move(path)), bytes_(bytes), modified_(modified) {}
@@ -98,6 +112,27 @@ class WriteFile {
   int fd_;
 };
 
+// The facts of files of a directory, or the error with which ReadFile::Open would refuse each; those of a URL are asked
+// for at the same time.
+std::vector<absl::StatusOr<FileFacts>> LookAt(const std::string& directory, const std::vector<std::string>& names,
+                                              bool follow_links);
+
+// Opens files of a directory, one after the other; those of a URL some ahead, at the same time.
+class OpenInTurn {
+ public:
+  OpenInTurn(std::string directory, std::vector<std::string> names, bool follow_links)
+      : directory_(std::move(directory)), names_(std::move(names)), follow_links_(follow_links) {}
+  // As ReadFile::Open, of the next name.
+  absl::StatusOr<std::unique_ptr<ReadFile>> Next();
+
+ private:
+  const std::string directory_;
+  const std::vector<std::string> names_;
+  const bool follow_links_;
+  size_t next_ = 0;
+  std::vector<absl::StatusOr<std::unique_ptr<ReadFile>>> ahead_;  // the last of them is the next one
+};
+
 // The names that are left in an open directory, without "." and "..", in any order; closes it. `path` for the message.
 absl::StatusOr<std::vector<std::string>> TakeNames(DIR* directory, std::string_view path);
 // Names in a directory without "." and "..", sorted; at a URL, those that are known. NotFound, Unavailable.
@@ -106,6 +141,8 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 absl::Status SyncDirectory(const std::string& path);
 enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
 absl::StatusOr<FileKind> KindOf(const std::string& path);
+// The same of names in a directory; at a URL all are asked for at the same time.
+absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names);
 // What a symbolic link says, whether there is anything or not. DataLoss: more than 4096 bytes.
 absl::StatusOr<std::string> TargetOf(const std::string& link);
 

@@ -9,7 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/https/get_range.h"
+#include "checkpoint/stores/at_once.h"
+#include "checkpoint/stores/registry.h"
+#include "checkpoint/stores/url.h"
+#include "reshard/checkpoint/store.h"
+#include "reshard/layout/checked.h"
 #include "status/macros.h"
 #include "status/mutex.h"
 #include "status/view.h"
@@ -19,35 +23,11 @@ namespace {
 
 constexpr int64_t kBlock = int64_t{128} << 10;
 constexpr int64_t kSmall = int64_t{32} << 10;  // reads that come from blocks
-constexpr int64_t kAtOnce = int64_t{8} << 20;
+// Of a request: at least as much as is worth its latency, and at most what keeps a connection for a while.
+constexpr int64_t kLeastAsked = int64_t{2} << 20, kMostAsked = int64_t{8} << 20;
 constexpr size_t kBlocksKept = 64;
-constexpr int64_t kGap = int64_t{256} << 10;  // a request takes as long as some hundreds of KiB
-
-// What a server cannot list, the files of checkpoints first.
-constexpr std::string_view kNames[] = {
-    ".metadata",
-    "model.safetensors.index.json",
-    "model.safetensors",
-    "pytorch_model.bin.index.json",
-    "pytorch_model.bin",
-    "common.pt",
-    "meta.pt",
-    "metadata.json",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-};
+constexpr int64_t kMostAhead = int64_t{4} << 20;
+constexpr int64_t kRemoteGap = int64_t{256} << 10;  // a request takes as long as some hundreds of KiB
 
 // FNV-1a: a number for a text, the same in every process.
 int64_t NumberFor(std::string_view text) {
@@ -88,12 +68,69 @@ Blocks& KeptBlocks() {
   return *blocks;
 }
 
+// Ranges that were read ahead, by URL and validator; the one read last comes first.
+class Ahead {
+ public:
+  void Keep(const std::string& key, int64_t at, std::string bytes) {
+    const status::MutexLock lock(mutex_);
+    bytes_ += static_cast<int64_t>(bytes.size());
+    kept_.push_front({key, at, std::make_shared<const std::string>(std::move(bytes))});
+    while (bytes_ > kAheadMemory) {
+      bytes_ -= static_cast<int64_t>(kept_.back().bytes->size());
+      kept_.pop_back();
+    }
+  }
+  // False: they are not there.
+  bool Take(const std::string& key, int64_t at, absl::Span<char> out) {
+    std::shared_ptr<const std::string> bytes;
+    int64_t from = 0;
+    {
+      const status::MutexLock lock(mutex_);
+      for (const Range& range : kept_) {
+        if (range.key != key || at < range.at) continue;
+        if (at + static_cast<int64_t>(out.size()) > range.at + static_cast<int64_t>(range.bytes->size())) continue;
+        bytes = range.bytes;
+        from = range.at;
+        break;
+      }
+    }
+    if (bytes != nullptr) std::memcpy(out.data(), bytes->data() + (at - from), out.size());
+    return bytes != nullptr;
+  }
+
+ private:
+  struct Range {
+    std::string key;
+    int64_t at = 0;
+    std::shared_ptr<const std::string> bytes;
+  };
+  status::Mutex mutex_;
+  std::list<Range> kept_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+Ahead& KeptAhead() {
+  static Ahead* const ahead = new Ahead();
+  return *ahead;
+}
+
 class RemoteFile : public ReadFile {
  public:
-  RemoteFile(const std::string& url, const https::Range& first, std::atomic<int64_t>* count)
-      : ReadFile(url, first.total, NumberFor(first.validator)), validator_(first.validator), count_(count) {}
+  RemoteFile(const std::string& url, StoredObject object, std::shared_ptr<Store> store, std::atomic<int64_t>* count)
+      : ReadFile(url, object.bytes, NumberFor(object.version)),
+        object_(std::move(object)),
+        store_(std::move(store)),
+        count_(count) {}
 
-  int64_t gap() const override { return kGap; }
+  int64_t gap() const override { return kRemoteGap; }
+  int64_t most() const override { return kRemoteMost; }
+
+  absl::Status ReadAhead(int64_t at, int64_t length) const override {
+    if (length > kMostAhead || length <= kSmall || at < 0 || at > bytes() - length) return absl::OkStatus();
+    std::string ahead(static_cast<size_t>(length), '\0');
+    RETURN_IF_ERROR(Ask(at, absl::MakeSpan(ahead)));
+    KeptAhead().Keep(Key(), at, std::move(ahead));
+    return absl::OkStatus();
+  }
 
   absl::Status ReadAt(int64_t at, absl::Span<char> out) const override {
     const auto size = static_cast<int64_t>(out.size());
@@ -101,17 +138,21 @@ class RemoteFile : public ReadFile {
       return absl::DataLossError(
           absl::StrCat(path(), " ends at byte ", bytes(), "; bytes ", at, " to ", at + size, " were wanted"));
     }
-    for (int64_t done = 0; done < size;) {
-      int64_t part = std::min(size - done, kAtOnce);
-      absl::Status read;
-      if (size <= kSmall) {
-        part = std::min(part, kBlock - (at + done) % kBlock);
-        read = ReadFromBlock(at + done, out.subspan(static_cast<size_t>(done), static_cast<size_t>(part)));
-      } else {
-        read = Ask(at + done, out.subspan(static_cast<size_t>(done), static_cast<size_t>(part)));
-      }
-      if (!read.ok()) return read;
-      done += part;
+    if (KeptAhead().Take(Key(), at, out)) return absl::OkStatus();
+    const auto part_of = [&](int64_t from, int64_t length) {
+      return out.subspan(static_cast<size_t>(from), static_cast<size_t>(length));
+    };
+    if (size > kSmall) {
+      constexpr int64_t kParts = 4;
+      const int64_t asked = std::clamp(CeilDiv(size, kParts), kLeastAsked, kMostAsked);
+      return stores::AtOnce(CeilDiv(size, asked), [&](int64_t i) {
+        const int64_t from = i * asked;
+        return Ask(at + from, part_of(from, std::min(asked, size - from)));
+      });
+    }
+    for (int64_t done = 0, part = 0; done < size; done += part) {
+      part = std::min(size - done, kBlock - (at + done) % kBlock);
+      RETURN_IF_ERROR(ReadFromBlock(at + done, part_of(done, part)));
     }
     return absl::OkStatus();
   }
@@ -122,7 +163,8 @@ class RemoteFile : public ReadFile {
   }
 
  private:
-  std::string KeyOf(int64_t block) const { return absl::StrCat(path(), "\n", validator_, "\n", block); }
+  std::string Key() const { return absl::StrCat(path(), "\n", object_.version); }
+  std::string KeyOf(int64_t block) const { return absl::StrCat(Key(), "\n", block); }
 
   absl::Status ReadFromBlock(int64_t at, absl::Span<char> out) const {
     const int64_t number = at / kBlock;
@@ -138,50 +180,60 @@ class RemoteFile : public ReadFile {
   }
 
   absl::Status Ask(int64_t at, absl::Span<char> out) const {
-    const absl::StatusOr<https::Range> range = https::GetRange(path(), at, out);
-    const bool gone = absl::IsNotFound(range.status());
-    if (gone || (range.ok() && (range->total != bytes() || range->validator != validator_))) {
+    absl::Status read = store_->Read(path(), object_, at, out);
+    if (absl::IsFailedPrecondition(read)) {
       return absl::FailedPreconditionError(
-          absl::StrCat("the source was written to while it was read: ", path(), gone ? " is gone" : " has changed"));
+          absl::StrCat("the source was written to while it was read: ", read.message()));
     }
-    if (!range.ok()) return range.status();
-    if (count_ != nullptr) count_->fetch_add(range->length, std::memory_order_relaxed);
-    return absl::OkStatus();
+    if (read.ok() && count_ != nullptr) count_->fetch_add(static_cast<int64_t>(out.size()), std::memory_order_relaxed);
+    return read;
   }
 
-  const std::string validator_;
+  const StoredObject object_;
+  const std::shared_ptr<Store> store_;
   std::atomic<int64_t>* const count_;
 };
-
-struct Listings {
-  status::Mutex mutex;
-  std::map<std::string, std::vector<std::string>> names ABSL_GUARDED_BY(mutex);
-};
-Listings& KnownListings() {
-  static Listings* const listings = new Listings();
-  return *listings;
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Store> store, stores::StoreOf(url));
   std::string first(static_cast<size_t>(kBlock), '\0');
-  ASSIGN_OR_RETURN(const https::Range range, https::GetRange(url, 0, absl::MakeSpan(first)));
-  if (count != nullptr) count->fetch_add(range.length, std::memory_order_relaxed);
-  auto file = std::make_unique<RemoteFile>(url, range, count);
-  first.resize(range.length);
+  ASSIGN_OR_RETURN(StoredObject object, store->FindAndRead(url, absl::MakeSpan(first)));
+  first.resize(static_cast<size_t>(std::min(kBlock, object.bytes)));
+  if (count != nullptr) count->fetch_add(static_cast<int64_t>(first.size()), std::memory_order_relaxed);
+  auto file = std::make_unique<RemoteFile>(url, std::move(object), std::move(store), count);
   file->KeepFirst(std::move(first));
   return file;
 }
 
+absl::StatusOr<FileFacts> LookAtRemote(const std::string& url) {
+  if (stores::SchemeOf(url) == "https") {  // where one request gives the first bytes as well
+    ASSIGN_OR_RETURN(const std::unique_ptr<ReadFile> file, OpenRemote(url, nullptr));
+    return FileFacts{file->bytes(), file->modified()};
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, stores::StoreOf(url));
+  ASSIGN_OR_RETURN(const StoredObject object, store->Find(url));
+  return FileFacts{object.bytes, NumberFor(object.version)};
+}
+
 absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
-  const absl::StatusOr<std::unique_ptr<ReadFile>> file = OpenRemote(url, nullptr);
+  absl::StatusOr<FileFacts> file = absl::UnknownError("not asked for");
+  absl::StatusOr<std::vector<std::string>> names = absl::UnknownError("not asked for");
+  const auto ask = [&](int64_t what) -> absl::Status {
+    if (what == 0) file = LookAtRemote(url);
+    if (what == 1) names = ListRemote(url);
+    return absl::OkStatus();
+  };
+  // A server is asked for many names in place of a list: only where there is no file.
+  const bool lists = stores::SchemeOf(url) != "https";
+  RETURN_IF_ERROR(stores::AtOnce(lists ? 2 : 1, ask));
   if (file.ok()) return FileKind::kFile;
   // Some servers answer so for what they do not have, and some have pages for what is not a file.
   const bool maybe_above = absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status()) ||
                            absl::IsUnimplemented(file.status()) || absl::IsInvalidArgument(file.status());
   if (!maybe_above) return file.status();
-  const absl::StatusOr<std::vector<std::string>> names = ListRemote(url);
+  if (!lists) RETURN_IF_ERROR(ask(1));
   if (names.ok()) return FileKind::kDirectory;
   if (!absl::IsNotFound(names.status())) return names.status();
   if (absl::IsNotFound(file.status())) return FileKind::kNothing;
@@ -189,31 +241,12 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
-  Listings& known = KnownListings();
-  {
-    const status::MutexLock lock(known.mutex);
-    if (const auto found = known.names.find(url); found != known.names.end()) return found->second;
-  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, stores::StoreOf(url));
+  ASSIGN_OR_RETURN(std::vector<Store::Entry> entries, store->List(url));
   std::vector<std::string> names;
-  absl::Status denied;
-  for (const std::string_view name : kNames) {
-    char byte = 0;
-    const absl::StatusOr<https::Range> there = https::GetRange(JoinPath(url, name), 0, {&byte, 1});
-    if (there.ok()) {
-      names.emplace_back(name);
-    } else if (absl::IsPermissionDenied(there.status())) {
-      denied = there.status();
-    } else if (!absl::IsNotFound(there.status())) {
-      return there.status();
-    }
-  }
-  if (names.empty() && !denied.ok()) return denied;
-  if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat(url, ": none of the files that checkpoints have is there"));
-  }
+  for (Store::Entry& entry : entries) names.push_back(std::move(entry.name));
   std::sort(names.begin(), names.end());
-  const status::MutexLock lock(known.mutex);
-  return known.names.emplace(url, std::move(names)).first->second;
+  return names;
 }
 
 }  // namespace reshard::io

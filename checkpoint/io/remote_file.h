@@ -1,4 +1,4 @@
-// Files on https servers, read as those of the system are.
+// Objects of stores and files on https servers (reshard/checkpoint/store.h), read as files of the system are.
 #ifndef RESHARD_CHECKPOINT_IO_REMOTE_FILE_H_
 #define RESHARD_CHECKPOINT_IO_REMOTE_FILE_H_
 
@@ -13,22 +13,29 @@
 
 namespace reshard::io {
 
-// Bytes of memory for all files at URLs together: the blocks, and libcurl with what it loads.
+// Bytes of memory for all files at URLs together: the blocks, and libcurl with what it loads. What a store of Python
+// takes, an interpreter among it, is not in it.
 inline constexpr int64_t kRemoteMemory = int64_t{24} << 20;
+// Bytes of what is read ahead (ReadFile::ReadAhead).
+inline constexpr int64_t kAheadMemory = int64_t{128} << 20;
 
-// All URLs here are admitted (https/url.h), and names are joined to them as they are.
+// ReadFile::most of them: what one thread takes for reading.
+inline constexpr int64_t kRemoteMost = int64_t{16} << 20;
+
+// All URLs here are admitted (stores/url.h), and names are joined to them as they are.
 
 // The file at a URL. Reads of up to 32 KiB come from blocks of 128 KiB, of which the process keeps 64; others are asked
-// for by 8 MiB. `count` as ReadFile::Open.
-// Errors as https::GetRange; when reading also FailedPrecondition: the file is another one than when
-// it was opened.
+// for in parts of 2 to 8 MiB, all at the same time. `count` as ReadFile::Open.
+// Errors as the store's; when reading also FailedPrecondition: the file is another one than when it was opened.
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count);
 
-// A file, where the server has one there; a directory, where it has files below that checkpoints have; or nothing.
+// What Open would say of its size and time.
+absl::StatusOr<FileFacts> LookAtRemote(const std::string& url);
+
+// A file, where the store has one there; a directory, where it has some below; or nothing.
 absl::StatusOr<FileKind> KindOfRemote(const std::string& url);
 
-// The names that there are in a directory, of those that checkpoints and what belongs to them have: servers do not
-// list. Asked for once in a process. NotFound: none of them.
+// The names right below, as Store::List has them. NotFound: none.
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url);
 
 }  // namespace reshard::io

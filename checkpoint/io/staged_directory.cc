@@ -8,13 +8,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/io/stage_terms.h"
 #include "checkpoint/io/system.h"
 #include "checkpoint/io/whole_file.h"
+#include "checkpoint/stores/url.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -94,7 +94,9 @@ absl::Status StagedDirectory::SetPlaces(std::string_view destination, std::strin
     return absl::InvalidArgumentError(absl::StrCat("a job is named by 1 to 64 letters and digits, not ", Shown(job),
                                                    ", and its workers are numbered from 0, not ", worker));
   }
-  if (https::IsUrl(destination)) return absl::InvalidArgumentError("results are written to directories, not to URLs");
+  if (stores::IsUrl(destination))
+    return absl::InvalidArgumentError(
+        "this is written to directories, not to URLs; reshard convert writes to stores, too");
   std::string_view path = destination;
   while (path.size() > 1) {
     if (path.back() != '/' && path.substr(path.size() - 2) != "/.") break;

@@ -4,7 +4,10 @@
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
+#include "checkpoint/stores/url.h"
+#include "reshard/checkpoint/filesystem.h"
 #include "status/macros.h"
+#include "status/no_throw.h"
 
 namespace reshard::io {
 
@@ -17,3 +20,14 @@ absl::Status WriteWholeFile(const std::string& path, std::string_view bytes) {
 }
 
 }  // namespace reshard::io
+
+absl::StatusOr<std::string> reshard::ReadSmallFile(const std::string& path, int64_t limit) {
+  return status::NoThrow("reading a file", [&]() -> absl::StatusOr<std::string> {
+    std::string admitted = path;
+    if (stores::IsUrl(path)) {
+      ASSIGN_OR_RETURN(admitted, stores::Admit(path));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(admitted, /*follow_links=*/true));
+    return file->ReadAll(limit);
+  });
+}

@@ -320,7 +320,7 @@ class Loading {
         live::AddParts(*source_, {wanted.tensor, box.offset, box.size, box.local, into}, element, stripe, &parts);
       }
     }
-    return live::ReadParts(*source_, parts, tasks::ThreadCount(options_.threads, live::kMostThreads), progress_);
+    return live::ReadParts(*source_, parts, source_->ReadThreads(options_.threads, live::kMostThreads), progress_);
   }
 
   // Redistributes what a group has read. Where nothing of it moves there is no exchange, and an error waits.

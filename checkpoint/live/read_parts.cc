@@ -8,6 +8,7 @@
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/source/streaming_reader.h"
+#include "checkpoint/stores/url.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/runtime/strided_copy.h"
 #include "status/macros.h"
@@ -31,6 +32,8 @@ PartRead Within(const PartRead& whole, absl::Span<const int64_t> offset, absl::S
 // What does not lie in one piece where it is read to comes through a buffer, this much at a time: it is read, checked
 // and put in place while it is in a core's own cache.
 constexpr int64_t kBuffered = int64_t{256} << 10;
+// As much as is worth a request.
+constexpr int64_t kBufferedOfUrl = int64_t{8} << 20;
 
 }  // namespace
 
@@ -67,11 +70,12 @@ absl::Status ReadParts(source::Source& source, absl::Span<const PartRead> parts,
                          {to + place.to_offset(), static_cast<size_t>(NumElements(part.size) * element)});
     }
     source::StreamingReader reader(&source, part.tensor, BoxOf(part));
-    return reader.ReadAll(kBuffered, [&](const source::Box& box, std::string& bytes) {
-      const PartRead read = Within(part, box.offset, box.size);
-      BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
-      return absl::OkStatus();
-    });
+    return reader.ReadAll(stores::IsUrl(source.catalog().root()) ? kBufferedOfUrl : kBuffered,
+                          [&](const source::Box& box, std::string& bytes) {
+                            const PartRead read = Within(part, box.offset, box.size);
+                            BoxToFragment(read.size, read.local, element, read.into->strides).Run(bytes.data(), to);
+                            return absl::OkStatus();
+                          });
   };
   const auto task = [&](int64_t p, int /*thread*/) -> absl::Status {
     const PartRead& part = parts[p];

@@ -99,7 +99,7 @@ absl::Status StoredCheckpoint::Read(absl::Span<const BoxRead> boxes, int threads
                       &views[i]},
                      SizeOf(box.into.dtype), kLargestPart, &parts);
     }
-    return live::ReadParts(*source_, parts, tasks::ThreadCount(threads, live::kMostThreads));
+    return live::ReadParts(*source_, parts, source_->ReadThreads(threads, live::kMostThreads));
   });
 }
 

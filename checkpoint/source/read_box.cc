@@ -14,8 +14,6 @@
 namespace reshard::source {
 namespace {
 
-constexpr int64_t kBuffer = int64_t{4} << 20;  // bytes
-
 // One dimension of the box: strides in bytes.
 struct Axis {
   int64_t size = 1;
@@ -104,12 +102,12 @@ class BoxReader {
     if (axes.empty() || axes.back().from != element_) axes.push_back({1, element_, element_});
     size_t inner = axes.size() - 1;
     const bool direct = axes[inner].to == element_;
-    int64_t piece = direct ? axes[inner].size : std::min(axes[inner].size, kBuffer / element_);
+    int64_t piece = direct ? axes[inner].size : std::min(axes[inner].size, file_.most() / element_);
     int64_t extent = piece * element_;
     while (inner > 0 && piece == axes[inner].size && !(direct && extent >= file_.gap())) {
       const Axis& outer = axes[inner - 1];
       if (outer.from == 0 || outer.from - extent > file_.gap()) break;
-      const int64_t fit = std::min(outer.size, 1 + std::max<int64_t>(kBuffer - extent, 0) / outer.from);
+      const int64_t fit = std::min(outer.size, 1 + std::max<int64_t>(file_.most() - extent, 0) / outer.from);
       if (fit == 1) break;
       --inner;
       piece = fit;

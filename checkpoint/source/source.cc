@@ -9,6 +9,8 @@
 #include "checkpoint/source/read_box.h"
 #include "checkpoint/source/state.h"
 #include "checkpoint/source/unwrap.h"
+#include "checkpoint/stores/url.h"
+#include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/views/node_hash.h"
 #include "checkpoint/views/read_view.h"
 #include "status/macros.h"
@@ -81,6 +83,12 @@ void Source::AddViews(hash::Digest* digest) const {
     digest->Add(view.stored);
     if (view.node) views::AddTo(*view.node, digest);
   }
+}
+
+int Source::ReadThreads(int asked, int most) const {
+  const std::string scheme = stores::SchemeOf(state_->catalog.root());
+  if (asked == 0 && !scheme.empty() && scheme != "https") return kThreadsForStores;
+  return tasks::ThreadCount(asked, most);
 }
 
 int64_t Source::bytes_read() const { return state_->bytes_read; }

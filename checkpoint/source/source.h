@@ -38,6 +38,9 @@ struct SourceOptions {
   bool unwrap = false;
 };
 
+// Threads for reading from a store where nothing is asked for: they wait, and need no core.
+inline constexpr int kThreadsForStores = 16;
+
 // Any number of threads may read.
 class Source {
  public:
@@ -77,6 +80,10 @@ class Source {
   // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
   // in the same way.
   absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
+
+  // How many threads had better read: as many as are asked for; for 0 what suits where it lies, of files at most
+  // `most`.
+  int ReadThreads(int asked, int most) const;
 
   // Bytes read so far from the files that tensors and byte items lie in: what was asked for, what lies between its
   // parts and was read with them, the frames of streams, and whole chunks whose checksums were compared.

@@ -19,16 +19,20 @@ namespace reshard::source {
 namespace {
 
 constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
+
+// What has been read is looked at while it is in the caches; requests are worth more.
+int64_t CheckedAtOnce(const io::ReadFile& file) { return file.gap() >= kCheckedAtOnce ? file.most() : kCheckedAtOnce; }
+
 // Chunks whose streams are remembered; the others are looked into again.
 constexpr size_t kStreamsKept = 4096;
 constexpr size_t kFilesOpen = 256;
 
-// What is found of the record that begins there and is as long as `out`, which is filled with it. What has been read is
-// looked at while it is in the caches.
+// What is found of the record that begins there and is as long as `out`, which is filled with it.
 absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, absl::Span<char> out,
                                                   RecordCheck& check) {
-  for (size_t at = 0; at < out.size(); at += kCheckedAtOnce) {
-    const absl::Span<char> part = out.subspan(at, static_cast<size_t>(kCheckedAtOnce));
+  const auto at_once = static_cast<size_t>(CheckedAtOnce(file));
+  for (size_t at = 0; at < out.size(); at += at_once) {
+    const absl::Span<char> part = out.subspan(at, at_once);
     RETURN_IF_ERROR(file.ReadAt(begin + static_cast<int64_t>(at), part));
     check.Add({part.data(), part.size()});
   }
@@ -39,8 +43,9 @@ absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int6
 absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, int64_t length,
                                                   RecordCheck& check) {
   std::string buffer;
-  for (int64_t at = 0; at < length; at += kCheckedAtOnce) {
-    buffer.resize(std::min(kCheckedAtOnce, length - at));
+  const int64_t at_once = CheckedAtOnce(file);
+  for (int64_t at = 0; at < length; at += at_once) {
+    buffer.resize(std::min(at_once, length - at));
     RETURN_IF_ERROR(file.ReadAt(begin + at, absl::MakeSpan(buffer)));
     check.Add(buffer);
   }
@@ -96,6 +101,8 @@ absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Source::State::St
     const auto found = streams.find(key);
     if (found != streams.end()) return found->second;
   }
+  // An archive is read at its end, at its beginning, and then all of it.
+  RETURN_IF_ERROR(file.ReadAhead(chunk.place.at, chunk.place.length));
   absl::StatusOr<catalog::StoredElements> looked =
       torch_save::FindTensorStream(file, chunk.place, *entry.dtype, chunk.size);
   if (!looked.ok()) {

@@ -1,10 +1,14 @@
 #include "checkpoint/source/streaming_reader.h"
 
 #include <utility>
+#include <vector>
 
 #include "checkpoint/catalog/boxes.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/source/read_box.h"
 #include "checkpoint/source/state.h"
+#include "checkpoint/stores/at_once.h"
+#include "checkpoint/stores/url.h"
 #include "status/macros.h"
 
 namespace reshard::source {
@@ -26,7 +30,16 @@ absl::Status StreamingReader::Read(const Box& part, Taker take) {
 
 absl::Status StreamingReader::ReadStored(const Box& part, Taker take) {
   Source::State& state = *source_.state_;
-  for (const int64_t number : state.Index(stored_)->Overlapping(part.offset, part.size)) {
+  const std::vector<int64_t> numbers = state.Index(stored_)->Overlapping(part.offset, part.size);
+  if (numbers.size() > 1 && state.catalog.traits().chunks_are_archives && stores::IsUrl(state.catalog.root())) {
+    // Looking into each reads it ahead.
+    constexpr int64_t kLookedInto = 8;
+    RETURN_IF_ERROR(stores::AtOnce(
+        static_cast<int64_t>(numbers.size()),
+        [&](int64_t i) { return state.OverlapOf(stored_, numbers[static_cast<size_t>(i)], part).status(); },
+        kLookedInto));
+  }
+  for (const int64_t number : numbers) {
     ASSIGN_OR_RETURN(const Overlap overlap, state.OverlapOf(stored_, number, part));
     auto followed = followed_.find(number);
     if (followed == followed_.end() && state.Wants(stored_, overlap)) {

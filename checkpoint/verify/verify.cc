@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,10 +15,10 @@
 #include "checkpoint/auxiliary_files/copy.h"
 #include "checkpoint/auxiliary_files/find.h"
 #include "checkpoint/catalog/boxes.h"
-#include "checkpoint/https/url.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/source/source.h"
+#include "checkpoint/stores/url.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "checkpoint/verify/compare.h"
 #include "reshard/checkpoint/describe.h"
@@ -129,12 +130,14 @@ absl::Status CompareAuxiliaryFiles(const std::string& a, const Catalog& catalog,
   if (const std::string meant = DirectoryMeantBy(b); !meant.empty()) {
     return CompareAuxiliaryFilesAt(a, catalog, meant, terms, report);
   }
-  if (https::IsUrl(b)) {
-    ASSIGN_OR_RETURN(const std::string admitted, https::Admit(b));
+  if (stores::IsUrl(b)) {
+    ASSIGN_OR_RETURN(const std::string admitted, stores::Admit(b));
     return CompareAuxiliaryFilesAt(a, catalog, admitted, terms, report);
   }
   return CompareAuxiliaryFilesAt(a, catalog, b, terms, report);
 }
+
+constexpr int kAllCores = std::numeric_limits<int>::max();
 
 bool WeightsOnly(const std::optional<source::Sidecar>& of_b) { return of_b && of_b->made && of_b->made->weights_only; }
 
@@ -162,8 +165,10 @@ absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::
     ASSIGN_OR_RETURN(std::unique_ptr<source::Source> second,
                      source::Source::Open(b, {options.limits, options.ignore_sidecar}));
     ASSIGN_OR_RETURN(const std::unique_ptr<source::Source> first, OpenAsMade(a, options, second->sidecar()));
-    ASSIGN_OR_RETURN(VerifyReport report, verify::CompareSources(*first, *second, tasks::ThreadCount(options.threads),
-                                                                 options.progress, options.stop));
+    const int threads =
+        std::max(first->ReadThreads(options.threads, kAllCores), second->ReadThreads(options.threads, kAllCores));
+    ASSIGN_OR_RETURN(VerifyReport report,
+                     verify::CompareSources(*first, *second, threads, options.progress, options.stop));
     report.taken_off = first->wrappers();
     report.as_made_weights_only = WeightsOnly(second->sidecar()) && !options.recipe.selection.weights_only;
     RETURN_IF_ERROR(CompareAuxiliaryFiles(a, first->catalog(), b, options.side_files, &report));

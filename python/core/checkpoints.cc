@@ -16,9 +16,12 @@
 #include "python/core/module.h"
 #include "python/core/status.h"
 #include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/filesystem.h"
 #include "reshard/checkpoint/fingerprint.h"
 #include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/report.h"
+#include "reshard/checkpoint/store.h"
+#include "reshard/checkpoint/store_calls.h"
 #include "reshard/checkpoint/verify.h"
 #include "reshard/planner/environment.h"
 #include "reshard/planner/option_text.h"
@@ -263,9 +266,24 @@ std::string TakeFingerprint(const std::string& path, const nb::dict& terms, int6
   return FingerprintToJson(*taken);
 }
 
+// The stores of the Python package, as a table that stays where it is (reshard.stores).
+void UseStores(uintptr_t table) { RegisterStore("", MakeStore(*reinterpret_cast<const reshard_store_calls*>(table))); }
+
+nb::bytes ReadBytes(const std::string& path) {
+  absl::StatusOr<std::string> read;
+  {
+    const nb::gil_scoped_release release;
+    read = ReadSmallFile(path);
+  }
+  if (!read.ok()) RaiseCheckpoint(read.status());
+  return nb::bytes(read->data(), read->size());
+}
+
 }  // namespace
 
 void AddCheckpoints(nb::module_& module) {
+  module.def("read_bytes", &ReadBytes, "path"_a);
+  module.def("use_stores", &UseStores, "table"_a);
   module.def("inspect", &Inspect, "path"_a, "pattern"_a, "chunks"_a);
   module.def("convert", &ConvertFrom, "source"_a, "destination"_a, "terms"_a, "progress"_a.none());
   module.def("verify", &Compare, "a"_a, "b"_a, "terms"_a, "progress"_a.none());

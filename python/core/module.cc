@@ -6,4 +6,5 @@ NB_MODULE(_core, module) {
   module.def("version", &reshard::Version);
   reshard::core::AddPlanning(module);
   reshard::core::AddCheckpoints(module);
+  reshard::core::AddCommand(module);
 }

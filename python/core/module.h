@@ -11,6 +11,8 @@ namespace reshard::core {
 void AddPlanning(nanobind::module_& module);
 // inspect, convert, verify, fingerprint.
 void AddCheckpoints(nanobind::module_& module);
+// The command itself.
+void AddCommand(nanobind::module_& module);
 
 }  // namespace reshard::core
 

@@ -1,16 +1,19 @@
-"""`python -m reshard` is the command `reshard` of the same installation, and one more: `record`, which runs programs that
-are Python.
+"""`python -m reshard` is the command `reshard` of the same installation, with more: URLs of stores, which are Python's
+(reshard.stores), and `record`, which runs programs that are Python.
 
 Under torchrun (`torchrun -m reshard convert ...`) the processes are the workers of one conversion.
 """
 
 import os
 import shutil
+import signal
 import sys
 import sysconfig
 from importlib import metadata
 
 from .errors import MissingFileError
+from .stores.calls import take_over
+from .stores.schemes import is_store_url
 
 
 def _command() -> str:
@@ -32,14 +35,21 @@ def _command() -> str:
 
 
 def main() -> None:
-    """Becomes the command."""
+    """Becomes the command, or is it where an argument is a URL that needs a store."""
     if sys.argv[1:2] == ["record"]:
         from .torch.record.command import main as record
 
         sys.exit(record(sys.argv[2:]))
-    command = _command()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         os.environ["RESHARD_RUN_AS_MODULE"] = "1"  # RANK and WORLD_SIZE are about this process, not its parent
+    if any(map(is_store_url, sys.argv[1:])):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command has its own word on that
+        from . import _core
+
+        take_over(_core.use_stores)
+        sys.stdout.flush()
+        sys.exit(_core.command(["reshard", *sys.argv[1:]]))
+    command = _command()
     os.execv(command, [command, *sys.argv[1:]])
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints on disk or on an https server: listed, rewritten, compared. Nothing in a file is ever executed."""
+"""Checkpoints on disk, in object stores or on https servers: listed, rewritten, compared. Nothing in a file is ever executed."""
 
 import json
 import os
@@ -9,8 +9,11 @@ from . import _core
 from .arguments import byte_count, dtype_name
 from .errors import InputError
 from .planning import _Result
+from .stores.calls import take_over
 
 __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
+
+take_over(_core.use_stores)
 
 Path = str | os.PathLike[str]
 # Called with the bytes done, the bytes to do, and the seconds since the beginning.
@@ -114,7 +117,7 @@ class Comparison(_Report):
 
 
 def inspect(path: Path, *, tensor: str = "", chunks: bool = False) -> Checkpoint:
-    """Lists a checkpoint: a directory (DCP, safetensors, .bin sets, files of ranks), a file, or an https URL.
+    """Lists a checkpoint: a directory (DCP, safetensors, .bin sets, files of ranks), a file, or a URL of either.
 
     Args:
         path: where it is.
@@ -152,7 +155,7 @@ def convert(
     keep_names: bool = False,
     side_files: bool | Sequence[str] = True,
     memory_limit: int | str = "1GiB",
-    file_size: int | str = "5GiB",
+    file_size: int | str | None = None,
     threads: int = 0,
     workers: int = 1,
     worker: int = 0,
@@ -171,7 +174,7 @@ def convert(
 
     Args:
         source: a checkpoint in any format that inspect() lists.
-        destination: the directory to create.
+        destination: the directory to create, or the URL of a place in a store (docs/tasks/stores.md).
         to: "dcp", "safetensors", or "hf": what from_pretrained loads, the weights alone as safetensors with an index,
             under the names of the bare model: what wrappers have added to them (module., _orig_mod., ...) comes off.
         rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with that.
@@ -191,7 +194,8 @@ def convert(
         with_training_state: with to="hf", also the tensors of optimizers and the like.
         keep_names: with to="hf", what wrappers have added to names stays.
         side_files: patterns of further files to copy from beside the source; False copies none.
-        memory_limit, file_size: bytes, or text such as "4GiB".
+        memory_limit, file_size: bytes, or text such as "4GiB". Files of safetensors have at most 5 GiB, objects in a
+            store 1 GiB, where nothing is said.
         threads: 0 is one per core.
         workers, worker: several processes share the job, each with the same arguments but for its number.
         dry_run: writes nothing, and says what would be.
@@ -223,7 +227,7 @@ def convert(
     terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched) | _wholeness(partial, rank_local)
     terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
-    terms |= dict(memory_limit=byte_count(memory_limit), file_size=byte_count(file_size))
+    terms |= dict(memory_limit=byte_count(memory_limit), file_size=0 if file_size is None else byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, restart=restart, resume=resume, clean=clean, verify=verify)
     return Conversion(_core.convert(os.fspath(source), os.fspath(destination), terms, progress))
 
@@ -290,6 +294,8 @@ def _wholeness(partial: bool, rank_local: str | None) -> dict[str, Any]:
 def _json(value: Mapping[str, Any] | Path | None) -> str | None:
     if value is None or isinstance(value, Mapping):
         return None if value is None else json.dumps(value)
+    if "://" in os.fspath(value):
+        return _core.read_bytes(os.fspath(value)).decode()
     with open(value, encoding="utf-8") as file:
         return file.read()
 

@@ -16,6 +16,9 @@
 
 namespace reshard::tool {
 
+// The command with these arguments, as main() gets them; its exit code.
+int CommandMain(int argc, char** argv);
+
 using Action = std::function<int()>;
 
 Action AddPlan(CLI::App& app);

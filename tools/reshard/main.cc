@@ -137,14 +137,15 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace reshard::tool
 
-int main(int argc, char** argv) {
+int CommandMain(int argc, char** argv) {
   try {
-    return reshard::tool::Main(argc, argv);
+    return Main(argc, argv);
   } catch (const std::bad_alloc&) {
-    return reshard::tool::Fail(reshard::tool::kInfeasible, "out of memory");
+    return Fail(kInfeasible, "out of memory");
   } catch (const std::exception& error) {
-    return reshard::tool::Fail(reshard::tool::kInternal, error.what());
+    return Fail(kInternal, error.what());
   }
 }
+
+}  // namespace reshard::tool

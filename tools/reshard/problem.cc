@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "reshard/checkpoint/filesystem.h"
 #include "reshard/layout/text.h"
 
 namespace reshard::tool {
@@ -77,6 +78,7 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  if (path.find("://") != std::string::npos) return ReadSmallFile(path);
   std::ifstream in(path, std::ios::binary);
   std::ostringstream content;
   if (in) content << in.rdbuf();

@@ -5,6 +5,8 @@ import pathlib
 
 import torch
 
+from ..stores.calls import take_over
+
 LIBRARY_NAME = "libreshard_torch.so"
 LIBRARY_VARIABLE = "RESHARD_TORCH_LIBRARY"
 HOW_TO_BUILD = "pip install --no-build-isolation --config-settings=cmake.define.RESHARD_BUILD_TORCH=ON <the source of reshard>"
@@ -60,3 +62,4 @@ def load_library() -> None:
     except OSError as error:
         raise ImportError(f"cannot load {path} into PyTorch {torch.__version__}: {error}") from error
     torch.ops.reshard._check_environment()
+    take_over(torch.ops.reshard._use_stores)

@@ -1,6 +1,7 @@
 // reshard convert SRC DST: rewrites a checkpoint in another layout or format.
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -125,13 +126,16 @@ std::string NamesText(const ConvertSummary& summary) {
   return text;
 }
 
+// Its destination is one, where space has no bounds.
+bool IsStore(const ConvertSummary& summary) { return summary.free_bytes == std::numeric_limits<int64_t>::max(); }
+
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags, const WorkerOf& worker) {
   const bool dry_run = flags.dry_run;
   std::string text = PlannedText(summary.planned);
   absl::StrAppend(&text, Counted(summary.tensors, "tensor"), " and ", Counted(summary.byte_items, "byte item"), ", ",
                   HumanBytes(summary.bytes), " in ", Counted(summary.pieces, "piece"), "\n",
-                  Counted(summary.files, "file"), ", ", HumanBytes(summary.disk_bytes), " on disk, ",
-                  HumanBytes(summary.free_bytes), " free\n");
+                  Counted(summary.files, "file"), ", ", HumanBytes(summary.disk_bytes));
+  text += IsStore(summary) ? " to store\n" : absl::StrCat(" on disk, ", HumanBytes(summary.free_bytes), " free\n");
   text += NamesText(summary);
   text += NotSelectedText(summary);
   text += BesideText(summary);
@@ -171,6 +175,7 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
 
 // Names what runs that were interrupted have left beside the destination, and nobody works in.
 void SayWhatIsLeft(const std::string& destination) {
+  if (destination.find("://") != std::string::npos) return;  // looking takes long there
   const absl::StatusOr<std::vector<StaleStaging>> stale_staging = FindStaleStaging(destination);
   if (!stale_staging.ok()) return;  // it was only to be said
   for (const StaleStaging& stale : *stale_staging) {
@@ -288,11 +293,12 @@ Action AddCheckpoint(CLI::App& parent) {
   app.alias("checkpoint");
   app.group(kOfCheckpoints);
   auto flags = std::make_shared<CheckpointFlags>();
-  app.add_option("SRC", flags->source,
-                 "a checkpoint: a directory, a file or an https URL, in any format that inspect lists")
+  app.add_option("SRC", flags->source, "a checkpoint: a directory, a file or a URL, in any format that inspect lists")
       ->required()
       ->type_name("PATH|URL");
-  app.add_option("DST", flags->destination, "the directory to create")->required()->type_name("PATH");
+  app.add_option("DST", flags->destination, "the directory to create, or a URL of a store")
+      ->required()
+      ->type_name("PATH|URL");
   app.option_defaults()->group("Layout and format");
   app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout")->type_name("FILE");
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}")->type_name("MESH");
@@ -306,7 +312,7 @@ Action AddCheckpoint(CLI::App& parent) {
                "with --to hf: leave what wrappers have added to names (module., _orig_mod., ...)");
   app.add_flag("--with-training-state", flags->with_training_state,
                "with --to hf: write the tensors of optimizers and the like, too");
-  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB)")
+  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB, in a store 1GiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
   flags->what.DeclareAuxiliaryFiles(app, "SRC");

@@ -1,0 +1,188 @@
+"""S3 and what speaks it, Google Cloud Storage and Azure, by obstore. How requests are signed, retried and limited is
+obstore's business, and where credentials come from as well, but for one thing: what AWS's configuration files say is
+found by boto3 where that is installed and the environment has no key.
+"""
+
+import importlib.util
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import from_url
+
+from .interface import Entry, Found, StoreError
+
+__all__ = ["ObstoreStore"]
+
+# Bytes of a request of an upload. S3 wants at least the first, and at most 10,000 of them; the smaller they are, the more
+# are under way.
+_LEAST_PART, _PART, _PARTS, _MOST_PARTS = 5 << 20, 8 << 20, 64, 10_000
+
+_LONGEST_PAUSE = 4  # seconds
+
+_CODES: list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]] = [
+    (FileNotFoundError, "not_found"),
+    ((exceptions.PermissionDeniedError, exceptions.UnauthenticatedError), "denied"),
+    (exceptions.AlreadyExistsError, "exists"),
+    (exceptions.PreconditionError, "changed"),
+    ((exceptions.NotSupportedError, NotImplementedError), "unsupported"),
+]
+
+
+@contextmanager
+def _errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        code = next((code for types, code in _CODES if isinstance(error, types)), "unavailable")
+        raise StoreError(code, f"{url}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    """What happened, without the program's own structures behind it, and without the queries of URLs, which sign."""
+    first = re.split(r"\n\nDebug source:|: <\?xml", str(error))[0]
+    text = re.sub(r"\?[^\s\"')]+", "?...", " ".join(first.split()))[:700]
+    asked_machine = "169.254.169.254" in text or "metadata.google.internal" in text
+    return text + (" (no credentials in the environment, and none of this machine's own)" if asked_machine else "")
+
+
+def _found(meta: Any) -> Found:
+    version = meta.get("e_tag") or meta.get("version") or ""
+    return Found(meta["size"], version or f"{meta['last_modified']:%Y-%m-%dT%H:%M:%S.%f}")
+
+
+class ObstoreStore:
+    """Every bucket of every scheme that obstore has."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buckets: dict[str, Any] = {}
+
+    def find(self, url: str) -> Found:
+        with _errors(url):
+            return _found(obstore.head(*self._at(url)))
+
+    def find_and_read(self, url: str, first: memoryview) -> Found:
+        store, path = self._at(url)
+        with _errors(url):
+            try:
+                return self._get(url, {"range": (0, len(first))}, first)
+            except exceptions.GenericError:  # of an object without a byte there is no first one
+                found = _found(obstore.head(store, path))
+                if found.bytes:
+                    raise
+                return found
+
+    def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
+        options: dict[str, Any] = {"range": (at, at + len(out))}
+        if found.version.startswith(('"', "W/")) or re.fullmatch(r"[0-9a-fA-F-]{32,}", found.version):
+            options["if_match"] = found.version
+        with _errors(url):
+            if self._get(url, options, out) != found:
+                raise StoreError("changed", f"{url} has changed")
+
+    def _get(self, url: str, options: dict[str, Any], out: memoryview) -> Found:
+        """Fills `out` as far as the object reaches. obstore asks again where there is no answer, or half of one; here
+        the same is done for an answer that is shorter than it should be."""
+        store, path = self._at(url)
+        pause = 0.2
+        while True:
+            got = obstore.get(store, path, options=options)
+            found, data = _found(got.meta), memoryview(got.bytes())
+            wanted = min(len(out), found.bytes - options["range"][0])
+            if len(data) == wanted:
+                out[: len(data)] = data
+                return found
+            if pause > _LONGEST_PAUSE:
+                raise StoreError("unavailable", f"{url}: {len(data)} of {wanted} bytes came")
+            time.sleep(pause)
+            pause *= 4
+
+    def list(self, url: str) -> list[Entry]:
+        store, path = self._at(url)
+        with _errors(url):
+            listed = obstore.list_with_delimiter(store, path or None)
+            entries = [Entry(one["path"].rpartition("/")[2], _found(one)) for one in listed["objects"]]
+            entries += [Entry(one.rstrip("/").rpartition("/")[2], None) for one in listed["common_prefixes"]]
+        if not entries:
+            raise StoreError("not_found", f"{url}: there is nothing")
+        return entries
+
+    def put(self, url: str, data: memoryview, create: bool) -> Found:
+        store, path = self._at(url)
+        with _errors(url):
+            put = obstore.put(store, path, data, use_multipart=False, mode="create" if create else "overwrite")
+            return Found(len(data), put.get("e_tag") or put.get("version") or "")
+
+    def begin(self, url: str, length: int, memory: int) -> "_Upload":
+        store, path = self._at(url)
+        part = max(_LEAST_PART, min(_PART, length // _PARTS), -(-length // _MOST_PARTS))
+        with _errors(url):
+            at_once = max(1, memory // part - 1)  # and one that is being filled
+            writer = obstore.open_writer(store, path, buffer_size=part, max_concurrency=at_once)
+            return _Upload(url, writer, store, path, length)
+
+    def remove(self, url: str) -> None:
+        with _errors(url):
+            with suppress(FileNotFoundError):
+                obstore.delete(*self._at(url))
+
+    def _at(self, url: str) -> tuple[Any, str]:
+        """The bucket of a URL, and the path in it."""
+        scheme, _, rest = url.partition("://")
+        host, _, path = rest.partition("/")
+        root = f"{scheme}://{host}"
+        with self._lock:
+            if root not in self._buckets:
+                with _errors(url):
+                    self._buckets[root] = _open(root)
+            return self._buckets[root], path
+
+
+def _open(root: str) -> Any:
+    terms: dict[str, Any] = {}
+    if root.startswith(("s3://", "s3a://")):
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        endpoint = next((os.environ[name] for name in names if os.environ.get(name)), "")
+        if endpoint:
+            terms["endpoint"] = endpoint
+        if endpoint.startswith("http://"):  # who says so means it
+            terms["client_options"] = {"allow_http": True}
+        if "AWS_ACCESS_KEY_ID" not in os.environ and importlib.util.find_spec("boto3") is not None:
+            import boto3
+            from obstore.auth.boto3 import Boto3CredentialProvider
+
+            session = boto3.Session()
+            if session.get_credentials() is not None:
+                terms["credential_provider"] = Boto3CredentialProvider(session)
+                if session.region_name:
+                    terms["region"] = session.region_name
+    return from_url(root, **terms)
+
+
+class _Upload:
+    def __init__(self, url: str, writer: Any, store: Any, path: str, length: int):
+        self._url, self._writer, self._store, self._path, self._length = url, writer, store, path, length
+
+    def write(self, data: memoryview) -> None:
+        with _errors(self._url):
+            self._writer.write(bytes(data))  # it sends what it is given later, and from where it lies
+
+    def finish(self) -> Found:
+        with _errors(self._url):
+            self._writer.close()
+            found = _found(obstore.head(self._store, self._path))
+        if found.bytes != self._length:
+            raise StoreError("unavailable", f"{self._url} has {found.bytes} bytes after {self._length} were sent")
+        return found
+
+    def give_up(self) -> None:
+        self._writer = None  # its parts stay with the store until a lifecycle rule removes them: nothing shows or aborts them

@@ -1,0 +1,76 @@
+"""What a store is."""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+__all__ = ["Entry", "Found", "Store", "StoreError", "Upload"]
+
+
+class StoreError(Exception):
+    """A store did not do what it was asked to.
+
+    Attributes:
+        code: "not_found", "denied", "exists" (Store.put with create), "changed" (Store.read: the object is another
+            one), "unsupported" (the store cannot do that), or "unavailable": everything else.
+    """
+
+    def __init__(self, code: str, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+class Found(NamedTuple):
+    """An object."""
+
+    bytes: int
+    version: str  # another one is another content: an ETag, a version, the time of the last write; "" if there is none
+
+
+class Entry(NamedTuple):
+    """One line of a list."""
+
+    name: str  # below the URL that was listed, without "/"
+    found: Found | None  # None: a folder
+
+
+class Upload(Protocol):
+    """An object that is being written. Nobody sees anything of it before finish()."""
+
+    def write(self, data: memoryview) -> None:
+        """The next bytes, which are the caller's again afterwards."""
+
+    def finish(self) -> Found:
+        """The object appears, whole, in place of the one that was there."""
+
+    def give_up(self) -> None:
+        """Nothing appears."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """What register() takes: called with URLs as the user wrote them, without a "/" at the end, from any thread.
+
+    Every function raises StoreError. It tries again by itself what the network may have spoiled, and returns within a
+    time of its own choice.
+    """
+
+    def find(self, url: str) -> Found:
+        """What is at the URL; "not_found" also for a folder."""
+
+    def find_and_read(self, url: str, first: memoryview) -> Found:
+        """The same, and the first bytes of it: as many as there are, and fit into `first`."""
+
+    def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
+        """Fills `out` from byte `at` on, where that many bytes are."""
+
+    def list(self, url: str) -> list[Entry]:
+        """Objects and folders right below the URL; "not_found" where there are none."""
+
+    def put(self, url: str, data: memoryview, create: bool) -> Found:
+        """The object appears, whole; with `create` only where there is none ("exists")."""
+
+    def begin(self, url: str, length: int, memory: int) -> Upload:
+        """Begins an object of `length` bytes. The upload holds about `memory` bytes of it: the more, the more requests
+        are under way."""
+
+    def remove(self, url: str) -> None:
+        """Does nothing where there is nothing."""

@@ -1,0 +1,75 @@
+"""Which store a URL belongs to."""
+
+import importlib.util
+import threading
+
+from .interface import Store, StoreError
+
+__all__ = ["is_store_url", "register", "store_of"]
+
+# What obstore has. Everything else is fsspec's.
+_OBSTORE = {"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"}
+# What the library reads by itself.
+_OWN = {"https", "http", "hf"}
+
+_lock = threading.Lock()
+_registered: dict[str, Store] = {}
+_opened: dict[str, Store] = {}
+
+
+def scheme_of(url: str) -> str:
+    """ "s3" of "s3://bucket/key", "" of a path."""
+    scheme, mark, _ = url.partition("://")
+    return scheme.lower() if mark and scheme.replace("+", "").replace("-", "").replace(".", "").isalnum() else ""
+
+
+def is_store_url(text: str) -> bool:
+    """Whether it is a URL that needs a store: of another scheme than those that the library reads by itself."""
+    return scheme_of(text) not in _OWN | {""}
+
+
+def register(scheme: str, store: Store | None) -> None:
+    """From now on URLs that begin with "SCHEME://" are those of this store, in place of another one; None takes that
+    back."""
+    if scheme.lower() in _OWN:
+        raise ValueError(f"{scheme}:// is read by the library itself")
+    with _lock:
+        if store is None:
+            _registered.pop(scheme.lower(), None)
+        else:
+            _registered[scheme.lower()] = store
+
+
+def store_of(url: str) -> Store:
+    """The store of a URL, the same one for all of its scheme.
+
+    Raises:
+        StoreError: "unsupported" where there is none, with what to install.
+    """
+    scheme = scheme_of(url)
+    with _lock:
+        store = _registered.get(scheme) or _opened.get(scheme)
+        if store is None:
+            store = _opened[scheme] = _open(scheme)
+        return store
+
+
+def _open(scheme: str) -> Store:
+    def has(package: str) -> bool:
+        return importlib.util.find_spec(package) is not None
+
+    if scheme in _OBSTORE and has("obstore"):
+        from .by_obstore import ObstoreStore
+
+        return ObstoreStore()
+    if has("fsspec"):
+        from fsspec.registry import known_implementations, registry
+
+        from .by_fsspec import FsspecStore
+
+        if scheme in known_implementations or scheme in registry:
+            return FsspecStore(scheme)
+    if scheme in _OBSTORE:
+        raise StoreError("unsupported", f"URLs of {scheme}:// need a package: pip install 'reshard[stores]'")
+    need = "fsspec does not know them" if has("fsspec") else "pip install fsspec, and what it asks for"
+    raise StoreError("unsupported", f"URLs of {scheme}:// belong to no store: {need}")

@@ -1,0 +1,63 @@
+// Where the program begins. The stores of URLs such as s3://bucket are Python's, of which the command has nothing: with
+// such a URL among its arguments it becomes `python3 -m reshard`, which is the same command with them.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "tools/reshard/commands.h"
+#include "tools/reshard/exit_code.h"
+
+namespace {
+
+// A scheme of a store: the library reads the others by itself.
+std::string StoreScheme(std::string_view argument) {
+  const std::string scheme(argument.substr(0, std::min(argument.find("://"), argument.size())));
+  const bool is_scheme = scheme.size() < argument.size() && !scheme.empty() &&
+                         std::all_of(scheme.begin(), scheme.end(), absl::ascii_isalnum);
+  const std::string lower = absl::AsciiStrToLower(scheme);
+  return is_scheme && lower != "https" && lower != "http" && lower != "hf" ? lower : "";
+}
+
+// The Python beside the command, as in an environment with the wheel, or else that of the PATH.
+std::string FindPython() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = self.parent_path() / "python3";
+  return !error && std::filesystem::exists(beside, error) ? beside.string() : "python3";
+}
+
+int BecomePython(const std::string& scheme, int argc, char** argv) {
+  std::string program = absl::StrCat(
+      "import sys\n"
+      "try: from reshard.__main__ import main\n"
+      "except ImportError as error:\n"
+      "  print('reshard: URLs of ",
+      scheme,
+      ":// need the Python package beside the command: pip install \"reshard[stores]\" ('\n"
+      "        + str(error) + ')', file=sys.stderr)\n"
+      "  sys.exit(5)\n"
+      "main()\n");
+  std::string python = FindPython(), flag = "-c";
+  std::vector<char*> arguments = {python.data(), flag.data(), program.data()};
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  arguments.push_back(nullptr);
+  execvp(python.c_str(), arguments.data());
+  return reshard::tool::Fail(reshard::tool::kIo, absl::StrCat("URLs of ", scheme, ":// need Python, and there is no ",
+                                                              python, ": pip install 'reshard[stores]'"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (const std::string scheme = StoreScheme(argv[i]); !scheme.empty()) return BecomePython(scheme, argc, argv);
+  }
+  return reshard::tool::CommandMain(argc, argv);
+}

@@ -7,9 +7,6 @@ namespace {
 
 using OutputPiece = output::OutputPlan::OutputPiece;
 
-// A run of so many bytes costs no more for being read by itself.
-constexpr int64_t kLongRun = int64_t{64} << 10;
-
 // Where chunks of a tensor begin in their slowest dimension, sorted.
 std::vector<int64_t> ChunkRowsOf(const Catalog& catalog, const Catalog::Tensor& tensor) {
   std::vector<int64_t> begins;
@@ -80,7 +77,7 @@ class Joiner {
   bool HasShortRows(int64_t number, size_t dim) const {
     int64_t rows = 1;
     for (size_t d = 0; d < dim; ++d) rows *= plan_.size(piece(number))[d];
-    return piece(number).payload_bytes / rows < kLongRun;
+    return piece(number).payload_bytes / rows < limits_.long_run;
   }
 
   bool HasRoom(const BatchedRead& batch) const { return static_cast<int64_t>(batch.count) < limits_.pieces; }

@@ -34,6 +34,8 @@ struct BatchedReads {
 struct BatchLimits {
   int64_t pieces = 1;  // of a batch of columns
   int64_t bytes = 0;   // of a batch of several pieces
+  // A run of so many bytes costs no more for being read by itself.
+  int64_t long_run = int64_t{64} << 10;
 };
 
 // Puts pieces of the plan, in ascending order, into reads: each into one. Columns whose rows are long runs by

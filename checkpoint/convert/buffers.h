@@ -16,6 +16,7 @@ namespace reshard::convert {
 struct Buffers {
   int threads = 1;
   int64_t stripe = 0;  // bytes that a thread puts together at a time
+  int64_t upload = 0;  // bytes that objects on their way to a store may hold; 0 where none is
   int64_t total = 0;   // with everything else that is in memory
 };
 
@@ -24,7 +25,8 @@ struct Buffers {
 absl::Status CheckAnnounced(const Catalog& catalog, const ConvertOptions& options);
 
 // As many threads and as long stripes as the limit allows. kMemoryLimit: not even one thread.
-absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::OutputPlan& plan,
+// `batch_bytes`: ObjectTerms::batch_bytes, or 0 where the destination is a directory.
+absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::OutputPlan& plan, int64_t batch_bytes,
                                     const ConvertOptions& options);
 
 }  // namespace reshard::convert

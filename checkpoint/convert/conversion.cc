@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -21,12 +22,29 @@
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/source/sidecar.h"
+#include "checkpoint/stores/url.h"
 #include "checkpoint/views/scales.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
 
 namespace reshard::convert {
 namespace {
+
+// Where nothing else is asked for. The smaller objects are, the more of them are written at the same time, and the less
+// is lost with one.
+constexpr int64_t kFileBytes = int64_t{5} << 30, kObjectBytes = int64_t{1} << 30;
+
+// Small ones let many requests be under way in little memory; there is a hash of each, and a chunk in DCP's metadata.
+int64_t BatchBytesFor(const Catalog& catalog) {
+  constexpr int64_t kLeast = int64_t{8} << 20, kMost = int64_t{32} << 20, kPieces = 4096;
+  int64_t bytes = 0;
+  for (const Catalog::Tensor& tensor : catalog.tensors()) {
+    bytes = CheckedAdd(bytes, tensor.bytes).value_or(std::numeric_limits<int64_t>::max());
+  }
+  int64_t batch_bytes = kLeast;
+  while (batch_bytes < kMost && bytes / batch_bytes > kPieces) batch_bytes *= 2;
+  return batch_bytes;
+}
 
 std::string ParentOf(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -66,7 +84,12 @@ Share ShareOf(const output::OutputPlan& plan, int64_t worker, int64_t workers) {
 absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& source, const std::string& destination,
                                                              const std::optional<LayoutRules>& rules,
                                                              const ConvertOptions& options) {
-  auto made = std::make_unique<Conversion>(destination, rules, options);
+  const bool to_store = stores::IsUrl(destination);
+  std::string admitted = destination;
+  if (to_store) {
+    ASSIGN_OR_RETURN(admitted, stores::Admit(destination));
+  }
+  auto made = std::make_unique<Conversion>(admitted, rules, options);
   ASSIGN_OR_RETURN(std::unique_ptr<source::Source> opened,
                    source::Source::Open(source, {options.limits, options.ignore_sidecar, source::ChunkChecks::kAll,
                                                  options.recipe, options.unwrap}));
@@ -79,13 +102,28 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   absl::StatusOr<auxiliary_files::Loader> loader =
       auxiliary_files::LoaderOf(made->source->stored(), made->summary.side_files, made->catalog());
   if (!loader.ok()) return io::FromSystem(loader.status());
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<output::OutputFormat> format,
-      output::MakeOutputFormat(options.format,
-                               {rules, {options.file_bytes, options.always_index, loader->stem, loader->one_file}}));
-  ASSIGN_OR_RETURN(output::OutputPlan plan, output::OutputPlan::Make(made->catalog(), std::move(format)));
-  made->plan = std::make_unique<output::OutputPlan>(std::move(plan));
-  ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, options));
+  const int64_t file_bytes = options.file_bytes > 0 ? options.file_bytes : to_store ? kObjectBytes : kFileBytes;
+  // What makes a checkpoint of objects is an index, which is written when all of them are there.
+  output::OutputTerms terms{rules, {file_bytes, options.always_index || to_store, loader->stem, loader->one_file}};
+  if (to_store) {
+    made->batch_bytes = BatchBytesFor(made->catalog());
+    terms.safetensors.largest_piece = made->batch_bytes;
+    terms.objects = {file_bytes, made->batch_bytes, ""};
+  }
+  const auto plan = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<output::OutputFormat> format, output::MakeOutputFormat(options.format, terms));
+    ASSIGN_OR_RETURN(output::OutputPlan planned, output::OutputPlan::Make(made->catalog(), std::move(format)));
+    made->plan = std::make_unique<output::OutputPlan>(std::move(planned));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(plan());
+  if (to_store && options.overwrite && !loader->one_file) {
+    constexpr size_t kTagLength = 8;
+    terms.objects.tag = output::JobName(made->catalog(), *made->plan).substr(0, kTagLength);
+    terms.safetensors.tag = terms.objects.tag;
+    RETURN_IF_ERROR(plan());
+  }
+  ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, made->batch_bytes, options));
   made->buffers = buffers;
   absl::StatusOr<std::vector<std::string>> contradictions =
       auxiliary_files::FindContradictions(made->catalog().root(), made->summary.side_files, made->catalog());
@@ -160,6 +198,10 @@ absl::Status Conversion::Summarize() {
   summary.memory_bytes = buffers.total;
   summary.left_out = plan->left_out();
   summary.left_out_items = plan->left_out_items();
+  if (stores::IsUrl(destination)) {
+    summary.free_bytes = std::numeric_limits<int64_t>::max();
+    return absl::OkStatus();
+  }
   const absl::StatusOr<int64_t> free = FreeBytes(ParentOf(destination));
   if (!free.ok()) return io::FromSystem(free.status());
   summary.free_bytes = *free;
@@ -191,7 +233,13 @@ bool Conversion::IsComplete() const {
   const absl::StatusOr<std::string> text = (*file)->ReadAll(options.limits.metadata_bytes);
   if (!text.ok()) return false;
   const absl::StatusOr<source::Sidecar> sidecar = source::Sidecar::Parse(*text);
-  return sidecar.ok() && sidecar->job == id;
+  if (!sidecar.ok() || sidecar->job != id) return false;
+  if (!stores::IsUrl(destination)) return true;
+  // There it may have come first.
+  std::vector<std::string> headers;
+  for (const auto& [header, hash] : sidecar->headers) headers.push_back(header);
+  const std::vector<absl::StatusOr<io::FileFacts>> facts = io::LookAt(destination, headers, false);
+  return std::all_of(facts.begin(), facts.end(), [](const auto& found) { return found.ok(); });
 }
 
 }  // namespace reshard::convert

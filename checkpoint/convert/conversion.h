@@ -50,6 +50,7 @@ struct Conversion {
   const ConvertOptions& options;
   std::unique_ptr<source::Source> source;
   std::unique_ptr<output::OutputPlan> plan;
+  int64_t batch_bytes = 0;  // ObjectTerms::batch_bytes
   Buffers buffers;
   Share share;
   std::string name;  // of the job: the same where the same is written to the same places

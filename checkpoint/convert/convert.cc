@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/convert/run.h"
-#include "checkpoint/https/url.h"
+#include "checkpoint/convert/store_run.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/staged_directory.h"
 #include "checkpoint/output/output_format.h"
+#include "checkpoint/stores/registry.h"
+#include "checkpoint/stores/url.h"
 #include "reshard/planner/units.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -36,8 +38,8 @@ absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& sou
                          "any of them starts (clean)");
   }
   // Before anything could name it: it may have a password in it.
-  if (https::IsUrl(destination)) {
-    return absl::InvalidArgumentError("results are written to directories, not to URLs");
+  if (stores::IsUrl(destination)) {
+    RETURN_IF_ERROR(stores::DestinationAt(destination).status());
   }
   return convert::Conversion::Make(source, destination, rules, options);
 }
@@ -52,6 +54,13 @@ absl::StatusOr<std::unique_ptr<io::StagedDirectory>> Begin(const convert::Conver
 absl::Status Abandon(io::StagedDirectory& stage) {
   absl::Status abandoned = stage.Abandon();
   return absl::IsFailedPrecondition(abandoned) ? absl::OkStatus() : io::FromSystem(std::move(abandoned));
+}
+
+absl::Status CompleteAlready(const convert::Conversion& conversion) {
+  return io::FromSystem(absl::AlreadyExistsError(
+      absl::StrCat(conversion.destination,
+                   " already exists; --overwrite (in Python overwrite=True) replaces it; it is the complete result of "
+                   "this same job, which --resume takes for a success")));
 }
 
 // For a result that is in its place: removes what an interrupted run may have left beside it.
@@ -75,13 +84,22 @@ absl::StatusOr<std::unique_ptr<io::StagedDirectory>> BeginAfter(const convert::C
   return Begin(conversion, replace);
 }
 
+absl::Status WriteToStore(convert::Conversion& conversion) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Store> store, stores::StoreOf(conversion.destination));
+  convert::StoreRun run(&conversion, std::move(store));
+  if (!conversion.IsComplete()) return run.Do();
+  if (!AcceptsComplete(conversion.options)) return CompleteAlready(conversion);
+  conversion.summary.was_complete = true;
+  return run.TidyUp();
+}
+
 absl::Status Write(convert::Conversion& conversion) {
   const ConvertOptions& options = conversion.options;
+  if (stores::IsUrl(conversion.destination)) return WriteToStore(conversion);
   const absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = BeginAfter(conversion);
   if (absl::IsAlreadyExists(begun.status()) && conversion.IsComplete()) {
     if (AcceptsComplete(options)) return TidyUp(conversion);
-    return io::FromSystem(absl::AlreadyExistsError(absl::StrCat(
-        begun.status().message(), "; it is the complete result of this same job, which --resume takes for a success")));
+    return CompleteAlready(conversion);
   }
   if (!begun.ok()) return io::FromSystem(begun.status());
   io::StagedDirectory& stage = **begun;
@@ -119,7 +137,7 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
   ConvertSummary& summary = conversion.summary;
   const auto start = std::chrono::steady_clock::now();
   absl::Status status;
-  if (AcceptsComplete(options) && conversion.IsComplete()) {
+  if (!stores::IsUrl(conversion.destination) && AcceptsComplete(options) && conversion.IsComplete()) {
     status = TidyUp(conversion);
   } else if (summary.needed_bytes() > summary.free_bytes) {
     status = io::FromSystem(absl::ResourceExhaustedError(

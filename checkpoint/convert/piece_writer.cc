@@ -35,11 +35,12 @@ absl::Status PieceWriter::Put(Writing& piece, std::string_view bytes, bool stays
     piece.whole = bytes;
   } else {
     const int64_t at = piece.piece->payload_at + piece.done;
-    RETURN_IF_ERROR(files_.WriteAt(piece.piece->place.file, at, bytes));
+    RETURN_IF_ERROR(sink_.WriteAt(piece.piece->place.file, at, bytes));
   }
   piece.done += static_cast<int64_t>(bytes.size());
   meter_.Add(static_cast<int64_t>(bytes.size()));
-  return absl::OkStatus();
+  return piece.done == piece.piece->payload_bytes ? WriteFrame(*piece.piece, piece.sums.crc(), piece.whole)
+                                                  : absl::OkStatus();
 }
 
 absl::Status PieceWriter::WriteItem(Writing& item, std::string& buffer) const {
@@ -107,16 +108,17 @@ absl::StatusOr<std::vector<output::FinishedPiece>> PieceWriter::Write(const Batc
   }
   std::vector<output::FinishedPiece> finished;
   for (const Writing& piece : pieces) {
-    RETURN_IF_ERROR(WriteFrame(*piece.piece, piece.sums.crc(), piece.whole));
+    if (piece.piece->payload_bytes == 0) RETURN_IF_ERROR(WriteFrame(*piece.piece, piece.sums.crc(), {}));
     const hash::ContentHash hash = piece.sums.hash();
     finished.push_back({static_cast<uint64_t>(piece.index), hash.low, hash.high, piece.sums.crc()});
   }
   return finished;
 }
 
-absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, std::string& buffer) const {
+absl::StatusOr<bool> PieceWriter::IsThere(const output::FinishedPiece& record, const std::string& path,
+                                          std::string& buffer) const {
   const output::OutputPlan::OutputPiece& piece = conversion_.plan->pieces()[record.piece];
-  const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(files_.path(piece.place.file));
+  const absl::StatusOr<std::unique_ptr<io::ReadFile>> file = io::ReadFile::Open(path);
   if (!file.ok()) return io::FromSystem(file.status());
   const int64_t stripe = conversion_.buffers.stripe;
   hash::ContentHasher hasher;
@@ -140,11 +142,11 @@ absl::Status PieceWriter::WriteFrame(const output::OutputPlan::OutputPiece& piec
   absl::Status written;
   if (!payload.empty()) {
     frame.before.append(payload).append(frame.after);
-    return files_.WriteAt(piece.place.file, piece.place.at, frame.before);
+    return sink_.WriteAt(piece.place.file, piece.place.at, frame.before);
   }
-  if (!frame.before.empty()) written = files_.WriteAt(piece.place.file, piece.place.at, frame.before);
+  if (!frame.before.empty()) written = sink_.WriteAt(piece.place.file, piece.place.at, frame.before);
   if (written.ok() && !frame.after.empty()) {
-    written = files_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.after);
+    written = sink_.WriteAt(piece.place.file, piece.payload_at + piece.payload_bytes, frame.after);
   }
   return written;
 }

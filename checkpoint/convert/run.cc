@@ -79,7 +79,7 @@ absl::Status Run::WriteShare() {
   const PieceWriter writer(conversion_, files->get(), &meter_);
   const Share& share = conversion_.share;
   std::vector<char> kept(static_cast<size_t>(share.end - share.first), 0);
-  absl::Status status = Keep(writer, journal->get(), &kept);
+  absl::Status status = Keep(writer, **files, journal->get(), &kept);
   if (!status.ok()) return status;
 
   RESHARD_LOG(kInfo, "worker ", options_.worker, " writes ", share.end - share.first, " pieces, ", share.bytes,
@@ -109,7 +109,8 @@ absl::Status Run::WriteShare() {
 }
 
 // Pieces that an interrupted run finished are kept when they are what it says they are.
-absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std::vector<char>* kept) {
+absl::Status Run::Keep(const PieceWriter& writer, const output::OutputFiles& files, output::Journal* journal,
+                       std::vector<char>* kept) {
   const Share& share = conversion_.share;
   const std::string own = group_.JournalOf(options_.worker);
   absl::StatusOr<std::vector<output::FinishedPiece>> all = RecordsOfOthers(stage_.stage(), own, conversion_.id);
@@ -123,7 +124,8 @@ absl::Status Run::Keep(const PieceWriter& writer, output::Journal* journal, std:
       static_cast<int64_t>(records.size()), conversion_.buffers.threads,
       [&](int64_t r, int thread) -> absl::Status {
         const output::FinishedPiece& record = records[r];
-        const absl::StatusOr<bool> there = writer.IsThere(record, buffers[thread]);
+        const std::string path = files.path(conversion_.plan->pieces()[record.piece].place.file);
+        const absl::StatusOr<bool> there = writer.IsThere(record, path, buffers[thread]);
         if (!there.ok() || !*there) return there.status();
         hashes_[record.piece] = {record.hash_low, record.hash_high};
         (*kept)[record.piece - static_cast<uint64_t>(share.first)] = 1;

@@ -30,7 +30,8 @@ class Run {
 
  private:
   absl::Status WriteShare();
-  absl::Status Keep(const PieceWriter& writer, output::Journal* journal, std::vector<char>* kept);
+  absl::Status Keep(const PieceWriter& writer, const output::OutputFiles& files, output::Journal* journal,
+                    std::vector<char>* kept);
   absl::Status Sync(output::Journal* journal, output::OutputFiles* files);
   absl::StatusOr<bool> WasDone();
   absl::StatusOr<std::unique_ptr<io::FileLock>> WaitForAll();

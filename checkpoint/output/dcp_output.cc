@@ -1,5 +1,6 @@
 #include "checkpoint/output/dcp_output.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +26,7 @@ int64_t Aligned(int64_t at) { return CeilDiv(at, zip::StoredArchive::kAlignment)
 
 class DcpOutput final : public OutputFormat {
  public:
-  explicit DcpOutput(DcpPlacing placing) : placing_(std::move(placing)) {}
+  DcpOutput(DcpPlacing placing, ObjectTerms objects) : placing_(std::move(placing)), objects_(std::move(objects)) {}
 
   absl::Status Plan(OutputPlan* plan) override {
     const Catalog& source = plan->source();
@@ -60,6 +61,7 @@ class DcpOutput final : public OutputFormat {
         return absl::Status(
             cut.code(), absl::StrCat("tensor ", io::Shown(tensor.name), ", ", ToString(layout), ": ", cut.message()));
       }
+      if (objects_.bytes > 0) found = InBatches(tensor, std::move(found));
       for (const catalog::StoredBox& box : found) {
         ASSIGN_OR_RETURN(const zip::StoredArchive frame, torch_save::TensorFrame(*tensor.dtype, box.size));
         OutputPlan::OutputPiece piece;
@@ -110,16 +112,54 @@ class DcpOutput final : public OutputFormat {
   }
 
  private:
-  // The next bytes of the device's file.
+  // The next bytes of the device's file, or of the object that is being filled.
   Catalog::FileRange Take(OutputPlan* plan, int64_t device, int64_t bytes) {
+    const int32_t file = objects_.bytes > 0 ? FileWithRoom(plan, bytes) : FileOf(plan, device);
+    const int64_t at = Aligned(plan->files()[file].bytes);
+    plan->GrowFile(file, at + bytes);
+    return {file, at, bytes};
+  }
+
+  int32_t FileOf(OutputPlan* plan, int64_t device) {
     const auto [found, fresh] = files_.try_emplace(device, 0);
     if (fresh) found->second = plan->AddFile({absl::StrCat("__", device, "_0.distcp"), 0, ""});
-    const int64_t at = Aligned(plan->files()[found->second].bytes);
-    plan->GrowFile(found->second, at + bytes);
-    return {found->second, at, bytes};
+    return found->second;
+  }
+
+  int32_t FileWithRoom(OutputPlan* plan, int64_t bytes) const {
+    const size_t count = plan->files().size();
+    if (count > 0 && Aligned(plan->files().back().bytes) + bytes <= objects_.bytes) {
+      return static_cast<int32_t>(count - 1);
+    }
+    return plan->AddFile(
+        {absl::StrCat("__0_", count, objects_.tag.empty() ? "" : "-", objects_.tag, ".distcp"), 0, ""});
+  }
+
+  // The boxes, cut at the same rows, in the order in which those are read.
+  std::vector<catalog::StoredBox> InBatches(const Catalog::Tensor& tensor,
+                                            std::vector<catalog::StoredBox> boxes) const {
+    if (tensor.shape.empty() || tensor.bytes == 0) return boxes;
+    const int64_t rows = std::max<int64_t>(1, objects_.batch_bytes / (tensor.bytes / tensor.shape[0]));
+    const int64_t element = SizeOf(*tensor.dtype);
+    std::vector<catalog::StoredBox> cut;
+    for (const catalog::StoredBox& box : boxes) {
+      const int64_t end = box.offset[0] + box.size[0];
+      for (int64_t row = box.offset[0], next = 0; row < end; row = next) {
+        next = std::min(end, (row / rows + 1) * rows);
+        catalog::StoredBox part = box;
+        part.offset[0] = row;
+        part.size[0] = next - row;
+        for (catalog::StoredBox& small : catalog::CutBox(part, element, objects_.batch_bytes))
+          cut.push_back(std::move(small));
+      }
+    }
+    std::sort(cut.begin(), cut.end(),
+              [](const catalog::StoredBox& a, const catalog::StoredBox& b) { return a.offset < b.offset; });
+    return cut;
   }
 
   const DcpPlacing placing_;
+  const ObjectTerms objects_;
   absl::flat_hash_map<int64_t, int32_t> files_;  // device -> index in the plan
 };
 
@@ -133,8 +173,8 @@ DcpPlacing PlacingOf(LayoutRules rules) {
           [shared](int64_t) { return shared->mesh().Device(0); }};
 }
 
-std::unique_ptr<OutputFormat> MakeDcpOutput(DcpPlacing placing) {
-  return std::make_unique<DcpOutput>(std::move(placing));
+std::unique_ptr<OutputFormat> MakeDcpOutput(DcpPlacing placing, ObjectTerms objects) {
+  return std::make_unique<DcpOutput>(std::move(placing), std::move(objects));
 }
 
 }  // namespace reshard::output

@@ -23,8 +23,10 @@ struct DcpPlacing {
 // As the rules say; byte items on the first device.
 DcpPlacing PlacingOf(LayoutRules rules);
 
+// Into a store (`objects`): `__0_K.distcp`, or `__0_K-TAG.distcp`, with the boxes of a tensor side by side, whichever
+// device stores them, cut where together they would exceed ObjectTerms::batch_bytes.
 // Fails where a tensor has more boxes than fit, and with what `layout_of` reports.
-std::unique_ptr<OutputFormat> MakeDcpOutput(DcpPlacing placing);
+std::unique_ptr<OutputFormat> MakeDcpOutput(DcpPlacing placing, ObjectTerms objects = {});
 
 }  // namespace reshard::output
 

@@ -5,7 +5,6 @@
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/whole_file.h"
-#include "checkpoint/output/output_format.h"
 #include "status/macros.h"
 
 namespace reshard::output {
@@ -39,11 +38,20 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
 
 }  // namespace
 
+absl::StatusOr<std::vector<OutputFormat::NamedBytes>> MakeHeaders(const Catalog& contents, const OutputPlan& plan,
+                                                                  const std::string& id,
+                                                                  absl::Span<const hash::ContentHash> hashes,
+                                                                  const std::optional<source::Sidecar::Made>& made) {
+  ASSIGN_OR_RETURN(auto headers, plan.format().Headers(plan, id));
+  std::string sidecar = MakeSidecar(contents, plan, id, headers, hashes, made).ToJson();
+  headers.insert(headers.begin(), {std::string(source::kSidecarName), std::move(sidecar)});
+  return headers;
+}
+
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
                           const std::string& directory, absl::Span<const hash::ContentHash> hashes,
                           const std::optional<source::Sidecar::Made>& made) {
-  ASSIGN_OR_RETURN(auto headers, plan.format().Headers(plan, id));
-  headers.emplace_back(source::kSidecarName, MakeSidecar(contents, plan, id, headers, hashes, made).ToJson());
+  ASSIGN_OR_RETURN(const auto headers, MakeHeaders(contents, plan, id, hashes, made));
   for (const auto& [name, bytes] : headers) {
     // An interrupted run may have left one.
     RETURN_IF_ERROR(io::WriteWholeFile(io::JoinPath(directory, name), bytes));

@@ -4,19 +4,26 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "checkpoint/hash/hash.h"
+#include "checkpoint/output/output_format.h"
 #include "checkpoint/output/output_plan.h"
 #include "checkpoint/source/sidecar.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::output {
 
-// Writes the metadata and the sidecar into `directory`, durably. `contents` is what was planned, `hashes` are those of
-// the plan's pieces, `id` is what made it, `made` how (Sidecar::made). Errors
-// of the system.
+// The sidecar, and then the metadata, by name, for the pieces of the plan with these hashes. `contents` is what was
+// planned, `id` is what made it, `made` how (Sidecar::made).
+absl::StatusOr<std::vector<OutputFormat::NamedBytes>> MakeHeaders(
+    const Catalog& contents, const OutputPlan& plan, const std::string& id, absl::Span<const hash::ContentHash> hashes,
+    const std::optional<source::Sidecar::Made>& made = std::nullopt);
+
+// Writes them into `directory`, durably. Errors of the system.
 absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const std::string& id,
                           const std::string& directory, absl::Span<const hash::ContentHash> hashes,
                           const std::optional<source::Sidecar::Made>& made = std::nullopt);

@@ -38,12 +38,17 @@ std::string SourceState(const Catalog& source) {
 }
 
 absl::StatusOr<std::string> ChangedFile(const Catalog& source) {
+  std::vector<const Catalog::File*> files;
+  std::vector<std::string> names;
   for (const Catalog::File& file : source.files()) {
     if (file.content != nullptr) continue;
-    const absl::StatusOr<std::unique_ptr<io::ReadFile>> now =
-        io::ReadFile::Open(io::JoinPath(source.root(), file.path), source.traits().may_be_links);
-    if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
-    if (!now.ok() || (*now)->bytes() != file.bytes || (*now)->modified() != file.modified) return file.path;
+    files.push_back(&file);
+    names.push_back(file.path);
+  }
+  const std::vector<absl::StatusOr<io::FileFacts>> now = io::LookAt(source.root(), names, source.traits().may_be_links);
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!now[i].ok() && !absl::IsNotFound(now[i].status())) return now[i].status();
+    if (!now[i].ok() || now[i]->bytes != files[i]->bytes || now[i]->modified != files[i]->modified) return names[i];
   }
   return std::string();
 }

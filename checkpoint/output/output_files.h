@@ -13,11 +13,12 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/output/output_plan.h"
+#include "checkpoint/output/piece_sink.h"
 #include "status/mutex.h"
 
 namespace reshard::output {
 
-class OutputFiles {
+class OutputFiles final : public PieceSink {
  public:
   // Creates those that are missing in `directory`, one process at a time: who takes space for a file that there is no
   // room for removes it again, and nobody else must have begun to write it. `lock` is the path of a file to lock. One
@@ -27,7 +28,7 @@ class OutputFiles {
 
   std::string path(int32_t file) const;
   // From any number of threads.
-  absl::Status WriteAt(int32_t file, int64_t at, std::string_view data);
+  absl::Status WriteAt(int32_t file, int64_t at, std::string_view data) override;
   // All that was written to a file is on the disk. When nobody writes to it any more.
   absl::Status Sync(int32_t file);
   // So are the names of the files.

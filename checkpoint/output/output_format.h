@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/output/output_plan.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/rules.h"
@@ -45,12 +46,24 @@ struct SafetensorsTerms {
   bool always_index = false;   // an index even of a single file
   std::string stem = "model";  // what files and index are called: "model.safetensors", ...
   bool one_file = false;       // one file, however many bytes it has, and no index: its loader knows no other form
+  std::string tag = {};        // ObjectTerms::tag, of files that an index names
+  int64_t largest_piece = catalog::kLargestBox;  // bytes
+};
+
+// How objects of a store are written: each from its beginning to its end, in the order in which the source is read.
+struct ObjectTerms {
+  int64_t bytes = 0;  // at which an object ends; 0: these are files, which are written at any place
+  // Most bytes of a tensor that lie between the first and the last byte of one row of boxes: as much is put together in
+  // memory before the object goes on. A piece has no more.
+  int64_t batch_bytes = 0;
+  std::string tag;  // a part of the names of objects with contents, so that they are not those of another result
 };
 
 // What a user may say about a result.
 struct OutputTerms {
   const std::optional<LayoutRules>& rules;
   SafetensorsTerms safetensors;
+  ObjectTerms objects = {};
 };
 
 // Whether a format cannot be written without layout rules.

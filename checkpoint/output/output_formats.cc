@@ -15,7 +15,8 @@ struct WritableFormat {
 };
 
 constexpr WritableFormat kWritableFormats[] = {
-    {CheckpointFormat::kDcp, true, [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules)); }},
+    {CheckpointFormat::kDcp, true,
+     [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules), terms.objects); }},
     {CheckpointFormat::kSafetensors, false,
      [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.safetensors); }},
 };

@@ -43,7 +43,9 @@ class SafetensorsOutput final : public OutputFormat {
       ASSIGN_OR_RETURN(
           safetensors::SafetensorsLayout laid,
           safetensors::LayOutSafetensors(absl::MakeConstSpan(kept.entries).subspan(first, end - first), notes));
-      const std::string name = safetensors::SafetensorsFileName(terms_.stem, static_cast<int64_t>(f), count);
+      const std::string name = safetensors::SafetensorsFileName(
+          terms_.tag.empty() ? terms_.stem : absl::StrCat(terms_.stem, "-", terms_.tag), static_cast<int64_t>(f),
+          count);
       const int32_t file = plan->AddFile({name, laid.bytes, std::move(laid.head)});
       for (size_t k = first; k < end; ++k) {
         index_.emplace_back(kept.entries[k].name, name);
@@ -103,13 +105,13 @@ class SafetensorsOutput final : public OutputFormat {
   }
 
   // A tensor whose elements begin there, in boxes that are read and written one at a time.
-  static void AddPieces(OutputPlan* plan, int64_t index, int32_t file, int64_t at) {
+  void AddPieces(OutputPlan* plan, int64_t index, int32_t file, int64_t at) const {
     const Catalog::Tensor& tensor = plan->source().tensors()[index];
     catalog::StoredBox whole{
         std::vector<int64_t>(tensor.shape.size(), 0), {tensor.shape.begin(), tensor.shape.end()}, 0};
     const int64_t element = SizeOf(*tensor.dtype);
     const auto parts = tensor.bytes == 0 ? std::vector<catalog::StoredBox>{whole}
-                                         : catalog::CutBox(whole, element, catalog::kLargestBox);
+                                         : catalog::CutBox(whole, element, terms_.largest_piece);
     for (const catalog::StoredBox& part : parts) {
       OutputPlan::OutputPiece piece;
       piece.tensor = index;

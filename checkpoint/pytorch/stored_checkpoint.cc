@@ -11,6 +11,8 @@
 #include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "reshard/checkpoint/error.h"
 #include "reshard/checkpoint/recipe.h"
+#include "reshard/checkpoint/store.h"
+#include "reshard/checkpoint/store_calls.h"
 #include "runtime/pytorch/tensors.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -146,6 +148,10 @@ std::tuple<at::Tensor, std::string> TorchStoredCheckpoint::ReadItem(int64_t item
 }
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
+  // The stores of the Python package, as a table that stays where it is (reshard.stores).
+  library.def("_use_stores(int table) -> ()", [](int64_t table) {
+    RegisterStore("", MakeStore(*reinterpret_cast<const reshard_store_calls*>(table)));
+  });
   library.class_<TorchStoredCheckpoint>("StoredCheckpoint")
       .def(::torch::init<const std::string&, bool, bool, const std::string&>())
       .def("error", [](const c10::intrusive_ptr<TorchStoredCheckpoint>& self) { return self->error(); })

@@ -2,7 +2,7 @@
 """The borders between the modules, as #include lines and as links; and where text becomes types.
 
     layout <- json <- check, planner, checkpoint;   page <- check, planner;   layout <- planner <- runtime <- cuda <- nccl <- torch;   runtime <- mpi;   checkpoint -> layout, planner, runtime;   live -> checkpoint, runtime;
-    torch -> live;   tools, python -> everything public
+    torch -> live;   tools, python -> everything public;   python -> tools, the command itself
 
 usage: borders_test.py ROOT [--links TARGET=LIB,LIB...]...
 
@@ -61,7 +61,7 @@ ALLOWED = {
     "live": {"live", "checkpoint", "runtime", "planner", "layout"},
     "tools": {"tools", "json", "layout", "check", "planner", "runtime", "nccl", "checkpoint", "live"},
     "ranks of mpi": {"ranks of mpi", "tools", "mpi", "layout", "planner", "runtime"},
-    "python": {"python", "layout", "check", "planner", "checkpoint"},
+    "python": {"python", "layout", "check", "planner", "checkpoint", "tools"},
 }
 LINKS = {
     "reshard_layout": set(),
@@ -77,7 +77,7 @@ LINKS = {
     "reshard_checkpoint": {"reshard_layout", "reshard_planner", "reshard_json", "reshard_runtime"},
     "reshard_live": {"reshard_layout", "reshard_planner", "reshard_runtime", "reshard_checkpoint"},
     "reshard_command": {"reshard_layout", "reshard_json", "reshard_check", "reshard_planner", "reshard_runtime", "reshard_cuda", "reshard_nccl", "reshard_checkpoint"},
-    "reshard_core": {"reshard_layout", "reshard_planner", "reshard_check", "reshard_checkpoint"},
+    "reshard_core": {"reshard_layout", "reshard_planner", "reshard_check", "reshard_checkpoint", "reshard_command"},
     "nanobind-static": set(),
     "reshard_precompiled": set(),
     "test_oracle": set(),

@@ -31,7 +31,7 @@ ROOMS = """
     planner/plan planner/digits planner/transfers planner/cost planner/candidates/sequence planner/candidates planner/choice
     planner/batch planner/relabel planner/simulate planner/report planner/page
     runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/self_test runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
-    checkpoint/https checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views checkpoint/model
+    checkpoint/https checkpoint/stores checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views checkpoint/model
     checkpoint/formats/pickle checkpoint/formats/zip
     checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats checkpoint/source checkpoint/output
     checkpoint/auxiliary_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
@@ -85,7 +85,7 @@ PUBLIC = {
     "checkpoint/error.h": "checkpoint/io",
     "checkpoint/filesystem.h": "checkpoint/io",
     "checkpoint/https.h": "checkpoint/https",
-    "checkpoint/leavings.h": "checkpoint/io",
+    "checkpoint/leavings.h": "checkpoint/convert",
     "checkpoint/expression.h": "checkpoint/recipe",
     "checkpoint/model.h": "checkpoint/model",
     "checkpoint/pattern.h": "checkpoint/catalog",
@@ -97,6 +97,8 @@ PUBLIC = {
     "checkpoint/selection.h": "checkpoint/catalog",
     "checkpoint/side_files.h": "checkpoint/auxiliary_files",
     "checkpoint/fingerprint.h": "checkpoint/fingerprint",
+    "checkpoint/store.h": "checkpoint/stores",
+    "checkpoint/store_calls.h": "checkpoint/stores",
     "checkpoint/verify.h": "checkpoint/verify",
     "checkpoint/wrappers.h": "checkpoint/catalog",
     "live/load.h": "checkpoint/live",

@@ -58,8 +58,9 @@ struct ConvertOptions {
   int64_t worker = 0;  // which of them this one is, 0 .. workers-1
   // Stall timeout: how long a worker that is done waits while none of the others makes progress.
   absl::Duration stall_timeout = absl::Minutes(10);
-  // safetensors: most bytes of tensors in one file, unless a single tensor has more.
-  int64_t file_bytes = int64_t{5} << 30;
+  // safetensors: most bytes of tensors in one file, unless a single tensor has more; in a store those of an object, of
+  // DCP, too. 0: 5 GiB, in a store 1 GiB.
+  int64_t file_bytes = 0;
   // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
   bool always_index = false;
   bool unwrap = false;  // names are first what the bare model calls them (reshard/checkpoint/wrappers.h)
@@ -98,7 +99,7 @@ struct ConvertSummary {
   int64_t own_bytes = 0;      // this worker's share of `bytes`
   int64_t files = 0;          // number of files of the result, without auxiliary files
   int64_t disk_bytes = 0;     // size of all these files and of the auxiliary files
-  int64_t free_bytes = 0;     // free on the destination's filesystem, before
+  int64_t free_bytes = 0;     // free on the destination's filesystem, before; 2^63 - 1 in a store
   int64_t staged_bytes = 0;   // that an interrupted run of this job takes there: they are used again, or freed
   int64_t memory_bytes = 0;   // planned for this process; at most the limit
   int64_t read_bytes = 0;     // that this worker read from the source's files of contents

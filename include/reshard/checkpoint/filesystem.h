@@ -1,4 +1,4 @@
-// What a conversion needs of the filesystem that its destination is on.
+// What a conversion needs of the filesystem that its destination is on, and small files wherever they are.
 #ifndef RESHARD_CHECKPOINT_FILESYSTEM_H_
 #define RESHARD_CHECKPOINT_FILESYSTEM_H_
 
@@ -30,6 +30,10 @@ struct FilesystemFeatures {
 // Tries them in a new directory inside `directory`, which is gone afterwards, also after errors. Errors of the system:
 // NotFound if there is no such directory.
 absl::StatusOr<FilesystemFeatures> TryFilesystem(const std::string& directory);
+
+// All of a file at a path or a URL that a user wrote, of at most `limit` bytes. Errors of the system or the store;
+// ResourceExhausted: it has more.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit = int64_t{64} << 20);
 
 }  // namespace reshard
 

@@ -1,4 +1,4 @@
-// What interrupted conversions have left beside a destination.
+// What interrupted conversions have left beside a destination, or in it where that is in a store.
 #ifndef RESHARD_CHECKPOINT_LEAVINGS_H_
 #define RESHARD_CHECKPOINT_LEAVINGS_H_
 
@@ -10,17 +10,20 @@
 
 namespace reshard {
 
-// The private directory of one job, beside its destination.
+// The private directory of one job, beside its destination; in a store a folder in it, and the objects that the job
+// has written so far.
 struct StaleStaging {
   std::string job;     // its name
   std::string path;    // of the directory
   bool alive = false;  // a process is at work in it
 };
 
-// All of `destination`, by path. Errors of the system; InvalidArgument: it names no directory's entry.
+// All of `destination`, by path. In a store that takes some seconds where there are any: a job that is alive shows it
+// by a change. Errors of the system; InvalidArgument: it names no directory's entry.
 absl::StatusOr<std::vector<StaleStaging>> FindStaleStaging(const std::string& destination);
 
-// Removes those in which no process is at work, and returns how many; those that are alive stay. Errors of the system.
+// Removes those in which no process is at work, and returns how many; those that are alive stay, and so does what a
+// checkpoint at the destination consists of. Errors of the system.
 absl::StatusOr<int> RemoveStaleStaging(const std::string& destination);
 
 // The names that these had before 0.3.

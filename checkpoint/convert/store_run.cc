@@ -1,0 +1,422 @@
+#include "checkpoint/convert/store_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/auxiliary_files/copy.h"
+#include "checkpoint/convert/store_writer.h"
+#include "checkpoint/io/error_kind.h"
+#include "checkpoint/io/files.h"
+#include "checkpoint/io/show.h"
+#include "checkpoint/output/headers.h"
+#include "checkpoint/output/job_name.h"
+#include "checkpoint/source/sidecar.h"
+#include "checkpoint/stores/at_once.h"
+#include "reshard/checkpoint/pattern.h"
+#include "status/log.h"
+#include "status/macros.h"
+#include "status/no_throw.h"
+#include "status/view.h"
+
+namespace reshard::convert {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A worker whose heartbeat has not changed for so long is gone: others write what it had begun.
+constexpr std::chrono::seconds kGone(6 * StoreJob::kBeatSeconds);
+constexpr std::chrono::seconds kLook(2);
+// How often a result is begun over whose objects others have replaced.
+constexpr int kTries = 3;
+
+// Which workers live, by their heartbeats as this one sees them.
+class Watch {
+ public:
+  // Whether anything has changed since it was last told.
+  bool Tell(const std::map<int64_t, std::string>& beats) {
+    bool changed = false;
+    for (const auto& [worker, version] : beats) {
+      auto& [last, at] = seen_[worker];
+      if (last == version) continue;
+      last = version;
+      at = Clock::now();
+      changed = true;
+    }
+    return changed;
+  }
+  bool IsGone(int64_t worker) const {
+    const auto found = seen_.find(worker);
+    return Clock::now() - (found == seen_.end() ? begun_ : found->second.second) > kGone;
+  }
+
+ private:
+  const Clock::time_point begun_ = Clock::now();
+  std::map<int64_t, std::pair<std::string, Clock::time_point>> seen_;
+};
+
+}  // namespace
+
+// Says that this worker lives, for as long as it exists.
+class StoreRun::Heartbeat {
+ public:
+  explicit Heartbeat(const StoreJob& job) : thread_([this, &job] { Run(job); }) {}
+  ~Heartbeat() {
+    {
+      const status::MutexLock lock(mutex_);
+      ended_ = true;
+      changed_.Announce();
+    }
+    thread_.join();
+  }
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+ private:
+  void Run(const StoreJob& job) {
+    for (int64_t count = 0;; ++count) {
+      // Nothing depends on one of them.
+      status::NoThrow("a heartbeat", [&] { return job.Beat(count); }).IgnoreError();
+      const status::MutexLock lock(mutex_);
+      changed_.WaitFor(mutex_, std::chrono::seconds(StoreJob::kBeatSeconds),
+                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
+      if (ended_) return;
+    }
+  }
+
+  status::Mutex mutex_;
+  status::Changes changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+StoreRun::StoreRun(Conversion* conversion, std::shared_ptr<Store> store)
+    : conversion_(*conversion),
+      options_(conversion->options),
+      store_(std::move(store)),
+      job_(store_, conversion->destination, conversion->name, conversion->id, conversion->options.worker),
+      meter_(options_.workers > 1 ? conversion->share.bytes : conversion->plan->bytes(), options_.progress),
+      pieces_(conversion->plan->files().size(), {0, 0}),
+      hashes_(conversion->plan->pieces().size()),
+      own_claims_(conversion->plan->files().size(), 0),
+      records_(conversion->plan->files().size()) {
+  const std::vector<output::OutputPlan::OutputPiece>& pieces = conversion_.plan->pieces();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    auto& [first, end] = pieces_[static_cast<size_t>(pieces[i].place.file)];
+    if (end == 0) first = static_cast<int64_t>(i);
+    end = static_cast<int64_t>(i) + 1;
+  }
+}
+
+std::string StoreRun::UrlOf(std::string_view name) const { return io::JoinPath(conversion_.destination, name); }
+
+absl::Status StoreRun::Do() {
+  RETURN_IF_ERROR(Enter());
+  const absl::Status done = WriteAll();
+  if (done.ok()) return conversion_.summary.committed ? job_.Remove() : absl::OkStatus();
+  const CheckpointError kind = KindOf(done);
+  if (kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
+    // Doing the same again would end the same way. An error of removing is not the one to report.
+    Abandon().IgnoreError();
+  }
+  return done;
+}
+
+absl::Status StoreRun::WriteAll() {
+  const Heartbeat heartbeat(job_);
+  bool finished = false;
+  for (int tried = 0; !finished; ++tried) {
+    if (tried == kTries) {
+      return io::FromSystem(absl::FailedPreconditionError(
+          absl::StrCat("something else writes to ", conversion_.destination, ": objects there are replaced")));
+    }
+    RETURN_IF_ERROR(WriteMissing());
+    meter_.Finish();
+    const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
+    if (!changed.ok()) return io::FromSystem(changed.status());
+    if (!changed->empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("the source was written to while it was read: ", *changed));
+    }
+    ASSIGN_OR_RETURN(finished, Finish());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreRun::Abandon() {
+  // Of a result that is there nothing goes, and of one that others write neither.
+  if (options_.workers > 1 || conversion_.IsComplete()) return absl::OkStatus();
+  for (const output::OutputPlan::File& file : conversion_.plan->files())
+    RETURN_IF_ERROR(store_->Delete(UrlOf(file.name)));
+  return job_.Remove();
+}
+
+absl::Status StoreRun::TidyUp() {
+  ASSIGN_OR_RETURN(const StoreJob::Seen seen, job_.Look());
+  if (!seen.exists) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> old, job_.Old());
+  for (const std::string& name : old) RETURN_IF_ERROR(store_->Delete(UrlOf(name)));
+  return job_.Remove();
+}
+
+// Step 1, where nothing is in the way.
+absl::Status StoreRun::Enter() {
+  std::vector<std::string> names;
+  for (const output::OutputPlan::File& file : conversion_.plan->files()) names.push_back(file.name);
+  for (const AuxiliaryFile& file : conversion_.summary.side_files) names.push_back(file.to);
+  names.emplace_back(source::kSidecarName);
+  std::set<std::string> known;
+  const absl::StatusOr<std::vector<Store::Entry>> entries = store_->List(conversion_.destination);
+  if (!entries.ok() && !absl::IsNotFound(entries.status())) return entries.status();
+  std::vector<std::string> others;
+  for (const Store::Entry& entry : entries.ok() ? *entries : std::vector<Store::Entry>()) {
+    if (!entry.is_folder || StoreJob::JobOf(entry.name).empty()) {
+      others.push_back(entry.name);
+      continue;
+    }
+    const std::string folder = UrlOf(entry.name);
+    const absl::StatusOr<std::vector<std::string>> left = StoreJob::NamesOf(*store_, folder);
+    if (!left.ok() && !absl::IsNotFound(left.status())) return left.status();
+    // What an interrupted run has left is not in the way: of a tree "a/b" only "a" is to be seen here.
+    for (const std::string& name : left.ok() ? *left : std::vector<std::string>()) {
+      known.insert(name.substr(0, name.find('/')));
+    }
+    if (folder == job_.folder()) continue;
+    ASSIGN_OR_RETURN(const bool alive, StoreJob::IsAlive(*store_, folder));
+    if (alive) {
+      return io::FromSystem(absl::FailedPreconditionError(
+          absl::StrCat("another job is writing to ", conversion_.destination, " (", folder, ")")));
+    }
+  }
+  const auto other =
+      std::find_if(others.begin(), others.end(), [&](const std::string& name) { return !known.contains(name); });
+  if (other != others.end() && !options_.overwrite) {
+    return absl::AlreadyExistsError(absl::StrCat(conversion_.destination, " already exists: there is ",
+                                                 io::Shown(*other),
+                                                 "; --overwrite (in Python overwrite=True) replaces a checkpoint"));
+  }
+  if (options_.restart) RETURN_IF_ERROR(job_.Remove());
+  RETURN_IF_ERROR(job_.Begin(names));
+  if (options_.overwrite || conversion_.summary.side_files.empty()) return absl::OkStatus();
+  // Some readers take files of contents for a checkpoint as soon as all of them are there.
+  const int64_t side_files = Objects() + 1;  // a claim that is not of an object
+  if (options_.workers > 1) {
+    ASSIGN_OR_RETURN(const bool claimed, job_.Claim(side_files));
+    if (!claimed) return absl::OkStatus();
+  }
+  return CopySideFiles();
+}
+
+absl::Status StoreRun::CopySideFiles() {
+  if (copied_) return absl::OkStatus();
+  copied_ = true;
+  return auxiliary_files::Copy(conversion_.catalog().root(), conversion_.summary.side_files, conversion_.destination);
+}
+
+bool StoreRun::IsOwn(int64_t object) const {
+  // By the first of its pieces.
+  const auto [first, end] = pieces_[static_cast<size_t>(object)];
+  if (first == end) return options_.worker == 0;
+  return first >= conversion_.share.first && first < conversion_.share.end;
+}
+
+std::vector<int64_t> StoreRun::InOrder(const std::vector<int64_t>& objects) const {
+  std::vector<int64_t> ordered = objects;
+  const auto begin = std::find_if(ordered.begin(), ordered.end(), [&](int64_t object) { return IsOwn(object); });
+  std::rotate(ordered.begin(), begin, ordered.end());
+  return ordered;
+}
+
+absl::Status StoreRun::WriteMissing() {
+  const auto count = static_cast<int64_t>(conversion_.plan->files().size());
+  Watch watch;
+  auto got_on = Clock::now();
+  size_t last_missing = static_cast<size_t>(count) + 1;
+  for (bool first = true;; first = false) {
+    ASSIGN_OR_RETURN(const StoreJob::Seen seen, job_.Look());
+    std::vector<int64_t> missing, free;
+    std::set<int64_t> slow;
+    for (int64_t i = 0; i < count; ++i) {
+      if (!seen.done.contains(i)) missing.push_back(i);
+    }
+    if (first && options_.workers == 1) {  // otherwise another one may just have written it
+      for (const int64_t i : seen.done) {
+        if (i < count) conversion_.summary.kept_bytes += conversion_.plan->files()[static_cast<size_t>(i)].bytes;
+      }
+    }
+    if (missing.empty()) return absl::OkStatus();
+    if (watch.Tell(seen.beats) || missing.size() < last_missing) got_on = Clock::now();
+    last_missing = missing.size();
+    for (const int64_t object : InOrder(missing)) {
+      const bool claimed = options_.workers > 1 && seen.claimed.contains(object);
+      const int64_t by = claimed ? job_.ClaimedBy(object) : -1;
+      const bool own = own_claims_[static_cast<size_t>(object)] != 0;
+      if (claimed && by >= 0 && by != options_.worker && !watch.IsGone(by)) {
+        slow.insert(by);
+      } else if (claimed && !own) {  // of a worker that is gone, or of an earlier run of this one
+        RETURN_IF_ERROR(job_.Forget(object));
+        free.push_back(object);
+      } else {
+        free.push_back(object);
+      }
+    }
+    RETURN_IF_ERROR(WriteObjects(conversion_, *store_, job_, pieces_, free, &own_claims_, &records_, &meter_));
+    if (options_.workers == 1) return absl::OkStatus();
+    if (!free.empty()) continue;
+    if (options_.stop.stop_requested()) return tasks::Stopped();
+    if (Clock::now() - got_on > absl::ToChronoNanoseconds(options_.stall_timeout)) {
+      return io::WithKind(
+          absl::DeadlineExceededError(absl::StrCat(
+              slow.size() == 1 ? "worker " : "workers ", absl::StrJoin(slow, ", "), " of ", options_.workers,
+              " did not finish, and none has made progress for ", absl::FormatDuration(options_.stall_timeout),
+              "; what was written stays in ", conversion_.destination, ": start all workers again")),
+          CheckpointError::kPeer);
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+// Takes over the hashes of what all workers have written. False: an object is not what its record says, or has none of
+// use; it is to be written again.
+absl::StatusOr<bool> StoreRun::Gather() {
+  std::atomic<bool> all{true};
+  const auto look = [&](int64_t i) -> absl::Status {
+    const output::OutputPlan::File& file = conversion_.plan->files()[static_cast<size_t>(i)];
+    const auto [first, end] = pieces_[static_cast<size_t>(i)];
+    const ObjectRecord& own = records_[static_cast<size_t>(i)];
+    const absl::StatusOr<ObjectRecord> record = own.object.bytes > 0 ? own : job_.Record(i);
+    if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
+    bool right =
+        record.ok() && record->object.bytes == file.bytes && record->hashes.size() == static_cast<size_t>(end - first);
+    if (right) {
+      const absl::StatusOr<StoredObject> there = store_->Find(UrlOf(file.name));
+      if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+      right = there.ok() && there->bytes == file.bytes && there->version == record->object.version;
+    }
+    if (!right) {
+      all = false;
+      records_[static_cast<size_t>(i)] = {};
+      return job_.Forget(i);
+    }
+    std::copy(record->hashes.begin(), record->hashes.end(), hashes_.begin() + first);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(stores::AtOnce(static_cast<int64_t>(conversion_.plan->files().size()), look));
+  return all.load();
+}
+
+// Compares what the store has with what was read of the source.
+absl::Status StoreRun::ReadBack(int64_t object) {
+  const output::OutputPlan& plan = *conversion_.plan;
+  const std::string url = UrlOf(plan.files()[static_cast<size_t>(object)].name);
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(url));
+  const auto [first, end] = pieces_[static_cast<size_t>(object)];
+  std::string buffer;
+  for (int64_t i = first; i < end; ++i) {
+    const output::OutputPlan::OutputPiece& piece = plan.pieces()[static_cast<size_t>(i)];
+    buffer.resize(static_cast<size_t>(piece.payload_bytes));
+    if (!buffer.empty()) RETURN_IF_ERROR(file->ReadAt(piece.payload_at, absl::MakeSpan(buffer)));
+    if (hash::ContentHash::Of(buffer) != hashes_[static_cast<size_t>(i)]) {
+      RETURN_IF_ERROR(job_.Forget(object));
+      return absl::InternalError(absl::StrCat("the result differs from the source in ", url));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// False: something is to be written again.
+absl::StatusOr<bool> StoreRun::Finish() {
+  const int64_t finish = Objects();  // a claim that is not of an object
+  if (options_.workers > 1) {
+    ASSIGN_OR_RETURN(const bool claimed, job_.Claim(finish));
+    if (!claimed && job_.ClaimedBy(finish) != options_.worker) {
+      RETURN_IF_ERROR(AwaitCommit());
+      if (conversion_.IsComplete()) return true;
+    }
+  }
+  ASSIGN_OR_RETURN(const bool all, Gather());
+  if (!all) return false;
+  if (options_.verify) {
+    RESHARD_LOG(kInfo, "reads the result back and compares it with the source");
+    RETURN_IF_ERROR(stores::AtOnce(
+        finish, [this](int64_t i) { return ReadBack(i); }, conversion_.buffers.threads));
+  }
+  RETURN_IF_ERROR(Commit());
+  conversion_.summary.committed = true;
+  return true;
+}
+
+// Until another worker has brought the job to its end, or is gone.
+absl::Status StoreRun::AwaitCommit() {
+  const int64_t finish = Objects();
+  Watch watch;
+  while (!conversion_.IsComplete()) {
+    ASSIGN_OR_RETURN(const StoreJob::Seen seen, job_.Look());
+    watch.Tell(seen.beats);
+    const int64_t by = job_.ClaimedBy(finish);
+    if (by < 0 || watch.IsGone(by)) return absl::OkStatus();
+    if (options_.stop.stop_requested()) return tasks::Stopped();
+    std::this_thread::sleep_for(kLook);
+  }
+  return absl::OkStatus();
+}
+
+// Names of what is replaced: the files of the checkpoint that is there, but for those that the result has, too.
+absl::StatusOr<std::vector<std::string>> StoreRun::FindOld() const {
+  std::vector<std::string> old;
+  const absl::StatusOr<Catalog> catalog = ReadCatalog(conversion_.destination, options_.limits);
+  if (absl::IsNotFound(catalog.status())) return old;
+  std::set<std::string_view> kept;
+  for (const output::OutputPlan::File& file : conversion_.plan->files()) kept.insert(file.name);
+  if (absl::IsDataLoss(catalog.status())) {  // by its names then
+    ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, store_->List(conversion_.destination));
+    for (const Store::Entry& entry : entries) {
+      const bool contents = MatchesPattern("*.distcp", entry.name) || MatchesPattern("*.safetensors", entry.name);
+      if (!entry.is_folder && contents && !kept.contains(entry.name)) old.push_back(entry.name);
+    }
+    return old;
+  }
+  if (!catalog.ok()) return catalog.status();
+  if (catalog->format() != options_.format) {
+    return io::FromSystem(absl::FailedPreconditionError(absl::StrCat(
+        conversion_.destination, " has a checkpoint of another format (", status::View(Name(catalog->format())),
+        "), which a store cannot replace at once: remove it first, or write elsewhere")));
+  }
+  for (const Catalog::File& file : catalog->files()) {
+    if (!kept.contains(file.path)) old.push_back(file.path);
+  }
+  return old;
+}
+
+// Steps 3 and 4, and the first half of 5.
+absl::Status StoreRun::Commit() {
+  std::vector<std::string> old;
+  if (options_.overwrite) {
+    ASSIGN_OR_RETURN(old, job_.Old());
+    if (old.empty()) {
+      ASSIGN_OR_RETURN(old, FindOld());
+      if (!old.empty()) RETURN_IF_ERROR(job_.KeepOld(old));
+    }
+  }
+  RETURN_IF_ERROR(CopySideFiles());
+  ASSIGN_OR_RETURN(const auto headers, output::MakeHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id,
+                                                           hashes_, conversion_.made));
+  const auto put = [&](const auto& header) {
+    return store_->Put(UrlOf(header.first), header.second, /*create=*/false).status();
+  };
+  if (old.empty()) {
+    for (const auto& header : headers) RETURN_IF_ERROR(put(header));
+  } else {
+    RETURN_IF_ERROR(store_->Delete(UrlOf(headers.front().first)));
+    for (size_t i = 1; i < headers.size(); ++i) RETURN_IF_ERROR(put(headers[i]));
+    RETURN_IF_ERROR(put(headers.front()));
+  }
+  return stores::AtOnce(static_cast<int64_t>(old.size()),
+                        [&](int64_t i) { return store_->Delete(UrlOf(old[static_cast<size_t>(i)])); });
+}
+
+}  // namespace reshard::convert

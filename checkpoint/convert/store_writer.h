@@ -1,0 +1,32 @@
+// Writes objects of a result to a store, by threads that read ahead of what is sent.
+#ifndef RESHARD_CHECKPOINT_CONVERT_STORE_WRITER_H_
+#define RESHARD_CHECKPOINT_CONVERT_STORE_WRITER_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "checkpoint/convert/conversion.h"
+#include "checkpoint/convert/store_job.h"
+#include "checkpoint/tasks/run_tasks.h"
+#include "reshard/checkpoint/store.h"
+
+namespace reshard::convert {
+
+// Writes these objects, with a record of each, which goes into `records` by object, too, one after the other; where
+// there are several workers those that no other one has claimed, and marks its claims in `own_claims`, by object.
+// `pieces` are [first, end) of every object of the plan.
+//
+// Threads read batches of the objects in the order in which they lie there, at most twice as many batches ahead as
+// there are threads: so much waits in memory for what is before it (ObjectSink). The next object begins while the one
+// before is being finished.
+absl::Status WriteObjects(const Conversion& conversion, Store& store, const StoreJob& job,
+                          absl::Span<const std::pair<int64_t, int64_t>> pieces, absl::Span<const int64_t> objects,
+                          std::vector<char>* own_claims, std::vector<ObjectRecord>* records,
+                          tasks::ProgressMeter* meter);
+
+}  // namespace reshard::convert
+
+#endif  // RESHARD_CHECKPOINT_CONVERT_STORE_WRITER_H_

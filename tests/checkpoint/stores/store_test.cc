@@ -1,0 +1,187 @@
+// Conversions into and out of a store that fails at every call that they make.
+#include "reshard/checkpoint/store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "reshard/checkpoint/convert.h"
+#include "reshard/checkpoint/leavings.h"
+#include "reshard/checkpoint/verify.h"
+#include "tests/catch.h"
+#include "tests/checkpoint/convert/convert_place.h"
+#include "tests/checkpoint/io/temp_directory.h"
+#include "tests/checkpoint/stores/shelf.h"
+
+namespace reshard {
+namespace {
+
+using testing::ConvertSource;
+using testing::Shelf;
+using testing::TempDirectory;
+
+// Fails at its at-th call, before it does what it is asked to or after; and from then on, as a process that is killed
+// does nothing more. Heartbeats, which come when they will, do not count.
+class FailingShelf final : public Shelf {
+ public:
+  void FailAt(int64_t at, bool after) {
+    at_ = at;
+    after_ = after;
+    calls_ = 0;
+  }
+  bool failed() const { return calls_ > at_; }
+
+  absl::StatusOr<StoredObject> Find(const std::string& url) override {
+    return Call<absl::StatusOr<StoredObject>>(url, [&] { return Shelf::Find(url); });
+  }
+  absl::Status Read(const std::string& url, const StoredObject& object, int64_t from, absl::Span<char> out) override {
+    return Call<absl::Status>(url, [&] { return Shelf::Read(url, object, from, out); });
+  }
+  absl::StatusOr<std::vector<Entry>> List(const std::string& url) override {
+    return Call<absl::StatusOr<std::vector<Entry>>>(url, [&] { return Shelf::List(url); });
+  }
+  // Of uploads, too.
+  absl::StatusOr<StoredObject> Put(const std::string& url, std::string_view bytes, bool create) override {
+    return Call<absl::StatusOr<StoredObject>>(url, [&] { return Shelf::Put(url, bytes, create); });
+  }
+  absl::Status Delete(const std::string& url) override {
+    return Call<absl::Status>(url, [&] { return Shelf::Delete(url); });
+  }
+
+ private:
+  template <typename Result, typename Function>
+  Result Call(const std::string& url, const Function& call) {
+    if (absl::StrContains(url, "/beat-")) return call();
+    const int64_t number = calls_++;
+    if (number > at_ || (number == at_ && !after_)) return absl::UnavailableError("the store is gone");
+    Result result = call();
+    if (number == at_) return absl::UnavailableError("the store is gone");
+    return result;
+  }
+
+  std::atomic<int64_t> calls_{0};
+  int64_t at_ = int64_t{1} << 40;
+  bool after_ = false;
+};
+
+constexpr int64_t kNever = int64_t{1} << 40;
+
+struct Case {
+  CheckpointFormat format;
+  bool replaces;
+};
+
+std::optional<LayoutRules> RulesFor(CheckpointFormat format) {
+  if (format != CheckpointFormat::kDcp) return std::nullopt;
+  return *LayoutRules::ForAll("{a:2}", "[...]");
+}
+
+TEST_CASE("convert to a store: whichever call fails, there is the old checkpoint, the new one, or none") {
+  const ConvertSource source;
+  const auto shelf = std::make_shared<FailingShelf>();
+  RegisterStore("shelf", shelf);
+  // What is replaced: the same names, other values.
+  const TempDirectory scratch;
+  ConvertOptions local;
+  local.format = CheckpointFormat::kSafetensors;
+  local.recipe.selection.byte_items = false;
+  const std::string old = scratch / "old";
+  REQUIRE(Convert(source.path(), old, std::nullopt, local).ok());
+  int64_t failed = 0;
+  for (const Case& what : {Case{CheckpointFormat::kSafetensors, false}, Case{CheckpointFormat::kDcp, false},
+                           Case{CheckpointFormat::kSafetensors, true}, Case{CheckpointFormat::kDcp, true}}) {
+    const std::optional<LayoutRules> rules = RulesFor(what.format);
+    ConvertOptions options;
+    options.format = what.format;
+    options.file_bytes = 200;
+    options.threads = 2;
+    options.overwrite = what.replaces;
+    options.recipe.selection.byte_items = false;
+    ConvertOptions of_old = options;
+    of_old.recipe.selection.exclude = {"*2*"};  // that there is less of it tells it from the new one
+    of_old.overwrite = false;
+    of_old.recipe.asked = {};
+    for (int64_t at = 0, tried = 0;; ++at, ++tried) {
+      const std::string url =
+          absl::StrCat("shelf://", std::string(Name(what.format)), what.replaces ? "-replaced-" : "-", at, "/dst");
+      shelf->FailAt(kNever, false);
+      if (what.replaces) REQUIRE(Convert(old, url, rules, of_old).ok());
+      const std::vector<std::string> before = shelf->Names();
+      shelf->FailAt(at, at % 2 == 0);
+      const absl::Status ran = Convert(source.path(), url, rules, options).status();
+      const bool all = !shelf->failed();
+      shelf->FailAt(kNever, false);
+      INFO(url << " " << at << ": " << ran);
+      CHECK((ran.ok() || KindOf(ran) == CheckpointError::kSystem));
+      VerifyOptions compare;
+      compare.recipe.selection.byte_items = false;
+      const absl::StatusOr<VerifyReport> report = VerifyCheckpoints(source.path(), url, compare);
+      const bool is_new = report.ok() && report->differences.empty();
+      const bool is_old = report.ok() && !is_new && [&] {
+        compare.recipe.selection.exclude = {"*2*"};
+        const absl::StatusOr<VerifyReport> as_old = VerifyCheckpoints(source.path(), url, compare);
+        return as_old.ok() && as_old->differences.empty();
+      }();
+      if (what.replaces) {
+        CHECK((is_new || is_old));
+      } else {
+        CHECK((is_new || !report.ok()));
+      }
+      CHECK((!ran.ok() || is_new));
+      // The same call goes on to the end, and nothing is left of the job.
+      ConvertOptions again = options;
+      again.resume = true;
+      const absl::Status resumed = Convert(source.path(), url, rules, again).status();
+      INFO(resumed);
+      CHECK(resumed.ok());
+      VerifyOptions last;
+      last.recipe.selection.byte_items = false;
+      const absl::StatusOr<VerifyReport> result = VerifyCheckpoints(source.path(), url, last);
+      REQUIRE(result.ok());
+      CHECK(result->differences.empty());
+      for (const std::string& name : shelf->Names()) {
+        if (absl::StartsWith(name, url)) CHECK_FALSE(absl::StrContains(name, ".reshard-"));
+      }
+      if (all) break;
+      ++failed;
+    }
+  }
+  CHECK(failed > 100);
+  RegisterStore("shelf", nullptr);
+}
+
+TEST_CASE("convert to a store: what a killed run has left is found and removed") {
+  const ConvertSource source;
+  const auto shelf = std::make_shared<FailingShelf>();
+  RegisterStore("shelf", shelf);
+  ConvertOptions options;
+  options.format = CheckpointFormat::kSafetensors;
+  options.file_bytes = 200;
+  options.recipe.selection.byte_items = false;
+  shelf->FailAt(12, true);
+  CHECK_FALSE(Convert(source.path(), "shelf://a/dst", std::nullopt, options).ok());
+  shelf->FailAt(kNever, false);
+  // Its heartbeat has stopped; with it, looking takes some seconds.
+  for (const std::string& name : shelf->Names()) {
+    if (absl::StrContains(name, "/beat-")) CHECK(shelf->Delete(name).ok());
+  }
+  const absl::StatusOr<std::vector<StaleStaging>> found = FindStaleStaging("shelf://a/dst");
+  REQUIRE(found.ok());
+  REQUIRE(found->size() == 1);
+  CHECK_FALSE((*found)[0].alive);
+  CHECK(*RemoveStaleStaging("shelf://a/dst") == 1);
+  CHECK(shelf->Names().empty());
+  RegisterStore("shelf", nullptr);
+}
+
+TEST_CASE("store: a URL without one says what to do") {
+  const absl::Status status = ReadCatalog("nowhere://a/b").status();
+  CHECK(absl::IsUnimplemented(status));
+  CHECK(absl::StrContains(status.message(), "pip install 'reshard[stores]'"));
+  CHECK(absl::IsInvalidArgument(Convert("a", "https://host/b", std::nullopt, {}).status()));
+}
+
+}  // namespace
+}  // namespace reshard

@@ -1,0 +1,126 @@
+"""A real server that speaks S3 (moto), and a proxy before it that spoils requests."""
+import http.client
+import http.server
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Moto:
+    """moto_server, of the environment that this Python is of."""
+
+    def __init__(self):
+        self.port = free_port()
+        command = [os.path.join(os.path.dirname(sys.executable), "moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/moto-api/data.json", timeout=5).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.1)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Request:
+    """What a fault is asked about; `number` counts from 1 since the faults were set."""
+
+    def __init__(self, number, method, path):
+        self.number, self.method, self.path = number, method, path
+
+
+class Proxy:
+    """Passes requests on. `fault(request)` returns None, or what happens to it:
+        ("status", 503)  it is answered so, and not passed on
+        ("cut", k)       the connection is cut after k bytes of the answer's body
+        ("short", k)     the answer has k bytes less, and says so
+        ("hide", regex)  keys that match are not in the answer, a list
+    and may do something itself; `after(request)` is called when it has been passed on and not yet been answered."""
+
+    def __init__(self, upstream):
+        self.upstream, self.fault, self.after, self.count = upstream, None, None, 0
+        self.lock, self.seen = threading.Lock(), []
+        self.port = free_port()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self.server.handle_error = lambda *_: None  # clients are killed
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def set(self, fault=None, after=None):
+        with self.lock:
+            self.fault, self.after, self.count, self.seen = fault, after, 0, []
+
+    def close(self):
+        self.server.shutdown()
+
+    def _handler(self):
+        proxy, local = self, threading.local()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def pass_on(self):
+                with proxy.lock:
+                    proxy.count += 1
+                    request = Request(proxy.count, self.command, self.path)
+                    proxy.seen.append((self.command, self.path))
+                    fault, after = proxy.fault, proxy.after
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                what, value = (fault(request) if fault else None) or (None, None)
+                if what == "status":
+                    return self.answer(value, [], b"")
+                if not hasattr(local, "upstream"):
+                    local.upstream = http.client.HTTPConnection("127.0.0.1", proxy.upstream, timeout=60)
+                headers = {key: text for key, text in self.headers.items() if key.lower() != "expect"}
+                local.upstream.request(self.command, self.path, body, headers)
+                answer = local.upstream.getresponse()
+                data = answer.read()
+                if after:
+                    after(request)
+                facts = [(key, text) for key, text in answer.getheaders() if key.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server")]
+                if what == "hide":
+                    data = re.sub(rb"<Contents>(?:(?!</Contents>).)*?</Contents>", lambda one: b"" if re.search(value, one[0]) else one[0], data, flags=re.S)
+                if what == "short":
+                    data = data[: len(data) - value]
+                length = answer.getheader("content-length") if self.command == "HEAD" else None
+                self.answer(answer.status, facts, data, cut=value if what == "cut" else None, length=length)
+
+            def answer(self, status, headers, data, cut=None, length=None):
+                try:
+                    self.send_response(status)
+                    for key, text in headers:
+                        self.send_header(key, text)
+                    self.send_header("Content-Length", length or str(len(data)))
+                    self.end_headers()
+                    if self.command != "HEAD":
+                        self.wfile.write(data[:cut])
+                    if cut is not None:
+                        self.wfile.flush()
+                        self.close_connection = True
+                        self.connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    self.close_connection = True  # the client was killed
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
+
+        return Handler

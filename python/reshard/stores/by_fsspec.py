@@ -94,7 +94,7 @@ class FsspecStore:
             system, path = self._at(url)
             aside = path if self._appears_whole else path + ".part"
             if not self._appears_whole:
-                system.makedirs(system._parent(path), exist_ok=True)
+                system.makedirs(path.rpartition("/")[0], exist_ok=True)
             return _Upload(url, system, path, aside)
 
     def remove(self, url: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .stubs import Stub
 
 if TYPE_CHECKING:
-    from . import dcp
+    from . import dcp, stores
     from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
     from .errors import (
         ExistingFileError,
@@ -98,6 +98,7 @@ _MODULES = {
         uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
+    "stores": "",  # reshard.stores.register
 }
 # These have their names in reshard.sequence_parallel: torch.distributed has the same ones for something else.
 _DEPRECATED = ("all_to_all_single", "gather")

@@ -388,7 +388,7 @@ class StoresTest(unittest.TestCase):
             def remove(self, url):
                 self.objects.pop(url, None)
 
-        stores.register("shelf", Shelf())
+        reshard.stores.register("shelf", Shelf())
         reshard.convert(self.a, "shelf://books/a", to="hf")
         self.assertTrue(reshard.verify("shelf://books/a", self.a))
         broken = Shelf()

@@ -107,7 +107,6 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   output::OutputTerms terms{rules, {file_bytes, options.always_index || to_store, loader->stem, loader->one_file}};
   if (to_store) {
     made->batch_bytes = BatchBytesFor(made->catalog());
-    terms.safetensors.largest_piece = made->batch_bytes;
     terms.objects = {file_bytes, made->batch_bytes, ""};
   }
   const auto plan = [&]() -> absl::Status {
@@ -120,7 +119,6 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   if (to_store && options.overwrite && !loader->one_file) {
     constexpr size_t kTagLength = 8;
     terms.objects.tag = output::JobName(made->catalog(), *made->plan).substr(0, kTagLength);
-    terms.safetensors.tag = terms.objects.tag;
     RETURN_IF_ERROR(plan());
   }
   ASSIGN_OR_RETURN(const Buffers buffers, PlanBuffers(*made->source, *made->plan, made->batch_bytes, options));

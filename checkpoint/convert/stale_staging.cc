@@ -14,7 +14,6 @@
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/error.h"
 #include "reshard/checkpoint/leavings.h"
-#include "reshard/checkpoint/pattern.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
 
@@ -98,9 +97,8 @@ absl::Status RemoveFromStore(const std::string& destination, const StaleStaging&
     }
   }
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-    const bool contents = MatchesPattern("*.distcp", name) || MatchesPattern("*.safetensors", name);
     // What may be beside a checkpoint stays with it.
-    if (kept.contains(name) || (!kept.empty() && !contents)) continue;
+    if (kept.contains(name) || (!kept.empty() && !convert::StoreJob::HasContents(name))) continue;
     RETURN_IF_ERROR(at.store->Delete(io::JoinPath(at.url, name)));
   }
   return convert::StoreJob::Remove(*at.store, stale.path);

@@ -91,6 +91,10 @@ std::string StoreJob::JobOf(std::string_view folder_name) {
   return std::all_of(job.begin(), job.end(), absl::ascii_isalnum) ? std::string(job) : "";
 }
 
+bool StoreJob::HasContents(std::string_view name) {
+  return name.ends_with(".distcp") || name.ends_with(".safetensors");
+}
+
 std::string StoreJob::At(std::string_view what, int64_t number) const {
   return io::JoinPath(folder_, absl::StrCat(status::View(what), "-", number));
 }

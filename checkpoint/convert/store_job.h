@@ -50,6 +50,9 @@ class StoreJob {
   // The job of such a folder's name; empty where it is none.
   static std::string JobOf(std::string_view folder_name);
 
+  // Whether an object of that name has contents, and is not beside them.
+  static bool HasContents(std::string_view name);
+
   // What is in the folder: versions of heartbeats by worker, and numbers of objects.
   struct Seen {
     std::set<int64_t> done, claimed;

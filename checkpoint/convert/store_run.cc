@@ -18,7 +18,6 @@
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/source/sidecar.h"
 #include "checkpoint/stores/at_once.h"
-#include "reshard/checkpoint/pattern.h"
 #include "status/log.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
@@ -150,16 +149,22 @@ absl::Status StoreRun::WriteAll() {
 absl::Status StoreRun::Abandon() {
   // Of a result that is there nothing goes, and of one that others write neither.
   if (options_.workers > 1 || conversion_.IsComplete()) return absl::OkStatus();
-  for (const output::OutputPlan::File& file : conversion_.plan->files())
-    RETURN_IF_ERROR(store_->Delete(UrlOf(file.name)));
+  std::vector<std::string> names;
+  for (const output::OutputPlan::File& file : conversion_.plan->files()) names.push_back(file.name);
+  RETURN_IF_ERROR(Delete(names));
   return job_.Remove();
+}
+
+absl::Status StoreRun::Delete(absl::Span<const std::string> names) const {
+  return stores::AtOnce(static_cast<int64_t>(names.size()),
+                        [&](int64_t i) { return store_->Delete(UrlOf(names[static_cast<size_t>(i)])); });
 }
 
 absl::Status StoreRun::TidyUp() {
   ASSIGN_OR_RETURN(const StoreJob::Seen seen, job_.Look());
   if (!seen.exists) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<std::string> old, job_.Old());
-  for (const std::string& name : old) RETURN_IF_ERROR(store_->Delete(UrlOf(name)));
+  RETURN_IF_ERROR(Delete(old));
   return job_.Remove();
 }
 
@@ -257,12 +262,11 @@ absl::Status StoreRun::WriteMissing() {
       const bool own = own_claims_[static_cast<size_t>(object)] != 0;
       if (claimed && by >= 0 && by != options_.worker && !watch.IsGone(by)) {
         slow.insert(by);
-      } else if (claimed && !own) {  // of a worker that is gone, or of an earlier run of this one
-        RETURN_IF_ERROR(job_.Forget(object));
-        free.push_back(object);
-      } else {
-        free.push_back(object);
+        continue;
       }
+      // Of a worker that is gone, or of an earlier run of this one.
+      if (claimed && !own) RETURN_IF_ERROR(job_.Forget(object));
+      free.push_back(object);
     }
     RETURN_IF_ERROR(WriteObjects(conversion_, *store_, job_, pieces_, free, &own_claims_, &records_, &meter_));
     if (options_.workers == 1) return absl::OkStatus();
@@ -375,8 +379,8 @@ absl::StatusOr<std::vector<std::string>> StoreRun::FindOld() const {
   if (absl::IsDataLoss(catalog.status())) {  // by its names then
     ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, store_->List(conversion_.destination));
     for (const Store::Entry& entry : entries) {
-      const bool contents = MatchesPattern("*.distcp", entry.name) || MatchesPattern("*.safetensors", entry.name);
-      if (!entry.is_folder && contents && !kept.contains(entry.name)) old.push_back(entry.name);
+      if (!entry.is_folder && StoreJob::HasContents(entry.name) && !kept.contains(entry.name))
+        old.push_back(entry.name);
     }
     return old;
   }
@@ -415,8 +419,7 @@ absl::Status StoreRun::Commit() {
     for (size_t i = 1; i < headers.size(); ++i) RETURN_IF_ERROR(put(headers[i]));
     RETURN_IF_ERROR(put(headers.front()));
   }
-  return stores::AtOnce(static_cast<int64_t>(old.size()),
-                        [&](int64_t i) { return store_->Delete(UrlOf(old[static_cast<size_t>(i)])); });
+  return Delete(old);
 }
 
 }  // namespace reshard::convert

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/convert/store_job.h"
 #include "checkpoint/hash/hash.h"
@@ -47,6 +48,7 @@ class StoreRun {
   absl::Status Enter();
   absl::Status WriteAll();
   absl::Status Abandon();
+  absl::Status Delete(absl::Span<const std::string> names) const;
   absl::Status WriteMissing();
   // Objects that this worker begins with, in this order; and those that are another's to begin with.
   std::vector<int64_t> InOrder(const std::vector<int64_t>& objects) const;

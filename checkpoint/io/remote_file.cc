@@ -118,6 +118,7 @@ class RemoteFile : public ReadFile {
   RemoteFile(const std::string& url, StoredObject object, std::shared_ptr<Store> store, std::atomic<int64_t>* count)
       : ReadFile(url, object.bytes, NumberFor(object.version)),
         object_(std::move(object)),
+        key_(absl::StrCat(url, "\n", object_.version)),
         store_(std::move(store)),
         count_(count) {}
 
@@ -128,7 +129,7 @@ class RemoteFile : public ReadFile {
     if (length > kMostAhead || length <= kSmall || at < 0 || at > bytes() - length) return absl::OkStatus();
     std::string ahead(static_cast<size_t>(length), '\0');
     RETURN_IF_ERROR(Ask(at, absl::MakeSpan(ahead)));
-    KeptAhead().Keep(Key(), at, std::move(ahead));
+    KeptAhead().Keep(key_, at, std::move(ahead));
     return absl::OkStatus();
   }
 
@@ -138,7 +139,7 @@ class RemoteFile : public ReadFile {
       return absl::DataLossError(
           absl::StrCat(path(), " ends at byte ", bytes(), "; bytes ", at, " to ", at + size, " were wanted"));
     }
-    if (KeptAhead().Take(Key(), at, out)) return absl::OkStatus();
+    if (KeptAhead().Take(key_, at, out)) return absl::OkStatus();
     const auto part_of = [&](int64_t from, int64_t length) {
       return out.subspan(static_cast<size_t>(from), static_cast<size_t>(length));
     };
@@ -163,8 +164,7 @@ class RemoteFile : public ReadFile {
   }
 
  private:
-  std::string Key() const { return absl::StrCat(path(), "\n", object_.version); }
-  std::string KeyOf(int64_t block) const { return absl::StrCat(Key(), "\n", block); }
+  std::string KeyOf(int64_t block) const { return absl::StrCat(key_, "\n", block); }
 
   absl::Status ReadFromBlock(int64_t at, absl::Span<char> out) const {
     const int64_t number = at / kBlock;
@@ -190,6 +190,7 @@ class RemoteFile : public ReadFile {
   }
 
   const StoredObject object_;
+  const std::string key_;  // of this content
   const std::shared_ptr<Store> store_;
   std::atomic<int64_t>* const count_;
 };

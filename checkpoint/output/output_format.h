@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "checkpoint/catalog/boxes.h"
 #include "checkpoint/output/output_plan.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/rules.h"
@@ -46,8 +45,6 @@ struct SafetensorsTerms {
   bool always_index = false;   // an index even of a single file
   std::string stem = "model";  // what files and index are called: "model.safetensors", ...
   bool one_file = false;       // one file, however many bytes it has, and no index: its loader knows no other form
-  std::string tag = {};        // ObjectTerms::tag, of files that an index names
-  int64_t largest_piece = catalog::kLargestBox;  // bytes
 };
 
 // How objects of a store are written: each from its beginning to its end, in the order in which the source is read.

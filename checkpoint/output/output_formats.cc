@@ -18,7 +18,7 @@ constexpr WritableFormat kWritableFormats[] = {
     {CheckpointFormat::kDcp, true,
      [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules), terms.objects); }},
     {CheckpointFormat::kSafetensors, false,
-     [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.safetensors); }},
+     [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.safetensors, terms.objects); }},
 };
 
 const WritableFormat* Find(CheckpointFormat format) {

@@ -19,7 +19,8 @@ namespace {
 
 class SafetensorsOutput final : public OutputFormat {
  public:
-  explicit SafetensorsOutput(SafetensorsTerms terms) : terms_(std::move(terms)) {}
+  SafetensorsOutput(SafetensorsTerms terms, ObjectTerms objects)
+      : terms_(std::move(terms)), objects_(std::move(objects)) {}
 
   absl::Status Plan(OutputPlan* plan) override {
     for (const Catalog::ByteItem& item : plan->source().byte_items()) {
@@ -44,7 +45,7 @@ class SafetensorsOutput final : public OutputFormat {
           safetensors::SafetensorsLayout laid,
           safetensors::LayOutSafetensors(absl::MakeConstSpan(kept.entries).subspan(first, end - first), notes));
       const std::string name = safetensors::SafetensorsFileName(
-          terms_.tag.empty() ? terms_.stem : absl::StrCat(terms_.stem, "-", terms_.tag), static_cast<int64_t>(f),
+          objects_.tag.empty() ? terms_.stem : absl::StrCat(terms_.stem, "-", objects_.tag), static_cast<int64_t>(f),
           count);
       const int32_t file = plan->AddFile({name, laid.bytes, std::move(laid.head)});
       for (size_t k = first; k < end; ++k) {
@@ -110,8 +111,10 @@ class SafetensorsOutput final : public OutputFormat {
     catalog::StoredBox whole{
         std::vector<int64_t>(tensor.shape.size(), 0), {tensor.shape.begin(), tensor.shape.end()}, 0};
     const int64_t element = SizeOf(*tensor.dtype);
-    const auto parts = tensor.bytes == 0 ? std::vector<catalog::StoredBox>{whole}
-                                         : catalog::CutBox(whole, element, terms_.largest_piece);
+    const auto parts =
+        tensor.bytes == 0
+            ? std::vector<catalog::StoredBox>{whole}
+            : catalog::CutBox(whole, element, objects_.bytes > 0 ? objects_.batch_bytes : catalog::kLargestBox);
     for (const catalog::StoredBox& part : parts) {
       OutputPlan::OutputPiece piece;
       piece.tensor = index;
@@ -125,13 +128,14 @@ class SafetensorsOutput final : public OutputFormat {
   }
 
   const SafetensorsTerms terms_;
+  const ObjectTerms objects_;
   std::vector<std::pair<std::string, std::string>> index_;  // tensor and file
 };
 
 }  // namespace
 
-std::unique_ptr<OutputFormat> MakeSafetensorsOutput(SafetensorsTerms terms) {
-  return std::make_unique<SafetensorsOutput>(std::move(terms));
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(SafetensorsTerms terms, ObjectTerms objects) {
+  return std::make_unique<SafetensorsOutput>(std::move(terms), std::move(objects));
 }
 
 }  // namespace reshard::output

@@ -9,8 +9,9 @@
 namespace reshard::output {
 
 // There is an index where there are several files, where the source has one, and always where it is asked for; never
-// with SafetensorsTerms::one_file.
-std::unique_ptr<OutputFormat> MakeSafetensorsOutput(SafetensorsTerms terms);
+// with SafetensorsTerms::one_file. Into a store (`objects`): `model-TAG.safetensors`, in pieces of at most
+// ObjectTerms::batch_bytes.
+std::unique_ptr<OutputFormat> MakeSafetensorsOutput(SafetensorsTerms terms, ObjectTerms objects = {});
 
 }  // namespace reshard::output
 

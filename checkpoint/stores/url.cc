@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "checkpoint/https/url.h"
+#include "reshard/checkpoint/store.h"
 #include "status/view.h"
 
 namespace reshard::stores {
@@ -78,3 +79,8 @@ absl::StatusOr<std::string> Admit(std::string_view url) {
 }
 
 }  // namespace reshard::stores
+
+std::string reshard::StoreSchemeOf(std::string_view path) {
+  const std::string scheme = stores::SchemeOf(path);
+  return scheme == "https" || scheme == "http" || scheme == "hf" ? "" : scheme;
+}

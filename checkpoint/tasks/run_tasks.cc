@@ -1,13 +1,11 @@
 #include "checkpoint/tasks/run_tasks.h"
 
 #include <algorithm>
-#include <exception>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/io/error_kind.h"
-#include "status/no_throw.h"
+#include "status/share_tasks.h"
 
 namespace reshard::tasks {
 
@@ -20,36 +18,8 @@ absl::Status Stopped() { return io::FromSystem(absl::CancelledError("it was aske
 
 absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t, int)>& task,
                       const std::stop_token& stop) {
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> failing{false};
-  status::Mutex mutex;
-  int64_t failed = count;
-  absl::Status first;
-  const auto serve = [&](int thread) {
-    while (!failing.load(std::memory_order_relaxed)) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= count) return;
-      const absl::Status status = status::NoThrow("working on a checkpoint",
-                                                  [&] { return stop.stop_requested() ? Stopped() : task(i, thread); });
-      if (status.ok()) continue;
-      failing = true;
-      const status::MutexLock lock(mutex);
-      if (i < failed) {
-        failed = i;
-        first = status;
-      }
-    }
-  };
-  std::vector<std::thread> helpers;
-  const auto used = static_cast<int>(std::min<int64_t>(threads, std::max<int64_t>(1, count)));
-  try {
-    for (int t = 1; t < used; ++t) helpers.emplace_back(serve, t);
-  } catch (const std::exception&) {
-    // Fewer threads do as well.
-  }
-  serve(0);
-  for (std::thread& helper : helpers) helper.join();
-  return first;
+  return status::ShareTasks("working on a checkpoint", count, threads,
+                            [&](int64_t i, int thread) { return stop.stop_requested() ? Stopped() : task(i, thread); });
 }
 
 ProgressMeter::ProgressMeter(int64_t total, std::function<void(const ConvertProgress&)> report)

@@ -2,28 +2,17 @@
 // such a URL among its arguments it becomes `python3 -m reshard`, which is the same command with them.
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "reshard/checkpoint/store.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 
 namespace {
-
-// A scheme of a store: the library reads the others by itself.
-std::string StoreScheme(std::string_view argument) {
-  const std::string scheme(argument.substr(0, std::min(argument.find("://"), argument.size())));
-  const bool is_scheme = scheme.size() < argument.size() && !scheme.empty() &&
-                         std::all_of(scheme.begin(), scheme.end(), absl::ascii_isalnum);
-  const std::string lower = absl::AsciiStrToLower(scheme);
-  return is_scheme && lower != "https" && lower != "http" && lower != "hf" ? lower : "";
-}
 
 // The Python beside the command, as in an environment with the wheel, or else that of the PATH.
 std::string FindPython() {
@@ -57,7 +46,8 @@ int BecomePython(const std::string& scheme, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    if (const std::string scheme = StoreScheme(argv[i]); !scheme.empty()) return BecomePython(scheme, argc, argv);
+    if (const std::string scheme = reshard::StoreSchemeOf(argv[i]); !scheme.empty())
+      return BecomePython(scheme, argc, argv);
   }
   return reshard::tool::CommandMain(argc, argv);
 }

@@ -82,6 +82,10 @@ class Store {
 // all that have no store of their own. A null store takes it back. Schemes https and hf are not for registering.
 void RegisterStore(std::string_view scheme, std::shared_ptr<Store> store);
 
+// "s3" of "s3://bucket/key", in lower case: the scheme of a URL that needs a registered store. Empty for paths, and for
+// URLs that the library reads by itself.
+std::string StoreSchemeOf(std::string_view path);
+
 }  // namespace reshard
 
 #endif  // RESHARD_CHECKPOINT_STORE_H_

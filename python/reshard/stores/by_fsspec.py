@@ -1,13 +1,12 @@
 """Every other URL that Python has a filesystem for, by fsspec."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import fsspec
 
-from .interface import Entry, Found, StoreError
+from .interface import Codes, Entry, Found, StoreError, store_errors
 
 __all__ = ["FsspecStore"]
 
@@ -17,22 +16,22 @@ _APPEAR_WHOLE = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 _VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "LastModified", "last_modified", "mtime", "modified", "created")
 
 
-@contextmanager
-def _errors(url: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except FileNotFoundError as error:
-        raise StoreError("not_found", f"{url}: there is nothing") from error
-    except PermissionError as error:
-        raise StoreError("denied", f"{url}: {error}") from error
-    except NotImplementedError as error:
-        raise StoreError("unsupported", f"{url}: {error}") from error
-    except ImportError as error:
-        raise StoreError("unsupported", f"{url}: {error}") from error
-    except Exception as error:
-        raise StoreError("unavailable", f"{url}: {type(error).__name__}: {error}") from error
+_CODES: Codes = [
+    (FileNotFoundError, "not_found"),
+    (PermissionError, "denied"),
+    ((NotImplementedError, ImportError), "unsupported"),
+]
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is nothing"
+    known = isinstance(error, (PermissionError, NotImplementedError, ImportError))
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def _errors(url: str) -> AbstractContextManager[None]:
+    return store_errors(url, _CODES, _words)
 
 
 def _found(info: dict[str, Any]) -> Found:

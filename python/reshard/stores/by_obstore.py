@@ -8,15 +8,14 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import obstore
 from obstore import exceptions
 from obstore.store import from_url
 
-from .interface import Entry, Found, StoreError
+from .interface import Codes, Entry, Found, StoreError, store_errors
 
 __all__ = ["ObstoreStore"]
 
@@ -26,7 +25,7 @@ _LEAST_PART, _PART, _PARTS, _MOST_PARTS = 5 << 20, 8 << 20, 64, 10_000
 
 _LONGEST_PAUSE = 4  # seconds
 
-_CODES: list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]] = [
+_CODES: Codes = [
     (FileNotFoundError, "not_found"),
     ((exceptions.PermissionDeniedError, exceptions.UnauthenticatedError), "denied"),
     (exceptions.AlreadyExistsError, "exists"),
@@ -35,15 +34,8 @@ _CODES: list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]] 
 ]
 
 
-@contextmanager
-def _errors(url: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        code = next((code for types, code in _CODES if isinstance(error, types)), "unavailable")
-        raise StoreError(code, f"{url}: {_words(error)}") from error
+def _errors(url: str) -> AbstractContextManager[None]:
+    return store_errors(url, _CODES, _words)
 
 
 def _words(error: Exception) -> str:
@@ -131,9 +123,8 @@ class ObstoreStore:
             return _Upload(url, writer, store, path, length)
 
     def remove(self, url: str) -> None:
-        with _errors(url):
-            with suppress(FileNotFoundError):
-                obstore.delete(*self._at(url))
+        with _errors(url), suppress(FileNotFoundError):
+            obstore.delete(*self._at(url))
 
     def _at(self, url: str) -> tuple[Any, str]:
         """The bucket of a URL, and the path in it."""

@@ -1,8 +1,10 @@
 """What a store is."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Entry", "Found", "Store", "StoreError", "Upload"]
+__all__ = ["Codes", "Entry", "Found", "Store", "StoreError", "Upload", "store_errors"]
 
 
 class StoreError(Exception):
@@ -16,6 +18,22 @@ class StoreError(Exception):
     def __init__(self, code: str, message: str):
         super().__init__(message)
         self.code = code
+
+
+# Exceptions of a library, and the codes of StoreError for them, the first that fits.
+Codes = list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]]
+
+
+@contextmanager
+def store_errors(url: str, codes: Codes, words: Callable[[Exception], str]) -> Iterator[None]:
+    """Turns what a library raises into StoreError, "unavailable" where no code fits, with words(exception)."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        code = next((code for types, code in codes if isinstance(error, types)), "unavailable")
+        raise StoreError(code, f"{url}: {words(error)}") from error
 
 
 class Found(NamedTuple):

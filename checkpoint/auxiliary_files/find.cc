@@ -187,6 +187,8 @@ absl::StatusOr<AuxiliaryFiles> Find(const std::string& path, const Catalog& cata
   std::string directory = path;
   if (stores::IsUrl(path)) {
     ASSIGN_OR_RETURN(directory, stores::Admit(path));
+  } else if (stores::IsUrl(catalog.root())) {
+    directory = catalog.root();  // of a reader that knows which files are the checkpoint's own, all of them
   }
   if (std::string meant = DirectoryMeantBy(path); !meant.empty()) directory = std::move(meant);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);

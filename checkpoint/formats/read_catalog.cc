@@ -1,12 +1,17 @@
 // What kind of checkpoint a path is, and the formats there are.
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/listing/format.h"
+#include "checkpoint/formats/listing/read.h"
 #include "checkpoint/formats/recognize.h"
 #include "checkpoint/formats/resolve_path.h"
 #include "checkpoint/formats/safetensors/format.h"
@@ -14,26 +19,42 @@
 #include "checkpoint/formats/torch_save/format.h"
 #include "checkpoint/formats/torch_save/read.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/stores/registry.h"
 #include "checkpoint/stores/url.h"
 #include "reshard/checkpoint/catalog.h"
+#include "reshard/checkpoint/store.h"
 #include "status/macros.h"
 #include "status/no_throw.h"
+#include "status/view.h"
 
 namespace reshard {
 namespace {
+
+// What is at a path by the store that reads such things. Empty: there is none.
+absl::StatusOr<std::string> AtReader(const std::string& path) {
+  const std::string_view scheme = formats::ReaderOf(path);
+  if (scheme.empty() || !stores::StoreOf(absl::StrCat(status::View(scheme), "://")).ok()) return std::string();
+  std::error_code error;
+  const std::string whole = stores::IsUrl(path) ? path : std::filesystem::canonical(path, error).string();
+  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  return absl::StrCat(status::View(scheme), "://", whole);
+}
 
 // What nothing says to be of another format.
 absl::StatusOr<Catalog> ReadRest(const std::string& path, const CatalogLimits& limits) {
   absl::StatusOr<Catalog> catalog = safetensors::ReadSafetensorsCatalog(path, limits);
   // What is found at fault with a file of another format says less than what it is.
   if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
+    ASSIGN_OR_RETURN(const std::string at_reader, AtReader(path));
+    if (!at_reader.empty()) return listing::ReadListing(at_reader, limits);
     RETURN_IF_ERROR(formats::Recognize(path));
   }
   return catalog;
 }
 
 absl::StatusOr<Catalog> ReadOneFile(const std::string& path, const CatalogLimits& limits) {
-  ASSIGN_OR_RETURN(const bool archive, torch_save::IsArchive(path));
+  ASSIGN_OR_RETURN(bool archive, torch_save::IsArchive(path));
+  if (archive && !formats::ReaderOf(path).empty()) archive = false;  // one of NumPy, or of Keras
   return archive ? torch_save::ReadFile(path, limits) : ReadRest(path, limits);
 }
 
@@ -61,6 +82,8 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
                      io::JoinPath(path, *model)));
   }
   if (HasSafetensors(names)) return ReadRest(path, limits);
+  if (std::find(names.begin(), names.end(), listing::kFileName) != names.end())
+    return listing::ReadListing(path, limits);
   if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {
     return torch_save::ReadBinSet(path, bins, limits);
   }
@@ -98,13 +121,16 @@ absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limit
       return safetensors::ReadSafetensorsIndex(meant.directory, meant.files[0], limits);
     case As::kFiles:
       return safetensors::ReadSafetensorsFiles(meant.directory, meant.files, limits);
+    case As::kListing:
+      return listing::ReadListing(meant.directory, limits);
     case As::kBinIndex:
       return torch_save::ReadBinSet(meant.directory, meant.files[0], limits);
   }
   return absl::InternalError("an unknown meaning of a path");
 }
 
-constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat, &torch_save::kFormat};
+constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat, &torch_save::kFormat,
+                                                     &listing::kFormat};
 
 }  // namespace
 
@@ -120,6 +146,10 @@ std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name) {
     if (traits->name == name) return traits->format;
   }
   return std::nullopt;
+}
+
+std::string StoreNeededFor(const std::string& path) {
+  return stores::IsUrl(path) ? StoreSchemeOf(path) : std::string(formats::ReaderOf(path));
 }
 
 std::string DirectoryMeantBy(const std::string& path) {

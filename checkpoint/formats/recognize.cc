@@ -21,16 +21,20 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// A kind of file, by its first bytes.
+// A kind of file, by its first bytes or, where those are of all kinds of archives, by its name.
 struct FileKind {
   std::string_view begin;
   std::string_view what;
-  size_t at = 0;  // where these bytes are
+  size_t at = 0;                 // where these bytes are
+  std::string_view reader = {};  // the scheme of a store that reads it
+  std::string_view suffix = {};
 };
 constexpr FileKind kFiles[] = {
-    {"GGUF", "a GGUF file, which is not read; convert the safetensors it was made from"},
-    {"\x93NUMPY", "a file of NumPy, which is not read; safetensors.numpy.save_file writes one that is"},
-    {"\x89HDF\r\n", "an HDF5 file, which is not read"},
+    {"GGUF", "a GGUF file", 0, "gguf"},
+    {"\x93NUMPY", "a file of NumPy", 0, "numpy"},
+    {"PK", "an archive of NumPy", 0, "numpy", ".npz"},
+    {"\x89HDF\r\n", "an HDF5 file", 0, "hdf5"},
+    {"PK", "a file of Keras", 0, "hdf5", ".keras"},
     {"ustar",
      "a tar file, as the torch.save of before PyTorch 0.1.10 wrote, which is not read; torch.save(torch.load(FILE), "
      "...) "
@@ -42,6 +46,7 @@ constexpr FileKind kFiles[] = {
 struct DirectoryKind {
   std::string_view pattern;
   std::string_view what;
+  std::string_view reader = {};  // the scheme of a store that reads it
 };
 constexpr DirectoryKind kDirectories[] = {
     {"*_optim_states.pt",
@@ -50,8 +55,12 @@ constexpr DirectoryKind kDirectories[] = {
     {"mp_rank_*_model_states.pt",
      "a checkpoint of DeepSpeed, which is not read; DeepSpeed's zero_to_fp32.py writes "
      "safetensors with --safe_serialization"},
-    {"manifest.ocdbt", "a checkpoint of Orbax, which is not read"},
-    {"_CHECKPOINT_METADATA", "a checkpoint of Orbax, which is not read"},
+    {"_CHECKPOINT_METADATA", "a checkpoint of Orbax", "orbax"},
+    {"manifest.ocdbt", "a checkpoint of Orbax", "orbax"},
+    {"_METADATA", "a checkpoint of Orbax", "orbax"},
+    {".zgroup", "a Zarr group", "orbax"},
+    {".zarray", "a Zarr array", "orbax"},
+    {"zarr.json", "a Zarr group or array", "orbax"},
     {"pytorch_model-*.bin",
      "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
     {"mp_rank_*",
@@ -70,7 +79,7 @@ constexpr DirectoryKind kDirectories[] = {
     {"*.ckpt",
      "a directory with files of torch.save that nothing says to belong together; if one of them is a whole model, name "
      "that file"},
-    {"*.gguf", "a model in GGUF files, which are not read; convert the safetensors it was made from"},
+    {"*.gguf", "a directory with GGUF files; name the one that is meant, the first of several parts"},
 };
 
 bool Has(const Names& names, std::string_view pattern) {
@@ -95,18 +104,26 @@ int64_t NumberOf(std::string_view name) {
   return absl::SimpleAtoi(status::View(name.substr(begin)), &number) ? number : -1;
 }
 
-absl::Status RecognizeFile(const std::string& path) {
+// What a file is called that begins so; null where it is nothing that is known, or cannot be read.
+const FileKind* KindOfFile(const std::string& path) {
   const auto file = io::ReadFile::Open(path, /*follow_links=*/true);
-  if (!file.ok()) return absl::OkStatus();
+  if (!file.ok()) return nullptr;
   constexpr int64_t kLongest = 512;
   std::string begin(static_cast<size_t>(std::min(kLongest, (*file)->bytes())), '\0');
-  if (!(*file)->ReadAt(0, absl::MakeSpan(begin)).ok()) return absl::OkStatus();
-  for (const FileKind& kind : kFiles) {
-    if (begin.size() >= kind.at && std::string_view(begin).substr(kind.at).starts_with(kind.begin)) {
-      return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind.what)));
-    }
-  }
-  return absl::OkStatus();
+  if (!(*file)->ReadAt(0, absl::MakeSpan(begin)).ok()) return nullptr;
+  const auto found = std::find_if(std::begin(kFiles), std::end(kFiles), [&](const FileKind& kind) {
+    return begin.size() >= kind.at && std::string_view(begin).substr(kind.at).starts_with(kind.begin) &&
+           path.ends_with(kind.suffix);
+  });
+  return found == std::end(kFiles) ? nullptr : found;
+}
+
+// A kind of file or directory that is not read here.
+absl::Status NotRead(absl::string_view where, std::string_view what, std::string_view reader) {
+  if (reader.empty()) return absl::UnimplementedError(absl::StrCat(where, " is ", status::View(what)));
+  return absl::UnimplementedError(absl::StrCat(where, " is ", status::View(what),
+                                               ", which the Python package reads: pip install 'reshard[",
+                                               status::View(reader), "]'"));
 }
 
 // Of `inside`, names of directories with a checkpoint each.
@@ -151,7 +168,7 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
                                             "there is no .metadata; use the one saved before it"));
   }
   if (const DirectoryKind* const kind = KindOf(names)) {
-    return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is ", status::View(kind->what)));
+    return NotRead(io::Shown(path), kind->what, kind->reader);
   }
   const bool is_pipeline = std::find(names.begin(), names.end(), "model_index.json") != names.end();
   Names checkpoints;
@@ -163,8 +180,9 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
     if (IsCheckpoint(*below)) {
       checkpoints.push_back(names[i]);
     } else if (const DirectoryKind* const kind = KindOf(*below); kind != nullptr && inner.ok()) {
-      inner = absl::UnimplementedError(
-          absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ", status::View(kind->what)));
+      inner = absl::UnimplementedError(absl::StrCat(io::Shown(path), " has in ", io::Shown(names[i]), " ",
+                                                    status::View(kind->what),
+                                                    kind->reader.empty() ? "" : "; name that directory"));
     }
   }
   if (checkpoints.empty()) return inner;
@@ -193,7 +211,20 @@ absl::Status CheckAlone(const std::string& path) {
 
 absl::Status Recognize(const std::string& path) {
   const absl::StatusOr<Names> names = io::ListDirectory(path);
-  return names.ok() ? RecognizeDirectory(path, *names) : RecognizeFile(path);
+  if (names.ok()) return RecognizeDirectory(path, *names);
+  const FileKind* const kind = KindOfFile(path);
+  return kind == nullptr ? absl::OkStatus() : NotRead(io::Shown(path), kind->what, kind->reader);
+}
+
+std::string_view ReaderOf(const std::string& path) {
+  const absl::StatusOr<Names> names = io::ListDirectory(path);
+  if (!names.ok()) {
+    const FileKind* const kind = KindOfFile(path);
+    return kind == nullptr ? "" : kind->reader;
+  }
+  if (IsCheckpoint(*names)) return "";
+  const DirectoryKind* const kind = KindOf(*names);
+  return kind == nullptr ? "" : kind->reader;
 }
 
 }  // namespace reshard::formats

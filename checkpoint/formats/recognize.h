@@ -11,11 +11,16 @@ namespace reshard::formats {
 
 // What there is at a path at which no format has found a checkpoint, and what to do about it. Judged by names, in the
 // directory and in those below it, and by the first bytes of a file; nothing is read beyond those.
-// Unimplemented: a checkpoint of a kind that is not read (torch.save, DeepSpeed, Orbax, GGUF, ...). DataLoss: a save
+// Unimplemented: a checkpoint of a kind that is not read (DeepSpeed, ...), or only by the Python package (Orbax, GGUF,
+// ...). DataLoss: a save
 // that did not finish. InvalidArgument: a directory of checkpoints, with the one that was saved last; a pipeline of
 // diffusers, with its models. OK: nothing that
 // is known, or nothing that could be looked at.
 absl::Status Recognize(const std::string& path);
+
+// The scheme of the store that reads what is at the path, judged in the same way: "orbax", "gguf", ... Empty where
+// there is none.
+std::string_view ReaderOf(const std::string& path);
 
 // Whether the path is that of the file of a rank in Megatron's legacy format: `.../mp_rank_00/model_optim_rng.pt`.
 bool IsFileOfMegatron(std::string_view path);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/parts.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/listing/format.h"
 #include "checkpoint/formats/recognize.h"
 #include "checkpoint/io/files.h"
 #include "reshard/checkpoint/pattern.h"
@@ -60,7 +61,9 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
       (MatchesPattern("model_world_size_*_rank_*.pt", name) && !name.starts_with("model_world_size_1_")) ||
       MatchesPattern("pytorch_model_fsdp_*rank*.bin", name);
   const bool is_megatron = IsFileOfMegatron(path);
-  if (!is_metadata && !shard && !is_rank && !is_megatron && name != "reshard.json" && !name.ends_with(".index.json")) {
+  const bool is_listing = name == listing::kFileName;
+  if (!is_metadata && !shard && !is_rank && !is_megatron && !is_listing && name != "reshard.json" &&
+      !name.ends_with(".index.json")) {
     return Meant{};
   }
   // Links are how hubs keep their files.
@@ -70,6 +73,7 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
     if (absl::Status alone = CheckAlone(path); !alone.ok()) return alone;
     return Meant{};
   }
+  if (is_listing) return Meant{Meant::As::kListing, directory};
   if (name == "reshard.json") return Meant{Meant::As::kDirectory, directory};
   if (name.ends_with(".safetensors.index.json")) return Meant{Meant::As::kIndex, directory, {name}};
   if (name.ends_with(".bin.index.json")) return Meant{Meant::As::kBinIndex, directory, {name}};

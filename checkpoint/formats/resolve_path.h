@@ -16,6 +16,7 @@ struct Meant {
     kDirectory,  // whatever is in `directory`
     kDcp,        // the DCP checkpoint in `directory`
     kIndex,      // what the safetensors index files[0] in `directory` says
+    kListing,    // what the listing in `directory` says
     kFiles,      // the safetensors `files` in `directory` together
     kBinIndex,   // what the index files[0] of torch.save files in `directory` says
   };
@@ -25,10 +26,10 @@ struct Meant {
 };
 
 // `path` is a path or an admitted URL. A file that says what is where (`.metadata`, `__0.metadata`, `*.index.json`,
-// `reshard.json`), a `.distcp` file, one shard of several (`model-00001-of-00003.safetensors` or `.bin`) and the file
-// of one rank (`model_world_size_2_rank_0.pt`) mean the checkpoint that they are a part of. Everything else means
-// itself, and so does what is not there. Judged by names, of the file and of those beside it. Unimplemented: the file
-// of one rank of Megatron's legacy format beside those of others.
+// `reshard.json`, `reshard.listing.json`), a `.distcp` file, one shard of several (`model-00001-of-00003.safetensors`
+// or `.bin`) and the file of one rank (`model_world_size_2_rank_0.pt`) mean the checkpoint that they are a part of.
+// Everything else means itself, and so does what is not there. Judged by names, of the file and of those beside it.
+// Unimplemented: the file of one rank of Megatron's legacy format beside those of others.
 absl::StatusOr<Meant> FindMeant(const std::string& path);
 
 }  // namespace reshard::formats

@@ -130,6 +130,12 @@ What ReadWhat(const std::optional<std::string>& recipe_json, bool invert, const 
   return what;
 }
 
+// Bytes of an element; 0: there is no such dtype.
+int64_t DTypeBytes(const std::string& name) {
+  const std::optional<DType> dtype = FindDType(name);
+  return dtype ? SizeOf(*dtype) : 0;
+}
+
 std::string Inspect(const std::string& path, const std::string& pattern, bool chunks) {
   absl::StatusOr<std::string> json;
   {
@@ -284,6 +290,8 @@ nb::bytes ReadBytes(const std::string& path) {
 void AddCheckpoints(nb::module_& module) {
   module.def("read_bytes", &ReadBytes, "path"_a);
   module.def("use_stores", &UseStores, "table"_a);
+  module.def("store_needed_for", &StoreNeededFor, "path"_a);
+  module.def("dtype_bytes", &DTypeBytes, "name"_a);
   module.def("inspect", &Inspect, "path"_a, "pattern"_a, "chunks"_a);
   module.def("convert", &ConvertFrom, "source"_a, "destination"_a, "terms"_a, "progress"_a.none());
   module.def("verify", &Compare, "a"_a, "b"_a, "terms"_a, "progress"_a.none());

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .stubs import Stub
 
 if TYPE_CHECKING:
-    from . import dcp, stores
+    from . import dcp, sources, stores
     from .checkpoints import Checkpoint, Comparison, Conversion, convert, inspect, verify
     from .errors import (
         ExistingFileError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .flat import flat_layouts, flat_ranges
     from .models import plan_model
     from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
+    from .sources import Source, SourceTensor
     from .torch import (
         BoundBatch,
         Fragment,
@@ -98,6 +99,7 @@ _MODULES = {
         uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
+    "sources": "Source SourceTensor",
     "stores": "",  # reshard.stores.register
 }
 # These have their names in reshard.sequence_parallel: torch.distributed has the same ones for something else.

@@ -1,5 +1,5 @@
-"""`python -m reshard` is the command `reshard` of the same installation, with more: URLs of stores, which are Python's
-(reshard.stores), and `record`, which runs programs that are Python.
+"""`python -m reshard` is the command `reshard` of the same installation, with more: URLs of stores (reshard.stores) and
+checkpoints of other kinds (reshard.sources), which are Python's, and `record`, which runs programs that are Python.
 
 Under torchrun (`torchrun -m reshard convert ...`) the processes are the workers of one conversion.
 """
@@ -11,9 +11,9 @@ import sys
 import sysconfig
 from importlib import metadata
 
+from . import _core
 from .errors import MissingFileError
 from .stores.calls import take_over
-from .stores.schemes import is_store_url
 
 
 def _command() -> str:
@@ -35,17 +35,15 @@ def _command() -> str:
 
 
 def main() -> None:
-    """Becomes the command, or is it where an argument is a URL that needs a store."""
+    """Becomes the command, or is it where an argument needs a store."""
     if sys.argv[1:2] == ["record"]:
         from .torch.record.command import main as record
 
         sys.exit(record(sys.argv[2:]))
     if "TORCHELASTIC_RUN_ID" in os.environ:
         os.environ["RESHARD_RUN_AS_MODULE"] = "1"  # RANK and WORLD_SIZE are about this process, not its parent
-    if any(map(is_store_url, sys.argv[1:])):
+    if any(map(_core.store_needed_for, sys.argv[1:])):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command has its own word on that
-        from . import _core
-
         take_over(_core.use_stores)
         sys.stdout.flush()
         sys.exit(_core.command(["reshard", *sys.argv[1:]]))

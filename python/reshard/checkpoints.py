@@ -9,6 +9,8 @@ from . import _core
 from .arguments import byte_count, dtype_name
 from .errors import InputError
 from .planning import _Result
+from .sources.interface import Source
+from .sources.places import at_place
 from .stores.calls import take_over
 
 __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "verify"]
@@ -16,6 +18,7 @@ __all__ = ["Checkpoint", "Comparison", "Conversion", "convert", "inspect", "veri
 take_over(_core.use_stores)
 
 Path = str | os.PathLike[str]
+SourcePath = Path | Source
 # Called with the bytes done, the bytes to do, and the seconds since the beginning.
 Progress = Callable[[int, int, float], object]
 # {"*norm*": "f32", "*": "bf16"}, pairs of these, or one dtype for all.
@@ -116,8 +119,9 @@ class Comparison(_Report):
         return f"<reshard.Comparison: {self['tensors']} tensors, {self['bytes']} bytes: {found}>"
 
 
-def inspect(path: Path, *, tensor: str = "", chunks: bool = False) -> Checkpoint:
-    """Lists a checkpoint: a directory (DCP, safetensors, .bin sets, files of ranks), a file, or a URL of either.
+def inspect(path: SourcePath, *, tensor: str = "", chunks: bool = False) -> Checkpoint:
+    """Lists a checkpoint: a directory (DCP, safetensors, .bin sets, files of ranks, ...), a file, a URL of either, or a
+    Source.
 
     Args:
         path: where it is.
@@ -127,11 +131,12 @@ def inspect(path: Path, *, tensor: str = "", chunks: bool = False) -> Checkpoint
     Raises:
         InputError: no checkpoint, or a damaged one.  FileError: a file or a server that refuses.
     """
-    return Checkpoint(_core.inspect(os.fspath(path), tensor, chunks))
+    with at_place(path) as place:
+        return Checkpoint(_core.inspect(place, tensor, chunks))
 
 
 def convert(
-    source: Path,
+    source: SourcePath,
     destination: Path,
     *,
     to: str = "dcp",
@@ -173,7 +178,7 @@ def convert(
         reshard.convert("step-1000", "serving", mesh="{tp:8}", layout="[<tp>, ...]")
 
     Args:
-        source: a checkpoint in any format that inspect() lists.
+        source: a checkpoint of any kind that inspect() lists.
         destination: the directory to create, or the URL of a place in a store (docs/tasks/stores.md).
         to: "dcp", "safetensors", or "hf": what from_pretrained loads, the weights alone as safetensors with an index,
             under the names of the bare model: what wrappers have added to them (module., _orig_mod., ...) comes off.
@@ -229,12 +234,13 @@ def convert(
     terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=0 if file_size is None else byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, restart=restart, resume=resume, clean=clean, verify=verify)
-    return Conversion(_core.convert(os.fspath(source), os.fspath(destination), terms, progress))
+    with at_place(source) as place:
+        return Conversion(_core.convert(place, os.fspath(destination), terms, progress))
 
 
 def verify(
-    a: Path,
-    b: Path,
+    a: SourcePath,
+    b: SourcePath,
     *,
     recipe: Mapping[str, Any] | Path | None = None,
     invert: bool = False,
@@ -263,7 +269,8 @@ def verify(
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(threads=threads, allow_unmatched=allow_unmatched)
     terms |= _wholeness(partial, rank_local)
-    return Comparison(_core.verify(os.fspath(a), os.fspath(b), terms, progress))
+    with at_place(a) as at_a, at_place(b) as at_b:
+        return Comparison(_core.verify(at_a, at_b, terms, progress))
 
 
 class StoredFingerprints(NamedTuple):

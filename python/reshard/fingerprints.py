@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 from .checkpoints import DTypes, Path, Progress, stored_fingerprints, terms_of
 from .errors import InputError
+from .sources.interface import Source
+from .sources.places import at_place
 from .stubs import Stub
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def fingerprint(
 
     Args:
         contents: a model, a state dict (nested as in torch.distributed.checkpoint) or a list, of DTensors and plain
-            tensors; or a checkpoint: a directory, a file or an https URL. A plain tensor is replicated over the ranks
+            tensors; or a checkpoint: a directory, a file, a URL or a Source. A plain tensor is replicated over the ranks
             that pass it. What is not a tensor does not count.
         group: a process group that contains all meshes; None means the default group.
         per_tensor: return the fingerprint of each tensor by its name, in the order of names. That of all is their sum,
@@ -91,12 +93,12 @@ def fingerprint(
     """
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, True, strip_prefix, rename, add_prefix)
     terms["allow_unmatched"] = allow_unmatched
-    if isinstance(contents, (str, os.PathLike)):
-        path = os.fspath(contents)
-        if group is not None or _has_process_group():
-            found = _on_ranks().fingerprints_of_checkpoint(path, terms, threads, progress, group)
-        else:
-            found = stored_fingerprints(path, terms, 0, 1, threads, progress).by_name
+    if isinstance(contents, (str, os.PathLike, Source)):
+        with at_place(contents) as path:
+            if group is not None or _has_process_group():
+                found = _on_ranks().fingerprints_of_checkpoint(path, terms, threads, progress, group)
+            else:
+                found = stored_fingerprints(path, terms, 0, 1, threads, progress).by_name
     else:
         if terms != terms_of(None, False, None, (), (), False, True, "", (), "") or threads or progress:
             raise InputError(

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/catch.h"
 #include "tests/check/plans.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
@@ -76,6 +77,9 @@ int64_t LastMessageOf(const json& plan) {
   return most;
 }
 
+// Of numbers and objects in the plans one of so many is changed.
+constexpr size_t kEach = testing::kSanitized ? 5 : 1;
+
 }  // namespace
 
 TEST_CASE("plans of every kind agree with what is derived") {
@@ -89,12 +93,13 @@ TEST_CASE("plans of every kind agree with what is derived") {
 
 TEST_CASE("every number that is one too high or too low is found") {
   int found = 0;
+  size_t at_number = 0;
   for (const Case& c : Cases()) {
     for (const bool with_pieces : {false, true}) {
       const json plan = PlanOf(c, with_pieces);
       const json flat = plan.flatten();
       for (const auto& [path, value] : flat.items()) {
-        if (!value.is_number()) continue;
+        if (!value.is_number() || at_number++ % kEach != 0) continue;
         for (const int change : {-1, 1}) {
           json edited = plan;
           const json::json_pointer at(path);
@@ -123,7 +128,7 @@ TEST_CASE("every number that is one too high or too low is found") {
       }
     }
   }
-  CHECK(found > 3000);
+  CHECK(found > 3000 / static_cast<int>(kEach));
 }
 
 TEST_CASE("every other op name is found") {
@@ -221,7 +226,8 @@ TEST_CASE("a key that is missing, unknown or of another type is found") {
     }
     std::sort(objects.begin(), objects.end());
     objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
-    for (const std::string& object : objects) {
+    for (size_t number = 0; number < objects.size(); number += kEach) {
+      const std::string& object = objects[number];
       json more = plan;
       more[json::json_pointer(object)]["extra"] = 1;
       INFO(c.name << " " << object);

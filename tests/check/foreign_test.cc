@@ -6,6 +6,7 @@
 #include "reshard/check/check.h"
 #include "tests/catch.h"
 #include "tests/check/plans.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
@@ -238,8 +239,9 @@ TEST_CASE("huge plans are judged in one way or another, or refused") {
 
   json plan = PlanOf(Cases()[9], true);
   const json flat = plan.flatten();
+  int number = 0;
   for (const auto& [path, value] : flat.items()) {
-    if (!value.is_number_integer()) continue;
+    if (!value.is_number_integer() || (testing::kSanitized && ++number % 4 != 0)) continue;
     for (const json& huge : {json(std::numeric_limits<int64_t>::max()), json(std::numeric_limits<uint64_t>::max()),
                              json(std::numeric_limits<int64_t>::min()), json(1e308)}) {
       json edited = plan;

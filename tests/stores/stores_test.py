@@ -4,7 +4,7 @@ over servers that fail in every way, by several workers.
 
 usage: stores_test.py COMMAND PACKAGES SOURCE_DIR [TEST...]
 
-COMMAND is the command reshard, PACKAGES the folder with the Python package. Processes are killed at every fourth request,
+COMMAND is the command reshard, PACKAGES the folder with the Python package. Processes are killed at every twelfth request,
 from a random one on; with RESHARD_TEST_KILLS=N at every one, and N larger conversions at random ones.
 """
 import json
@@ -212,7 +212,7 @@ class StoresTest(unittest.TestCase):
 
     def kills(self, source, arguments, before):
         rng = random.Random(SEED)
-        step = 1 if KILLS else 4
+        step = 1 if KILLS else 12
         states, at = [], rng.randrange(step) + 1 - step
         while True:
             at += step

@@ -1,5 +1,6 @@
-// Where the program begins. The stores of URLs such as s3://bucket are Python's, of which the command has nothing: with
-// such a URL among its arguments it becomes `python3 -m reshard`, which is the same command with them.
+// Where the program begins. The stores of URLs such as s3://bucket are Python's, of which the command has nothing, and
+// so are the readers of Orbax, GGUF and the like: with such a URL or path among its arguments it becomes `python3 -m
+// reshard`, which is the same command with them.
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/store.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
@@ -22,14 +24,15 @@ std::string FindPython() {
   return !error && std::filesystem::exists(beside, error) ? beside.string() : "python3";
 }
 
-int BecomePython(const std::string& scheme, int argc, char** argv) {
+// `what` needs it, and the package's `extra`.
+int BecomePython(const std::string& what, const std::string& extra, int argc, char** argv) {
   std::string program = absl::StrCat(
       "import sys\n"
       "try: from reshard.__main__ import main\n"
       "except ImportError as error:\n"
-      "  print('reshard: URLs of ",
-      scheme,
-      ":// need the Python package beside the command: pip install \"reshard[stores]\" ('\n"
+      "  print('reshard: ",
+      what, " need the Python package beside the command: pip install \"reshard[", extra,
+      "]\" ('\n"
       "        + str(error) + ')', file=sys.stderr)\n"
       "  sys.exit(5)\n"
       "main()\n");
@@ -38,16 +41,20 @@ int BecomePython(const std::string& scheme, int argc, char** argv) {
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   arguments.push_back(nullptr);
   execvp(python.c_str(), arguments.data());
-  return reshard::tool::Fail(reshard::tool::kIo, absl::StrCat("URLs of ", scheme, ":// need Python, and there is no ",
-                                                              python, ": pip install 'reshard[stores]'"));
+  return reshard::tool::Fail(reshard::tool::kIo, absl::StrCat(what, " need Python, and there is no ", python,
+                                                              ": pip install 'reshard[", extra, "]'"));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    if (const std::string scheme = reshard::StoreSchemeOf(argv[i]); !scheme.empty())
-      return BecomePython(scheme, argc, argv);
+    if (const std::string scheme = reshard::StoreSchemeOf(argv[i]); !scheme.empty()) {
+      return BecomePython(absl::StrCat("URLs of ", scheme, "://"), "stores", argc, argv);
+    }
+    if (const std::string reader = reshard::StoreNeededFor(argv[i]); !reader.empty()) {
+      return BecomePython(absl::StrCat("checkpoints of ", reader), reader, argc, argv);
+    }
   }
   return reshard::tool::CommandMain(argc, argv);
 }

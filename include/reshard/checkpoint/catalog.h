@@ -1,7 +1,8 @@
 // What a checkpoint contains: tensors, the chunks they are stored in, and items that are plain bytes. The form is the
 // same for all formats: PyTorch's distributed checkpoints (DCP: a directory with `.metadata` and `.distcp` files),
-// safetensors (one file, or several with an index, or the shards that PyTorch's Hugging Face storage writes), and
-// torch.save (one file, the `.bin` files of a Hugging Face model, or a file for each rank with its parts of DTensors).
+// safetensors (one file, or several with an index, or the shards that PyTorch's Hugging Face storage writes),
+// torch.save (one file, the `.bin` files of a Hugging Face model, or a file for each rank with its parts of DTensors),
+// and listings (a `reshard.listing.json` that says where in the files beside it everything is).
 //
 //   absl::StatusOr<Catalog> catalog = ReadCatalog("step-1000", {});
 //   for (const Catalog::Tensor& tensor : catalog->tensors()) {
@@ -29,10 +30,10 @@
 
 namespace reshard {
 
-// PyTorch's distributed checkpoints, safetensors, or files of torch.save.
-enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave };
+// PyTorch's distributed checkpoints, safetensors, files of torch.save, or what a listing describes.
+enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave, kListing };
 
-// "dcp", "safetensors", "torch_save".
+// "dcp", "safetensors", "torch_save", "listing".
 std::string_view Name(CheckpointFormat format);
 // The format of that name, if there is one.
 std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name);
@@ -64,9 +65,9 @@ class Catalog {
   };
   using Place [[deprecated("FileRange")]] = FileRange;  // until 0.4
 
-  // A box of one tensor. For safetensors `place` has the elements themselves, dense and row-major; for DCP it has a
-  // stream, which is an archive that contains the elements; for torch.save it reaches from the first element to the
-  // last, and StoredAs says in which order they are.
+  // A box of one tensor. For safetensors and listings `place` has the elements themselves, dense and row-major; for DCP
+  // it has a stream, which is an archive that contains the elements; for torch.save it reaches from the first element
+  // to the last, and StoredAs says in which order they are.
   struct Chunk {
     absl::Span<const int64_t> offset;  // index of its first element, one per dimension
     absl::Span<const int64_t> size;    // in elements, one per dimension; any may be 0
@@ -202,8 +203,8 @@ class Catalog {
 };
 
 // Reads the checkpoint at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with
-// safetensors files, with `pytorch_model*.bin` files, or with `model_world_size_W_rank_R.pt` files of all W ranks, or
-// one file of safetensors or torch.save.
+// safetensors files, with a `reshard.listing.json`, with `pytorch_model*.bin` files, or with
+// `model_world_size_W_rank_R.pt` files of all W ranks, or one file of safetensors or torch.save.
 // NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
 // byte. InvalidArgument: two checkpoints in one directory, or a path that leaves the directory.
 // Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it
@@ -211,8 +212,13 @@ class Catalog {
 // chunks cover their tensors is not checked here: see CheckCover.
 //
 // A file that is only a part of a checkpoint means that checkpoint: one that says what is where (`.metadata`,
-// `model.safetensors.index.json`, `reshard.json`), one shard of several, the file of one rank.
+// `model.safetensors.index.json`, `reshard.json`, `reshard.listing.json`), one shard of several, the file of one rank.
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits = {});
+
+// The scheme of the store (reshard/checkpoint/store.h) that the checkpoint at `path` is read by: that of a URL, or
+// "orbax", "gguf", "hdf5", "numpy" for what is of such a kind. Empty where the library reads it by itself, and where
+// there is nothing. ReadCatalog reads SCHEME://PATH of a registered store where a path is of such a kind.
+std::string StoreNeededFor(const std::string& path);
 
 // The directory of the checkpoint that the file at `path` is only a part of, and that ReadCatalog reads instead. Empty
 // where it reads what is at the path, or where it would report why it cannot.

@@ -2,10 +2,11 @@
 
 import importlib.util
 import threading
+from collections.abc import Callable
 
 from .interface import Store, StoreError
 
-__all__ = ["is_store_url", "register", "store_of"]
+__all__ = ["add_kind", "register", "store_of"]
 
 # What obstore has. Everything else is fsspec's.
 _OBSTORE = {"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"}
@@ -15,17 +16,13 @@ _OWN = {"https", "http", "hf"}
 _lock = threading.Lock()
 _registered: dict[str, Store] = {}
 _opened: dict[str, Store] = {}
+_kinds: list[Callable[[str], Store | None]] = []
 
 
 def scheme_of(url: str) -> str:
     """ "s3" of "s3://bucket/key", "" of a path."""
     scheme, mark, _ = url.partition("://")
     return scheme.lower() if mark and scheme.replace("+", "").replace("-", "").replace(".", "").isalnum() else ""
-
-
-def is_store_url(text: str) -> bool:
-    """Whether it is a URL that needs a store: of another scheme than those that the library reads by itself."""
-    return scheme_of(text) not in _OWN | {""}
 
 
 def register(scheme: str, store: Store | None) -> None:
@@ -38,6 +35,11 @@ def register(scheme: str, store: Store | None) -> None:
             _registered.pop(scheme.lower(), None)
         else:
             _registered[scheme.lower()] = store
+
+
+def add_kind(find: Callable[[str], Store | None]) -> None:
+    """find(scheme) is asked, too, once per scheme that nothing is registered for: a store, or None."""
+    _kinds.append(find)
 
 
 def store_of(url: str) -> Store:
@@ -55,6 +57,10 @@ def store_of(url: str) -> Store:
 
 
 def _open(scheme: str) -> Store:
+    for kind in _kinds:
+        if (store := kind(scheme)) is not None:
+            return store
+
     def has(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
 

@@ -1,14 +1,18 @@
 """An open checkpoint of any format that reshard reads: what is in it, and any box of any of its tensors."""
 
+import contextlib
 import json
 import os
 import pathlib
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ..errors import ExistingFileError, FileError, MissingFileError
+from ..sources.interface import Source
+from ..sources.places import at_place
 
 Recipe = str | os.PathLike | Mapping[str, Any] | None
 
@@ -33,9 +37,12 @@ class Stored:
     """
 
     def __init__(
-        self, path: str | os.PathLike, *, check: bool = True, ignore_sidecar: bool = False, recipe: Recipe = None
+        self, path: str | os.PathLike | Source, *, check: bool = True, ignore_sidecar: bool = False, recipe: Recipe = None
     ):
-        self.handle = torch.classes.reshard.StoredCheckpoint(os.fspath(path), check, ignore_sidecar, recipe_text(recipe))
+        stack = contextlib.ExitStack()
+        weakref.finalize(self, stack.close)  # a Source is open for as long as this is
+        place = stack.enter_context(at_place(path))
+        self.handle = torch.classes.reshard.StoredCheckpoint(place, check, ignore_sidecar, recipe_text(recipe))
         raise_reported(self.handle.error())
         text, numbers = self.handle.describe()
         described = json.loads(text)

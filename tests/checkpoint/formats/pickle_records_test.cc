@@ -21,6 +21,7 @@
 #include "tests/catch.h"
 #include "tests/checkpoint/formats/pickle_graph.h"
 #include "tests/checkpoint/io/temp_directory.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
@@ -145,7 +146,7 @@ TEST_CASE("A file is read as its bytes are: texts longer than its window, number
 
 TEST_CASE("Records read in one go: pickles that Python wrote") {
   const TempDirectory directory;
-  constexpr int kCount = 120;
+  constexpr int kCount = testing::kSanitized ? 40 : 120;
   INFO("seed " << Seed());
   REQUIRE(std::system(absl::StrCat("python3 " RESHARD_SOURCE_DIR "/tests/checkpoint/formats/make_pickles.py ",
                                    directory.path(), " ", kCount, " ", Seed())
@@ -156,9 +157,9 @@ TEST_CASE("Records read in one go: pickles that Python wrote") {
     INFO("pickle " << i);
     CheckWithMutations(ReadBytes(directory / std::to_string(i)), 60, &chance, &seen);
   }
-  CHECK(seen.same > 1000);
-  CHECK(seen.errors > 1000);
-  CHECK(seen.shaped > 5000);
+  CHECK(seen.same > 8 * kCount);
+  CHECK(seen.errors > 8 * kCount);
+  CHECK(seen.shaped > 40 * kCount);
 }
 
 TEST_CASE("Records read in one go: what this library writes is records") {

@@ -65,7 +65,7 @@ TEST_CASE("what is packed before ranks agree arrives once they do, and is gone i
   }
   CheckAllOk(RunSharedMemoryThreads({0, 1, 2}, [&](SharedMemoryCommunicator& comm) -> absl::Status {
     std::mt19937_64 random(seed);  // the same on all
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < (testing::kSanitized ? 50 : 200); ++round) {
       const size_t k = random() % plans.size();
       const bool strided = random() % 2 == 0;
       const uint64_t refusing = random() % 6;
@@ -227,7 +227,7 @@ TEST_CASE("what ranks combine for all comes to all, however uneven their parts")
   for (int64_t r = 0; r < ranks; ++r) all.push_back(r);
   CheckAllOk(RunSharedMemoryThreads(all, [&](SharedMemoryCommunicator& comm) -> absl::Status {
     std::mt19937_64 random(seed);  // the same on all
-    for (int64_t round = 0; round < 40; ++round) {
+    for (int64_t round = 0; round < (testing::kSanitized ? 12 : 40); ++round) {
       std::vector<std::vector<int64_t>> lengths(static_cast<size_t>(ranks));
       for (std::vector<int64_t>& of : lengths) {
         // Nothing, many small ones, or some that take several slots.

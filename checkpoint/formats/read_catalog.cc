@@ -10,6 +10,8 @@
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/formats/dcp/format.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/deepspeed/files.h"
+#include "checkpoint/formats/deepspeed/read.h"
 #include "checkpoint/formats/listing/format.h"
 #include "checkpoint/formats/listing/read.h"
 #include "checkpoint/formats/recognize.h"
@@ -70,6 +72,13 @@ bool HasSafetensors(const std::vector<std::string>& names) {
   });
 }
 
+// What is said of the names in a directory, with the directory.
+template <typename Found>
+absl::StatusOr<Found> In(const std::string& path, absl::StatusOr<Found> found) {
+  if (found.ok()) return found;
+  return absl::Status(found.status().code(), absl::StrCat(path, ": ", found.status().message()));
+}
+
 absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector<std::string>& names,
                                       const CatalogLimits& limits) {
   const std::vector<std::string> metadata = dcp::MetadataFiles(names);
@@ -84,14 +93,13 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
   if (HasSafetensors(names)) return ReadRest(path, limits);
   if (std::find(names.begin(), names.end(), listing::kFileName) != names.end())
     return listing::ReadListing(path, limits);
+  ASSIGN_OR_RETURN(const deepspeed::Files of_deepspeed, In(path, deepspeed::FindFiles(path, names)));
+  if (!of_deepspeed.empty()) return deepspeed::ReadDeepSpeed(path, of_deepspeed, limits);
   if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {
     return torch_save::ReadBinSet(path, bins, limits);
   }
-  const absl::StatusOr<std::vector<torch_save::RankFile>> of_ranks = torch_save::RankFilesOf(names);
-  if (!of_ranks.ok()) {
-    return absl::Status(of_ranks.status().code(), absl::StrCat(path, ": ", of_ranks.status().message()));
-  }
-  if (!of_ranks->empty()) return torch_save::ReadRankFiles(path, *of_ranks, limits);
+  ASSIGN_OR_RETURN(const std::vector<torch_save::RankFile> of_ranks, In(path, torch_save::RankFilesOf(names)));
+  if (!of_ranks.empty()) return torch_save::ReadRankFiles(path, of_ranks, limits);
   return ReadRest(path, limits);
 }
 

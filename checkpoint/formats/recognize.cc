@@ -49,12 +49,6 @@ struct DirectoryKind {
   std::string_view reader = {};  // the scheme of a store that reads it
 };
 constexpr DirectoryKind kDirectories[] = {
-    {"*_optim_states.pt",
-     "a checkpoint of DeepSpeed ZeRO, which is not read; DeepSpeed's zero_to_fp32.py writes "
-     "safetensors with --safe_serialization"},
-    {"mp_rank_*_model_states.pt",
-     "a checkpoint of DeepSpeed, which is not read; DeepSpeed's zero_to_fp32.py writes "
-     "safetensors with --safe_serialization"},
     {"_CHECKPOINT_METADATA", "a checkpoint of Orbax", "orbax"},
     {"manifest.ocdbt", "a checkpoint of Orbax", "orbax"},
     {"_METADATA", "a checkpoint of Orbax", "orbax"},

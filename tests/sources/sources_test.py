@@ -30,6 +30,7 @@ import numpy as np  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 
 import reshard  # noqa: E402
+from reshard.sources.as_store import SourceStore  # noqa: E402
 from reshard.sources.cells import boxes_of, cell_of  # noqa: E402
 
 OF_ORBAX = {
@@ -140,6 +141,22 @@ class SourcesTest(unittest.TestCase):
         listed = reshard.inspect(Arrays(arrays))
         self.assertEqual((listed.format, listed.tensors["half"]["dtype"]), ("listing", "bf16"))
         self.assertEqual(reshard.fingerprint(Arrays(arrays)), reshard.fingerprint(self.scratch / "out-0/cut"))
+
+    def test_any_range_of_the_contents(self):
+        arrays = {
+            "a": np.array(3.5), "b": self.rng.standard_normal((1, 1, 300, 7)), "c": np.array(7, np.uint8),
+            "d": self.rng.integers(0, 99, (40, 30), dtype=np.int16), "e": np.zeros((0, 2)), "f": self.rng.standard_normal(900),
+        }  # fmt: skip
+        store = SourceStore(lambda path: Arrays(arrays, {"d": (7, 30)}))
+        found = store.find("x://y/contents")
+        whole = b"".join(array.tobytes() for array in arrays.values())
+        self.assertEqual(found.bytes, len(whole))
+        rng = random.Random(SEED)
+        for _ in range(500):
+            begin, end = sorted(rng.choices(range(len(whole) + 1), k=2))
+            out = bytearray(end - begin)
+            store.read("x://y/contents", found, begin, memoryview(out))
+            self.assertEqual(bytes(out), whole[begin:end], (begin, end, SEED))
 
     def test_what_a_source_says(self):
         class Failing(Arrays):

@@ -46,6 +46,15 @@ Reader::Reader(const catalog::FormatTraits& format, std::string root, const Cata
 
 absl::Status Reader::AddFile(const std::string& name, std::string_view prefix, std::string_view root_name,
                              int64_t rank) {
+  return AddLeaves(name, prefix, root_name, rank, [](const Leaf&) { return true; });
+}
+
+absl::Status Reader::AddFile(const std::string& name, const std::function<bool(const Leaf&)>& is_wanted) {
+  return AddLeaves(name, "", "value", 0, is_wanted);
+}
+
+absl::Status Reader::AddLeaves(const std::string& name, std::string_view prefix, std::string_view root_name,
+                               int64_t rank, const std::function<bool(const Leaf&)>& is_wanted) {
   ASSIGN_OR_RETURN(file_, builder_.AddFile(name));
   file_name_ = name;
   rank_ = rank;
@@ -61,6 +70,7 @@ absl::Status Reader::AddFile(const std::string& name, std::string_view prefix, s
   contents_.clear();
   content_.reset();
   for (Leaf& leaf : *leaves) {
+    if (!is_wanted(leaf)) continue;
     if (leaf.path.empty()) {
       const Kind kind = description.kind(leaf.value);
       const bool is_data = IsAnyTensor(description, leaf.value) || pickle::IsNumpyArray(description, leaf.value) ||

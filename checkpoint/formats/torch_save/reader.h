@@ -3,6 +3,7 @@
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,6 +34,11 @@ class Reader {
   // A file of that name below the root, saved by that rank where files are of ranks. All names in it get `prefix`; a
   // root that is not a container is called `root_name`.
   absl::Status AddFile(const std::string& name, std::string_view prefix, std::string_view root_name, int64_t rank = 0);
+  // Of the file what `is_wanted` says.
+  absl::Status AddFile(const std::string& name, const std::function<bool(const Leaf&)>& is_wanted);
+
+  // What else is to be in the catalog.
+  catalog::CatalogBuilder& builder() { return builder_; }
 
   // All that the index has must be in the file that it says. A name in two files is found out by its elements.
   absl::Status CheckIndex(const std::string& index_path, const safetensors::WeightMap& map);
@@ -58,6 +64,8 @@ class Reader {
     std::vector<Catalog::PathStep> path;
   };
 
+  absl::Status AddLeaves(const std::string& name, std::string_view prefix, std::string_view root_name, int64_t rank,
+                         const std::function<bool(const Leaf&)>& is_wanted);
   absl::Status Add(const Archive& archive, const Leaf& leaf);
   void NameAttributes(const pickle::Pickle& description, const Leaf& leaf, Value value);
   void NameItems(const pickle::Pickle& description, const Leaf& leaf, Value state);

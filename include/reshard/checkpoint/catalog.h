@@ -204,12 +204,12 @@ class Catalog {
 
 // Reads the checkpoint at `path`: a directory with `.metadata` (or per-rank `__N.metadata` files), a directory with
 // safetensors files, with a `reshard.listing.json`, with `pytorch_model*.bin` files, or with
-// `model_world_size_W_rank_R.pt` files of all W ranks, or one file of safetensors or torch.save.
-// NotFound: there is no checkpoint at the path. DataLoss: it violates the format; the message says how, and at which
-// byte. InvalidArgument: two checkpoints in one directory, or a path that leaves the directory.
-// Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is not read, with what it
-// is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its reason. Whether the
-// chunks cover their tensors is not checked here: see CheckCover.
+// `model_world_size_W_rank_R.pt` files of all W ranks, with the files of DeepSpeed or a `latest` that names them, or
+// one file of safetensors or torch.save. NotFound: there is no checkpoint at the path. DataLoss: it violates the
+// format; the message says how, and at which byte. InvalidArgument: two checkpoints in one directory, or a path that
+// leaves the directory. Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is
+// not read, with what it is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its
+// reason. Whether the chunks cover their tensors is not checked here: see CheckCover.
 //
 // A file that is only a part of a checkpoint means that checkpoint: one that says what is where (`.metadata`,
 // `model.safetensors.index.json`, `reshard.json`, `reshard.listing.json`), one shard of several, the file of one rank.

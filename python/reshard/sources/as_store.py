@@ -97,7 +97,7 @@ class _Opened:
             part = out[begin - at : stop - at]
             if (begin, stop) == (box.at, box.end):
                 self.source.read(box.tensor.name, box.offset, box.shape, part)
-            elif box.tensor.chunk:
+            elif box.tensor.chunk or not box.shape:
                 part[:] = memoryview(self._whole(number))[begin - box.at : stop - box.at]
             else:
                 self._read_part(box, begin - box.at, stop - box.at, part)

@@ -40,9 +40,6 @@ bool Says(const std::string& message, const std::string& what) {
 
 TEST_CASE("checkpoints of other kinds are called by their names") {
   const std::string zip("PK\x03\x04\0\0\x08\x08", 8);
-  Says(SaidOf({{"global_step5/mp_rank_00_model_states.pt", zip}, {"latest", "global_step5"}}), "DeepSpeed");
-  Says(SaidOf({{"bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", zip}}), "DeepSpeed ZeRO");
-  Says(SaidOf({{"mp_rank_00_model_states.pt", zip}, {"zero/weight/fp32.pt", zip}}), "DeepSpeed");
   Says(SaidOf({{"default/manifest.ocdbt", "x"}, {"_CHECKPOINT_METADATA", "{}"}}), "Orbax");
   Says(SaidOf({{"default/manifest.ocdbt", "x"}}), "Orbax");
   Says(SaidOf({{"pytorch_model-00001-of-00001.bin", zip}, {"config.json", "{}"}}), "Hugging Face");

@@ -60,8 +60,8 @@ class Faults {
   }
 
  private:
-  // A sanitized build takes every third call, beginning with another one each time.
-  static constexpr int64_t kEvery = testing::kSanitized ? 3 : 1;
+  // A sanitized build takes every seventh call, beginning with another one each time.
+  static constexpr int64_t kEvery = testing::kSanitized ? 7 : 1;
 
   bool Once(const Fault& fault, Begin begin, bool harmless) {
     const ConvertPlace place(source_, expected_, what_);

@@ -40,7 +40,7 @@ bool KilledAfter(int64_t call, const ConvertPlace& place, bool resume, int64_t w
 }
 
 // One call in so many: a process that a sanitizer watches takes long to make.
-constexpr int64_t kEvery = testing::kSanitized ? 3 : 1;
+constexpr int64_t kEvery = testing::kSanitized ? 7 : 1;
 
 TEST_CASE("a conversion: killed after any call, it is gone on with") {
   const ConvertSource source;

@@ -6,7 +6,6 @@
 #include "status/view.h"
 
 namespace reshard::deepspeed {
-
 namespace {
 
 using Kind = pickle::Pickle::Kind;

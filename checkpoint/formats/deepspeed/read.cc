@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -157,9 +158,8 @@ class ZeroReader {
       return AddBuffers(Cut::kGroup, "single_partition_of_fp32_groups", "base_optimizer_state");
     }
     return optimizers_[0].archive->CannotRead(
-        "its optimizer_state_dict has neither fp32_flat_groups nor single_partition_of_fp32_groups: a form of ZeRO "
-        "that "
-        "is not known here");
+        "its optimizer_state_dict has neither fp32_flat_groups nor single_partition_of_fp32_groups, as no "
+        "form of ZeRO that is known here");
   }
 
   // Elements after each parameter, where the version has such.
@@ -195,7 +195,7 @@ class ZeroReader {
     }
     for (const auto& [key, of_key] : buffers_) {
       for (size_t g = 0; g < groups_.size(); ++g) {
-        RETURN_IF_ERROR(cut == Cut::kGroup ? AddGroup(key, groups_[g], of_key[g]) : AddParts(key, of_key[g]));
+        RETURN_IF_ERROR(cut == Cut::kGroup ? AddGroup(key, groups_[g], of_key[g][0]) : AddParts(key, of_key[g]));
       }
     }
     for (const auto& [which, scalar] : scalars_) {
@@ -215,8 +215,10 @@ class ZeroReader {
     ASSIGN_OR_RETURN(FlatTensor tensor,
                      ReadFlatTensor(*file.archive, file.index, value, key.empty() ? "a buffer" : key));
     std::vector<std::vector<FlatBuffer>>& of_key = buffers_[key];
-    of_key.resize(groups_.size(), std::vector<FlatBuffer>(optimizers_.size()));
-    const absl::Status added = of_key[group][r].Add(std::move(tensor));
+    // The parts that ranks hold of a group follow each other; parts of parameters do not.
+    const size_t buffers = cut == Cut::kGroup ? 1 : optimizers_.size();
+    of_key.resize(groups_.size(), std::vector<FlatBuffer>(buffers));
+    const absl::Status added = of_key[group][cut == Cut::kGroup ? 0 : r].Add(std::move(tensor));
     return added.ok() ? added : file.archive->Bad(added.message());
   }
 
@@ -266,46 +268,38 @@ class ZeroReader {
                                             " have ", has, " elements where the parameters need ", wanted));
   }
 
-  // ZeRO 1 and 2.
-  absl::Status AddGroup(const std::string& key, const Group& group, const std::vector<FlatBuffer>& by_rank) {
-    const auto ranks = static_cast<int64_t>(by_rank.size());
-    int64_t has = 0, wanted = 0;
-    for (const FlatBuffer& buffer : by_rank) has += buffer.count();
-    for (const Parameter& parameter : group) wanted += parameter.count + parameter.padding;
-    // Buffers are padded to a multiple of twice the ranks, at the end.
-    if (has < wanted || has - wanted >= 2 * ranks) return Misfit(key, has, wanted);
-    const FlatBuffer* const like = LikeOf(by_rank);
-    size_t r = 0;
-    int64_t begin_of_rank = 0, at = 0;
+  // Of a group, what ranks that hold a part each hold together, or each by itself; the largest number where it is more.
+  static int64_t Wanted(const Group& group, int64_t ranks) {
+    int64_t wanted = 0;
     for (const Parameter& parameter : group) {
-      if (like == nullptr) return Misfit(key, 0, wanted);
-      while (r + 1 < by_rank.size() && at >= begin_of_rank + by_rank[r].count()) begin_of_rank += by_rank[r++].count();
+      const int64_t here = (parameter.count + parameter.padding + ranks - 1) / ranks;
+      wanted = CheckedAdd(wanted, here).value_or(std::numeric_limits<int64_t>::max());
+    }
+    return wanted;
+  }
+
+  // ZeRO 1 and 2: the buffer of all ranks.
+  absl::Status AddGroup(const std::string& key, const Group& group, const FlatBuffer& buffer) {
+    const int64_t wanted = Wanted(group, 1);
+    // Buffers are padded to a multiple of twice the ranks, at the end.
+    const auto most_padding = 2 * static_cast<int64_t>(optimizers_.size());
+    if (buffer.count() < wanted || buffer.count() - wanted >= most_padding) return Misfit(key, buffer.count(), wanted);
+    int64_t at = 0;
+    for (const Parameter& parameter : group) {
+      if (buffer.empty()) return Misfit(key, 0, wanted);
       for (const std::string& name : NamesOf(parameter, key)) {
-        RETURN_IF_ERROR(AddTensor(name, key, like->like(), parameter.shape));
-        int64_t begin = begin_of_rank;
-        size_t rank = r;
-        for (int64_t done = 0; done < parameter.count;) {
-          while (at + done >= begin + by_rank[rank].count()) begin += by_rank[rank++].count();
-          const int64_t here = std::min(parameter.count - done, begin + by_rank[rank].count() - at - done);
-          RETURN_IF_ERROR(by_rank[rank].AddChunks(parameter.shape, done, at + done - begin, here, reader_.builder()));
-          done += here;
-        }
+        RETURN_IF_ERROR(AddTensor(name, key, buffer.like(), parameter.shape));
+        RETURN_IF_ERROR(buffer.AddChunks(parameter.shape, 0, at, parameter.count, reader_.builder()));
       }
       at += parameter.count + parameter.padding;
     }
     return absl::OkStatus();
   }
 
-  static const FlatBuffer* LikeOf(const std::vector<FlatBuffer>& by_rank) {
-    const auto found = std::find_if(by_rank.begin(), by_rank.end(), [](const FlatBuffer& one) { return !one.empty(); });
-    return found == by_rank.end() ? nullptr : &*found;
-  }
-
   // ZeRO 3.
   absl::Status AddParts(const std::string& key, const std::vector<FlatBuffer>& by_rank) {
     const auto ranks = static_cast<int64_t>(by_rank.size());
-    int64_t wanted = 0;
-    for (const Parameter& parameter : groups_[0]) wanted += (parameter.count + ranks - 1) / ranks;
+    const int64_t wanted = Wanted(groups_[0], ranks);
     for (const FlatBuffer& buffer : by_rank) {
       if (buffer.count() < wanted || buffer.empty()) return Misfit(key, buffer.count(), wanted);
     }
@@ -442,7 +436,7 @@ class ZeroReader {
   std::vector<Group> groups_;
   std::map<std::string, std::vector<int64_t>> shapes_;  // of all parameters
   std::multimap<std::string, std::string> aliases_;     // of parameters: other names of them
-  // By key of the optimizer's state, "" being the parameters themselves: for each group a buffer per rank.
+  // By key of the optimizer's state, "" being the parameters themselves: for each group one buffer, or one per rank.
   std::map<std::string, std::vector<std::vector<FlatBuffer>>> buffers_;
   std::map<std::pair<size_t, std::string>, FlatTensor> scalars_;  // by group and key
 };

@@ -11,11 +11,11 @@ import collections
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from .. import _core
-from ..stores.interface import Entry, Found, StoreError, Upload
+from ..stores.interface import Codes, Entry, Found, StoreError, Upload, store_errors
 from .cells import boxes_of, cell_of
 from .interface import Source, SourceTensor
 
@@ -26,22 +26,17 @@ _MOST_OPEN = 8
 _MOST_KEPT = 64 << 20  # bytes of boxes of which only a part was asked for
 
 
-@contextmanager
-def _said(base: str) -> Iterator[None]:
-    """What a source raises as an error of the store, with its kind where that says more."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except MemoryError:
-        raise
-    except FileNotFoundError as error:
-        raise StoreError("not_found", f"{base}: {error}") from error
-    except PermissionError as error:
-        raise StoreError("denied", f"{base}: {error}") from error
-    except Exception as error:
-        words = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise StoreError("unavailable", f"{base}: {words}") from error
+_CODES: Codes = [(FileNotFoundError, "not_found"), (PermissionError, "denied")]
+
+
+def _words(error: Exception) -> str:
+    said = isinstance(error, (ValueError, FileNotFoundError, PermissionError))
+    return str(error) if said else f"{type(error).__name__}: {error}"
+
+
+def _said(base: str) -> AbstractContextManager[None]:
+    """What a source raises is an error of the store, with its kind where that says more."""
+    return store_errors(base, _CODES, _words)
 
 
 class _Box:

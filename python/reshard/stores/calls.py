@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..sources import places  # noqa: F401: so that their schemes have stores, too
+from ..sources import places  # noqa: F401 - its schemes have stores then
 from .interface import Found, StoreError, Upload
 from .schemes import store_of
 

@@ -29,7 +29,7 @@ def store_errors(url: str, codes: Codes, words: Callable[[Exception], str]) -> I
     """Turns what a library raises into StoreError, "unavailable" where no code fits, with words(exception)."""
     try:
         yield
-    except StoreError:
+    except (StoreError, MemoryError):
         raise
     except Exception as error:
         code = next((code for types, code in codes if isinstance(error, types)), "unavailable")

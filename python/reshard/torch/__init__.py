@@ -39,9 +39,10 @@ from .sequence_parallel import (  # noqa: E402
     warmup,
 )
 from .topology import set_topology  # noqa: E402
-from .ends_of_groups import follow_ends_of_groups  # noqa: E402
+from .ends_of_groups import follow_ends_of_groups, let_go_of_default_group  # noqa: E402
 
 follow_ends_of_groups()
+let_go_of_default_group()
 
 __all__ = [
     "BoundBatch",

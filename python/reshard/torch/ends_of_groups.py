@@ -2,10 +2,12 @@
 
 import atexit
 import functools
+import inspect
 from typing import Any, Callable
 
 import torch
-from torch.distributed import distributed_c10d
+import torch.distributed.nn.functional
+from torch.distributed import ProcessGroup, distributed_c10d
 
 from .private_pytorch import ENDS_OF_GROUPS
 
@@ -22,6 +24,19 @@ def follow_ends_of_groups() -> None:
         if hasattr(distributed_c10d, step):
             setattr(distributed_c10d, step, _then_forget(getattr(distributed_c10d, step)))
     atexit.register(torch.ops.reshard._forget_groups, None)
+
+
+def let_go_of_default_group() -> None:
+    """Makes the default group end when it is destroyed, where these modules were imported after it was made.
+
+    torch.distributed.nn.functional, which PyTorch's checkpoints import, takes what is the default group at that moment as
+    the default of its arguments: None before there is one, and the group itself after, which then lives as long as the
+    interpreter. Its threads do so too, and one of them may abort the process at its end. None means the default group in
+    every call.
+    """
+    for function in vars(torch.distributed.nn.functional).values():
+        if inspect.isfunction(function) and function.__defaults__:
+            function.__defaults__ = tuple(None if isinstance(d, ProcessGroup) else d for d in function.__defaults__)
 
 
 def _then_forget(unregister: Callable[..., Any]) -> Callable[..., Any]:

@@ -192,6 +192,8 @@ def save_sharded_adapter(rank: int, world: int, folder: pathlib.Path) -> None:
 
 def rank_of_job(rank: int, world: int, folder: pathlib.Path, kinds: list[tuple[str, bool]]) -> None:
     """A process of a job."""
+    # A forked process makes its pool of threads anew at the first such call, and PyTorch does not do it under a lock.
+    torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store{world}", world)
     dist.init_process_group("gloo", rank=rank, world_size=world, store=store)
     for kind, tensor_parallel in kinds:

@@ -321,6 +321,22 @@ class EndsOfGroupsTest(ChecksTest):
                 self.assertEqual(torchs, ours)
                 ChecksTest.checks += WORLD
 
+    def test_imported_after_the_group(self):
+        """A script that imports the library when it first uses it: the group's threads end with the group all the same."""
+        script = """
+import os
+import torch, torch.distributed as dist, reshard
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+reshard.bind([torch.ones(4)], [torch.ones(4)], "{X:1}", ["[4]"], ["[4]"]).run()
+threads = lambda: [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+before = threads()
+dist.destroy_process_group()
+print("pt_gloo_runloop" in before, "pt_gloo_runloop" in threads())
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+        self.assertEqual("True False\n", done.stdout, done.stderr[-4000:])
+        ChecksTest.checks += 1
+
     def test_one_group(self):
         self.on_ranks(WORLD, [check_one_group])
 

@@ -11,6 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/auxiliary_files/copy.h"
 #include "checkpoint/convert/store_writer.h"
+#include "checkpoint/into_store/heartbeat.h"
+#include "checkpoint/into_store/occupancy.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
@@ -25,6 +27,8 @@
 
 namespace reshard::convert {
 namespace {
+
+using into_store::StoreJob;
 
 using Clock = std::chrono::steady_clock;
 
@@ -61,39 +65,6 @@ class Watch {
 
 }  // namespace
 
-// Says that this worker lives, for as long as it exists.
-class StoreRun::Heartbeat {
- public:
-  explicit Heartbeat(const StoreJob& job) : thread_([this, &job] { Run(job); }) {}
-  ~Heartbeat() {
-    {
-      const status::MutexLock lock(mutex_);
-      ended_ = true;
-      changed_.Announce();
-    }
-    thread_.join();
-  }
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
-
- private:
-  void Run(const StoreJob& job) {
-    for (int64_t count = 0;; ++count) {
-      // Nothing depends on one of them.
-      status::NoThrow("a heartbeat", [&] { return job.Beat(count); }).IgnoreError();
-      const status::MutexLock lock(mutex_);
-      changed_.WaitFor(mutex_, std::chrono::seconds(StoreJob::kBeatSeconds),
-                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
-      if (ended_) return;
-    }
-  }
-
-  status::Mutex mutex_;
-  status::Changes changed_;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
-};
-
 StoreRun::StoreRun(Conversion* conversion, std::shared_ptr<Store> store)
     : conversion_(*conversion),
       options_(conversion->options),
@@ -127,7 +98,7 @@ absl::Status StoreRun::Do() {
 }
 
 absl::Status StoreRun::WriteAll() {
-  const Heartbeat heartbeat(job_);
+  const into_store::Heartbeat heartbeat(job_);
   bool finished = false;
   for (int tried = 0; !finished; ++tried) {
     if (tried == kTries) {
@@ -156,8 +127,7 @@ absl::Status StoreRun::Abandon() {
 }
 
 absl::Status StoreRun::Delete(absl::Span<const std::string> names) const {
-  return stores::AtOnce(static_cast<int64_t>(names.size()),
-                        [&](int64_t i) { return store_->Delete(UrlOf(names[static_cast<size_t>(i)])); });
+  return into_store::DeleteAll(*store_, conversion_.destination, names);
 }
 
 absl::Status StoreRun::TidyUp() {
@@ -174,36 +144,10 @@ absl::Status StoreRun::Enter() {
   for (const output::OutputPlan::File& file : conversion_.plan->files()) names.push_back(file.name);
   for (const AuxiliaryFile& file : conversion_.summary.side_files) names.push_back(file.to);
   names.emplace_back(source::kSidecarName);
-  std::set<std::string> known;
-  const absl::StatusOr<std::vector<Store::Entry>> entries = store_->List(conversion_.destination);
-  if (!entries.ok() && !absl::IsNotFound(entries.status())) return entries.status();
-  std::vector<std::string> others;
-  for (const Store::Entry& entry : entries.ok() ? *entries : std::vector<Store::Entry>()) {
-    if (!entry.is_folder || StoreJob::JobOf(entry.name).empty()) {
-      others.push_back(entry.name);
-      continue;
-    }
-    const std::string folder = UrlOf(entry.name);
-    const absl::StatusOr<std::vector<std::string>> left = StoreJob::NamesOf(*store_, folder);
-    if (!left.ok() && !absl::IsNotFound(left.status())) return left.status();
-    // What an interrupted run has left is not in the way: of a tree "a/b" only "a" is to be seen here.
-    for (const std::string& name : left.ok() ? *left : std::vector<std::string>()) {
-      known.insert(name.substr(0, name.find('/')));
-    }
-    if (folder == job_.folder()) continue;
-    ASSIGN_OR_RETURN(const bool alive, StoreJob::IsAlive(*store_, folder));
-    if (alive) {
-      return io::FromSystem(absl::FailedPreconditionError(
-          absl::StrCat("another job is writing to ", conversion_.destination, " (", folder, ")")));
-    }
-  }
-  const auto other =
-      std::find_if(others.begin(), others.end(), [&](const std::string& name) { return !known.contains(name); });
-  if (other != others.end() && !options_.overwrite) {
-    return absl::AlreadyExistsError(absl::StrCat(conversion_.destination, " already exists: there is ",
-                                                 io::Shown(*other),
-                                                 "; --overwrite (in Python overwrite=True) replaces a checkpoint"));
-  }
+  // What an interrupted run has left is not in the way, and this one goes on with its own.
+  ASSIGN_OR_RETURN(const into_store::Occupancy place,
+                   into_store::LookAt(*store_, conversion_.destination, job_.folder()));
+  RETURN_IF_ERROR(into_store::CheckFree(place, conversion_.destination, options_.overwrite, job_.folder()));
   if (options_.restart) RETURN_IF_ERROR(job_.Remove());
   RETURN_IF_ERROR(job_.Begin(names));
   if (options_.overwrite || conversion_.summary.side_files.empty()) return absl::OkStatus();
@@ -289,19 +233,11 @@ absl::Status StoreRun::WriteMissing() {
 absl::StatusOr<bool> StoreRun::Gather() {
   std::atomic<bool> all{true};
   const auto look = [&](int64_t i) -> absl::Status {
-    const output::OutputPlan::File& file = conversion_.plan->files()[static_cast<size_t>(i)];
     const auto [first, end] = pieces_[static_cast<size_t>(i)];
-    const ObjectRecord& own = records_[static_cast<size_t>(i)];
-    const absl::StatusOr<ObjectRecord> record = own.object.bytes > 0 ? own : job_.Record(i);
-    if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
-    bool right =
-        record.ok() && record->object.bytes == file.bytes && record->hashes.size() == static_cast<size_t>(end - first);
-    if (right) {
-      const absl::StatusOr<StoredObject> there = store_->Find(UrlOf(file.name));
-      if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
-      right = there.ok() && there->bytes == file.bytes && there->version == record->object.version;
-    }
-    if (!right) {
+    ASSIGN_OR_RETURN(const std::optional<into_store::ObjectRecord> record,
+                     into_store::RightRecord(target(), i, conversion_.plan->files()[static_cast<size_t>(i)],
+                                             static_cast<size_t>(end - first), records_[static_cast<size_t>(i)]));
+    if (!record) {
       all = false;
       records_[static_cast<size_t>(i)] = {};
       return job_.Forget(i);
@@ -369,56 +305,20 @@ absl::Status StoreRun::AwaitCommit() {
   return absl::OkStatus();
 }
 
-// Names of what is replaced: the files of the checkpoint that is there, but for those that the result has, too.
-absl::StatusOr<std::vector<std::string>> StoreRun::FindOld() const {
-  std::vector<std::string> old;
-  const absl::StatusOr<Catalog> catalog = ReadCatalog(conversion_.destination, options_.limits);
-  if (absl::IsNotFound(catalog.status())) return old;
-  std::set<std::string_view> kept;
-  for (const output::OutputPlan::File& file : conversion_.plan->files()) kept.insert(file.name);
-  if (absl::IsDataLoss(catalog.status())) {  // by its names then
-    ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, store_->List(conversion_.destination));
-    for (const Store::Entry& entry : entries) {
-      if (!entry.is_folder && StoreJob::HasContents(entry.name) && !kept.contains(entry.name))
-        old.push_back(entry.name);
-    }
-    return old;
-  }
-  if (!catalog.ok()) return catalog.status();
-  if (catalog->format() != options_.format) {
-    return io::FromSystem(absl::FailedPreconditionError(absl::StrCat(
-        conversion_.destination, " has a checkpoint of another format (", status::View(Name(catalog->format())),
-        "), which a store cannot replace at once: remove it first, or write elsewhere")));
-  }
-  for (const Catalog::File& file : catalog->files()) {
-    if (!kept.contains(file.path)) old.push_back(file.path);
-  }
-  return old;
-}
-
 // Steps 3 and 4, and the first half of 5.
 absl::Status StoreRun::Commit() {
   std::vector<std::string> old;
   if (options_.overwrite) {
     ASSIGN_OR_RETURN(old, job_.Old());
     if (old.empty()) {
-      ASSIGN_OR_RETURN(old, FindOld());
+      ASSIGN_OR_RETURN(old, into_store::FindOld(target(), options_.format, conversion_.plan->files(), options_.limits));
       if (!old.empty()) RETURN_IF_ERROR(job_.KeepOld(old));
     }
   }
   RETURN_IF_ERROR(CopySideFiles());
   ASSIGN_OR_RETURN(const auto headers, output::MakeHeaders(conversion_.catalog(), *conversion_.plan, conversion_.id,
                                                            hashes_, conversion_.made));
-  const auto put = [&](const auto& header) {
-    return store_->Put(UrlOf(header.first), header.second, /*create=*/false).status();
-  };
-  if (old.empty()) {
-    for (const auto& header : headers) RETURN_IF_ERROR(put(header));
-  } else {
-    RETURN_IF_ERROR(store_->Delete(UrlOf(headers.front().first)));
-    for (size_t i = 1; i < headers.size(); ++i) RETURN_IF_ERROR(put(headers[i]));
-    RETURN_IF_ERROR(put(headers.front()));
-  }
+  RETURN_IF_ERROR(into_store::PutHeaders(target(), headers, !old.empty()));
   return Delete(old);
 }
 

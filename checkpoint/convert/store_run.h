@@ -15,8 +15,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/convert/store_job.h"
 #include "checkpoint/hash/hash.h"
+#include "checkpoint/into_store/commit.h"
+#include "checkpoint/into_store/store_job.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/checkpoint/store.h"
 
@@ -42,13 +43,12 @@ class StoreRun {
   absl::Status TidyUp();
 
  private:
-  class Heartbeat;
-
   std::string UrlOf(std::string_view name) const;
   absl::Status Enter();
   absl::Status WriteAll();
   absl::Status Abandon();
   absl::Status Delete(absl::Span<const std::string> names) const;
+  into_store::Target target() const { return {*store_, conversion_.destination, job_}; }
   absl::Status WriteMissing();
   // Objects that this worker begins with, in this order; and those that are another's to begin with.
   std::vector<int64_t> InOrder(const std::vector<int64_t>& objects) const;
@@ -56,7 +56,6 @@ class StoreRun {
   absl::StatusOr<bool> Finish();
   absl::StatusOr<bool> Gather();
   absl::Status ReadBack(int64_t object);
-  absl::StatusOr<std::vector<std::string>> FindOld() const;
   absl::Status Commit();
   absl::Status AwaitCommit();
   absl::Status CopySideFiles();
@@ -65,13 +64,13 @@ class StoreRun {
   Conversion& conversion_;
   const ConvertOptions& options_;
   const std::shared_ptr<Store> store_;
-  const StoreJob job_;
+  const into_store::StoreJob job_;
   tasks::ProgressMeter meter_;
   std::vector<std::pair<int64_t, int64_t>> pieces_;  // [first, end) of each object
   std::vector<hash::ContentHash> hashes_;            // of the plan's pieces
   bool copied_ = false;                              // auxiliary files, by this run
   std::vector<char> own_claims_;                     // of this run, by object
-  std::vector<ObjectRecord> records_;                // of what this run has written, by object
+  std::vector<into_store::ObjectRecord> records_;    // of what this run has written, by object
 };
 
 }  // namespace reshard::convert

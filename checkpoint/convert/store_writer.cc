@@ -21,8 +21,8 @@ struct OpenObject {
   int64_t first = 0;  // of its pieces
   std::unique_ptr<output::ObjectSink> sink;
   BatchedReads reads;
-  ObjectRecord record;  // its hashes come batch by batch, each in its place
-  size_t begun = 0;     // batches, guarded by StoreWriter::mutex_, as is
+  into_store::ObjectRecord record;  // its hashes come batch by batch, each in its place
+  size_t begun = 0;                 // batches, guarded by StoreWriter::mutex_, as is
   size_t ended = 0;
 };
 
@@ -36,9 +36,10 @@ struct Item {
 
 class StoreWriter {
  public:
-  StoreWriter(const Conversion& conversion, Store& store, const StoreJob& job,
+  StoreWriter(const Conversion& conversion, Store& store, const into_store::StoreJob& job,
               absl::Span<const std::pair<int64_t, int64_t>> pieces, absl::Span<const int64_t> objects,
-              std::vector<char>* own_claims, std::vector<ObjectRecord>* records, tasks::ProgressMeter* meter)
+              std::vector<char>* own_claims, std::vector<into_store::ObjectRecord>* records,
+              tasks::ProgressMeter* meter)
       : conversion_(conversion),
         store_(store),
         job_(job),
@@ -104,8 +105,10 @@ class StoreWriter {
     ASSIGN_OR_RETURN(
         std::unique_ptr<ObjectUpload> upload,
         store_.Begin(io::JoinPath(conversion_.destination, file.name), file.bytes, conversion_.buffers.upload));
-    ASSIGN_OR_RETURN(object->sink,
-                     output::ObjectSink::Begin(plan, static_cast<int32_t>(number), first, end, std::move(upload)));
+    std::vector<Catalog::FileRange> places;
+    for (int64_t i = first; i < end; ++i) places.push_back(plan.pieces()[static_cast<size_t>(i)].place);
+    ASSIGN_OR_RETURN(object->sink, output::ObjectSink::Begin(file, static_cast<int32_t>(number), std::move(places),
+                                                             std::move(upload)));
     std::vector<int64_t> numbers;
     for (int64_t i = first; i < end; ++i) numbers.push_back(i);
     // Requests take long: what lies between two runs is read with them.
@@ -155,11 +158,11 @@ class StoreWriter {
 
   const Conversion& conversion_;
   Store& store_;
-  const StoreJob& job_;
+  const into_store::StoreJob& job_;
   const absl::Span<const std::pair<int64_t, int64_t>> pieces_;
   const absl::Span<const int64_t> objects_;
-  std::vector<char>& own_claims_;       // guarded by taking_
-  std::vector<ObjectRecord>& records_;  // each written by one thread
+  std::vector<char>& own_claims_;                   // guarded by taking_
+  std::vector<into_store::ObjectRecord>& records_;  // each written by one thread
   tasks::ProgressMeter& meter_;
 
   status::Mutex taking_;  // held by the thread that takes the next item, also while it begins an object
@@ -175,9 +178,9 @@ class StoreWriter {
 
 }  // namespace
 
-absl::Status WriteObjects(const Conversion& conversion, Store& store, const StoreJob& job,
+absl::Status WriteObjects(const Conversion& conversion, Store& store, const into_store::StoreJob& job,
                           absl::Span<const std::pair<int64_t, int64_t>> pieces, absl::Span<const int64_t> objects,
-                          std::vector<char>* own_claims, std::vector<ObjectRecord>* records,
+                          std::vector<char>* own_claims, std::vector<into_store::ObjectRecord>* records,
                           tasks::ProgressMeter* meter) {
   return StoreWriter(conversion, store, job, pieces, objects, own_claims, records, meter).Run();
 }

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/convert/store_job.h"
+#include "checkpoint/into_store/store_job.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/checkpoint/store.h"
 
@@ -22,9 +22,9 @@ namespace reshard::convert {
 // Threads read batches of the objects in the order in which they lie there, at most twice as many batches ahead as
 // there are threads: so much waits in memory for what is before it (ObjectSink). The next object begins while the one
 // before is being finished.
-absl::Status WriteObjects(const Conversion& conversion, Store& store, const StoreJob& job,
+absl::Status WriteObjects(const Conversion& conversion, Store& store, const into_store::StoreJob& job,
                           absl::Span<const std::pair<int64_t, int64_t>> pieces, absl::Span<const int64_t> objects,
-                          std::vector<char>* own_claims, std::vector<ObjectRecord>* records,
+                          std::vector<char>* own_claims, std::vector<into_store::ObjectRecord>* records,
                           tasks::ProgressMeter* meter);
 
 }  // namespace reshard::convert

@@ -1,5 +1,5 @@
-// Makes streams that have been written into a directory a checkpoint, at one instant, in place of the one that is
-// there: what else lies in the directory, which frameworks put there, stays.
+// Makes streams that have been written into a directory, or below a URL, a checkpoint, at one instant, in place of the
+// one that is there: what else lies there, which frameworks put there, stays.
 //
 // The files of streams have names that nothing in the directory had. The steps, each of which may be the last one that
 // happens:
@@ -11,6 +11,8 @@
 //   5  Write the new reshard.json.
 //   6  Remove the files of streams that belong to no checkpoint any more: those of the old one, and those of saves that
 //      were interrupted.
+//
+// In a store there is no NAME.tmp: step 4 puts the object NAME, and nothing needs to be synced.
 #ifndef RESHARD_CHECKPOINT_LIVE_REPLACE_METADATA_H_
 #define RESHARD_CHECKPOINT_LIVE_REPLACE_METADATA_H_
 
@@ -30,7 +32,7 @@ struct NewMetadata {
   std::vector<source::Sidecar::Chunk> chunks;  // of all streams; none: there are no hashes, and no reshard.json
 };
 
-// Errors of the system. After one before step 4 the directory has the checkpoint that it had.
+// Errors of the system or of the store. After one before step 4 the directory has the checkpoint that it had.
 absl::Status ReplaceMetadata(const std::string& directory, const NewMetadata& metadata);
 
 }  // namespace reshard::live

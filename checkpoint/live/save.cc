@@ -11,25 +11,21 @@
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/dcp/format.h"
-#include "checkpoint/formats/torch_save/tensor_frame.h"
 #include "checkpoint/formats/torch_save/torch_dtype.h"
 #include "checkpoint/hash/content_sums.h"
-#include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
-#include "checkpoint/io/staged_directory.h"
 #include "checkpoint/live/fragment.h"
 #include "checkpoint/live/placement.h"
 #include "checkpoint/live/progress.h"
+#include "checkpoint/live/save_place.h"
 #include "checkpoint/output/dcp_output.h"
-#include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
-#include "checkpoint/output/journal.h"
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/output/output_plan.h"
+#include "checkpoint/stores/url.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/layout/text.h"
 #include "status/macros.h"
-#include "status/mutex.h"
 #include "status/no_throw.h"
 #include "status/view.h"
 
@@ -52,12 +48,11 @@ class Saving {
     absl::Status status = status::NoThrow("preparing to save", [&] { return Prepare(); });
     status = communicator_.Agree(status, status.ok() ? Signature(std::move(fields_)) : Signature());
     if (!status.ok()) return status;
-    status = Together("begun", [&] { return IsCoordinator() ? Begin() : absl::OkStatus(); });
+    status = Together("begun", [&] { return IsCoordinator() ? place_->Begin() : absl::OkStatus(); });
     if (status.ok()) status = Together("written", [&] { return WriteOwn(); });
-    if (status.ok()) status = Together("saved", [&] { return IsCoordinator() ? Finish() : absl::OkStatus(); });
+    if (status.ok()) status = Together("saved", [&] { return IsCoordinator() ? place_->Commit() : absl::OkStatus(); });
     if (!status.ok()) {
-      // The first error is the news.
-      if (stage_ != nullptr && !stage_->was_committed()) stage_->Abandon().IgnoreError();
+      if (IsCoordinator()) place_->Abandon(has_agreed_);
       return status;
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -72,7 +67,10 @@ class Saving {
   template <typename Part>
   absl::Status Together(absl::string_view what, const Part& part) {
     const absl::Status own = status::NoThrow("saving", part);
-    return communicator_.Agree(own, Signature({{"step of saving", std::string(what)}}));
+    absl::Status agreed = communicator_.Agree(own, Signature({{"step of saving", std::string(what)}}));
+    // Otherwise a rank is lost, or late, and may still be writing.
+    has_agreed_ = agreed.ok() || absl::IsAborted(agreed) || (!own.ok() && agreed == own);
+    return agreed;
   }
 
   absl::Status Prepare() {
@@ -120,9 +118,11 @@ class Saving {
                                                         },
                                                         [&](int64_t item) { return items_[item].rank; }})));
     plan_.emplace(std::move(plan));
+    own_file_ = OwnFile();
     job_ = output::JobName(*catalog_, *plan_);
-    ASSIGN_OR_RETURN(std::string stage, io::StagedDirectory::StageOf(path_, job_));
-    stage_path_ = std::move(stage);
+    const live::SavePlan saved{*catalog_, *plan_, job_, communicator_.rank(), options_.overwrite};
+    ASSIGN_OR_RETURN(place_,
+                     stores::IsUrl(path_) ? live::PlaceInStore(path_, saved) : live::PlaceInDirectory(path_, saved));
     return absl::OkStatus();
   }
 
@@ -134,26 +134,16 @@ class Saving {
     return path.empty() ? std::vector<Catalog::PathStep>{name} : path;
   }
 
-  absl::Status Begin() {
-    ASSIGN_OR_RETURN(std::unique_ptr<io::StagedDirectory> stage,
-                     io::StagedDirectory::Begin(path_, job_, {options_.overwrite, /*resume=*/false}));
-    stage_ = std::move(stage);
-    return absl::OkStatus();
-  }
-
-  std::string JournalOf(size_t file) const { return io::JoinPath(stage_path_, absl::StrCat("journal-", file)); }
-
   absl::Status WriteOwn() {
-    const std::optional<int32_t> own = OwnFile();
     std::vector<size_t> pieces;
-    for (size_t i = 0; own && i < plan_->pieces().size(); ++i) {
-      if (plan_->pieces()[i].place.file != *own) continue;
+    for (size_t i = 0; own_file_ && i < plan_->pieces().size(); ++i) {
+      if (plan_->pieces()[i].place.file != *own_file_) continue;
       pieces.push_back(i);
       summary_.written_bytes += plan_->pieces()[i].payload_bytes;
     }
     live::Progress progress(summary_.written_bytes, summary_.written_bytes, options_.progress);
     RETURN_IF_ERROR(progress.Begin());
-    if (own) RETURN_IF_ERROR(progress.During([&] { return WriteFile(*own, pieces, progress); }));
+    if (own_file_) RETURN_IF_ERROR(progress.During([&] { return WriteFile(*own_file_, pieces, progress); }));
     return progress.End();
   }
 
@@ -166,67 +156,63 @@ class Saving {
     return static_cast<int32_t>(found - plan_->files().begin());
   }
 
-  // The file of this rank's pieces, and a journal of their hashes.
   absl::Status WriteFile(int32_t own, const std::vector<size_t>& pieces, live::Progress& progress) {
-    const output::OutputPlan::File& planned = plan_->files()[own];
-    const absl::StatusOr<std::unique_ptr<io::WriteFile>> file =
-        io::WriteFile::Create(io::JoinPath(io::JoinPath(stage_path_, "data"), planned.name), planned.bytes);
-    if (!file.ok()) {
-      if (!absl::IsNotFound(file.status())) return file.status();
-      return absl::NotFoundError(absl::StrCat(file.status().message(), "; do all ranks see the same directory?"));
-    }
-    ASSIGN_OR_RETURN(std::unique_ptr<output::Journal> journal,
-                     output::Journal::Open(JournalOf(static_cast<size_t>(own)), job_));
-    const int threads = tasks::ThreadCount(options_.threads, live::kMostThreads);
+    ASSIGN_OR_RETURN(const std::unique_ptr<live::SaveFile> file, place_->Create(own, pieces));
+    const int threads = place_->is_in_order() ? 1 : tasks::ThreadCount(options_.threads, live::kMostThreads);
     std::vector<std::string> buffers(static_cast<size_t>(threads));
-    absl::Status status = tasks::RunTasks(
-        static_cast<int64_t>(pieces.size()), threads,
-        [&](int64_t p, int thread) -> absl::Status {
-          return WritePiece(pieces[p], **file, *journal, buffers[thread], progress);
-        },
-        progress.stop());
-    if (status.ok()) status = (*file)->Sync();
-    if (status.ok()) status = (*file)->Close();
-    if (status.ok()) status = journal->Sync();
-    return status;
+    const auto write = [&](int64_t p, int thread) { return WritePiece(pieces[p], *file, buffers[thread], progress); };
+    RETURN_IF_ERROR(tasks::RunTasks(static_cast<int64_t>(pieces.size()), threads, write, progress.stop()));
+    return file->Finish();
   }
 
-  absl::Status WritePiece(size_t index, io::WriteFile& file, output::Journal& journal, std::string& buffer,
-                          live::Progress& progress) {
+  // The payload, and what stands around it, of which what is before has the payload's checksum: where bytes have to
+  // come in order, the sums are made first.
+  absl::Status WritePiece(size_t index, live::SaveFile& file, std::string& buffer, live::Progress& progress) {
     const output::OutputPlan::OutputPiece& piece = plan_->pieces()[index];
     hash::ContentSums sums;
     int64_t at = piece.payload_at;
-    const auto pass_on = [&](std::string_view bytes) -> absl::Status {
+    const auto add = [&](std::string_view bytes) -> absl::Status {
       if (progress.stop().stop_requested()) return tasks::Stopped();
       sums.Add(bytes);
+      return absl::OkStatus();
+    };
+    const auto write = [&](std::string_view bytes) -> absl::Status {
+      if (progress.stop().stop_requested()) return tasks::Stopped();
       const auto size = static_cast<int64_t>(bytes.size());
-      {
-        // Writes to one file take turns in the kernel, where those that wait keep their cores busy.
-        const status::MutexLock lock(writing_);
-        RETURN_IF_ERROR(file.WriteAt(std::exchange(at, at + size), bytes));
-      }
+      RETURN_IF_ERROR(file.WriteAt(std::exchange(at, at + size), bytes));
       progress.Add(size);
       return absl::OkStatus();
     };
-    absl::Status status;
-    if (piece.tensor < 0) {
-      status = pass_on(items_[piece.item].bytes);
+    const bool is_in_order = place_->is_in_order();
+    const auto frame = [&] { return plan_->format().FrameOf(*plan_, piece, sums.crc()); };
+    if (is_in_order) {
+      RETURN_IF_ERROR(PassOn(piece, buffer, add));
+      ASSIGN_OR_RETURN(const output::OutputFormat::Frame around, frame());
+      RETURN_IF_ERROR(file.WriteAt(piece.place.at, around.before));
+      RETURN_IF_ERROR(PassOn(piece, buffer, write));
+      RETURN_IF_ERROR(file.WriteAt(at, around.after));
     } else {
-      if (piece.payload_bytes > 0) status = PassOnBox(piece, buffer, pass_on);
-      const absl::StatusOr<zip::StoredArchive> frame =
-          torch_save::TensorFrame(entries_[piece.tensor].dtype, plan_->size(piece));
-      if (status.ok()) status = frame.status();
-      if (status.ok()) status = file.WriteAt(piece.place.at, frame->Before(sums.crc()));
-      if (status.ok()) status = file.WriteAt(at, frame->After(sums.crc()));
+      const auto add_and_write = [&](std::string_view bytes) -> absl::Status {
+        sums.Add(bytes);
+        return write(bytes);
+      };
+      RETURN_IF_ERROR(PassOn(piece, buffer, add_and_write));
+      ASSIGN_OR_RETURN(const output::OutputFormat::Frame around, frame());
+      RETURN_IF_ERROR(file.WriteAt(piece.place.at, around.before));
+      RETURN_IF_ERROR(file.WriteAt(at, around.after));
     }
-    if (!status.ok()) return status;
-    const hash::ContentHash hash = sums.hash();
-    return journal.Add(output::FinishedPiece{static_cast<uint64_t>(index), hash.low, hash.high, sums.crc()});
+    return file.Note(index, sums);
+  }
+
+  template <typename Pass>
+  absl::Status PassOn(const output::OutputPlan::OutputPiece& piece, std::string& buffer, const Pass& pass_on) {
+    if (piece.tensor < 0) return pass_on(items_[piece.item].bytes);
+    return piece.payload_bytes > 0 ? PassOnBox(piece, buffer, pass_on) : absl::OkStatus();
   }
 
   // The elements of a box of this rank's fragment, row-major: as they lie there, or put together in the buffer.
-  template <typename PassOn>
-  absl::Status PassOnBox(const output::OutputPlan::OutputPiece& piece, std::string& buffer, const PassOn& pass_on) {
+  template <typename Pass>
+  absl::Status PassOnBox(const output::OutputPlan::OutputPiece& piece, std::string& buffer, const Pass& pass_on) {
     const auto tensor = static_cast<size_t>(piece.tensor);
     const ConstTensorView& from = entries_[tensor].from;
     const live::Placement& placement = placed_[tensor];
@@ -254,26 +240,6 @@ class Saving {
     return absl::OkStatus();
   }
 
-  absl::Status Finish() {
-    std::vector<hash::ContentHash> hashes(plan_->pieces().size());
-    std::vector<char> known(hashes.size(), 0);
-    for (size_t f = 0; f < plan_->files().size(); ++f) {
-      ASSIGN_OR_RETURN(const std::vector<output::FinishedPiece> records, output::Journal::Look(JournalOf(f), job_));
-      for (const output::FinishedPiece& record : records) {
-        if (record.piece >= hashes.size()) continue;
-        hashes[record.piece] = {record.hash_low, record.hash_high};
-        known[record.piece] = 1;
-      }
-    }
-    const auto missing = std::count(known.begin(), known.end(), 0);
-    if (missing > 0) {
-      return absl::UnavailableError(absl::StrCat("of ", known.size(), " pieces ", missing,
-                                                 " cannot be seen by this rank; do all ranks see the same directory?"));
-    }
-    RETURN_IF_ERROR(output::WriteHeaders(*catalog_, *plan_, job_, stage_->data(), hashes));
-    return stage_->Commit();
-  }
-
   const std::string& path_;
   const absl::Span<const SaveEntry> entries_;
   const absl::Span<const SaveItem> items_;
@@ -285,10 +251,10 @@ class Saving {
   std::vector<Signature::Field> fields_;
   std::optional<Catalog> catalog_;
   std::optional<output::OutputPlan> plan_;
+  std::optional<int32_t> own_file_;
   std::string job_;
-  std::string stage_path_;
-  std::unique_ptr<io::StagedDirectory> stage_;  // on the coordinator
-  status::Mutex writing_;                       // to this rank's file
+  std::unique_ptr<live::SavePlace> place_;
+  bool has_agreed_ = true;  // every rank has ended what came before the last agreement
   SaveSummary summary_;
 };
 

@@ -1,5 +1,5 @@
-// A file of streams, as the `.distcp` files of PyTorch's distributed checkpoints are: one after the other, each what
-// torch.save writes for one tensor, or the bytes of one value.
+// A file or an object of streams, as the `.distcp` files of PyTorch's distributed checkpoints are: one after the other,
+// each what torch.save writes for one tensor, or the bytes of one value.
 #ifndef RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
 #define RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
 
@@ -15,7 +15,6 @@
 #include "checkpoint/formats/zip/stored_archive.h"
 #include "checkpoint/hash/content_sums.h"
 #include "checkpoint/hash/hash.h"
-#include "checkpoint/io/files.h"
 #include "reshard/layout/dtype.h"
 
 namespace reshard::live {
@@ -29,11 +28,19 @@ struct Stream {
 
 class StreamFile {
  public:
-  // AlreadyExists: there is something of that name. Errors of the system as io/files.h.
-  static absl::StatusOr<std::unique_ptr<StreamFile>> Create(const std::string& path);
+  // Where bytes go.
+  class Target;
 
-  // Whether Begin takes such a tensor.
-  static bool Takes(DType dtype, absl::Span<const int64_t> shape);
+  ~StreamFile();
+  // AlreadyExists: there is something of that name. Errors of the system as io/files.h.
+  // At a URL: `lengths` are those of all streams that will be added. A stream waits in memory for its End, as its sums
+  // are written before it, and the object appears with Finish, in place of one of that name. Errors of
+  // stores::DestinationAt and of the store.
+  static absl::StatusOr<std::unique_ptr<StreamFile>> Create(const std::string& path,
+                                                            absl::Span<const int64_t> lengths = {});
+
+  // Bytes of the stream of such a tensor; -1 where Begin does not take it.
+  static int64_t StreamBytes(DType dtype, absl::Span<const int64_t> shape);
   // A tensor comes in pieces, so that no rank needs it whole in memory: Begin, then Append for its elements in
   // row-major order, dense, then End. InvalidArgument: Begin before the End of the one before; more bytes than a stream
   // can have (4 GiB less a little); Append or End that does not fit what was begun.
@@ -47,9 +54,9 @@ class StreamFile {
   absl::Status Finish(bool sync);
 
  private:
-  explicit StreamFile(std::unique_ptr<io::WriteFile> file) : file_(std::move(file)) {}
+  explicit StreamFile(std::unique_ptr<Target> target);
 
-  std::unique_ptr<io::WriteFile> file_;
+  const std::unique_ptr<Target> target_;
   int64_t end_ = 0;  // of what is complete
   // Of the tensor that was begun.
   std::optional<zip::StoredArchive> frame_;

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "status/macros.h"
@@ -17,12 +16,10 @@ constexpr int64_t kSentAtOnce = int64_t{1} << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ObjectSink>> ObjectSink::Begin(const OutputPlan& plan, int32_t file, int64_t first,
-                                                              int64_t end, std::unique_ptr<ObjectUpload> upload) {
-  std::unique_ptr<ObjectSink> sink(new ObjectSink(plan, file, std::move(upload)));
-  const OutputPlan::File& planned = plan.files()[file];
-  std::vector<Catalog::FileRange> places;
-  for (int64_t i = first; i < end; ++i) places.push_back(plan.pieces()[i].place);
+absl::StatusOr<std::unique_ptr<ObjectSink>> ObjectSink::Begin(const OutputPlan::File& planned, int32_t file,
+                                                              std::vector<Catalog::FileRange> places,
+                                                              std::unique_ptr<ObjectUpload> upload) {
+  std::unique_ptr<ObjectSink> sink(new ObjectSink(planned.bytes, file, std::move(upload)));
   std::sort(places.begin(), places.end(), [](const auto& x, const auto& y) { return x.at < y.at; });
   {
     const status::MutexLock lock(sink->mutex_);

@@ -7,35 +7,39 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/output/output_plan.h"
 #include "checkpoint/output/piece_sink.h"
+#include "reshard/checkpoint/catalog.h"
 #include "reshard/checkpoint/store.h"
 #include "status/mutex.h"
 
 namespace reshard::output {
 
-// Makes one run of bytes of the pieces of one file, which come in nearly ascending order: what comes early waits in
-// memory for what is before it. What lies between pieces is zeros. From any number of threads.
+// Makes one run of bytes of pieces of one file, which come in nearly ascending order: what comes early waits in memory
+// for what is before it. What lies between pieces is zeros. From any number of threads.
 //
 // Example: pieces at [64, 100) and [128, 160) of a file of 160 bytes, whose head has 64.
 //   Begin sends the head; WriteAt(70, ..30 bytes) waits; WriteAt(64, ..6 bytes) lets 64 bytes go on, up to 128.
 class ObjectSink final : public PieceSink {
  public:
-  // `upload` is of an object of as many bytes as the plan's file. Pieces [first, end) of the plan are those of the
-  // file.
-  static absl::StatusOr<std::unique_ptr<ObjectSink>> Begin(const OutputPlan& plan, int32_t file, int64_t first,
-                                                           int64_t end, std::unique_ptr<ObjectUpload> upload);
+  // `upload` is of an object of as many bytes as the file. `places` are those of all its pieces; they name a file,
+  // `file`.
+  static absl::StatusOr<std::unique_ptr<ObjectSink>> Begin(const OutputPlan::File& planned, int32_t file,
+                                                           std::vector<Catalog::FileRange> places,
+                                                           std::unique_ptr<ObjectUpload> upload);
   // Every byte once. Errors of the upload.
   absl::Status WriteAt(int32_t file, int64_t at, std::string_view data) override;
   // Internal: bytes are missing. Errors of the upload.
   absl::StatusOr<StoredObject> Finish();
 
  private:
-  ObjectSink(const OutputPlan& plan, int32_t file, std::unique_ptr<ObjectUpload> upload)
-      : bytes_(plan.files()[file].bytes), file_(file), upload_(std::move(upload)) {}
+  ObjectSink(int64_t bytes, int32_t file, std::unique_ptr<ObjectUpload> upload)
+      : bytes_(bytes), file_(file), upload_(std::move(upload)) {}
   void MarkThere(int64_t begin, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Send(int64_t least) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -53,6 +53,8 @@ int32_t OutputPlan::AddFile(File file) {
   return static_cast<int32_t>(files_.size() - 1);
 }
 
+void OutputPlan::NameFile(int32_t file, std::string name) { files_[file].name = std::move(name); }
+
 void OutputPlan::GrowFile(int32_t file, int64_t bytes) { files_[file].bytes = bytes; }
 
 void OutputPlan::AddItem(const OutputPiece& piece) {

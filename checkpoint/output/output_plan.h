@@ -57,6 +57,9 @@ class OutputPlan {
   int64_t disk_bytes() const;                                                         // of files
   int64_t MemoryBytes() const;                                                        // that this plan takes
 
+  // For whoever has to call a file otherwise than the format did, before headers are made.
+  void NameFile(int32_t file, std::string name);
+
   // For OutputFormat::Plan.
   int32_t AddFile(File file);                  // its index
   void GrowFile(int32_t file, int64_t bytes);  // to so many in all

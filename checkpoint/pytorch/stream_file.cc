@@ -34,16 +34,13 @@ absl::StatusOr<std::string_view> BytesOf(const at::Tensor& tensor) {
 // Every call returns what the system reported, or an empty text; a stream's place and hash are those of the last one.
 class TorchStreamFile : public ::torch::CustomClassHolder {
  public:
-  explicit TorchStreamFile(const std::string& path) {
-    absl::StatusOr<std::unique_ptr<live::StreamFile>> file = live::StreamFile::Create(path);
-    error_ = ThrowOrTell(file.status());
-    if (file.ok()) file_ = *std::move(file);
+  TorchStreamFile(const std::string& path, const std::vector<int64_t>& lengths) {
+    error_ = ThrowOrTell(status::NoThrow("writing a checkpoint", [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(file_, live::StreamFile::Create(path, lengths));
+      return absl::OkStatus();
+    }));
   }
 
-  bool Takes(const at::Tensor& like, const std::vector<int64_t>& shape) {
-    const absl::StatusOr<DType> dtype = groups::DTypeOf(like.scalar_type());
-    return dtype.ok() && live::StreamFile::Takes(*dtype, shape);
-  }
   std::string Begin(const at::Tensor& like, const std::vector<int64_t>& shape) {
     return Do([&]() -> absl::Status {
       ASSIGN_OR_RETURN(const DType dtype, groups::DTypeOf(like.scalar_type()));
@@ -87,6 +84,11 @@ class TorchStreamFile : public ::torch::CustomClassHolder {
   std::string error_;
 };
 
+int64_t StreamBytesOp(const at::Tensor& like, at::IntArrayRef shape) {
+  const absl::StatusOr<DType> dtype = groups::DTypeOf(like.scalar_type());
+  return dtype.ok() ? live::StreamFile::StreamBytes(*dtype, {shape.data(), shape.size()}) : -1;
+}
+
 std::string ReplaceMetadataOp(c10::string_view directory, const at::Tensor& bytes, int64_t rank, const Texts& files,
                               const Texts& chunk_files, at::IntArrayRef ats, at::IntArrayRef lengths,
                               const Texts& hashes) {
@@ -112,14 +114,14 @@ std::string ReplaceMetadataOp(c10::string_view directory, const at::Tensor& byte
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
   library.class_<TorchStreamFile>("StreamFile")
-      .def(::torch::init<const std::string&>())
-      .def("takes", &TorchStreamFile::Takes)
+      .def(::torch::init<const std::string&, const std::vector<int64_t>&>())
       .def("begin", &TorchStreamFile::Begin)
       .def("append", &TorchStreamFile::Append)
       .def("end", &TorchStreamFile::End)
       .def("add_bytes", &TorchStreamFile::AddBytes)
       .def("finish", &TorchStreamFile::Finish)
       .def("last", &TorchStreamFile::last);
+  library.def("_stream_bytes(Tensor like, int[] shape) -> int", StreamBytesOp);
   library.def(
       "_replace_metadata(str directory, Tensor bytes, int rank, str[] files, str[] chunk_files, int[] ats, "
       "int[] lengths, str[] hashes) -> str",

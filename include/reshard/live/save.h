@@ -46,7 +46,8 @@ struct SaveItem {
 // How to save; the same on all ranks, except for `progress`.
 struct SaveOptions {
   bool overwrite = false;  // whether something at the path may be replaced, atomically, once the new one is complete
-  int threads = 0;         // that write, on each rank; 0: one per core, but at most four
+  // That write, on each rank; 0: one per core, but at most four. Into a store it is one, whose requests run beside it.
+  int threads = 0;
   // Told by the thread that calls Save, if it is not empty: 0 of SaveSummary::written_bytes before anything is written,
   // then up to five times a second, at last all of them, before the checkpoint appears. An error from it ends the save
   // on all ranks, on this one with that error, and nothing appears.
@@ -60,12 +61,14 @@ struct SaveSummary {
   double seconds = 0.0;       // wall-clock time
 };
 
-// Saves to the directory `path`, on a filesystem that all ranks see. Collective. All ranks return an error of any one
-// of them, as Communicator describes. AlreadyExists: there is something at the path, and no `overwrite`.
-// InvalidArgument: a layout that is partial or does not fit the view; a name that appears twice.
-// FailedPrecondition: ranks pass different entries. ResourceExhausted: the disk is full. Unavailable: the system could
-// not write. Otherwise as Communicator. After an error the path has what it had before or, if ranks were lost at the
-// very end, the complete new checkpoint.
+// Saves to the directory `path`, on a filesystem that all ranks see, or to a URL of a store that every rank has
+// registered (reshard/checkpoint/store.h). Collective. All ranks return an error of any one of them, as Communicator
+// describes. AlreadyExists: there is something at the path, and no `overwrite`. InvalidArgument: a layout that is
+// partial or does not fit the view; a name that appears twice. FailedPrecondition: ranks pass different entries.
+// ResourceExhausted: the disk is full. Unavailable: the system could not write. Otherwise as Communicator. After an
+// error the path has what it had before or, if ranks were lost at the very end, the complete new checkpoint. In a store
+// it may have objects that no reader takes for a part of it, and that the next save to the same URL, or
+// RemoveStaleStaging, removes.
 absl::StatusOr<SaveSummary> Save(const std::string& path, absl::Span<const SaveEntry> entries,
                                  absl::Span<const SaveItem> items, Communicator& communicator,
                                  const SaveOptions& options = {});

@@ -40,7 +40,7 @@ class StorageReader(checkpoint.StorageReader):
     another dtype (which are converted, as with FileSystemReader), are read in pieces of 32 MiB.
 
     Args:
-        path: a directory, a file, or an https URL.
+        path: a directory, a file, or a URL of any kind that `reshard.load` takes.
         check: compare each chunk with its checksum, by the rank that reads its first element.
         weights_only: False lets values of any kind through. Then PyTorch's planner runs what the checkpoint tells it to.
         recipe: what of the checkpoint there is, under which names, and what is made of it (reshard.recipe/1).
@@ -80,7 +80,7 @@ class StorageReader(checkpoint.StorageReader):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
         text = os.fspath(checkpoint_id)
-        return text.startswith("https://") or "://" not in text and os.path.exists(text)
+        return "://" in text or os.path.exists(text)
 
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
         if checkpoint_id:

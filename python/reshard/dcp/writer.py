@@ -18,7 +18,9 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from ..errors import ExistingFileError
+from ..errors import ExistingFileError, FileError
+from ..stores.interface import StoreError
+from ..stores.schemes import scheme_of, store_of
 from ..torch.private_pytorch import storage_info, storage_prefix
 from ..torch.progress import Meter, Progress, told_of
 from ..torch.stored import bytes_tensor, raise_reported
@@ -42,10 +44,13 @@ class StorageWriter(checkpoint.StorageWriter):
     as the files that frameworks add, stays. The sidecar reshard.json has a hash of every chunk. Tensors on devices are
     written in pieces of 32 MiB.
 
+    In a store `.metadata` is put last, which replaces the old one. A rank then holds one tensor at a time in host memory,
+    beside what is being sent.
+
     Args:
-        path: the directory, on a filesystem that every rank sees.
+        path: the directory, on a filesystem that every rank sees, or a URL such as s3://bucket/step-1000.
         overwrite: whether a checkpoint that is there may be replaced, as with FileSystemWriter.
-        sync_files: contents are on the disk before the checkpoint appears.
+        sync_files: contents are on the disk before the checkpoint appears; in a store they always are.
         thread_count: threads that write, on each rank, each a file of its own.
         progress: called with (bytes done, bytes in total) that this rank writes, on the thread that saves: at the
             beginning, a few times a second, at the end. What it raises ends the save. True prints a line every 5
@@ -77,7 +82,7 @@ class StorageWriter(checkpoint.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return scheme_of(os.fspath(checkpoint_id)) not in ("http", "https", "hf")  # which are for reading
 
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
         if checkpoint_id:
@@ -92,13 +97,17 @@ class StorageWriter(checkpoint.StorageWriter):
         self._is_together = kwargs.get("use_collectives", True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        os.makedirs(self.path, exist_ok=True)
-        of_all = os.path.join(self.path, ".metadata")
-        own = of_all if self._is_together else os.path.join(self.path, f"__{self._rank}.metadata")
-        if not self._is_together and os.path.exists(of_all):
-            raise ExistingFileError(f"{of_all} is there: a checkpoint without collectives beside it would not be read")
-        if not self.overwrite and os.path.exists(own):
-            raise ExistingFileError(f"{own} is there, and overwrite is False")
+        folder = self._folder()
+        folder.make()
+        there = set(folder.names())
+        of_all = ".metadata"
+        own = of_all if self._is_together else f"__{self._rank}.metadata"
+        if not self._is_together and of_all in there:
+            raise ExistingFileError(
+                f"{folder.at(of_all)} is there: a checkpoint without collectives beside it would not be read"
+            )
+        if not self.overwrite and own in there:
+            raise ExistingFileError(f"{folder.at(own)} is there, and overwrite is False")
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -110,7 +119,9 @@ class StorageWriter(checkpoint.StorageWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         parts = [part for part in _shared_out(plan.items, self.thread_count) if part]
-        paths = [os.path.join(self.path, name) for name in self._fresh_names(len(parts))]
+        folder = self._folder()
+        names = self._fresh_names(folder, len(parts))
+        paths = [folder.at(name) for name in names]
         counted = [_Count() for _ in parts]
         try:
             meter = Meter(sum(map(_bytes_of, plan.items)), told_of(self.progress, self._rank))
@@ -126,9 +137,9 @@ class StorageWriter(checkpoint.StorageWriter):
             results = [result for part in work for result in part.result()]
             meter.end()
         except BaseException:
-            for path in paths:
-                with contextlib.suppress(OSError):
-                    os.remove(path)
+            for name in names:
+                with contextlib.suppress(OSError, StoreError):
+                    folder.remove(name)
             raise
         future: Future[list[WriteResult]] = Future()
         future.set_result(results)
@@ -155,32 +166,73 @@ class StorageWriter(checkpoint.StorageWriter):
             )
         )
 
-    def _fresh_names(self, count: int) -> list[str]:
+    def _folder(self) -> "_Directory | _StoreFolder":
+        path = os.fspath(self.path)
+        return _StoreFolder(path) if scheme_of(path) else _Directory(path)
+
+    def _fresh_names(self, folder: "_Directory | _StoreFolder", count: int) -> list[str]:
         """Names of files as PyTorch has them where this rank has none yet; otherwise others than those that are there."""
         prefix = f"__{self._rank}_"
-        taken = any(name.startswith(prefix) and name.endswith(".distcp") for name in os.listdir(self.path))
+        taken = any(name.startswith(prefix) and name.endswith(".distcp") for name in folder.names())
         suffix = f".{self.save_id[:8]}.distcp" if taken else ".distcp"
         return [f"{prefix}{index}{suffix}" for index in range(count)]
 
     def _write_file(
         self, path: str, items: list[WriteItem], count: "_Count", planner: SavePlanner
     ) -> list[WriteResult]:
-        file = torch.classes.reshard.StreamFile(path)
+        streams = [_stream_of(item, planner.resolve_data(item)) for item in items]
+        file = torch.classes.reshard.StreamFile(path, [stream.length for stream in streams])
         results = []
-        for item in items:
-            data = planner.resolve_data(item)
-            if isinstance(data, torch.Tensor):
-                _check_size(item, data)
-                size, is_known = data.nbytes, _add_tensor(file, data.detach(), count)
+        for item, stream in zip(items, streams):
+            if stream.tensor is None:
+                raise_reported(file.add_bytes(bytes_tensor(stream.content)))
+                count.add(0 if stream.is_known else stream.nbytes)
             else:
-                content = data.getbuffer()
-                size, is_known = len(content), True
-                raise_reported(file.add_bytes(bytes_tensor(content)))
+                _add_tensor(file, stream.tensor, count)
             at, length, hash_ = file.last()
-            info = storage_info(os.path.basename(path), at, length)
-            results.append(WriteResult(item.index, size, _Written(info, hash_ if is_known else "")))
+            info = storage_info(path.rpartition("/")[2], at, length)
+            results.append(WriteResult(item.index, stream.nbytes, _Written(info, hash_ if stream.is_known else "")))
         raise_reported(file.finish(self.sync_files))
         return results
+
+
+class _Directory:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def at(self, name: str) -> str:
+        return os.path.join(self._path, name)
+
+    def make(self) -> None:
+        os.makedirs(self._path, exist_ok=True)
+
+    def names(self) -> list[str]:
+        return os.listdir(self._path)
+
+    def remove(self, name: str) -> None:
+        os.remove(self.at(name))
+
+
+class _StoreFolder:
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def at(self, name: str) -> str:
+        return f"{self._url}/{name}"
+
+    def make(self) -> None:
+        """A store has no folders without objects."""
+
+    def names(self) -> list[str]:
+        try:
+            return [entry.name for entry in store_of(self._url).list(self._url)]
+        except StoreError as error:
+            if error.code == "not_found":
+                return []
+            raise FileError(str(error)) from error
+
+    def remove(self, name: str) -> None:
+        store_of(self._url).remove(self.at(name))
 
 
 class _Count:
@@ -209,23 +261,40 @@ def _check_size(item: WriteItem, tensor: torch.Tensor) -> None:
         )
 
 
-def _add_tensor(file: Any, tensor: torch.Tensor, count: _Count) -> bool:
-    """Writes a tensor, and says whether the hash is that of its elements."""
+class _Stream(NamedTuple):
+    """What is written of an item: a tensor, or bytes that are there already."""
+
+    tensor: torch.Tensor | None
+    content: Any  # a buffer
+    length: int  # bytes of the stream
+    nbytes: int  # of what was to be saved
+    is_known: bool  # whether reshard's hash is that of the contents
+
+
+def _stream_of(item: WriteItem, data: torch.Tensor | io.BytesIO) -> _Stream:
+    if not isinstance(data, torch.Tensor):
+        content = data.getbuffer()
+        return _Stream(None, content, len(content), len(content), True)
+    _check_size(item, data)
+    tensor = data.detach()
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    if not is_plain or not file.takes(torch.empty(0, dtype=tensor.dtype), list(tensor.size())):
-        host = tensor.cpu()
-        buffer = io.BytesIO()
-        torch.save(host.clone() if is_plain else host, buffer)  # not all of a storage of which this is a part
-        raise_reported(file.add_bytes(bytes_tensor(buffer.getbuffer())))
-        count.add(tensor.nbytes)
-        return False
+    length = torch.ops.reshard._stream_bytes(torch.empty(0, dtype=tensor.dtype), list(tensor.size())) if is_plain else -1
+    if length >= 0:
+        return _Stream(tensor, b"", length, tensor.nbytes, True)
+    host = tensor.cpu()
+    buffer = io.BytesIO()
+    torch.save(host.clone() if is_plain else host, buffer)  # not all of a storage of which this is a part
+    content = buffer.getbuffer()
+    return _Stream(None, content, len(content), tensor.nbytes, False)
+
+
+def _add_tensor(file: Any, tensor: torch.Tensor, count: _Count) -> None:
     tensor = tensor.resolve_conj().resolve_neg()
     raise_reported(file.begin(torch.empty(0, dtype=tensor.dtype), list(tensor.size())))
     for _, piece in pieces_of(tensor, PIECE_BYTES // tensor.element_size()):
         raise_reported(file.append(piece.contiguous().cpu()))
         count.add(piece.nbytes)
     raise_reported(file.end())
-    return True
 
 
 def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:

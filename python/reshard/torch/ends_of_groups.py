@@ -3,7 +3,8 @@
 import atexit
 import functools
 import inspect
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed.nn.functional

@@ -41,7 +41,7 @@ def save(
         stages. Without torch.distributed the process is alone.
 
     Args:
-        path: the directory to create, on a filesystem that every rank sees.
+        path: the directory to create, on a filesystem that every rank sees, or a URL such as s3://bucket/step-1000.
         state_dict: nested as in torch.distributed.checkpoint, under keys of any type that has a text. A plain tensor is
             the same on all ranks that pass it, and one of them writes it; so are values that are not tensors, which
             are pickled with torch.save. Tied weights are written under each of their names. A model, an optimizer

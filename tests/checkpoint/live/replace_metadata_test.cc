@@ -136,9 +136,9 @@ TEST_CASE("a stream is begun, filled and ended, and nothing else") {
   CHECK(absl::IsAlreadyExists(live::StreamFile::Create(directory / "__0_0.distcp").status()));
   CHECK_FALSE(file->Append("x").ok());
   CHECK_FALSE(file->End().ok());
-  CHECK_FALSE(live::StreamFile::Takes(DType::kF32, {int64_t{1} << 31}));
-  CHECK_FALSE(live::StreamFile::Takes(DType::kF32, {INT64_MAX, 3}));
-  CHECK_FALSE(live::StreamFile::Takes(DType::kF32, {-1}));
+  CHECK(live::StreamFile::StreamBytes(DType::kF32, {int64_t{1} << 31}) == -1);
+  CHECK(live::StreamFile::StreamBytes(DType::kF32, {INT64_MAX, 3}) == -1);
+  CHECK(live::StreamFile::StreamBytes(DType::kF32, {-1}) == -1);
   REQUIRE(file->Begin(DType::kU8, {3}).ok());
   CHECK_FALSE(file->Begin(DType::kU8, {3}).ok());
   CHECK_FALSE(file->AddBytes("x").ok());

@@ -72,12 +72,23 @@ class Shelf : public Store {
     return absl::OkStatus();
   }
 
-  // For tests: the names of all objects.
+  // For tests: the names of all objects, of those below a URL from there on, and what is in one.
   std::vector<std::string> Names() {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> names;
     for (const auto& [key, object] : objects_) names.push_back(key);
     return names;
+  }
+  std::set<std::string> NamesBelow(const std::string& url) {
+    std::set<std::string> names;
+    for (const std::string& key : Names()) {
+      if (key.starts_with(url + "/")) names.insert(key.substr(url.size() + 1));
+    }
+    return names;
+  }
+  std::string Contents(const std::string& url) {
+    const std::lock_guard lock(mutex_);
+    return objects_[url].bytes;
   }
 
  private:

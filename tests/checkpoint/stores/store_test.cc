@@ -2,7 +2,6 @@
 #include "reshard/checkpoint/store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -13,60 +12,15 @@
 #include "tests/catch.h"
 #include "tests/checkpoint/convert/convert_place.h"
 #include "tests/checkpoint/io/temp_directory.h"
-#include "tests/checkpoint/stores/shelf.h"
+#include "tests/checkpoint/stores/failing_shelf.h"
 
 namespace reshard {
 namespace {
 
 using testing::ConvertSource;
-using testing::Shelf;
+using testing::FailingShelf;
+using testing::kNever;
 using testing::TempDirectory;
-
-// Fails at its at-th call, before it does what it is asked to or after; and from then on, as a process that is killed
-// does nothing more. Heartbeats, which come when they will, do not count.
-class FailingShelf final : public Shelf {
- public:
-  void FailAt(int64_t at, bool after) {
-    at_ = at;
-    after_ = after;
-    calls_ = 0;
-  }
-  bool failed() const { return calls_ > at_; }
-
-  absl::StatusOr<StoredObject> Find(const std::string& url) override {
-    return Call<absl::StatusOr<StoredObject>>(url, [&] { return Shelf::Find(url); });
-  }
-  absl::Status Read(const std::string& url, const StoredObject& object, int64_t from, absl::Span<char> out) override {
-    return Call<absl::Status>(url, [&] { return Shelf::Read(url, object, from, out); });
-  }
-  absl::StatusOr<std::vector<Entry>> List(const std::string& url) override {
-    return Call<absl::StatusOr<std::vector<Entry>>>(url, [&] { return Shelf::List(url); });
-  }
-  // Of uploads, too.
-  absl::StatusOr<StoredObject> Put(const std::string& url, std::string_view bytes, bool create) override {
-    return Call<absl::StatusOr<StoredObject>>(url, [&] { return Shelf::Put(url, bytes, create); });
-  }
-  absl::Status Delete(const std::string& url) override {
-    return Call<absl::Status>(url, [&] { return Shelf::Delete(url); });
-  }
-
- private:
-  template <typename Result, typename Function>
-  Result Call(const std::string& url, const Function& call) {
-    if (absl::StrContains(url, "/beat-")) return call();
-    const int64_t number = calls_++;
-    if (number > at_ || (number == at_ && !after_)) return absl::UnavailableError("the store is gone");
-    Result result = call();
-    if (number == at_) return absl::UnavailableError("the store is gone");
-    return result;
-  }
-
-  std::atomic<int64_t> calls_{0};
-  int64_t at_ = int64_t{1} << 40;
-  bool after_ = false;
-};
-
-constexpr int64_t kNever = int64_t{1} << 40;
 
 struct Case {
   CheckpointFormat format;

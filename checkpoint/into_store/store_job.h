@@ -1,16 +1,17 @@
-// What a conversion into a store keeps beside its result while it lasts, in DESTINATION/.reshard-JOB/:
+// What a job that writes a checkpoint into a store keeps beside it while it lasts, in DESTINATION/.reshard-JOB/:
 //
 //   job        the names of the objects that the job writes, one per line
 //   done-I     object I of them is complete: its bytes, its version, and the hashes of what is in it
 //   claim-I    a worker has begun it
 //   beat-K     another content every few seconds while worker K lives
 //   old        what the result replaces, one name per line
+//   attempt    of a save, which is never continued: a text that no other attempt has, and all its records begin with
 //
-// An object has the same bytes whichever worker writes it, and appears whole or not at all. So nothing depends on
-// claims: two workers that write the same object do twice the work, and no harm. The same goes for the end of the job,
-// which any worker may bring about, or several.
-#ifndef RESHARD_CHECKPOINT_CONVERT_STORE_JOB_H_
-#define RESHARD_CHECKPOINT_CONVERT_STORE_JOB_H_
+// An object of a conversion has the same bytes whichever worker writes it, and appears whole or not at all. So nothing
+// depends on claims: two workers that write the same object do twice the work, and no harm. The same goes for the end
+// of the job, which any worker may bring about, or several.
+#ifndef RESHARD_CHECKPOINT_INTO_STORE_STORE_JOB_H_
+#define RESHARD_CHECKPOINT_INTO_STORE_STORE_JOB_H_
 
 #include <cstdint>
 #include <map>
@@ -26,7 +27,7 @@
 #include "checkpoint/hash/hash.h"
 #include "reshard/checkpoint/store.h"
 
-namespace reshard::convert {
+namespace reshard::into_store {
 
 // What done-I says.
 struct ObjectRecord {
@@ -79,7 +80,12 @@ class StoreJob {
   absl::Status Forget(int64_t object) const;
   // Names, kept before the first of them is removed.
   absl::Status KeepOld(absl::Span<const std::string> names) const;
-  absl::StatusOr<std::vector<std::string>> Old() const;
+  absl::StatusOr<std::vector<std::string>> Old() const { return OldOf(*store_, folder_); }
+  // Empty where nothing is kept.
+  static absl::StatusOr<std::vector<std::string>> OldOf(Store& store, const std::string& folder);
+  absl::Status SetAttempt(const std::string& attempt) const;
+  // NotFound.
+  static absl::StatusOr<std::string> AttemptOf(Store& store, const std::string& folder);
   // The folder is gone.
   absl::Status Remove() const { return Remove(*store_, folder_); }
   static absl::Status Remove(Store& store, const std::string& folder);
@@ -93,6 +99,6 @@ class StoreJob {
   const int64_t worker_;
 };
 
-}  // namespace reshard::convert
+}  // namespace reshard::into_store
 
-#endif  // RESHARD_CHECKPOINT_CONVERT_STORE_JOB_H_
+#endif  // RESHARD_CHECKPOINT_INTO_STORE_STORE_JOB_H_

@@ -1,4 +1,4 @@
-#include "checkpoint/convert/store_job.h"
+#include "checkpoint/into_store/store_job.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,7 @@
 #include "status/macros.h"
 #include "status/view.h"
 
-namespace reshard::convert {
+namespace reshard::into_store {
 namespace {
 
 constexpr std::string_view kFolder = ".reshard-";
@@ -179,11 +179,19 @@ absl::Status StoreJob::KeepOld(absl::Span<const std::string> names) const {
   return store_->Put(io::JoinPath(folder_, "old"), absl::StrJoin(names, "\n"), /*create=*/false).status();
 }
 
-absl::StatusOr<std::vector<std::string>> StoreJob::Old() const {
-  const absl::StatusOr<std::string> text = ReadText(*store_, io::JoinPath(folder_, "old"));
+absl::StatusOr<std::vector<std::string>> StoreJob::OldOf(Store& store, const std::string& folder) {
+  const absl::StatusOr<std::string> text = ReadText(store, io::JoinPath(folder, "old"));
   if (absl::IsNotFound(text.status())) return std::vector<std::string>();
   if (!text.ok()) return text.status();
   return Lines(*text);
+}
+
+absl::Status StoreJob::SetAttempt(const std::string& attempt) const {
+  return store_->Put(io::JoinPath(folder_, "attempt"), attempt, /*create=*/false).status();
+}
+
+absl::StatusOr<std::string> StoreJob::AttemptOf(Store& store, const std::string& folder) {
+  return ReadText(store, io::JoinPath(folder, "attempt"));
 }
 
 absl::Status StoreJob::Remove(Store& store, const std::string& folder) {
@@ -200,4 +208,4 @@ absl::Status StoreJob::Remove(Store& store, const std::string& folder) {
   return store.Delete(io::JoinPath(folder, "job"));
 }
 
-}  // namespace reshard::convert
+}  // namespace reshard::into_store

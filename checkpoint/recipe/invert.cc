@@ -113,6 +113,8 @@ class Inverting {
       }
       case Op::kDequantize:
         return Cannot(e, "it forgets the quantized values and their scales");
+      case Op::kMultiply:
+        return Cannot(e, "it rounds");
       case Op::kSlice:
         return Cannot(e, "it loses what is outside");
       case Op::kSplit:

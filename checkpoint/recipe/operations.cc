@@ -43,6 +43,8 @@ constexpr MemberUse kCast[] = {{Member::kDType, "dtype", true}, kFrom};
 constexpr MemberUse kDequantize[] = {
     {Member::kScales, "scales", true}, {Member::kBlock, "block", false}, {Member::kDType, "dtype", false}};
 
+constexpr MemberUse kMultiply[] = {{Member::kValue, "by", true}};
+
 constexpr Operation kOperations[] = {
     {Op::kConcatenate, "concatenate", true, kConcatenate},
     {Op::kSplit, "split", false, kSplit},
@@ -61,6 +63,7 @@ constexpr Operation kOperations[] = {
     {Op::kPad, "pad", false, kPad},
     {Op::kCast, "cast", false, kCast},
     {Op::kDequantize, "dequantize", false, kDequantize},
+    {Op::kMultiply, "multiply", false, kMultiply},
 };
 
 // Nothing where the member has its default.

@@ -392,6 +392,8 @@ class Lowering {
         if (inputs.size() != 2) return Bad("values and scales are needed");
         return Dequantize(std::move(inputs[0]), std::move(inputs[1]), e.numbers, e.dtype);
       }
+      case Op::kMultiply:
+        return Multiply(std::move(input), e.value);
     }
     return absl::InternalError("unknown operation");
   }

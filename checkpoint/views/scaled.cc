@@ -49,6 +49,15 @@ std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
   return shape;
 }
 
+Node Reshaped(Node input, std::vector<int64_t> shape) {
+  Node node;
+  node.kind = Node::Kind::kReshape;
+  node.dtype = input.dtype;
+  node.shape = std::move(shape);
+  node.inputs.push_back(std::move(input));
+  return node;
+}
+
 }  // namespace
 
 bool IsQuantized(DType dtype) {
@@ -99,17 +108,32 @@ absl::StatusOr<Node> Dequantize(Node values, Node scales, absl::Span<const int64
                             " in ", io::Shown(values.shape), " need ", io::Shown(grid)));
   }
   node.inputs.push_back(std::move(values));
-  if (scales.shape == grid) {
-    node.inputs.push_back(std::move(scales));
-    return node;
-  }
-  Node shaped;
-  shaped.kind = Node::Kind::kReshape;
-  shaped.dtype = scales.dtype;
-  shaped.shape = std::move(grid);
-  shaped.inputs.push_back(std::move(scales));
-  node.inputs.push_back(std::move(shaped));
+  node.inputs.push_back(scales.shape == grid ? std::move(scales) : Reshaped(std::move(scales), std::move(grid)));
   return node;
+}
+
+absl::StatusOr<Node> Multiply(Node input, double by) {
+  if (!recipe::IsWideFloat(input.dtype) || input.dtype == DType::kF64) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the input is ", status::View(Name(input.dtype)), ", not f32, f16 or bf16"));
+  }
+  const auto scale = static_cast<float>(by);
+  if (!std::isfinite(scale)) return absl::InvalidArgumentError(absl::StrCat(by, " is not a number that f32 has"));
+  const std::vector<int64_t> shape = input.shape;
+  if (shape.empty()) input = Reshaped(std::move(input), {1});  // one block of one element
+  Node factor;
+  factor.kind = Node::Kind::kConstant;
+  factor.dtype = DType::kF32;
+  factor.shape.assign(input.shape.size(), 1);
+  factor.element.assign(reinterpret_cast<const char*>(&scale), sizeof(scale));
+  Node node;
+  node.kind = Node::Kind::kDequantize;
+  node.dtype = input.dtype;
+  node.shape = input.shape;
+  for (const int64_t size : input.shape) node.blocks.push_back(std::max<int64_t>(size, 1));
+  node.inputs.push_back(std::move(input));
+  node.inputs.push_back(std::move(factor));
+  return shape.empty() ? Reshaped(std::move(node), {}) : node;
 }
 
 ScaleBox ScalesOf(const Node& node, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {

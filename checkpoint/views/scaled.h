@@ -21,6 +21,10 @@ bool IsQuantized(DType dtype);
 // the blocks have; too many bytes.
 absl::StatusOr<Node> Dequantize(Node values, Node scales, absl::Span<const int64_t> block, DType dtype);
 
+// One, too: all elements times `by`, in f32, and as the dtype that they have. InvalidArgument: that is none of f32, f16
+// and bf16; `by` has no f32 that is finite.
+absl::StatusOr<Node> Multiply(Node input, double by);
+
 // A box of the scales of a kDequantize node.
 struct ScaleBox {
   std::vector<int64_t> offset, size;  // one per dimension

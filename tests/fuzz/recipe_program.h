@@ -96,7 +96,7 @@ class RecipeProgram {
 
   // One of one.
   std::string Other(int depth) {
-    switch (Choose(9)) {
+    switch (Choose(10)) {
       case 0:
         return R"({"transpose":)" + Expression(depth) + ",\"dims\":[" + Number() + "," + Number() + "]}";
       case 1:
@@ -115,6 +115,8 @@ class RecipeProgram {
       case 7:
         return R"({"cast":)" + Expression(depth) + ",\"dtype\":" + Any("\"f64\"", "\"bf16\"", "\"i8\"", "\"c64\"") +
                ",\"from\":" + Any("\"f32\"", "\"bf16\"") + "}";
+      case 8:
+        return R"({"multiply":)" + Expression(depth) + ",\"by\":" + Any("0", "-0.5", "1e300", "7") + "}";
       default:
         return R"({"dequantize":)" + Expression(depth) + ",\"scales\":" + Expression(depth) + ",\"block\":" + List() +
                "}";

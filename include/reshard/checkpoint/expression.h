@@ -1,5 +1,6 @@
 // How one tensor is made out of others. Every element of the result is one element of one tensor, cast perhaps, or
-// multiplied by the scale that is stored for it, or a constant. So what an expression says can be read box by box.
+// multiplied by the scale that is stored for it or by a number, or a constant. So what an expression says can be read
+// box by box.
 //
 //   {"concatenate": ["q", {"slice": "kv", "end": 128}], "dim": 0}
 #ifndef RESHARD_CHECKPOINT_EXPRESSION_H_
@@ -47,6 +48,7 @@ struct Expression {
                       // block, in f32, then cast to `dtype`. `numbers` ("block") are the sizes of a block in the last
                       // dimensions, -1 for all of one; in those before, each index has scales of its own. Blocks at the
                       // end of a dimension may be shorter. Dimensions of one block may be left out of the scales.
+    kMultiply,        // by `value` ("by"): of f32, f16 or bf16, in f32, then cast back
   };
   // What takes one of several parts: a number, or the value that a placeholder of the rule's target has.
   struct Part {

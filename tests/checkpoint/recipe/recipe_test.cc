@@ -89,6 +89,7 @@ TEST_CASE("each operation is written and shown with its own members") {
   CHECK(shown(R"({"dequantize": "a", "scales": "s"})") == "dequantize(a, scales=s, block=[128,128], dtype=bf16)");
   CHECK(shown(R"({"dequantize": "a", "scales": {"slice": "s", "end": 1}, "block": [1, -1], "dtype": "f32"})") ==
         "dequantize(a, scales=slice(s, dim=0, end=1), block=[1,-1], dtype=f32)");
+  CHECK(shown(R"({"multiply": "a", "by": 0.5})") == "multiply(a, by=0.5)");
 }
 
 TEST_CASE("a malformed recipe is refused, with the place") {
@@ -119,6 +120,7 @@ TEST_CASE("a malformed recipe is refused, with the place") {
   Has(Refused(Rule("a", R"({"cast": "b", "dtype": "integer"})")), "is not a dtype");
   Has(Refused(Rule("a", R"({"pad": "b", "to": 2, "from": -1})")), "not a size: -1");
   Has(Refused(Rule("a", R"({"dequantize": "b"})")), "dequantize needs \"scales\"");
+  Has(Refused(Rule("a", R"({"multiply": "b"})")), "multiply needs \"by\"");
   Has(Refused(Rule("a", R"({"stack": "b.{e}", "over": "{e}"})")), "is not the name of a placeholder, without braces");
   Has(Refused(With(R"("mesh": "{x:2}", "layouts": [["*", "[...]"], ["a", "[<y>, ...]"]])")),
       "layouts[1]: unknown axis \"y\"");
@@ -239,6 +241,7 @@ TEST_CASE("what loses something, or does not say enough, is not turned around") 
   Has(refused(Rule("t.{e}", R"({"concatenate": ["b.{e}", {"unstack": "a", "part": "{e}"}], "sizes": [1, 1]})")),
       "{e} is in a name it is made from, too");
   Has(refused(Rule("t", R"({"dequantize": "a", "scales": "s"})")), "it forgets the quantized values and their scales");
+  Has(refused(Rule("t", R"({"multiply": "a", "by": 2})")), "it rounds");
   Has(refused(With(R"("strip_prefix": "model.")")), "\"strip_prefix\" takes \"model.\" from the names that have it");
   Has(refused(With(R"("drop": ["x"])")), "it drops \"x\"");
   Has(refused(With(R"("dtype": [["*", "bf16"]])")), "it casts \"*\"");

@@ -1,9 +1,12 @@
 // What is read of dequantized values is each value times the scale of its block.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +14,7 @@
 
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/safetensors/format.h"
+#include "checkpoint/recipe/cast.h"
 #include "checkpoint/views/lower.h"
 #include "checkpoint/views/read_view.h"
 #include "tests/catch.h"
@@ -95,6 +99,10 @@ class Quantized {
   std::map<std::string, Plain> plain_;
   std::vector<std::pair<std::string, DType>> order_;
 };
+
+int64_t Elements(absl::Span<const int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
 
 // Puts what dequantizes tensor X in the place of each tensor X.
 void Dequantize(Expression* e, const Shape& block) {
@@ -210,6 +218,56 @@ TEST_CASE("of scales only those of the blocks that are read are read, and no pie
   CHECK(of_scales >= 3 * 24 * 4);
   CHECK(of_scales <= int64_t{64} << 10);
   CHECK(longest <= static_cast<int64_t>(out.size()));
+}
+
+TEST_CASE("what is multiplied is each value times the number, in f32, cast back") {
+  std::mt19937_64 random(Seed());
+  catalog::CatalogBuilder builder(safetensors::kFormat, "");
+  const auto add = [&](const char* name, DType dtype, const Shape& shape) {
+    REQUIRE(builder.AddTensor(name, "x", dtype, shape, false).ok());
+  };
+  add("matrix", DType::kF32, {5, 7});
+  add("vector", DType::kBF16, {300});
+  add("number", DType::kF16, {});
+  add("nothing", DType::kF32, {0, 3});
+  add("wide", DType::kF64, {2});
+  const Catalog catalog = std::move(builder).BuildUnstored();
+  const auto lowered = [&](const char* name, double by) {
+    Expression e, stored;
+    stored.name = name;
+    e.op = Op::kMultiply;
+    e.value = by;
+    e.inputs = {stored};
+    return views::Lower(e, catalog);
+  };
+  for (const char* name : {"matrix", "vector", "number", "nothing"}) {
+    const Catalog::Tensor& tensor = *catalog.FindTensor(name);
+    INFO(name);
+    std::vector<float> values(static_cast<size_t>(Elements(tensor.shape)));
+    for (float& value : values) value = std::uniform_real_distribution<float>(-100, 100)(random);
+    std::string stored(static_cast<size_t>(tensor.bytes), '\0'), wanted = stored, read = stored;
+    recipe::Cast(DType::kF32, *tensor.dtype, values.data(), values.size(), stored.data());
+    recipe::Cast(*tensor.dtype, DType::kF32, stored.data(), values.size(), values.data());
+    for (float& value : values) value *= 11.3137085F;
+    recipe::Cast(DType::kF32, *tensor.dtype, values.data(), values.size(), wanted.data());
+    const absl::StatusOr<views::Node> view = lowered(name, std::sqrt(128.0));
+    REQUIRE(view.status().ToString() == "OK");
+    CHECK(view->dtype == *tensor.dtype);
+    CHECK(absl::MakeConstSpan(view->shape) == absl::Span<const int64_t>(tensor.shape));
+    // Only whole tensors are asked for: boxes are those of dequantized values.
+    const auto reader = [&](int64_t, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
+                            absl::Span<char> out) {
+      CHECK(std::all_of(offset.begin(), offset.end(), [](int64_t at) { return at == 0; }));
+      CHECK(static_cast<size_t>(Elements(size) * SizeOf(*tensor.dtype)) == out.size());
+      std::copy(stored.begin(), stored.end(), out.begin());
+      return absl::OkStatus();
+    };
+    const Shape offset(tensor.shape.size(), 0);
+    REQUIRE(views::ReadView(*view, offset, tensor.shape, reader, absl::MakeSpan(read)).ok());
+    CHECK(read == wanted);
+  }
+  CHECK_THAT(std::string(lowered("wide", 2).status().message()), Catch::Contains("is f64, not f32, f16 or bf16"));
+  CHECK_THAT(std::string(lowered("matrix", 1e300).status().message()), Catch::Contains("not a number that f32 has"));
 }
 
 TEST_CASE("what cannot be dequantized is refused, with the reason") {

@@ -198,6 +198,8 @@ Plain Evaluate(const Expression& e, const std::map<std::string, Plain>& tensors)
         }
         return a.at(index) * in[1].at(block);
       });
+    case Op::kMultiply:
+      return Plain::Of(a.shape, [&](const Shape& index) { return a.at(index) * static_cast<int64_t>(e.value); });
   }
   return a;
 }

@@ -88,7 +88,8 @@ std::string StoreRun::UrlOf(std::string_view name) const { return io::JoinPath(c
 absl::Status StoreRun::Do() {
   RETURN_IF_ERROR(Enter());
   const absl::Status done = WriteAll();
-  if (done.ok()) return conversion_.summary.committed ? job_.Remove() : absl::OkStatus();
+  // Also where another worker has done so: this one may have given a sign of life since.
+  if (done.ok()) return job_.Remove();
   const CheckpointError kind = KindOf(done);
   if (kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
     // Doing the same again would end the same way. An error of removing is not the one to report.
@@ -107,6 +108,7 @@ absl::Status StoreRun::WriteAll() {
     }
     RETURN_IF_ERROR(WriteMissing());
     meter_.Finish();
+    if (is_over_) return absl::OkStatus();
     const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
     if (!changed.ok()) return io::FromSystem(changed.status());
     if (!changed->empty()) {
@@ -198,6 +200,9 @@ absl::Status StoreRun::WriteMissing() {
       }
     }
     if (missing.empty()) return absl::OkStatus();
+    // The one that has brought the job to its end has removed all records of it.
+    is_over_ = options_.workers > 1 && seen.done.empty() && conversion_.IsComplete();
+    if (is_over_) return absl::OkStatus();
     if (watch.Tell(seen.beats) || missing.size() < last_missing) got_on = Clock::now();
     last_missing = missing.size();
     for (const int64_t object : InOrder(missing)) {

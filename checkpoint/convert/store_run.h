@@ -68,6 +68,7 @@ class StoreRun {
   tasks::ProgressMeter meter_;
   std::vector<std::pair<int64_t, int64_t>> pieces_;  // [first, end) of each object
   std::vector<hash::ContentHash> hashes_;            // of the plan's pieces
+  bool is_over_ = false;                             // another worker has completed the result
   bool copied_ = false;                              // auxiliary files, by this run
   std::vector<char> own_claims_;                     // of this run, by object
   std::vector<into_store::ObjectRecord> records_;    // of what this run has written, by object

@@ -2,7 +2,12 @@
 #include "reshard/checkpoint/store.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +25,7 @@ namespace {
 using testing::ConvertSource;
 using testing::FailingShelf;
 using testing::kNever;
+using testing::Shelf;
 using testing::TempDirectory;
 
 struct Case {
@@ -103,6 +109,62 @@ TEST_CASE("convert to a store: whichever call fails, there is the old checkpoint
     }
   }
   CHECK(failed > 100);
+  RegisterStore("shelf", nullptr);
+}
+
+// Counts uploads by URL; the first one takes a while, in which the other workers have nothing left to do.
+class SlowShelf final : public Shelf {
+ public:
+  absl::StatusOr<std::unique_ptr<ObjectUpload>> Begin(const std::string& url, int64_t bytes, int64_t memory) override {
+    {
+      const std::lock_guard lock(counting_);
+      ++uploads_[url];
+    }
+    if (!is_slow_.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    return Shelf::Begin(url, bytes, memory);
+  }
+  std::map<std::string, int> uploads() {
+    const std::lock_guard lock(counting_);
+    return uploads_;
+  }
+
+ private:
+  std::atomic<bool> is_slow_{false};
+  std::mutex counting_;
+  std::map<std::string, int> uploads_;
+};
+
+TEST_CASE("convert to a store: workers that wait for others write nothing again") {
+  const ConvertSource source;
+  const auto shelf = std::make_shared<SlowShelf>();
+  RegisterStore("shelf", shelf);
+  ConvertOptions options;
+  options.format = CheckpointFormat::kSafetensors;
+  options.file_bytes = 200;
+  options.workers = 3;
+  options.recipe.selection.byte_items = false;
+  std::vector<absl::Status> ended(3);
+  std::vector<std::thread> workers;
+  for (int64_t worker = 0; worker < 3; ++worker) {
+    workers.emplace_back([&, worker] {
+      ConvertOptions own = options;
+      own.worker = worker;
+      ended[static_cast<size_t>(worker)] = Convert(source.path(), "shelf://a/dst", std::nullopt, own).status();
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  for (const absl::Status& status : ended) CHECK(status.ToString() == "OK");
+  VerifyOptions compare;
+  compare.recipe.selection.byte_items = false;
+  CHECK(VerifyCheckpoints(source.path(), "shelf://a/dst", compare)->differences.empty());
+  const std::map<std::string, int> uploads = shelf->uploads();
+  CHECK(uploads.size() > 3);
+  for (const auto& [url, count] : uploads) {
+    INFO(url);
+    // Files beside the contents are small, and whoever ends the job makes sure that they are there.
+    if (absl::EndsWith(url, ".safetensors")) CHECK(count == 1);
+  }
+  for (const std::string& name : shelf->Names()) CHECK_FALSE(absl::StrContains(name, ".reshard-"));
   RegisterStore("shelf", nullptr);
 }
 

@@ -175,6 +175,7 @@ bool IsExactCast(DType from, DType to) {
 
 void Cast(DType from, DType to, const void* in, size_t count, void* out) {
   assert(CheckCast(from, to).ok());
+  if (count == 0) return;  // then either pointer may be null
   if (from == to) {
     std::memcpy(out, in, count * static_cast<size_t>(SizeOf(to)));
     return;

@@ -17,7 +17,7 @@ PACKAGES = sys.argv[1]
 del sys.argv[1:2]
 sys.path.insert(0, PACKAGES)
 os.environ["PYTHONPATH"] = PACKAGES  # of the nodes, too
-os.environ["RAY_DEDUP_LOGS"] = "0"
+os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # what else runs on this machine is no reason to end workers
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np  # noqa: E402

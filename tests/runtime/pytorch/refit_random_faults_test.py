@@ -62,7 +62,7 @@ class Faults(unittest.TestCase):
     def test_faults(self):
         for fault, complaints, _ in all_of(self.faults, at_once=8):
             with self.subTest(str(fault)):
-                self.assertEqual(complaints, [])
+                self.assertEqual(complaints, [], "\n".join(complaints))
 
 
 def many(faults, seed, at_once):

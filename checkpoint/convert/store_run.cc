@@ -15,7 +15,6 @@
 #include "checkpoint/into_store/occupancy.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
-#include "checkpoint/io/show.h"
 #include "checkpoint/output/headers.h"
 #include "checkpoint/output/job_name.h"
 #include "checkpoint/source/sidecar.h"
@@ -122,9 +121,7 @@ absl::Status StoreRun::WriteAll() {
 absl::Status StoreRun::Abandon() {
   // Of a result that is there nothing goes, and of one that others write neither.
   if (options_.workers > 1 || conversion_.IsComplete()) return absl::OkStatus();
-  std::vector<std::string> names;
-  for (const output::OutputPlan::File& file : conversion_.plan->files()) names.push_back(file.name);
-  RETURN_IF_ERROR(Delete(names));
+  RETURN_IF_ERROR(Delete(conversion_.plan->FileNames()));
   return job_.Remove();
 }
 
@@ -142,8 +139,7 @@ absl::Status StoreRun::TidyUp() {
 
 // Step 1, where nothing is in the way.
 absl::Status StoreRun::Enter() {
-  std::vector<std::string> names;
-  for (const output::OutputPlan::File& file : conversion_.plan->files()) names.push_back(file.name);
+  std::vector<std::string> names = conversion_.plan->FileNames();
   for (const AuxiliaryFile& file : conversion_.summary.side_files) names.push_back(file.to);
   names.emplace_back(source::kSidecarName);
   // What an interrupted run has left is not in the way, and this one goes on with its own.

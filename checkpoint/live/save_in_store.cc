@@ -79,8 +79,7 @@ class StorePlace final : public SavePlace {
     if (replaces_) {
       ASSIGN_OR_RETURN(old_, into_store::FindOld(target(), CheckpointFormat::kDcp, saved_.plan.files(), {}));
     }
-    std::vector<std::string> names;
-    for (const output::OutputPlan::File& file : saved_.plan.files()) names.push_back(file.name);
+    std::vector<std::string> names = saved_.plan.FileNames();
     names.emplace_back(source::kSidecarName);
     RETURN_IF_ERROR(job_->Begin(names));
     has_begun_ = true;
@@ -138,9 +137,7 @@ class StorePlace final : public SavePlace {
     // What a lost rank may still write, or what has appeared although the store reported an error, is found by its
     // names in the job's folder.
     if (!has_begun_ || !all_ended || is_committing_) return;
-    std::vector<std::string> names;
-    for (const output::OutputPlan::File& file : saved_.plan.files()) names.push_back(file.name);
-    if (into_store::DeleteAll(*at_.store, at_.url, names).ok()) job_->Remove().IgnoreError();
+    if (into_store::DeleteAll(*at_.store, at_.url, saved_.plan.FileNames()).ok()) job_->Remove().IgnoreError();
   }
 
  private:

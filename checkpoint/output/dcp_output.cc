@@ -76,8 +76,7 @@ class DcpOutput final : public OutputFormat {
 
   absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const override {
     const Catalog& source = plan.source();
-    std::vector<std::string> names;
-    for (const OutputPlan::File& file : plan.files()) names.push_back(file.name);
+    const std::vector<std::string> names = plan.FileNames();
     std::vector<dcp::MetadataTensor> tensors;
     std::vector<dcp::MetadataBytes> items;
     std::vector<dcp::MetadataPath> paths;

@@ -23,6 +23,12 @@ absl::Span<const int64_t> OutputPlan::size(const OutputPiece& piece) const {
   return absl::MakeConstSpan(boxes_).subspan(static_cast<size_t>(piece.first_box) + rank, rank);
 }
 
+std::vector<std::string> OutputPlan::FileNames() const {
+  std::vector<std::string> names;
+  for (const File& file : files_) names.push_back(file.name);
+  return names;
+}
+
 int64_t OutputPlan::disk_bytes() const {
   int64_t total = 0;
   for (const File& file : files_) total += file.bytes;

@@ -44,6 +44,7 @@ class OutputPlan {
   const Catalog& source() const { return *source_; }
   const OutputFormat& format() const { return *format_; }
   const std::vector<File>& files() const { return files_; }
+  std::vector<std::string> FileNames() const;  // by file
   // Tensor by tensor in the order of the catalog, boxes ascending; byte items first.
   const std::vector<OutputPiece>& pieces() const { return pieces_; }
   absl::Span<const int64_t> offset(const OutputPiece& piece) const;

@@ -13,6 +13,7 @@
 #include "checkpoint/io/show.h"
 #include "checkpoint/recipe/cast.h"
 #include "checkpoint/recipe/operations.h"
+#include "checkpoint/views/reshaped.h"
 #include "checkpoint/views/scaled.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
@@ -55,12 +56,7 @@ absl::StatusOr<Node> Reshape(Node input, Shape shape) {
     return Bad(absl::StrCat("shape ", io::Shown(input.shape), " has not as many elements as ", io::Shown(shape)));
   }
   if (shape == input.shape) return input;
-  Node node;
-  node.kind = Node::Kind::kReshape;
-  node.dtype = input.dtype;
-  node.shape = std::move(shape);
-  node.inputs.push_back(std::move(input));
-  return node;
+  return Reshaped(std::move(input), std::move(shape));
 }
 
 absl::StatusOr<Node> Permute(Node input, std::vector<size_t> dims) {

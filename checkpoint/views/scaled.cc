@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/show.h"
 #include "checkpoint/recipe/cast.h"
+#include "checkpoint/views/reshaped.h"
 #include "reshard/layout/checked.h"
 #include "status/view.h"
 
@@ -47,15 +48,6 @@ bool Fits(const std::vector<int64_t>& shape, DType dtype) {
 std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
   std::erase(shape, 1);
   return shape;
-}
-
-Node Reshaped(Node input, std::vector<int64_t> shape) {
-  Node node;
-  node.kind = Node::Kind::kReshape;
-  node.dtype = input.dtype;
-  node.shape = std::move(shape);
-  node.inputs.push_back(std::move(input));
-  return node;
 }
 
 }  // namespace

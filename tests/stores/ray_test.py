@@ -17,7 +17,7 @@ PACKAGES = sys.argv[1]
 del sys.argv[1:2]
 sys.path.insert(0, PACKAGES)
 os.environ["PYTHONPATH"] = PACKAGES  # of the nodes, too
-os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # what else runs on this machine is no reason to end workers
+os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112, its name; what else runs here ends no worker
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import numpy as np  # noqa: E402
@@ -25,10 +25,7 @@ from safetensors.numpy import save_file  # noqa: E402
 
 import servers  # noqa: E402
 
-os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-MOTO = servers.Moto()
-PROXY = servers.Proxy(MOTO.port)
-os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{PROXY.port}"
+MOTO, PROXY = servers.s3()
 
 import ray  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402

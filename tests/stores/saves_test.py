@@ -31,12 +31,7 @@ OLD, NEW = 10, 20  # steps, and seeds of what is saved then
 
 import servers  # noqa: E402
 
-os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_PROFILE", "http_proxy", "HTTP_PROXY"):
-    os.environ.pop(name, None)
-MOTO = servers.Moto()
-PROXY = servers.Proxy(MOTO.port)
-os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{PROXY.port}"
+MOTO, PROXY = servers.s3()
 
 import obstore  # noqa: E402
 from obstore.store import from_url  # noqa: E402

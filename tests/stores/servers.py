@@ -39,6 +39,19 @@ class Moto:
         self.process.wait()
 
 
+def s3():
+    """(Moto, Proxy): a server that speaks S3, behind a proxy, which is what s3:// means in this process and its children."""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_PROFILE", "http_proxy", "HTTP_PROXY"):
+        os.environ.pop(name, None)
+    moto = Moto()
+    proxy = Proxy(moto.port)
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
+    }  # fmt: skip
+    return moto, proxy
+
+
 class Request:
     """What a fault is asked about; `number` counts from 1 since the faults were set."""
 

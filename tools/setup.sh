@@ -16,7 +16,7 @@ nvcc=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nv
 docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 griffelib==2.4.1 ruff==0.17.6)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
-alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2)
+alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2 nixl-cu13==1.5.1)
 # Object stores, a server that speaks S3 to test with, and clusters that convert between them.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" safetensors==0.8.0 numpy ray==2.60.0)
 # What reads checkpoints of other kinds.

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         Fragment,
         Joined,
         PendingSave,
+        Published,
+        Pulled,
         Recording,
         Refit,
         all_gather,
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
         last_timings,
         load,
         pad_sequence_tensor,
+        publish,
+        pull,
         recent_operations,
         record,
         redistribute,
@@ -92,11 +96,11 @@ _MODULES = {
     "models": "plan_model",
     "planning": "Batch Picture Plan Verdict check plan plan_batch show",
     "torch": """
-        BoundBatch Fragment Joined PendingSave Recording Refit all_gather all_gather_with_unpad all_reduce all_to_all_4d
-        all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp dtensor_redistribution
-        exchange_overlapping_regions fsdp1_fragments install join last_timings load pad_sequence_tensor
-        recent_operations record redistribute redistribute_all save save_async sequence_parallel set_topology shard
-        uninstall unpad_sequence_tensor warmup
+        BoundBatch Fragment Joined PendingSave Published Pulled Recording Refit all_gather all_gather_with_unpad
+        all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp
+        dtensor_redistribution exchange_overlapping_regions fsdp1_fragments install join last_timings load
+        pad_sequence_tensor publish pull recent_operations record redistribute redistribute_all save save_async
+        sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
     "sources": "Source SourceTensor",

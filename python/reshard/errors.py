@@ -35,5 +35,5 @@ class PeerError(ReshardError, TimeoutError):
 
 
 class UndeterminedError(ReshardError, RuntimeError):
-    """Whether the other ranks of a refit have its new version or the old one cannot be known: nothing is to be served from
-    this rank."""
+    """Whether the other ranks of a refit have its new version or the old one cannot be known, or only a part of a version
+    is installed: nothing is to be served from this rank."""

@@ -25,6 +25,7 @@ from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: 
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
+from .published import Published, Pulled, publish, pull  # noqa: E402
 from .record import Recording, record  # noqa: E402
 from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
@@ -49,6 +50,8 @@ __all__ = [
     "Fragment",
     "Joined",
     "PendingSave",
+    "Published",
+    "Pulled",
     "Recording",
     "Refit",
     "all_gather",
@@ -70,6 +73,8 @@ __all__ = [
     "last_timings",
     "load",
     "pad_sequence_tensor",
+    "publish",
+    "pull",
     "recent_operations",
     "record",
     "redistribute",

@@ -10,7 +10,7 @@ from ..errors import InputError
 from .groups import Span, SpanningGroup, forget_joined_group, use_joined_group
 from .meeting import Meeting, Member
 from .private_pytorch import connect_group, default_store
-from .shared_store import SharedStore, default_timeout
+from .shared_store import SharedStore, clone_of, default_timeout
 
 
 class Joined(SpanningGroup):
@@ -20,12 +20,13 @@ class Joined(SpanningGroup):
     given, the ranks in them are translated.
     """
 
-    def __init__(self, group: dist.ProcessGroup, span: Span, members: tuple[Member, ...], generation: int, rank: int):
+    def __init__(self, group: dist.ProcessGroup, span: Span, members: tuple[Member, ...], generation: int, rank: int, store: dist.Store):
         self.group = group
         self.members = members
         self.generation = generation  # 1 for the first group of that name in the store, and one more for each later one
         self.rank = rank
         self.span = span
+        self.store = store  # in which the jobs meet
         self._store: SharedStore | None = None
         self._instances = 0
 
@@ -92,7 +93,7 @@ def join(store: dist.Store, rank: int, world: int, *, name: str = "jobs", timeou
         own = Member(rank, socket.gethostname(), os.getpid(), job, job_rank)
 
         def connect(generation: int) -> dist.ProcessGroup:
-            own_store = dist.PrefixStore(f"reshard/group/{name}/{generation}", _clone(store))
+            own_store = dist.PrefixStore(f"reshard/group/{name}/{generation}", clone_of(store))
             return connect_group(own_store, rank, world, timeout)
 
         generation, members, group = Meeting(shared, own, world, timeout).meet(connect)
@@ -102,17 +103,9 @@ def join(store: dist.Store, rank: int, world: int, *, name: str = "jobs", timeou
     except BaseException:
         shared.close()
         raise
-    joined = Joined(group, span, members, generation, rank)
+    joined = Joined(group, span, members, generation, rank, store)
     joined._store = shared
     return joined
-
-
-def _clone(store: dist.Store) -> dist.Store:
-    """For another thread: calls of a store wait for each other, also for those that wait for a key."""
-    try:
-        return store.clone()
-    except RuntimeError:  # a store written in Python need not have it
-        return store
 
 
 def _job(timeout: float) -> tuple[str, int]:

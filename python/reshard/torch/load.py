@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -128,6 +129,17 @@ class Loading:
 
     def into(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """See `load`."""
+        install, report = self._loaded(state_dict, STAGED_BYTES, _is_staged)
+        install()
+        return report
+
+    def held(self, state_dict: dict[str, Any]) -> tuple[Callable[[], None], dict[str, Any]]:
+        """The same into host memory, and what then brings it into the state dict, on this rank alone."""
+        return self._loaded(state_dict, sys.maxsize, lambda _: True)
+
+    def _loaded(
+        self, state_dict: dict[str, Any], staged_bytes: int, is_staged: Callable[[torch.Tensor], bool]
+    ) -> tuple[Callable[[], None], dict[str, Any]]:
         states: dict[str, Any] = {}
         leaves: dict[str, Leaf] = {}
         own: dict[str, Entry] = {}
@@ -142,7 +154,7 @@ class Loading:
             items = [name for name in leaves if name not in own]
             for name in items:
                 check_replaceable(name, leaves[name])
-            described = [[entry.described for entry in own.values()], items, *_memory_of(own), mine.described]
+            described = [[entry.described for entry in own.values()], items, *_memory_of(own, is_staged), mine.described]
             stored = self._opened(self._recipe)
             if self._strict:
                 mine.check_stored(leaves, set(stored.names()), len(self._span.ranks))
@@ -173,19 +185,26 @@ class Loading:
             for name, bytes_ in zip(of_rank, answer[2]):
                 most[name] = max(most.get(name, 0), bytes_)
         clusters = [[of_rank[i] for i in cluster] for of_rank, answer in zip(names, said) for cluster in answer[4]]
-        batches = _batches(entries, tied.together([entry[0] for entry in entries], clusters), most)
-        contents, facts = self._move(stored, own, batches, asked)
+        batches = _batches(entries, tied.together([entry[0] for entry in entries], clusters), most, staged_bytes)
+        copies, contents, facts = self._move(stored, own, batches, asked, is_staged)
         facts["tensors"] += len(stand_ins)
-        self._put(leaves, contents, asked)
-        for key, value in state_dict.items():
-            if is_stateful(value):
-                value.load_state_dict(states[key])
-            else:
-                state_dict[key] = states[key]
-        return {**facts, **report}
+        values = self._values(leaves, contents, asked)
 
-    def _put(self, leaves: dict[str, Leaf], contents: dict[str, bytes], asked: list[str]) -> None:
-        """Replaces the values of the state dict, on all ranks or on none."""
+        def install() -> None:
+            for local, loaded in copies:
+                local.copy_(loaded)
+            for name, value in values.items():
+                leaves[name].put(value)
+            for key, value in state_dict.items():
+                if is_stateful(value):
+                    value.load_state_dict(states[key])
+                else:
+                    state_dict[key] = states[key]
+
+        return install, {**facts, **report}
+
+    def _values(self, leaves: dict[str, Leaf], contents: dict[str, bytes], asked: list[str]) -> dict[str, Any]:
+        """Those of the state dict, on all ranks or on none."""
         values, error = {}, None
         try:
             for name, content in contents.items():
@@ -195,8 +214,7 @@ class Loading:
             error = failure
         if asked:
             gathered_or_raised(None, error, self._span)
-        for name, value in values.items():
-            leaves[name].put(value)
+        return values
 
     def _differences(
         self, stored: Stored, entries: list[tuple], items: list[str], stand_ins: dict[str, str]
@@ -216,8 +234,15 @@ class Loading:
         }
 
     def _move(
-        self, stored: Stored, own: dict[str, Entry], batches: list[list[tuple]], items: list[str]
-    ) -> tuple[dict[str, bytes], dict[str, Any]]:
+        self,
+        stored: Stored,
+        own: dict[str, Entry],
+        batches: list[list[tuple]],
+        items: list[str],
+        is_staged: Callable[[torch.Tensor], bool],
+    ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], dict[str, bytes], dict[str, Any]]:
+        """What is left to copy of the last batch, and what was read."""
+        copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         totals: dict[str, Any] = {}
         contents: dict[str, bytes] = {}
         total = sum(own[entry[0]].local.nbytes for batch in batches for entry in batch if entry[0] in own)
@@ -225,7 +250,7 @@ class Loading:
             locals_ = [
                 own[name].local if name in own else torch.empty([0], dtype=dtype_of(dtype)) for name, _, _, dtype, _ in batch
             ]
-            host = tied.staged(locals_, _is_staged)
+            host = tied.staged(locals_, is_staged)
             names = items if index + 1 == len(batches) else []
             arguments = (
                 host,
@@ -240,11 +265,12 @@ class Loading:
             bytes_, summary = told(lambda progress: stored.handle.load(*arguments, progress), tell)
             for key, value in facts_of(summary).items():
                 totals[key] = totals.get(key, 0) + value
-            for local, loaded in zip(locals_, host):
-                if local is not loaded:
+            copies = [(local, loaded) for local, loaded in zip(locals_, host) if local is not loaded]
+            if index + 1 < len(batches):
+                for local, loaded in copies:
                     local.copy_(loaded)
             contents.update((name, item.numpy().tobytes()) for name, item in zip(names, bytes_))
-        return contents, totals
+        return copies, contents, totals
 
 
 def _of_all(tell: Told | None, before: int, total: int) -> Told | None:
@@ -256,7 +282,7 @@ def _is_staged(local: torch.Tensor) -> bool:
     return local.device.type != "cpu"
 
 
-def _memory_of(own: dict[str, Entry]) -> tuple[list[int], list[int], list[list[int]]]:
+def _memory_of(own: dict[str, Entry], is_staged: Callable[[torch.Tensor], bool]) -> tuple[list[int], list[int], list[list[int]]]:
     """What the other ranks must know of these tensors' memory: how many bytes of each are staged, so that all ranks
     stage the same ones together; which are the same memory; which of those that are staged overlap.
     """
@@ -264,14 +290,16 @@ def _memory_of(own: dict[str, Entry]) -> tuple[list[int], list[int], list[list[i
     for name, entry in own.items():
         if entry.local.is_meta:
             raise InputError(f"{name} is on the meta device and has no memory; give it some, as Module.to_empty does")
-    staged = [index for index, local in enumerate(locals_) if _is_staged(local)]
+    staged = [index for index, local in enumerate(locals_) if is_staged(local)]
     clusters = tied.clusters_of([locals_[index] for index in staged])
-    bytes_ = [local.nbytes if _is_staged(local) else 0 for local in locals_]
+    bytes_ = [local.nbytes if is_staged(local) else 0 for local in locals_]
     return bytes_, tied.forms_of(locals_), [[staged[k] for k in cluster] for cluster in clusters]
 
 
-def _batches(entries: list[tuple], lists: list[list[str]], staged: dict[str, int]) -> list[list[tuple]]:
-    """Runs of entries, at least one, of which not more than STAGED_BYTES are staged, or those of one list of names: the
+def _batches(
+    entries: list[tuple], lists: list[list[str]], staged: dict[str, int], staged_bytes: int
+) -> list[list[tuple]]:
+    """Runs of entries, at least one, of which not more than `staged_bytes` are staged, or those of one list of names: the
     same on all ranks.
     """
     by_name = {entry[0]: entry for entry in entries}
@@ -280,7 +308,7 @@ def _batches(entries: list[tuple], lists: list[list[str]], staged: dict[str, int
     for names in lists:
         more = sum(staged[name] for name in names)
         bytes_ += more
-        if batches[-1] and more > 0 and bytes_ > STAGED_BYTES:
+        if batches[-1] and more > 0 and bytes_ > staged_bytes:
             batches.append([])
             bytes_ = more
         batches[-1].extend(by_name[name] for name in names)

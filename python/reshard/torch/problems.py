@@ -11,6 +11,7 @@ from .dtensors import Placements, target_spec
 from .groups import Span, mesh_ranks
 from .layouts import spec_texts
 from .private_pytorch import DTensorSpec, spec_of
+from .state import nested
 
 # A model, its state dict, or a list whose names are 0, 1, ...
 Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
@@ -35,6 +36,15 @@ def named(tensors: Tensors) -> dict[str, torch.Tensor]:
     if isinstance(tensors, Mapping):
         return {name: value for name, value in tensors.items() if isinstance(value, torch.Tensor)}
     return {str(index): value for index, value in enumerate(tensors)}
+
+
+def flat(state: Tensors | None) -> dict[str, torch.Tensor]:
+    """The tensors of a model, of a dict (also a nested one), or of a list, by name."""
+    if state is None:
+        return {}
+    if isinstance(state, Mapping):
+        state = nested.flat(state)
+    return named(state)
 
 
 def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) -> list[Problem]:

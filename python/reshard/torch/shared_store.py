@@ -14,10 +14,21 @@ import torch.distributed as dist
 from ..errors import PeerError
 
 
+_NOTHING = "\0"  # under no key
+
+
 def default_timeout() -> float:
     """Seconds that a rank waits for another at any one point: RESHARD_TIMEOUT_MS."""
     text = os.environ.get("RESHARD_TIMEOUT_MS", "")
     return int(text) / 1000 if text.isdigit() and int(text) > 0 else 600.0
+
+
+def clone_of(store: dist.Store) -> dist.Store:
+    """For another thread: calls of a store wait for each other, also for those that wait for a key."""
+    try:
+        return store.clone()
+    except RuntimeError:  # a store written in Python need not have it
+        return store
 
 
 class SharedStore:
@@ -41,7 +52,9 @@ class SharedStore:
 
     def get(self, key: str) -> str:
         """What is there; "" where there is nothing."""
-        return self._ask(lambda: self._store.get(key).decode() if self._store.check([key]) else "")
+        # Not `get`, which waits for a key that is removed after it was looked for.
+        text = self._ask(lambda: self._store.compare_set(key, _NOTHING, _NOTHING)).decode()
+        return "" if text == _NOTHING else text
 
     def add(self, key: str, amount: int) -> int:
         """The number after adding to it."""
@@ -54,6 +67,14 @@ class SharedStore:
     def missing(self, keys: Sequence[str]) -> list[str]:
         """Those of which nothing is there."""
         return self._ask(lambda: [key for key in keys if not self._store.check([key])])
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Does nothing where there is nothing."""
+        self._ask(lambda: [self._store.delete_key(key) for key in keys])
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None
 
     def close(self) -> None:
         """Ends the thread. Later calls raise."""

@@ -1,14 +1,10 @@
 """The side that trains: vLLM's TrainerWeightTransferEngine, on every rank of a trainer."""
 
 import dataclasses
-import datetime
-import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
 from vllm.distributed.weight_transfer.base import (
     ParamMeta,
     TrainerInitInfo,
@@ -19,9 +15,9 @@ from vllm.distributed.weight_transfer.base import (
 
 from ..errors import InputError
 from ..torch import Joined, Refit, join
+from ..torch.calling_engines import Asking, export_of_transformers, store_of_trainers
 from ..torch.problems import Tensors, named
-from ..torch.record import exported
-from ..torch.refit import Export
+from ..torch.record import Export, exported
 
 
 @dataclasses.dataclass
@@ -60,7 +56,7 @@ class Source(WeightSource):
 
     def __init__(self, tensors: Tensors, export: Export | None = None):
         self.tensors: dict[str, torch.Tensor] = dict(named(tensors))
-        self.export = export if export is not None else _of_transformers(tensors)
+        self.export = export if export is not None else export_of_transformers(tensors)
 
     def metadata(self) -> list[ParamMeta]:
         shapes = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in self.tensors.items()}
@@ -72,17 +68,6 @@ class Source(WeightSource):
         """Whole tensors, for other backends: a collective each."""
         whole = {n: t.full_tensor() if hasattr(t, "full_tensor") else t for n, t in self.tensors.items()}
         yield from (whole if self.export is None else dict(self.export(whole))).items()
-
-
-def _of_transformers(model: Any) -> Export | None:
-    if not hasattr(model, "save_pretrained"):
-        return None
-    try:
-        from transformers import PreTrainedModel
-        from transformers.core_model_loading import revert_weight_conversion
-    except ImportError:
-        return None
-    return (lambda state: revert_weight_conversion(model, state)) if isinstance(model, PreTrainedModel) else None
 
 
 class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
@@ -155,7 +140,7 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
 
     def _meet(self, source: Source) -> None:
         info = self._info
-        host, port = self._address()
+        self._store, host, port = store_of_trainers(info.rank, info.trainers, info.host, info.port, info.store)
         asked = {
             "host": host,
             "port": port,
@@ -170,58 +155,5 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
                 source=source.tensors, export=source.export, group=self._joined, memory_limit=info.memory_limit
             )
 
-    def _address(self) -> tuple[str, int]:
-        """Of the store, to which this rank is connected then."""
-        info = self._info
-        timeout = datetime.timedelta(seconds=60)
-        host, port = info.store or (info.host or socket.gethostname(), info.port)
-        serves = info.store is None and self.is_sender
-        if serves:
-            self._store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=timeout)
-            port = self._store.port
-        if not port or (info.trainers > 1 and not info.port and info.store is None):
-            port = self._learned(port)
-        if not serves:
-            self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
-        return host, port
-
-    def _learned(self, port: int) -> int:
-        if not dist.is_initialized():
-            raise InputError("port: trainers of several processes without a default group need one")
-        ports: list[int] = [0] * dist.get_world_size()
-        dist.all_gather_object(ports, port)
-        return max(ports)
-
-    def _asking(self, call: Callable[[], None]) -> "_Asking":
-        return _Asking(call if self.is_sender else None)
-
-
-class _Asking:
-    """Around what this rank does while the workers do their part, which rank 0 asks of them."""
-
-    def __init__(self, call: Callable[[], None] | None):
-        self._call = call
-        self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> None:
-        if self._call is not None:
-            self._thread = threading.Thread(target=self._run, name="reshard-vllm", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            assert self._call is not None
-            self._call()
-        except BaseException as error:
-            self._error = error
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._thread is None:
-            return
-        self._thread.join()
-        if self._error is None:
-            return
-        if error is None:
-            raise self._error
-        error.add_note(f"the workers: {self._error}") if hasattr(error, "add_note") else None
+    def _asking(self, call: Callable[[], None]) -> Asking:
+        return Asking(call if self.is_sender else None)

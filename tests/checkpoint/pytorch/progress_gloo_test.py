@@ -186,7 +186,7 @@ class ProgressTest(ChecksTest):
             reshard.save(path, state)
             calls = Calls()
             alike = {name: torch.zeros(50, 3) for name in state}
-            each = lambda entries, together, staged: [[entry] for entry in entries]
+            each = lambda entries, *_: [[entry] for entry in entries]
             with unittest.mock.patch.object(loads, "_batches", each):
                 report = reshard.load(path, alike, progress=calls)
             self.assertTrue(all(torch.equal(alike[name], state[name]) for name in state))

@@ -22,6 +22,7 @@ from .recorder import Recorder, StandIn, ValuesNeeded
 
 Shapes = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # name: shape and dtype
 Loader = Callable[[Any], Any]
+Export = Callable[[dict[str, torch.Tensor]], Any]
 
 # So often a loader that looks at values is recorded again without the tensors at which it looks.
 _MOST_ATTEMPTS = 64
@@ -134,7 +135,7 @@ def record_made(loader: Loader, given: Mapping[str, Expression], *, target: Tens
     raise InputError(f"the loader needs the values of more than {_MOST_ATTEMPTS} tensors")
 
 
-def exported(export: Callable[[dict[str, torch.Tensor]], Any], source: Shapes) -> dict[str, Expression]:
+def exported(export: Export, source: Shapes) -> dict[str, Expression]:
     """What a function makes of a dict of the source's tensors: a dict, or (name, tensor) pairs.
 
     Raises:
@@ -255,4 +256,4 @@ def _reasons(value: Expression, name: str) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-__all__ = ["Loader", "Recording", "call", "exported", "local_tensors", "record", "record_made"]
+__all__ = ["Export", "Loader", "Recording", "Shapes", "call", "exported", "local_tensors", "record", "record_made", "shapes_of"]

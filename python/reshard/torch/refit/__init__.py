@@ -1,20 +1,27 @@
 """The weights of one job in the tensors of another: a trainer's in those of an engine that serves them."""
 
 import functools
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import torch
+import torch.distributed as dist
 
 from ...errors import InputError, PeerError, UndeterminedError
 from ...arguments import byte_count
 from ..diagnostics import last_timings
 from ..entries import dtype_of, gathered
+from ..groups import Group, Span
 from ..joined import Joined
-from ..problems import Tensors
-from ..record import Loader, Recording, exported
+from ..problems import Tensors, flat
+from ..published import Published, publish_made
+from ..published.forms import Shared, of_engine, of_names, of_trainer
+from ..published.given import Given
+from ..record import Export, Loader, Recording, Shapes, exported
+from ..record.engine import EngineParts, recorded
 from ..record.expressions import Expression, Source
 from ..record.recipes import from_json, to_json
 from ..shared_store import default_timeout, ranks_text
@@ -23,13 +30,10 @@ from .changes import Changes
 from .commit import Committer
 from .exchanges import Exchanges
 from .explain import Explanation, Timings
-from .loaded import Finish, joined, recorded
+from .loaded import joined
 from .schedule import Move, Rounds, Schedule
-from .specs import Agreed, Side, describe, flat, merge
+from .specs import Agreed, Side, describe, merge
 from .stage import Stage
-
-Export = Callable[[dict[str, torch.Tensor]], Any]
-
 
 class Refit:
     """Moves a trainer's weights into an engine's, all or nothing, again and again.
@@ -104,7 +108,9 @@ class Refit:
         self._committer = Committer(group._store, label, group.rank, group.world, default_timeout())
         self._timings = Timings()
         begun = time.perf_counter()
-        self._finish_loading: Finish | None = None
+        self._engine: EngineParts | None = None
+        self._tensors = flat(source), flat(target)
+        self._given: Given | None = None  # where the trainer's tensors are not what loaders are given
         self._installed = installed
         self._agreed = self._discover(source, target, recipe, loader, export, memory_limit)
         self._timings.discovery = time.perf_counter() - begun
@@ -171,6 +177,46 @@ class Refit:
         the least that any algorithm could do with; bytes sent, by the plan; moves, and how many were skipped."""
         return self._timings.to_dict()
 
+    def publish(
+        self,
+        place: "dist.Store | str | os.PathLike | None" = None,
+        *,
+        name: str = "weights",
+        keep: int = 1,
+        transport: str = "http",
+        address: str | None = None,
+        group: Group = None,
+    ) -> Published:
+        """Keeps the version that is installed, for servers that come later: they take it by reshard.pull, and nobody here
+        waits for them.
+
+        Collective over the ranks of one of the jobs, of the source or of the target, or of each: what trainers publish
+        is for all servers, what an engine publishes is for others of its form.
+
+        Args:
+            place: None: the store in which the jobs meet. Otherwise, and everything else, as reshard.publish.
+            group: the ranks of this job that have the source, or the target; None means the default group.
+
+        Raises:
+            RuntimeError: no version is installed yet.
+            OSError: it cannot be written; and what else reshard.publish raises.
+        """
+        if self.version is None:
+            raise RuntimeError("no version is installed yet: publish after the first call")
+        where = self._group.store if place is None else place
+        return publish_made(where, self._shared, self.version, name, keep, transport, address, group)
+
+    def _shared(self, span: Span) -> Shared:
+        """What this job publishes. Collective over it."""
+        source, target = self._tensors
+        if source:
+            return of_trainer(source, self._given)
+        if self._engine is not None:
+            return of_engine(self._engine, self._given or Given(_shapes(self._agreed), None), span)
+        mine, theirs = self._agreed.target.specs, self._agreed.source.specs
+        is_whole = not self._agreed.recipe and all(spec.dtype == theirs[name].dtype for name, spec in mine.items())
+        return of_names(target, json.loads(self._agreed.recipe or "null"), is_whole, span)
+
     def _discover(
         self,
         source: Tensors | None,
@@ -225,17 +271,18 @@ class Refit:
             raise InputError(f"{ranks_text(without)} have a target without a loader, and other ranks have loaders")
         exports = any(other["exports"] for other in everybody)
         given = self._exported(agreed, export) if exports else _sources(agreed)
+        if exports:
+            self._given = Given(_shapes(agreed), {name: to_json(value) for name, value in given.items()})
         return self._record(agreed, target, loader, given)
 
     def _exported(self, agreed: Agreed, export: Export | None) -> dict[str, Expression]:
         """What loaders are given, made of the source by what some ranks gave."""
         sources = _sources(agreed)
-        shapes = {name: (source.shape, source.dtype) for name, source in sources.items()}
         failed: Exception | None = None
         made: dict[str, Any] | None = None
         try:
             if export is not None:
-                made = {name: to_json(value) for name, value in exported(export, shapes).items()}
+                made = {name: to_json(value) for name, value in exported(export, _shapes(agreed)).items()}
         except Exception as error:
             failed = error
         error_text = f"{type(failed).__name__}: {failed}" if failed else ""
@@ -253,22 +300,19 @@ class Refit:
     ) -> Agreed:
         """With a target as loaders say it."""
         failed: Exception | None = None
-        tensors: dict[str, torch.Tensor] = {}
-        parts: list[list[Any]] = []
-        reads: list[str] = []
-        finish = Finish(None, None)
+        engine = EngineParts.none()
         try:
             if loader is not None and target is not None:
-                tensors, parts, reads, finish = recorded(target, loader, given)
+                engine = self._engine = recorded(target, loader, given)
         except Exception as error:
             failed = error
-        said = {"parts": parts, "reads": reads, "on_gpus": any(tensor.is_cuda for tensor in tensors.values())}
+        said: dict[str, Any] = {"parts": engine.described, "reads": engine.needed}
+        said["on_gpus"] = any(tensor.is_cuda for tensor in engine.tensors.values())
         said["error"] = f"{type(failed).__name__}: {failed}" if failed else ""
         everybody = gathered(said, self._group.span)
         self._raise(failed, [other["error"] for other in everybody])
         everything = [[other[key] for other in everybody] for key in ("parts", "reads")]
-        loaded = joined(given, *everything, tensors, finish, self._group.rank)
-        self._finish_loading = loaded.finish
+        loaded = joined(given, *everything, engine, self._group.rank)
         on_gpus = agreed.on_gpus or any(other["on_gpus"] for other in everybody)
         return agreed._replace(target=loaded.side, rows=loaded.rows, kept=loaded.kept, on_gpus=on_gpus)
 
@@ -276,7 +320,7 @@ class Refit:
     def recording(self) -> Recording | None:
         """What the loader of this rank does with the source's tensors: what it leaves as it is, what it ignores, and what
         is left to it. None where there is no loader."""
-        return self._finish_loading.recording if self._finish_loading else None
+        return self._engine.recording if self._engine else None
 
     def _plan(self) -> None:
         span, rank = self._group.span, self._group.rank
@@ -364,8 +408,8 @@ class Refit:
     def _install(self, moves: list[Move]) -> None:
         try:
             self._stage.install(moves)
-            if self._finish_loading is not None:
-                self._finish_loading({move.view.target for move in moves})
+            if self._engine is not None:
+                self._engine.finish({move.view.target for move in moves})
             if self._installed is not None:
                 self._installed()
         except BaseException as error:
@@ -386,3 +430,7 @@ class Refit:
 
 def _sources(agreed: Agreed) -> dict[str, Source]:
     return {name: Source(spec.shape, dtype_of(spec.dtype), name) for name, spec in agreed.source.specs.items()}
+
+
+def _shapes(agreed: Agreed) -> Shapes:
+    return {name: (source.shape, source.dtype) for name, source in _sources(agreed).items()}

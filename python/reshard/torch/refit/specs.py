@@ -1,6 +1,5 @@
 """What each side of a refit has: every rank learns it of all others."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +9,6 @@ from ..groups import Span
 from ..layouts import spec_texts
 from ..mesh_texts import merged
 from ..private_pytorch import local_of, spec_of
-from ..problems import Tensors, named
-from ..state.nested import flat as flattened
 
 
 class Spec(NamedTuple):
@@ -49,15 +46,6 @@ class Agreed(NamedTuple):
     on_gpus: bool  # any tensor of any rank
     rows: list[Row] | None = None  # where loaders say what the target is made of
     kept: list[int] | None = None  # bytes, by rank, beside the tensors and what is staged
-
-
-def flat(state: Tensors | None) -> dict[str, torch.Tensor]:
-    """The tensors of a model, of a dict (also a nested one), or of a list, by name."""
-    if state is None:
-        return {}
-    if isinstance(state, Mapping):
-        state = flattened(state)
-    return named(state)
 
 
 def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, torch.Tensor], list[list[Any]]]:

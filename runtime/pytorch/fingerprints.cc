@@ -44,22 +44,30 @@ absl::Status AddParts(at::TensorList locals, const c10::List<std::string>& names
   return absl::OkStatus();
 }
 
-// Per tensor the low and the high half of its fingerprint, as int64 of the same bits; the same on all ranks.
+// Per tensor the low and the high half of its fingerprint, as int64 of the same bits; the same on all ranks. Without a
+// name of a group, this process is alone.
 at::Tensor Fingerprints(at::TensorList locals, const c10::List<std::string>& names,
                         const c10::List<std::string>& meshes, const c10::List<std::string>& layouts,
                         const std::string& group) {
   const size_t count = locals.size();
+  const at::Tensor sums = at::zeros({static_cast<int64_t>(count), 2}, at::kLong);
+  const auto add_parts_of = [&](int64_t rank) {
+    return status::NoThrow("taking fingerprints", [&]() -> absl::Status {
+      if (names.size() != count || meshes.size() != count || layouts.size() != count) {
+        return absl::InvalidArgumentError(absl::StrCat(count, " tensors, ", names.size(), " names, ", meshes.size(),
+                                                       " meshes, ", layouts.size(), " layouts"));
+      }
+      return AddParts(locals, names, meshes, layouts, rank, sums);
+    });
+  };
+  if (group.empty()) {
+    const absl::Status own = add_parts_of(0);
+    if (!own.ok()) pytorch::Throw(own, -1);
+    return sums;
+  }
   const std::shared_ptr<TensorCommunicator> communicator =
       TensorCommunicator::OfGroup(group, pytorch::DeviceOf(at::Tensor(), group));
-  const int64_t rank = communicator->communicator().rank();
-  const at::Tensor sums = at::zeros({static_cast<int64_t>(count), 2}, at::kLong);
-  const absl::Status own = status::NoThrow("taking fingerprints", [&]() -> absl::Status {
-    if (names.size() != count || meshes.size() != count || layouts.size() != count) {
-      return absl::InvalidArgumentError(absl::StrCat(count, " tensors, ", names.size(), " names, ", meshes.size(),
-                                                     " meshes, ", layouts.size(), " layouts"));
-    }
-    return AddParts(locals, names, meshes, layouts, rank, sums);
-  });
+  const absl::Status own = add_parts_of(communicator->communicator().rank());
   const auto moves = [&]() -> absl::StatusOr<std::vector<pytorch::Move>> {
     RETURN_IF_ERROR(own);
     const int64_t ranks = communicator->communicator().world_size();

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..checkpoints import Progress, stored_fingerprints
-from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in
+from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone
 from .groups import Group, span_of_group
 from .state.nested import flat
 
@@ -18,7 +18,7 @@ Sums = dict[str, tuple[int, int]]  # low and high by name, in the order of names
 
 def fingerprints_of_tensors(tensors: torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor], group: Group) -> Sums:
     """See reshard.fingerprint."""
-    span = span_of_group(group)
+    span = span_or_alone(group)
     own: dict[str, Entry] = {}
     error = None
     try:

@@ -221,6 +221,17 @@ class FingerprintTest(ChecksTest):
             with self.subTest(world=world):
                 self.on_ranks(world, [check_definition], seed, wanted)
 
+    def test_alone(self):
+        """A process of no group."""
+        import reshard
+
+        wholes = contents()
+        wanted = {name: text(*defined(name, whole)) for name, whole in wholes.items()}
+        self.assertEqual(reshard.fingerprint(wholes, per_tensor=True), wanted)
+        with self.assertRaisesRegex(ValueError, "w: a tensor that is not strided"):
+            reshard.fingerprint({"w": torch.ones(4).to_sparse()})
+        ChecksTest.checks += 2
+
     def test_four_ranks(self):
         self.on_ranks(4, [check_orders, check_changes, check_refusals])
 

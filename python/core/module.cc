@@ -4,6 +4,7 @@
 
 NB_MODULE(_core, module) {
   module.def("version", &reshard::Version);
+  reshard::core::AddLayouts(module);
   reshard::core::AddPlanning(module);
   reshard::core::AddCheckpoints(module);
   reshard::core::AddCommand(module);

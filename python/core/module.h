@@ -7,7 +7,9 @@
 
 namespace reshard::core {
 
-// Problems, plans, batches, pictures, the judge of plans.
+// Layouts as values, and their pictures.
+void AddLayouts(nanobind::module_& module);
+// Problems, plans, batches, the judge of plans.
 void AddPlanning(nanobind::module_& module);
 // inspect, convert, verify, fingerprint.
 void AddCheckpoints(nanobind::module_& module);

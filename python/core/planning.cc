@@ -22,6 +22,7 @@
 #include "reshard/planner/html.h"
 #include "reshard/planner/option_text.h"
 #include "reshard/planner/planner.h"
+#include "reshard/planner/problem_text.h"
 #include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
 #include "reshard/planner/simulate.h"
@@ -41,50 +42,27 @@ auto WithoutLock(const Work& work) {
   return work();
 }
 
-absl::Status Named(const char* name, const absl::Status& status) {
-  absl::Status named(status.code(), absl::StrCat(name, ": ", status.message()));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { named.SetPayload(type, payload); });
-  return named;
+absl::StatusOr<Notation> ReadNotation(const std::string& name) {
+  const std::optional<Notation> notation = ParseNotation(name);
+  if (notation) return *notation;
+  return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a notation: ", KnownNotations()));
 }
 
-absl::StatusOr<Mesh> ReadMesh(const char* name, const std::string& text) {
-  absl::StatusOr<Mesh> mesh = ::reshard::ReadMesh(text);
-  if (!mesh.ok()) return Named(name, mesh.status());
-  return mesh;
+absl::StatusOr<DType> ReadDType(const std::string& name) {
+  const std::optional<DType> dtype = FindDType(name);
+  if (dtype) return *dtype;
+  return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a dtype: ", KnownDTypes()));
 }
 
-absl::StatusOr<Layout> ReadLayout(const char* name, const std::string& text, const Mesh& mesh,
-                                  const std::string& notation_name, const Shape& shape) {
-  const std::optional<Notation> notation = ParseNotation(notation_name);
-  if (!notation) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", Clipped(notation_name), "\" is not a notation: ", KnownNotations()));
-  }
-  absl::StatusOr<Layout> layout = ::reshard::ReadLayout(text, mesh, *notation, shape);
-  if (!layout.ok()) return Named(name, layout.status());
-  return layout;
-}
-
-absl::StatusOr<Problem> ReadProblem(const std::string& mesh_text, const std::string& source, const std::string& target,
-                                    const std::optional<std::string>& target_mesh_text, const std::string& dtype_name,
+absl::StatusOr<Problem> ReadProblem(const std::string& mesh, const std::string& source, const std::string& target,
+                                    const std::optional<std::string>& target_mesh, const std::string& dtype_name,
                                     const Shape& shape, const std::string& source_format,
                                     const std::string& target_format) {
-  const std::optional<DType> dtype = FindDType(dtype_name);
-  if (!dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(dtype_name), "\" is not a dtype: ", KnownDTypes()));
-  }
-  ASSIGN_OR_RETURN(const Mesh mesh, ReadMesh("mesh", mesh_text));
-  Mesh target_mesh = mesh;
-  if (target_mesh_text) {
-    ASSIGN_OR_RETURN(target_mesh, ReadMesh("target_mesh", *target_mesh_text));
-  }
-  ASSIGN_OR_RETURN(Layout from, ReadLayout("source", source, mesh, source_format, shape));
-  absl::StatusOr<Layout> to = ReadLayout("target", target, target_mesh, target_format, shape);
-  if (!to.ok() && !target_mesh_text && NamesUnknownAxis(to.status())) {
-    return Named("for a target on another mesh give target_mesh", to.status());
-  }
-  if (!to.ok()) return to.status();
-  return Problem{std::move(from), *std::move(to), *dtype};
+  ASSIGN_OR_RETURN(const DType dtype, ReadDType(dtype_name));
+  ProblemText text{mesh, source, target, target_mesh, shape};
+  ASSIGN_OR_RETURN(text.from_format, ReadNotation(source_format));
+  ASSIGN_OR_RETURN(text.to_format, ReadNotation(target_format));
+  return ::reshard::ReadProblem(text, dtype, "target_mesh");
 }
 
 absl::StatusOr<PlanOptions> ReadOptions(const std::string& objective, const std::string& ops,
@@ -112,6 +90,12 @@ void AddProblems(nb::module_& module) {
   nb::class_<Problem>(module, "Problem").def_prop_ro("world", [](const Problem& problem) {
     return std::max(problem.source.mesh().world(), problem.target.mesh().world());
   });
+  module.def(
+      "problem_of",
+      [](const Layout& source, const Layout& target, const std::string& dtype) {
+        return Problem{source, target, ValueOrRaise(ReadDType(dtype))};
+      },
+      "source"_a, "target"_a, "dtype"_a);
   module.def(
       "problem",
       [](const std::string& mesh, const std::string& source, const std::string& target,
@@ -180,7 +164,7 @@ absl::StatusOr<ModelLayout> ReadModelLayout(const char* name, const ModelText& s
     return ModelLayout::Of(*std::move(rules));
   }
   if (!mesh_text) return absl::InvalidArgumentError(absl::StrCat(name, ": \"", Clipped(text), "\" needs a mesh"));
-  ASSIGN_OR_RETURN(const Mesh mesh, ReadMesh("mesh", *mesh_text));
+  ASSIGN_OR_RETURN(const Mesh mesh, ReadNamedMesh("mesh", *mesh_text));
   absl::StatusOr<ModelLayout> layout = ModelLayout::Parse(text, mesh, model);
   if (!layout.ok()) return Named(name, layout.status());
   return layout;
@@ -218,12 +202,9 @@ void AddBatches(nb::module_& module) {
       "model_problems",
       [](const std::string& model, bool is_json, const std::string& dtype_name, const ModelText& source,
          const ModelText& target) {
-        const std::optional<DType> dtype = FindDType(dtype_name);
-        if (!dtype)
-          Raise(absl::InvalidArgumentError(
-              absl::StrCat("\"", Clipped(dtype_name), "\" is not a dtype: ", KnownDTypes())));
+        const DType dtype = ValueOrRaise(ReadDType(dtype_name));
         const absl::StatusOr<std::vector<ModelTensor>> tensors =
-            WithoutLock([&] { return is_json ? ParseModel(model, *dtype) : ReadModel(model, *dtype); });
+            WithoutLock([&] { return is_json ? ParseModel(model, dtype) : ReadModel(model, dtype); });
         if (!tensors.ok()) RaiseCheckpoint(tensors.status());
         const ModelLayout from = ValueOrRaise(ReadModelLayout("source", source, *tensors));
         const ModelLayout to = ValueOrRaise(ReadModelLayout("target", target, *tensors));
@@ -241,19 +222,7 @@ void AddBatches(nb::module_& module) {
       "problems"_a, "names"_a, "options"_a, "bucket_bytes"_a.none());
 }
 
-void AddPictures(nb::module_& module) {
-  nb::class_<Layout>(module, "Layout")
-      .def("text", [](const Layout& layout) { return ToString(layout); })
-      .def("draw", &DrawLayout, "device"_a.none())
-      .def("svg", &LayoutToSvg, "device"_a.none())
-      .def("html", &LayoutToHtml, "device"_a.none());
-  module.def(
-      "layout",
-      [](const std::string& mesh_text, const std::string& text, const std::string& format, const Shape& shape) {
-        const Mesh mesh = ValueOrRaise(ReadMesh("mesh", mesh_text));
-        return ValueOrRaise(ReadLayout("layout", text, mesh, format, shape));
-      },
-      "mesh"_a, "layout"_a, "format"_a, "shape"_a.none());
+void AddVerdicts(nb::module_& module) {
   // (agrees, the text, the JSON, the page)
   module.def("check", [](const std::string& text) {
     const CheckReport report = ValueOrRaise(WithoutLock([&] { return CheckPlans(text); }));
@@ -268,7 +237,7 @@ void AddPlanning(nb::module_& module) {
   AddProblems(module);
   AddPlans(module);
   AddBatches(module);
-  AddPictures(module);
+  AddVerdicts(module);
 }
 
 }  // namespace reshard::core

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from .experts import expert_layouts, expert_map
     from .fingerprints import fingerprint
     from .flat import flat_layouts, flat_ranges
+    from .layouts import Layout, Picture, show
     from .models import plan_model
-    from .planning import Batch, Picture, Plan, Verdict, check, plan, plan_batch, show
+    from .planning import Batch, Plan, Verdict, check, plan, plan_batch
     from .sources import Source, SourceTensor
     from .torch import (
         BoundBatch,
@@ -93,8 +94,9 @@ _MODULES = {
     "experts": "expert_layouts expert_map",
     "fingerprints": "fingerprint",
     "flat": "flat_layouts flat_ranges",
+    "layouts": "Layout Picture show",
     "models": "plan_model",
-    "planning": "Batch Picture Plan Verdict check plan plan_batch show",
+    "planning": "Batch Plan Verdict check plan plan_batch",
     "torch": """
         BoundBatch Fragment Joined PendingSave Published Pulled Recording Refit all_gather all_gather_with_unpad
         all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp

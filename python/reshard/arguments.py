@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _core
@@ -35,3 +35,8 @@ def topology_text(topology: Topology) -> tuple[str, str | None]:
 def dtype_name(dtype: object) -> str:
     """The name of "bf16", torch.bfloat16, numpy.dtype("float32") or numpy.float32."""
     return dtype.__name__ if isinstance(dtype, type) else str(dtype)
+
+
+def sizes(shape: Sequence[int] | None) -> list[int] | None:
+    """A shape of any kind, such as a torch.Size, as numbers."""
+    return None if shape is None else [int(size) for size in shape]

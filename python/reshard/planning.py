@@ -1,32 +1,20 @@
-"""Plans, pictures and the judge of plans. Nothing here moves data."""
+"""Plans, and the judge of plans. Nothing here moves data."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .arguments import Topology, byte_count, dtype_name, topology_text
+from .arguments import Topology, byte_count, dtype_name, sizes, topology_text
 from .errors import InputError
+from .layouts import Layout, Page
 
 if TYPE_CHECKING:
     import torch
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["Batch", "Picture", "Plan", "Verdict", "check", "plan", "plan_batch", "show"]
-
-
-class _Page:
-    """What a browser shows, alone or in a notebook."""
-
-    def html(self) -> str:
-        """A document to look at in a browser, in one file that needs no network."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        # The page keeps to itself: its styles are not the notebook's.
-        return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:640px;border:0"></iframe>'
+__all__ = ["Batch", "Plan", "Verdict", "check", "plan", "plan_batch"]
 
 
 class _Result:
@@ -51,7 +39,7 @@ class _Result:
         return self.to_dict().keys()
 
 
-class Plan(_Page, _Result):
+class Plan(Page, _Result):
     """The steps from one layout to another, what they cost, and why they were chosen.
 
     str() is what `reshard plan` prints; a notebook draws it. plan["steps"] and the like are keys of
@@ -150,7 +138,7 @@ class Plan(_Page, _Result):
         return self.svg()
 
 
-class Batch(_Page, _Result):
+class Batch(Page, _Result):
     """Many tensors as one schedule. str() is what `reshard plan --batch --coalesce` prints; keys are those of
     docs/batch.schema.json."""
 
@@ -186,37 +174,7 @@ class Batch(_Page, _Result):
         return f"<reshard.Batch of {len(self)} tensors>"
 
 
-class Picture(_Page):
-    """Who holds what. str() is for a terminal, svg() for a browser; a notebook draws it."""
-
-    def __init__(self, core: _core.Layout, device: int | None):
-        self._core = core
-        self._device = device
-
-    @property
-    def layout(self) -> str:
-        """The layout in the text form of docs/layouts.md, whatever notation it was given in."""
-        return self._core.text()
-
-    def html(self) -> str:
-        """A page for a browser, in one file that needs no network."""
-        return self._core.html(self._device)
-
-    def svg(self) -> str:
-        """A standalone SVG document."""
-        return self._core.svg(self._device)
-
-    def __str__(self) -> str:
-        return self._core.draw(self._device).rstrip("\n")
-
-    def __repr__(self) -> str:
-        return f"<reshard.Picture of {self.layout}>"
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-
-class Verdict(_Page, _Result):
+class Verdict(Page, _Result):
     """What the judge says of plans: bool(verdict), str(verdict), and the keys of docs/check.schema.json."""
 
     def __init__(self, agrees: bool, text: str, as_json: str, page: str):
@@ -260,8 +218,8 @@ def _options(
 
 
 def plan(
-    mesh: "str | DTensor",
-    source: "str | DTensor | Sequence[Placement]",
+    mesh: "str | Layout | DTensor",
+    source: "str | Layout | DTensor | Sequence[Placement]",
     target: str | None = None,
     *,
     target_mesh: "str | DeviceMesh | None" = None,
@@ -281,11 +239,13 @@ def plan(
     """Finds the cheapest plan from one layout to another.
 
         print(reshard.plan("{X:4,Y:4,Z:16}", "[32<X,Y>512, 128]", "[32<Y,X>512, 128]"))
+        print(reshard.plan(before, after))      # two of reshard.Layout
         print(reshard.plan(x, [Shard(1)]))      # what reshard.redistribute(x, [Shard(1)]) would do; x is a DTensor
 
     Args:
-        mesh: the source's mesh, such as "{X:4,Y:2}". Or a DTensor, whose mesh, layout and dtype are meant; what follows
-            is then the target alone: placements, a layout as text, or another DTensor.
+        mesh: the source's mesh, such as "{X:4,Y:2}". Or a `Layout`; what follows is then the target's. Or a DTensor,
+            whose mesh, layout and dtype are meant; what follows is then the target alone: placements, a layout as text,
+            or another DTensor.
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
         target_mesh: the target's mesh; None means that of the source. A DeviceMesh where the source is a DTensor.
         dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype; None is "bf16".
@@ -313,36 +273,37 @@ def plan(
         OSError: a topology file that cannot be read.
     """
     told = None
-    if not isinstance(mesh, str):
-        if target is not None or dtype is not None or shape is not None:
-            raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
-        from .torch.problems import plan_texts
-        from .torch.topology import configured_topology
+    if isinstance(mesh, Layout):
+        if not isinstance(source, Layout) or not target is target_mesh is shape is None:
+            raise TypeError("plan(layout, layout): the target is a Layout, too, and has mesh and shape in it")
+        problem = _core.problem_of(mesh._core, source._core, dtype_name(dtype or "bf16"))
+    else:
+        if not isinstance(mesh, str):
+            if target is not None or dtype is not None or shape is not None:
+                raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
+            from .torch.problems import plan_texts
+            from .torch.topology import configured_topology
 
-        mesh, source, target_mesh, target, dtype = plan_texts(mesh, source, target_mesh)
-        told = configured_topology()
-    elif target is None:
-        raise TypeError("plan(mesh, source, target): the target is missing")
-    problem = _core.problem(
-        mesh,
-        source,
-        target,
-        target_mesh,
-        dtype_name(dtype or "bf16"),
-        _shape(shape),
-        source_format or format,
-        target_format or format,
-    )
+            mesh, source, target_mesh, target, dtype = plan_texts(mesh, source, target_mesh)
+            told = configured_topology()
+        elif target is None:
+            raise TypeError("plan(mesh, source, target): the target is missing")
+        problem = _core.problem(
+            mesh,
+            source,
+            target,
+            target_mesh,
+            dtype_name(dtype or "bf16"),
+            sizes(shape),
+            source_format or format,
+            target_format or format,
+        )
     named = topology_text(topology) if topology is not None else told or ("flat", None)
     options = _options(objective, ops, memory_limit, named, nodes, problem.world, overlap)
     devices = None
     if relabel:
         [problem], devices = _core.relabel([problem], [])
     return Plan(_core.plan(problem, options), devices)
-
-
-def _shape(shape: Sequence[int] | None) -> list[int] | None:
-    return None if shape is None else [int(size) for size in shape]
 
 
 def plan_batch(
@@ -362,8 +323,8 @@ def plan_batch(
 
     Args:
         problems: for each tensor what a line of `reshard plan --batch` has: {"mesh": "{X:2}", "from": "[<X>4]",
-            "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format". Or DTensors: a
-            model, a dict, or a list.
+            "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format"; or a `Layout` as
+            "from" and as "to", without a mesh. Or DTensors: a model, a dict, or a list.
         targets: of DTensors, those that they are to become, with the same names.
         dtype: of the tensors that have none of their own.
         bucket: most bytes per device in one exchange, such as "1GiB".
@@ -385,26 +346,32 @@ def plan_batch(
         name = str(one.get("id", place))
         if strange := set(one) - known:
             raise InputError(f"{name}: unknown key {sorted(strange)[0]!r} (known: {', '.join(sorted(known))})")
-        if missing := {"mesh", "from", "to"} - set(one):
-            raise InputError(f"{name}: {sorted(missing)[0]!r} is missing")
         try:
-            read.append(
-                _core.problem(
-                    one["mesh"],
-                    one["from"],
-                    one["to"],
-                    one.get("to_mesh"),
-                    dtype_name(one.get("dtype") or dtype),
-                    _shape(one.get("shape")),
-                    one.get("from_format") or "reshard",
-                    one.get("to_format") or "reshard",
-                )
-            )
+            read.append(_problem_of_line(one, dtype))
         except (InputError, TypeError) as error:
             raise InputError(f"{name}: {error}") from None
         names.append(name)
     named = topology_text(topology) if topology is not None else told or ("flat", None)
     return scheduled(read, names, bucket, (objective, ops, memory_limit, named, nodes), relabel)
+
+
+def _problem_of_line(line: Mapping[str, Any], dtype: object) -> _core.Problem:
+    named = dtype_name(line.get("dtype") or dtype)
+    source, target = line.get("from"), line.get("to")
+    if isinstance(source, Layout) and isinstance(target, Layout):
+        return _core.problem_of(source._core, target._core, named)
+    if missing := {"mesh", "from", "to"} - set(line):
+        raise InputError(f"{sorted(missing)[0]!r} is missing")
+    return _core.problem(
+        line["mesh"],
+        source,
+        target,
+        line.get("to_mesh"),
+        named,
+        sizes(line.get("shape")),
+        line.get("from_format") or "reshard",
+        line.get("to_format") or "reshard",
+    )
 
 
 def scheduled(
@@ -417,28 +384,6 @@ def scheduled(
     if relabel and problems:
         problems, devices = _core.relabel(problems, names)
     return Batch(_core.plan_batch(problems, names, options, byte_count(bucket)), names, devices)
-
-
-def show(
-    mesh: str,
-    layout: str,
-    *,
-    shape: Sequence[int] | None = None,
-    format: str = "reshard",
-    device: int | None = None,
-) -> Picture:
-    """Draws which device holds what.
-
-    Args:
-        mesh, layout: as texts.
-        shape: global sizes; the layout may then be a rule, or in another notation.
-        format: the layout's notation.
-        device: draws only what this device holds.
-
-    Raises:
-        InputError: malformed text, with a caret under the column.
-    """
-    return Picture(_core.layout(mesh, layout, format, _shape(shape)), device)
 
 
 def check(plan: Plan | Batch | Mapping[str, Any] | str) -> Verdict:

@@ -50,6 +50,7 @@ PUBLIC = {
     "planner/plan.h": "planner/plan",
     "planner/planner.h": "planner/choice",
     "planner/problem.h": "planner/plan",
+    "planner/problem_text.h": "planner/plan",
     "planner/relabel.h": "planner/relabel",
     "planner/report.h": "planner/report",
     "planner/simulate.h": "planner/simulate",

@@ -56,7 +56,7 @@ struct Page {
 
 Answer Solve(const ProblemText& text, DType dtype, const PlanOptions& options, const EachLineFlags& flags) {
   Answer out;
-  auto problem = ReadProblem(text, dtype);
+  auto problem = ReadProblem(text, dtype, "to_mesh");
   if (!problem.ok()) {
     out.status = problem.status();
     return out;

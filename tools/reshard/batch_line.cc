@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "json/document.h"
+#include "reshard/planner/option_text.h"
 
 namespace reshard::tool {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "reshard/planner/batch.h"
 #include "reshard/planner/html.h"
+#include "reshard/planner/option_text.h"
 #include "reshard/planner/relabel.h"
 #include "tools/reshard/batch_line.h"
 #include "tools/reshard/commands.h"
@@ -46,7 +47,7 @@ int PlanCoalesced(const std::string& path, const ProblemText& defaults, DType dt
     if (!read.status.ok()) return refused(read.status);
     const auto [known, added] = first_of.emplace(read.Key(), problems.size());
     if (added) {
-      auto problem = ReadProblem(read.text, read.dtype);
+      auto problem = ReadProblem(read.text, read.dtype, "to_mesh");
       if (!problem.ok()) return refused(problem.status());
       problems.push_back(*problem);
     } else {

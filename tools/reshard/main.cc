@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reshard/planner/environment.h"
+#include "reshard/planner/option_text.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/terminal.h"

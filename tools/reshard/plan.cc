@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/html.h"
+#include "reshard/planner/option_text.h"
 #include "reshard/planner/planner.h"
 #include "reshard/planner/relabel.h"
 #include "reshard/planner/report.h"
@@ -223,7 +224,7 @@ int RunPlan(const PlanCommand& state) {
     return Fail(kUsage, "plan requires MESH FROM TO, or MODEL --mesh MESH --from RULES --to RULES, or --batch FILE");
   }
 
-  auto problem = ReadProblem(text, dtype);
+  auto problem = ReadProblem(text, dtype, "--to-mesh");
   if (!problem.ok()) return Fail(problem.status(), Stage::kInput);
   std::string devices;
   if (state.relabel) {

@@ -27,7 +27,7 @@ absl::StatusOr<ModelLayout> ReadModelLayout(std::string_view flag, const std::st
     return absl::InvalidArgumentError(
         absl::StrCat(std::string(flag), " ", Clipped(text), " needs --mesh, like {dp:4,tp:8}"));
   }
-  absl::StatusOr<Mesh> mesh = ReadMesh(mesh_text);
+  absl::StatusOr<Mesh> mesh = ReadNamedMesh("mesh", mesh_text);
   if (!mesh.ok()) return mesh.status();
   absl::StatusOr<ModelLayout> layout = ModelLayout::Parse(text, *mesh, model);
   if (!layout.ok()) return Named(flag, layout.status());

@@ -14,45 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "reshard/checkpoint/filesystem.h"
-#include "reshard/layout/text.h"
+#include "reshard/planner/option_text.h"
 
 namespace reshard::tool {
-
-absl::Status Named(std::string_view name, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(std::string(name), ": ", status.message()));
-}
-
-absl::StatusOr<Mesh> ReadMesh(const std::string& text) {
-  auto mesh = ::reshard::ReadMesh(text);
-  if (!mesh.ok()) return Named("mesh", mesh.status());
-  return *std::move(mesh);
-}
-
-absl::StatusOr<Layout> ReadLayout(std::string_view name, const std::string& text, const Mesh& mesh, Notation format,
-                                  const std::optional<std::vector<int64_t>>& shape) {
-  auto layout = ::reshard::ReadLayout(text, mesh, format, shape);
-  if (!layout.ok()) return Named(name, layout.status());
-  return layout;
-}
-
-absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype) {
-  auto mesh = ReadMesh(text.mesh);
-  if (!mesh.ok()) return mesh.status();
-  auto to_mesh = mesh;
-  if (text.to_mesh) {
-    to_mesh = ReadMesh(*text.to_mesh);
-    if (!to_mesh.ok()) return Named("target", to_mesh.status());
-  }
-  auto source = ReadLayout("source", text.from, *mesh, text.from_format, text.shape);
-  if (!source.ok()) return source.status();
-  // The target may be a rule without sizes when the source has them.
-  auto target = ::reshard::ReadLayout(text.to, *to_mesh, text.to_format, text.shape);
-  if (!target.ok() && NamesUnknownAxis(target.status()) && !text.to_mesh) {
-    return Named("target (for one on another mesh, give that as --to-mesh)", target.status());
-  }
-  if (!target.ok()) return Named("target", target.status());
-  return Problem{*source, *target, dtype};
-}
 
 absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
   std::vector<int64_t> out;

@@ -26,9 +26,9 @@ int RunShow(const ShowCommand& state) {
     shape = *std::move(parsed);
   }
   if (state.device && *state.device < 0) return Fail(kUsage, "--device: a device id cannot be negative");
-  auto mesh = ReadMesh(state.mesh);
+  auto mesh = ReadNamedMesh("mesh", state.mesh);
   if (!mesh.ok()) return Fail(mesh.status(), Stage::kInput);
-  auto layout = ReadLayout("layout", state.layout, *mesh, *notation, shape);
+  auto layout = ReadNamedLayout("layout", state.layout, *mesh, *notation, shape);
   if (!layout.ok()) return Fail(layout.status(), Stage::kInput);
   if (!state.svg.empty()) {
     if (const int code = WritePage(state.svg, LayoutToSvg(*layout, state.device)); code != kOk) return code;

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Placement
 
-from .dtensors import Placements, target_spec
+from .dtensors import Placements, spec_in, target_spec
+from .fragments import Fragment
 from .groups import Span, mesh_ranks
-from .layouts import spec_texts
-from .private_pytorch import DTensorSpec, spec_of
+from .layouts import mesh_text, placements_of_text, spec_texts
+from .private_pytorch import DTensorSpec, ShardOrder, spec_of
 from .state import nested
 
 # A model, its state dict, or a list whose names are 0, 1, ...
@@ -116,7 +117,35 @@ def plan_texts(
     return *_texts(spec_of(dtensor), None), *_texts(spec, None), dtensor.dtype
 
 
+def texts_of(tensor: DTensor | Fragment) -> tuple[str, str]:
+    """Mesh and layout, over global ranks."""
+    if isinstance(tensor, Fragment):
+        return tensor.texts(_global_ranks(tensor.mesh))
+    if not isinstance(tensor, DTensor):
+        raise TypeError(f"a DTensor or a Fragment is needed, not {type(tensor).__name__}")
+    return _texts(spec_of(tensor), None)
+
+
+def texts_of_placements(
+    mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int], shard_order: ShardOrder | None
+) -> tuple[str, str]:
+    """Mesh and layout of a DTensor with these placements, over global ranks."""
+    return _texts(spec_in(mesh, placements, shard_order, torch.Size(shape), torch.uint8), None)
+
+
+def placements_in(
+    mesh: DeviceMesh, mesh_of_layout: str, layout: str, shape: Sequence[int]
+) -> tuple[tuple[Placement, ...], ShardOrder | None]:
+    """The placements and shard order of a layout over this mesh, whose global ranks are the layout's devices."""
+    text = mesh_text(mesh, _global_ranks(mesh))
+    if text != mesh_of_layout:
+        raise ValueError(f"the layout is over {mesh_of_layout}, the DeviceMesh is {text}")
+    return placements_of_text(mesh, layout, torch.Size(shape))
+
+
+def _global_ranks(mesh: DeviceMesh) -> Span:
+    return Span("", tuple(range(1 + max(mesh_ranks(mesh)))))
+
+
 def _texts(spec: DTensorSpec, span: Span | None, name: str = "") -> tuple[str, str]:
-    if span is None:
-        span = Span("", tuple(range(1 + max(mesh_ranks(spec.mesh)))))
-    return spec_texts(spec, span, name)
+    return spec_texts(spec, _global_ranks(spec.mesh) if span is None else span, name)

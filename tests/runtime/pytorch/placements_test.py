@@ -162,6 +162,39 @@ class PlacementsTest(unittest.TestCase):
         self.assertIn("[3<tp,dp>10, 4]", str(plan))
         self.assertEqual(reshard.show("{dp:3,tp:2}", "_S(0, 2)S(0)", format="dtensor", shape=[16]).layout, "[3<tp,dp>16]")
 
+    def test_layouts_as_values(self):
+        import reshard
+        import torch.distributed as dist
+        from torch.distributed.tensor import DTensor, Partial, init_device_mesh
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.init_process_group("fake", rank=0, world_size=6, store=FakeStore())
+        self.addCleanup(dist.destroy_process_group)
+        mesh = init_device_mesh("cpu", (3, 2), mesh_dim_names=("dp", "tp"))
+        for placements, order, text in (
+            ([Shard(0), Shard(1)], None, "[<dp>7, <tp>4]"),
+            ([Shard(0), Shard(0)], None, "[<dp,tp>7, 4]"),
+            ([Shard(0), Shard(0)], ((0, (1, 0)),), "[<tp,dp>7, 4]"),
+            ([_StridedShard(0, split_factor=2), Shard(0)], None, "[<tp,dp>7, 4]"),
+            ([Replicate(), Partial()], None, "[7, 4] sum<tp>"),
+        ):
+            layout = reshard.Layout.from_placements(mesh, placements, (7, 4), order)
+            self.assertEqual(layout, reshard.Layout("{dp:3,tp:2}", text))
+            self.assertEqual(reshard.Layout.from_placements(mesh, *_twice(layout.to_placements(mesh), (7, 4))), layout)
+        x = DTensor.from_local(torch.zeros(3, 2), mesh, [Shard(0), Shard(1)], shape=(7, 4), stride=(4, 1))
+        self.assertEqual(reshard.Layout.of(x), reshard.Layout("{dp:3,tp:2}", "[<dp>7, <tp>4]"))
+        for mesh_text, text, error in (("{tp:2,dp:3}", "[<tp>7]", ValueError), ("{dp:3,tp:2}", "[<2,~dp>12]", NotImplementedError)):
+            with self.assertRaises(error):
+                reshard.Layout(mesh_text, text).to_placements(mesh)
+        with self.assertRaises(TypeError):
+            reshard.Layout.of(torch.zeros(3))
+
+
+def _twice(placements_and_order, shape):
+    """As from_placements takes them."""
+    placements, order = placements_and_order
+    return placements, shape, order
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/dtype.h"
+#include "reshard/planner/option_text.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/printable.h"
 #include "tools/reshard/problem.h"

@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reshard/planner/option_text.h"
 #include "tools/reshard/commands.h"
 #include "tools/reshard/exit_code.h"
 #include "tools/reshard/help/completion.h"

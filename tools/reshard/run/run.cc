@@ -38,7 +38,7 @@ PlanOrCode PlanOf(const RunCommand& command) {
   if (command.repeat < 1 || command.repeat > 1'000'000) {
     return {std::nullopt, Fail(kUsage, "--repeat must be between 1 and 1000000")};
   }
-  const auto problem = ReadProblem(text, dtype);
+  const auto problem = ReadProblem(text, dtype, "--to-mesh");
   if (!problem.ok()) return {std::nullopt, Fail(problem.status(), Stage::kInput)};
   auto plan = MakePlan(*problem, options);
   if (!plan.ok()) return {std::nullopt, Fail(plan.status(), Stage::kPlan)};

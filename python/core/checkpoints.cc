@@ -217,7 +217,8 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   const std::optional<LayoutRules> rules = ReadRules(terms, what.recipe);
   if (!rules && NeedsLayoutRules(options.format)) {
     Raise(absl::InvalidArgumentError(
-        "say how to shard the tensors: rules=, or mesh= and layout=, or layouts in the recipe; or to=\"hf\""));
+        "say how to shard the tensors: rules=, or mesh= and layout=, or layouts in the recipe; or write them whole: "
+        "to=\"hf\" (what from_pretrained loads), to=\"safetensors\""));
   }
   if (rules && !NeedsLayoutRules(options.format)) {
     Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", to, "\" stores tensors whole: leave out the layouts")));

@@ -81,7 +81,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Moves sharded tensors from one layout to another", "reshard");
   UseHelpTexts(app);
   app.option_defaults()->group(kGeneral);
-  app.set_help_flag("-h,--help", "print this")->group(kGeneral);
+  app.set_help_flag("-h,--help", "print this help")->group(kGeneral);
   app.set_version_flag(
       "--version,-V", [] { return VersionText(); }, "print the version, and what it can use here");
   app.require_subcommand(1);
@@ -101,10 +101,10 @@ int Main(int argc, char** argv) {
   actions["completion"] = AddCompletion(app);
   actions["help"] = AddHelp(app);
   for (CLI::App* const subcommand : app.get_subcommands({})) {
-    subcommand->set_help_flag("-h,--help", "print this")->group(kGeneral);
-    subcommand->add_flag("-q,--quiet", quiet, "print nothing but errors, and data that --json asks for")
+    subcommand->set_help_flag("-h,--help", "print this help")->group(kGeneral);
+    subcommand->add_flag("-q,--quiet", quiet, "print only errors, and what --json asks for")
         ->group(kGeneral);
-    subcommand->add_flag("-v,--verbose", verbose, "say on standard error what happens, as RESHARD_LOG=info does")
+    subcommand->add_flag("-v,--verbose", verbose, "log to standard error what happens, as RESHARD_LOG=info does")
         ->group(kGeneral);
   }
   try {

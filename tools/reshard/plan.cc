@@ -71,7 +71,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
       ->capture_default_str()
       ->type_name("all|boxes|LIST");
   app.add_flag("--no-overlap", no_overlap,
-               "steps run one after the other, not at the same time on chunks of the tensor");
+               "run steps one after the other, not overlapped on chunks of the tensor");
 }
 
 int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const {
@@ -278,8 +278,8 @@ Action AddPlan(CLI::App& app) {
   plan.option_defaults()->group("A model, or many tensors");
   plan.add_option(
           "--mesh", state->model.mesh,
-          "the first argument is a model: a checkpoint, a Hugging Face folder, or names and shapes as JSON; its "
-          "mesh is this")
+          "plan a whole model, over this mesh: the first argument is a checkpoint, a Hugging Face folder, or names and "
+          "shapes as JSON")
       ->type_name("MESH");
   plan.add_option("--from", state->model.from,
                   "where its tensors are: a file of rules, one layout rule for all, or schemes: fsdp, tp:llama, ep, "

@@ -214,7 +214,8 @@ int RunCheckpoint(CheckpointFlags& flags) {
   }
   if (flags.rules.empty() && flags.mesh.empty() && !in_recipe && NeedsLayoutRules(options.format)) {
     return Fail(kUsage,
-                "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe");
+                "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe; or "
+                "write them whole: --to hf (what from_pretrained loads), --to safetensors");
   }
   for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},
                                          std::tuple{&flags.file_size, &options.file_bytes, "--file-size"}}) {
@@ -310,9 +311,9 @@ Action AddCheckpoint(CLI::App& parent) {
                  "the names of the bare model")
       ->type_name("hf|dcp|safetensors");
   app.add_flag("--keep-names", flags->keep_names,
-               "with --to hf: leave what wrappers have added to names (module., _orig_mod., ...)");
+               "with --to hf: keep what wrappers added to names (module., _orig_mod., ...)");
   app.add_flag("--with-training-state", flags->with_training_state,
-               "with --to hf: write the tensors of optimizers and the like, too");
+               "with --to hf: also write optimizer state and the like");
   app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB, in a store 1GiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
@@ -326,15 +327,15 @@ Action AddCheckpoint(CLI::App& parent) {
                  "or mpirun)")
       ->type_name("N");
   app.add_option("--worker-id", flags->workers.id,
-                 "which of them this one is, from 0 (default: what the launcher says)")
+                 "the number of this process, from 0 (default: what the launcher says)")
       ->type_name("K");
   app.add_flag("--dry-run", flags->dry_run,
                "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
-  app.add_flag("--restart", flags->restart, "begin anew instead of continuing an interrupted run");
+  app.add_flag("--restart", flags->restart, "start over instead of continuing an interrupted run");
   app.add_flag("--resume", flags->resume,
-               "succeed where this same job has completed DST before, as a requeued one may");
-  app.add_flag("--clean", flags->clean, "first remove what interrupted runs have left beside DST");
+               "succeed if this same job has already completed DST, as after a requeue");
+  app.add_flag("--clean", flags->clean, "first remove what interrupted runs left beside DST");
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");
   app.add_flag("--json", flags->json, "print one JSON object (reshard.checkpoint/1)");

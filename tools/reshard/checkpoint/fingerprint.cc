@@ -55,7 +55,7 @@ int RunFingerprint(FingerprintFlags& flags) {
 }  // namespace
 
 Action AddFingerprint(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("fingerprint", "Tell whether contents are the same, by 128 bits of them");
+  CLI::App& app = *parent.add_subcommand("fingerprint", "Compute a 128-bit fingerprint of what a checkpoint contains");
   auto flags = std::make_shared<FingerprintFlags>();
   app.group(kOfCheckpoints);
   app.add_option("CHECKPOINT", flags->checkpoint, "a checkpoint, in any layout and format")

@@ -13,45 +13,45 @@
 namespace reshard::tool {
 
 void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
-  app.option_defaults()->group("What is taken, and what becomes of it");
+  app.option_defaults()->group("Select, rename and cast");
   const auto each = [&](const char* name, std::vector<std::string>& into, const std::string& help, const char* value) {
     app.add_option(name, into, help)->allow_extra_args(false)->type_name(value);
   };
   each("--include", selection_.include,
-       "only what has a name in " + source + " that matches (* is any text, ? one character)", "PATTERN");
-  each("--exclude", selection_.exclude, "nothing that has a name in " + source + " that matches; after --include",
+       "keep only names in " + source + " that match (* is any text, ? one character)", "PATTERN");
+  each("--exclude", selection_.exclude, "leave out names in " + source + " that match; applied after --include",
        "PATTERN");
   app.add_flag("--weights-only", selection_.weights_only,
-               "no byte items, and no state of training: optimizers, schedulers, scalers, random number generators, "
+               "leave out byte items and training state: optimizers, schedulers, scalers, random number generators, "
                "counters");
-  app.add_flag("--drop-byte-items", drop_byte_items_, "no byte items, and no other values that are not tensors");
-  app.add_flag("--partial", selection_.partial, "go on though files of " + source + " are missing");
+  app.add_flag("--drop-byte-items", drop_byte_items_, "leave out byte items and other values that are not tensors");
+  app.add_flag("--partial", selection_.partial, "continue even if files of " + source + " are missing");
   app.add_option("--rank-local", rank_local_,
-                 "keep: what differs between the files of ranks is taken from each, as NAME.rank_0, ...")
+                 "keep: take what differs between the ranks' files from each rank, as NAME.rank_0, ...")
       ->type_name("keep");
-  app.add_option("--strip-prefix", selection_.strip_prefix, "take this away from the beginning of names")
+  app.add_option("--strip-prefix", selection_.strip_prefix, "remove this from the beginning of names")
       ->type_name("PREFIX");
   each("--rename", renamings_,
-       "OLD is a pattern, $1 to $9 in NEW are what its * stand for; the first that matches counts", "OLD=NEW");
-  app.add_option("--add-prefix", selection_.add_prefix, "put this in front of names")->type_name("PREFIX");
+       "rename what matches the pattern OLD; $1 to $9 in NEW are what its * match; the first match counts", "OLD=NEW");
+  app.add_option("--add-prefix", selection_.add_prefix, "add this to the beginning of names")->type_name("PREFIX");
   each("--dtype", dtypes_,
-       "cast f16, bf16, f32 and f64 elements to it; patterns are of names in the result, the first that matches "
+       "cast f16, bf16, f32 and f64 tensors to DTYPE; PATTERN matches names in the result, the first match "
        "counts, and a dtype without a pattern comes last",
        "[PATTERN=]DTYPE");
   app.add_option("--recipe", recipe_file_,
-                 "a JSON file (reshard.recipe/1) that says what tensors are made of those in " + source)
+                 "a JSON file (reshard.recipe/1) that says how to build tensors from those in " + source)
       ->type_name("FILE");
-  app.add_flag("--invert", invert_, "the recipe backwards: what it was made of, out of what it makes");
+  app.add_flag("--invert", invert_, "apply the recipe backwards: rebuild its inputs from its outputs");
   app.add_flag("--allow-unmatched", allow_unmatched_,
-               "a PATTERN, PREFIX or OLD of these flags may match nothing; otherwise that is an error");
+               "let a PATTERN, PREFIX or OLD of these flags match nothing, which is an error otherwise");
 }
 
 void SelectionFlags::DeclareAuxiliaryFiles(CLI::App& app, const std::string& source) {
-  app.add_option("--side-file", side_files.also, "also files beside " + source + " whose paths match")
+  app.add_option("--side-file", side_files.also, "also copy files beside " + source + " whose paths match")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
   app.add_flag("--no-side-files", side_files.none,
-               "no files beside " + source + ", not even those that frameworks look for");
+               "copy no files beside " + source + ", not even those that frameworks look for");
 }
 
 int SelectionFlags::ReadRecipe() {

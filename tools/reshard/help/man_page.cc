@@ -39,7 +39,7 @@ std::string FlagText(const Flag& flag) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", "\\fB", Escaped(name), "\\fR");
   std::string out = absl::StrCat(".TP\n", names);
   if (!flag.value.empty() && flag.value != flag.names[0]) absl::StrAppend(&out, " \\fI", Escaped(flag.value), "\\fR");
-  absl::StrAppend(&out, "\n", Escaped(flag.meaning), flag.repeats ? "; may be given several times" : "",
+  absl::StrAppend(&out, "\n", Escaped(flag.meaning), flag.repeats ? "; repeatable" : "",
                   flag.initially.empty() ? "" : absl::StrCat(" (default ", Escaped(flag.initially), ")"), "\n");
   return out;
 }

@@ -62,7 +62,7 @@ size_t ColumnFor(const std::vector<std::string>& lefts) {
 std::string MeaningOf(const Flag& flag) {
   std::string meaning = flag.meaning;
   if (!flag.initially.empty()) absl::StrAppend(&meaning, " (default ", flag.initially, ")");
-  if (flag.repeats) meaning += "; may be given several times";
+  if (flag.repeats) meaning += "; repeatable";
   return meaning;
 }
 

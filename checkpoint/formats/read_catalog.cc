@@ -14,6 +14,8 @@
 #include "checkpoint/formats/deepspeed/read.h"
 #include "checkpoint/formats/listing/format.h"
 #include "checkpoint/formats/listing/read.h"
+#include "checkpoint/formats/megatron/files.h"
+#include "checkpoint/formats/megatron/read.h"
 #include "checkpoint/formats/recognize.h"
 #include "checkpoint/formats/resolve_path.h"
 #include "checkpoint/formats/safetensors/format.h"
@@ -95,6 +97,8 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
     return listing::ReadListing(path, limits);
   ASSIGN_OR_RETURN(const deepspeed::Files of_deepspeed, In(path, deepspeed::FindFiles(path, names)));
   if (!of_deepspeed.empty()) return deepspeed::ReadDeepSpeed(path, of_deepspeed, limits);
+  ASSIGN_OR_RETURN(const std::vector<megatron::RankFile> of_megatron, In(path, megatron::FindFiles(path, names)));
+  if (!of_megatron.empty()) return megatron::ReadMegatron(path, of_megatron, limits);
   if (const std::string bins = torch_save::BinSetOf(names); !bins.empty()) {
     return torch_save::ReadBinSet(path, bins, limits);
   }

@@ -57,10 +57,6 @@ constexpr DirectoryKind kDirectories[] = {
     {"zarr.json", "a Zarr group or array", "orbax"},
     {"pytorch_model-*.bin",
      "a Hugging Face model without its pytorch_model.bin.index.json, which says what is in which of its files"},
-    {"mp_rank_*",
-     "a checkpoint of Megatron's legacy format (--ckpt-format torch), a file for each model-parallel rank, which is "
-     "not "
-     "read; Megatron started with --ckpt-convert-format torch_dist --ckpt-convert-save DIR writes one that is"},
     {"consolidated.*.pth",
      "a model of Meta's in parts, one for each model-parallel rank, which are not joined; transformers' "
      "convert_llama_weights_to_hf.py writes safetensors"},
@@ -183,25 +179,7 @@ absl::Status RecognizeDirectory(const std::string& path, const Names& names) {
   return is_pipeline ? OfferModels(path, checkpoints) : Offer(path, std::move(checkpoints));
 }
 
-// The directories of other ranks beside that of the file.
-constexpr std::string_view kRankOfMegatron = "mp_rank_*";
-
 }  // namespace
-
-bool IsFileOfMegatron(std::string_view path) {
-  return MatchesPattern("*mp_rank_*/model_optim_rng.pt", path) || MatchesPattern("*mp_rank_*/model_rng.pt", path);
-}
-
-absl::Status CheckAlone(const std::string& path) {
-  const std::string directory = path.substr(0, path.rfind('/'));
-  const size_t slash = directory.rfind('/');
-  const std::string above = slash == directory.npos ? "." : slash == 0 ? "/" : directory.substr(0, slash);
-  const absl::StatusOr<Names> names = io::ListDirectory(above);
-  const auto is_rank = [](const std::string& name) { return MatchesPattern(kRankOfMegatron, name); };
-  if (!names.ok() || std::count_if(names->begin(), names->end(), is_rank) < 2) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(io::Shown(path), " is a part of ", io::Shown(above), ", which is ",
-                                               status::View(KindOf(*names)->what)));
-}
 
 absl::Status Recognize(const std::string& path) {
   const absl::StatusOr<Names> names = io::ListDirectory(path);

@@ -22,11 +22,6 @@ absl::Status Recognize(const std::string& path);
 // there is none.
 std::string_view ReaderOf(const std::string& path);
 
-// Whether the path is that of the file of a rank in Megatron's legacy format: `.../mp_rank_00/model_optim_rng.pt`.
-bool IsFileOfMegatron(std::string_view path);
-// For such a path. Unimplemented: there are files of other ranks beside it, of which each has a part of the model.
-absl::Status CheckAlone(const std::string& path);
-
 }  // namespace reshard::formats
 
 #endif  // RESHARD_CHECKPOINT_FORMATS_RECOGNIZE_H_

@@ -9,7 +9,7 @@
 #include "checkpoint/catalog/parts.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
 #include "checkpoint/formats/listing/format.h"
-#include "checkpoint/formats/recognize.h"
+#include "checkpoint/formats/megatron/files.h"
 #include "checkpoint/io/files.h"
 #include "reshard/checkpoint/pattern.h"
 #include "status/view.h"
@@ -60,7 +60,7 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
   const bool is_rank =
       (MatchesPattern("model_world_size_*_rank_*.pt", name) && !name.starts_with("model_world_size_1_")) ||
       MatchesPattern("pytorch_model_fsdp_*rank*.bin", name);
-  const bool is_megatron = IsFileOfMegatron(path);
+  const bool is_megatron = megatron::IsFileOfRank(path);
   const bool is_listing = name == listing::kFileName;
   if (!is_metadata && !shard && !is_rank && !is_megatron && !is_listing && name != "reshard.json" &&
       !name.ends_with(".index.json")) {
@@ -70,8 +70,8 @@ absl::StatusOr<Meant> FindMeant(const std::string& path) {
   const absl::StatusOr<io::FileKind> kind = io::KindOf(path);
   if (!kind.ok() || (*kind != io::FileKind::kFile && *kind != io::FileKind::kLink)) return Meant{};
   if (is_megatron) {
-    if (absl::Status alone = CheckAlone(path); !alone.ok()) return alone;
-    return Meant{};
+    std::string ranks = megatron::DirectoryOfRanks(path);
+    return ranks.empty() ? Meant{} : Meant{Meant::As::kDirectory, std::move(ranks)};
   }
   if (is_listing) return Meant{Meant::As::kListing, directory};
   if (name == "reshard.json") return Meant{Meant::As::kDirectory, directory};

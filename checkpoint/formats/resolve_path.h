@@ -27,9 +27,9 @@ struct Meant {
 
 // `path` is a path or an admitted URL. A file that says what is where (`.metadata`, `__0.metadata`, `*.index.json`,
 // `reshard.json`, `reshard.listing.json`), a `.distcp` file, one shard of several (`model-00001-of-00003.safetensors`
-// or `.bin`) and the file of one rank (`model_world_size_2_rank_0.pt`) mean the checkpoint that they are a part of.
+// or `.bin`) and the file of one rank of several (`model_world_size_2_rank_0.pt`, `mp_rank_00/model_optim_rng.pt`) mean
+// the checkpoint that they are a part of.
 // Everything else means itself, and so does what is not there. Judged by names, of the file and of those beside it.
-// Unimplemented: the file of one rank of Megatron's legacy format beside those of others.
 absl::StatusOr<Meant> FindMeant(const std::string& path);
 
 }  // namespace reshard::formats

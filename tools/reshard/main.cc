@@ -102,8 +102,7 @@ int Main(int argc, char** argv) {
   actions["help"] = AddHelp(app);
   for (CLI::App* const subcommand : app.get_subcommands({})) {
     subcommand->set_help_flag("-h,--help", "print this help")->group(kGeneral);
-    subcommand->add_flag("-q,--quiet", quiet, "print only errors, and what --json asks for")
-        ->group(kGeneral);
+    subcommand->add_flag("-q,--quiet", quiet, "print only errors, and what --json asks for")->group(kGeneral);
     subcommand->add_flag("-v,--verbose", verbose, "log to standard error what happens, as RESHARD_LOG=info does")
         ->group(kGeneral);
   }

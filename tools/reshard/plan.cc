@@ -70,8 +70,7 @@ void PlanFlags::Declare(CLI::App& app, const char* default_dtype) {
   app.add_option("--ops", ops, "all, boxes (contiguous intermediates, no Exchange), or a list like Slice,AllGather")
       ->capture_default_str()
       ->type_name("all|boxes|LIST");
-  app.add_flag("--no-overlap", no_overlap,
-               "run steps one after the other, not overlapped on chunks of the tensor");
+  app.add_flag("--no-overlap", no_overlap, "run steps one after the other, not overlapped on chunks of the tensor");
 }
 
 int PlanFlags::Parse(ProblemText& text, DType& parsed_dtype, PlanOptions& options) const {

@@ -90,7 +90,7 @@ TEST_CASE("the metadata of DCP, a .distcp file and reshard.json mean their direc
   CHECK(ReadCatalog(dir.path("d/.metadata")).status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("Megatron's legacy format is named, by its directory and by the file of one of several ranks") {
+TEST_CASE("a rank's file of Megatron's legacy format means all ranks, unless there is no other") {
   const TemporaryDirectory dir;
   const std::string file = dir.Write("iter_0000100/mp_rank_00/model_optim_rng.pt", "PK\x03\x04");
   dir.Write("latest_checkpointed_iteration.txt", "100");
@@ -99,12 +99,14 @@ TEST_CASE("Megatron's legacy format is named, by its directory and by the file o
     INFO(path << ": " << error);
     CHECK(error.find(what) != std::string::npos);
   };
-  says(dir.path("iter_0000100"), "legacy format");
-  says(dir.path(), "has in \"iter_0000100\" a checkpoint of Megatron's legacy format");
-  says(file, "zip archive");  // the only rank has all of the model
+  for (const std::string& path : {dir.path("iter_0000100"), dir.path(), file}) says(path, "zip archive");
+  CHECK(DirectoryMeantBy(file).empty());
+  std::filesystem::create_directory(dir.path("iter_0000100/mp_rank_01"));
+  says(dir.path("iter_0000100"), "\"mp_rank_01\" has no file model_optim_rng.pt");
   dir.Write("iter_0000100/mp_rank_01/model_optim_rng.pt", "PK\x03\x04");
-  says(file, "is a part of");
-  says(file, "--ckpt-convert-format torch_dist");
+  CHECK(DirectoryMeantBy(file) == dir.path("iter_0000100"));
+  dir.Write("iter_0000100/mp_rank_00_000/model_optim_rng.pt", "PK\x03\x04");
+  says(dir.path("iter_0000100"), "are of jobs with different parallelism");
 }
 
 TEST_CASE("a pipeline of diffusers says how its models are converted") {

@@ -213,9 +213,10 @@ int RunCheckpoint(CheckpointFlags& flags) {
                                      " files have them whole; leave that out, or write --to dcp"));
   }
   if (flags.rules.empty() && flags.mesh.empty() && !in_recipe && NeedsLayoutRules(options.format)) {
-    return Fail(kUsage,
-                "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe; or "
-                "write them whole: --to hf (what from_pretrained loads), --to safetensors");
+    return Fail(
+        kUsage,
+        "say how to shard the tensors: --rules FILE, or --mesh MESH --layout RULE, or layouts in the recipe; or "
+        "write them whole: --to hf (what from_pretrained loads), --to safetensors");
   }
   for (const auto& [text, into, name] : {std::tuple{&flags.memory_limit, &options.memory_limit, "--memory-limit"},
                                          std::tuple{&flags.file_size, &options.file_bytes, "--file-size"}}) {
@@ -333,8 +334,7 @@ Action AddCheckpoint(CLI::App& parent) {
                "write nothing; print what each tensor would be, and whether there is room");
   app.add_flag("--overwrite", flags->overwrite, "atomically replace what is at DST");
   app.add_flag("--restart", flags->restart, "start over instead of continuing an interrupted run");
-  app.add_flag("--resume", flags->resume,
-               "succeed if this same job has already completed DST, as after a requeue");
+  app.add_flag("--resume", flags->resume, "succeed if this same job has already completed DST, as after a requeue");
   app.add_flag("--clean", flags->clean, "first remove what interrupted runs left beside DST");
   app.add_flag("--verify", flags->verify, "read the result back and compare it before it is moved to DST");
   app.add_flag("--ignore-sidecar", flags->ignore_sidecar, "do not read the source's reshard.json");

@@ -17,8 +17,8 @@ void SelectionFlags::Declare(CLI::App& app, const std::string& source) {
   const auto each = [&](const char* name, std::vector<std::string>& into, const std::string& help, const char* value) {
     app.add_option(name, into, help)->allow_extra_args(false)->type_name(value);
   };
-  each("--include", selection_.include,
-       "keep only names in " + source + " that match (* is any text, ? one character)", "PATTERN");
+  each("--include", selection_.include, "keep only names in " + source + " that match (* is any text, ? one character)",
+       "PATTERN");
   each("--exclude", selection_.exclude, "leave out names in " + source + " that match; applied after --include",
        "PATTERN");
   app.add_flag("--weights-only", selection_.weights_only,

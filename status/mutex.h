@@ -49,7 +49,8 @@ class Changes {
   void Wait(Mutex& mutex, const Condition& holds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Adopted lock(mutex.mutex_);
     // Not wait(): binaries that call it need the libstdc++ of GCC 12, and wheels a newer system.
-    while (!holds()) changed_.wait_for(lock.lock, std::chrono::hours(1));
+    while (!changed_.wait_for(lock.lock, std::chrono::hours(1), holds)) {
+    }
   }
   // Returns after `longest` also where it does not hold.
   template <typename Rep, typename Period, typename Condition>

@@ -146,9 +146,13 @@ absl::Status StoreJob::Beat(int64_t count) const {
 }
 
 absl::StatusOr<bool> StoreJob::Claim(int64_t object) const {
-  const absl::Status put = store_->Put(At("claim", object), absl::StrCat(worker_), /*create=*/true).status();
+  absl::Status put = store_->Put(At("claim", object), absl::StrCat(worker_), /*create=*/true).status();
   if (absl::IsAlreadyExists(put)) return false;
-  if (absl::IsUnimplemented(put)) return true;
+  if (absl::IsUnimplemented(put)) {
+    const int64_t other = ClaimedBy(object);
+    if (other >= 0 && other != worker_) return false;
+    put = store_->Put(At("claim", object), absl::StrCat(worker_), /*create=*/false).status();
+  }
   if (!put.ok()) return put;
   return true;
 }

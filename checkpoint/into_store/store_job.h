@@ -70,7 +70,8 @@ class StoreJob {
   // The names that `job` has. NotFound.
   static absl::StatusOr<std::vector<std::string>> NamesOf(Store& store, const std::string& folder);
   absl::Status Beat(int64_t count) const;
-  // False: another worker has it. A store that cannot tell leaves it to everybody.
+  // False: another worker has it. Where the store cannot create an object only once, two workers that ask at the same
+  // time may both be told that they have it.
   absl::StatusOr<bool> Claim(int64_t object) const;
   // The worker that has claimed it; -1 where that is not to be seen.
   int64_t ClaimedBy(int64_t object) const;

@@ -1,4 +1,5 @@
-"""A real server that speaks S3 (moto), and a proxy before it that spoils requests."""
+"""A real server that speaks S3, and a proxy before it that spoils requests. It is moto, or the one that listens at the port
+RESHARD_TEST_S3_PORT of this host, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; what is in its bucket "bucket" is lost."""
 import http.client
 import http.server
 import os
@@ -39,24 +40,45 @@ class Moto:
         self.process.wait()
 
 
+class Running:
+    """A server that is there already."""
+
+    def __init__(self, port):
+        import boto3
+
+        self.port = port
+        store = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1")
+        if "bucket" not in [one["Name"] for one in store.list_buckets()["Buckets"]]:
+            return
+        for page in store.get_paginator("list_objects_v2").paginate(Bucket="bucket"):
+            for one in page.get("Contents", []):
+                store.delete_object(Bucket="bucket", Key=one["Key"])
+        for upload in store.list_multipart_uploads(Bucket="bucket").get("Uploads", []):
+            store.abort_multipart_upload(Bucket="bucket", Key=upload["Key"], UploadId=upload["UploadId"])
+        store.delete_bucket(Bucket="bucket")
+
+    def close(self):
+        pass
+
+
 def s3():
-    """(Moto, Proxy): a server that speaks S3, behind a proxy, which is what s3:// means in this process and its children."""
+    """(server, Proxy): a server that speaks S3, behind a proxy, which is what s3:// means in this process and its children."""
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_PROFILE", "http_proxy", "HTTP_PROXY"):
         os.environ.pop(name, None)
-    moto = Moto()
-    proxy = Proxy(moto.port)
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
-    }  # fmt: skip
-    return moto, proxy
+    running = os.environ.get("RESHARD_TEST_S3_PORT")
+    if not running:
+        os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    server = Running(int(running)) if running else Moto()
+    proxy = Proxy(server.port)
+    os.environ |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+    return server, proxy
 
 
 class Request:
     """What a fault is asked about; `number` counts from 1 since the faults were set."""
 
-    def __init__(self, number, method, path):
-        self.number, self.method, self.path = number, method, path
+    def __init__(self, number, method, path, headers):
+        self.number, self.method, self.path, self.headers = number, method, path, headers
 
 
 class Proxy:
@@ -95,7 +117,7 @@ class Proxy:
             def pass_on(self):
                 with proxy.lock:
                     proxy.count += 1
-                    request = Request(proxy.count, self.command, self.path)
+                    request = Request(proxy.count, self.command, self.path, self.headers)
                     proxy.seen.append((self.command, self.path))
                     fault, after = proxy.fault, proxy.after
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -313,6 +313,14 @@ class StoresTest(unittest.TestCase):
         self.assertEqual(self.state(url), "b")
         self.assertEqual([name for name in self.names(self.place) if ".reshard-" in name], [])
 
+    def test_workers_where_nothing_is_created_only_once(self):
+        # As Swift answers.
+        PROXY.set(fault=lambda request: ("status", 501) if request.headers.get("if-none-match") else None)
+        self.test_workers()
+        written = sum(method == "PUT" and ".safetensors" in path for method, path in PROXY.seen)
+        objects = len([name for name in self.names(self.place) if name.endswith(".safetensors")])
+        print(f"{objects} objects, {written} requests that wrote to one", flush=True)
+
     def test_a_worker_that_is_killed(self):
         url = f"s3://bucket/{self.place}"
         arguments = ["convert", "s3://bucket/b", url, "--to", "hf", "--file-size", "30KB", "--workers", "3", "--worker-id"]

@@ -24,6 +24,7 @@ __all__ = ["ObstoreStore"]
 _LEAST_PART, _PART, _PARTS, _MOST_PARTS = 5 << 20, 8 << 20, 64, 10_000
 
 _LONGEST_PAUSE = 4  # seconds
+_ONLY_OVERWRITES = "{}: the server cannot create an object only where there is none (If-None-Match)"
 
 _CODES: Codes = [
     (FileNotFoundError, "not_found"),
@@ -57,6 +58,7 @@ class ObstoreStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._buckets: dict[str, Any] = {}
+        self._overwriting: set[int] = set()  # ids of those whose servers cannot create an object only where there is none
 
     def find(self, url: str) -> Found:
         with _errors(url):
@@ -110,9 +112,18 @@ class ObstoreStore:
 
     def put(self, url: str, data: memoryview, create: bool) -> Found:
         store, path = self._at(url)
-        with _errors(url):
-            put = obstore.put(store, path, data, use_multipart=False, mode="create" if create else "overwrite")
-            return Found(len(data), put.get("e_tag") or put.get("version") or "")
+        if create and id(store) in self._overwriting:
+            raise StoreError("unsupported", _ONLY_OVERWRITES.format(url))
+        try:
+            with _errors(url):
+                put = obstore.put(store, path, data, use_multipart=False, mode="create" if create else "overwrite")
+        except StoreError as error:
+            # Of some servers that speak S3, such as Swift; obstore takes it for a fault that may pass.
+            if not create or "501 Not Implemented" not in str(error):
+                raise
+            self._overwriting.add(id(store))
+            raise StoreError("unsupported", _ONLY_OVERWRITES.format(url)) from error
+        return Found(len(data), put.get("e_tag") or put.get("version") or "")
 
     def begin(self, url: str, length: int, memory: int) -> "_Upload":
         store, path = self._at(url)

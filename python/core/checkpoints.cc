@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "python/core/module.h"
+#include "python/core/names.h"
 #include "python/core/status.h"
 #include "reshard/checkpoint/convert.h"
 #include "reshard/checkpoint/filesystem.h"
@@ -99,11 +100,7 @@ void RunWatched(const nb::object& show, const Work& work) {
 std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair<std::string, std::string>>& texts) {
   std::vector<std::pair<std::string, DType>> casts;
   for (const auto& [pattern, name] : texts) {
-    const std::optional<DType> dtype = FindDType(name);
-    if (!dtype) {
-      Raise(absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a dtype: ", KnownDTypes())));
-    }
-    casts.emplace_back(pattern, *dtype);
+    casts.emplace_back(pattern, ValueOrRaise(ReadDType(name)));
   }
   return casts;
 }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "layout/flatten.h"
 #include "python/core/module.h"
+#include "python/core/names.h"
 #include "python/core/status.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/layout.h"
@@ -22,7 +23,6 @@
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/html.h"
-#include "reshard/planner/option_text.h"
 #include "reshard/planner/problem_text.h"
 #include "reshard/planner/report.h"
 #include "status/macros.h"
@@ -85,12 +85,9 @@ std::vector<int64_t> DevicesOf(const Mesh& mesh) {
 
 absl::StatusOr<Layout> ReadLayoutOf(const std::string& mesh_text, const std::string& text, const std::string& format,
                                     const std::optional<std::vector<int64_t>>& shape) {
-  const std::optional<Notation> notation = ParseNotation(format);
-  if (!notation) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(format), "\" is not a notation: ", KnownNotations()));
-  }
+  ASSIGN_OR_RETURN(const Notation notation, ReadNotation(format));
   ASSIGN_OR_RETURN(const Mesh mesh, ReadNamedMesh("mesh", mesh_text));
-  return ReadNamedLayout("layout", text, mesh, *notation, shape);
+  return ReadNamedLayout("layout", text, mesh, notation, shape);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "python/core/module.h"
+#include "python/core/names.h"
 #include "python/core/status.h"
 #include "reshard/check/check.h"
 #include "reshard/checkpoint/model.h"
@@ -40,18 +41,6 @@ template <typename Work>
 auto WithoutLock(const Work& work) {
   const nb::gil_scoped_release release;
   return work();
-}
-
-absl::StatusOr<Notation> ReadNotation(const std::string& name) {
-  const std::optional<Notation> notation = ParseNotation(name);
-  if (notation) return *notation;
-  return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a notation: ", KnownNotations()));
-}
-
-absl::StatusOr<DType> ReadDType(const std::string& name) {
-  const std::optional<DType> dtype = FindDType(name);
-  if (dtype) return *dtype;
-  return absl::InvalidArgumentError(absl::StrCat("\"", Clipped(name), "\" is not a dtype: ", KnownDTypes()));
 }
 
 absl::StatusOr<Problem> ReadProblem(const std::string& mesh, const std::string& source, const std::string& target,

@@ -30,15 +30,7 @@ namespace reshard::deepspeed {
 namespace {
 
 using Kind = pickle::Pickle::Kind;
-
-// A file of torch.save, open.
-struct OpenFile {
-  int32_t index = 0;  // in the catalog
-  std::unique_ptr<io::ReadFile> file;
-  std::unique_ptr<torch_save::Archive> archive;
-
-  const pickle::Pickle& values() const { return archive->description(); }
-};
+using torch_save::OpenFile;
 
 class ZeroReader {
  public:
@@ -71,11 +63,7 @@ class ZeroReader {
   };
 
   absl::StatusOr<OpenFile> Open(const std::string& name) {
-    OpenFile open;
-    ASSIGN_OR_RETURN(open.index, reader_.builder().AddFile(name));
-    ASSIGN_OR_RETURN(open.file, io::ReadFile::Open(io::JoinPath(directory_, name), /*follow_links=*/true));
-    ASSIGN_OR_RETURN(torch_save::Archive archive, torch_save::Archive::OpenFile(*open.file, limits_));
-    open.archive = std::make_unique<torch_save::Archive>(std::move(archive));
+    ASSIGN_OR_RETURN(OpenFile open, reader_.Open(name));
     most_ += open.archive->description_bytes();
     return open;
   }

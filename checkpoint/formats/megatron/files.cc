@@ -21,6 +21,7 @@
 namespace reshard::megatron {
 namespace {
 
+constexpr int64_t kMostRanks = 1 << 20;  // along an axis
 constexpr std::string_view kDirectoryOfRank = "mp_rank_";
 constexpr std::string_view kLatest = "latest_checkpointed_iteration.txt";
 constexpr const char* kFileNames[] = {"model_optim_rng.pt", "model_rng.pt"};
@@ -32,7 +33,7 @@ std::optional<std::vector<int64_t>> NumbersOf(std::string_view name) {
   for (const absl::string_view text : absl::StrSplit(status::View(name.substr(kDirectoryOfRank.size())), '_')) {
     int64_t number = 0;
     const bool is_number = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
-    if (!is_number || !absl::SimpleAtoi(text, &number)) return std::nullopt;
+    if (!is_number || !absl::SimpleAtoi(text, &number) || number >= kMostRanks) return std::nullopt;
     numbers.push_back(number);
   }
   return numbers;

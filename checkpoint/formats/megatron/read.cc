@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "checkpoint/catalog/stored_elements.h"
 #include "checkpoint/formats/megatron/cuts.h"
 #include "checkpoint/formats/pickle/machine.h"
@@ -22,7 +21,6 @@
 #include "checkpoint/formats/torch_save/format.h"
 #include "checkpoint/formats/torch_save/reader.h"
 #include "checkpoint/formats/torch_save/tensor_record.h"
-#include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "reshard/layout/checked.h"
 #include "status/macros.h"
@@ -76,7 +74,7 @@ bool IsNamed(const Leaf& leaf, std::initializer_list<std::string_view> firsts) {
 class MegatronReader {
  public:
   MegatronReader(const std::string& directory, absl::Span<const RankFile> files, const CatalogLimits& limits)
-      : directory_(directory), files_(files), limits_(limits), reader_(torch_save::kFormat, directory, limits) {}
+      : files_(files), reader_(torch_save::kFormat, directory, limits) {}
 
   absl::StatusOr<Catalog> Read() && {
     for (const RankFile& file : files_) RETURN_IF_ERROR(Open(file));
@@ -93,11 +91,11 @@ class MegatronReader {
   // The file of a rank, open.
   struct Rank {
     const RankFile* file = nullptr;
-    int32_t index = 0;  // in the catalog
     int64_t tensor = 0, pipeline = 0, expert = 0;
-    std::unique_ptr<io::ReadFile> open;
-    std::unique_ptr<torch_save::Archive> archive;
+    torch_save::OpenFile open;
     std::vector<Leaf> leaves;
+
+    const torch_save::Archive& archive() const { return *open.archive; }
   };
   // One tensor-parallel rank's part of a parameter.
   struct Part {
@@ -112,16 +110,8 @@ class MegatronReader {
   absl::Status Open(const RankFile& file) {
     Rank& rank = ranks_.emplace_back();
     rank.file = &file;
-    ASSIGN_OR_RETURN(rank.index, reader_.builder().AddFile(file.name));
-    ASSIGN_OR_RETURN(rank.open, io::ReadFile::Open(io::JoinPath(directory_, file.name), /*follow_links=*/true));
-    ASSIGN_OR_RETURN(torch_save::Archive archive, torch_save::Archive::OpenFile(*rank.open, limits_));
-    rank.archive = std::make_unique<torch_save::Archive>(std::move(archive));
-    absl::StatusOr<std::vector<Leaf>> leaves = torch_save::Flatten(
-        rank.archive->description(), rank.archive->description_bytes(), torch_save::Contents::kStateDict);
-    if (!leaves.ok()) {
-      return absl::Status(leaves.status().code(), absl::StrCat(rank.archive->where(), leaves.status().message()));
-    }
-    rank.leaves = *std::move(leaves);
+    ASSIGN_OR_RETURN(rank.open, reader_.Open(file.name));
+    ASSIGN_OR_RETURN(rank.leaves, torch_save::Flatten(rank.archive()));
     return absl::OkStatus();
   }
 
@@ -134,20 +124,20 @@ class MegatronReader {
   }
   std::optional<int64_t> Number(std::string_view name) const {
     const std::optional<Value> value = Find(name);
-    return value ? ranks_[0].archive->description().Int(*value) : std::nullopt;
+    return value ? ranks_[0].archive().description().Int(*value) : std::nullopt;
   }
   bool IsTrue(std::string_view name) const {
     const std::optional<Value> value = Find(name);
-    return value && ranks_[0].archive->description().IsTrue(*value);
+    return value && ranks_[0].archive().description().IsTrue(*value);
   }
   bool IsFalse(std::string_view name) const {
-    const pickle::Pickle& values = ranks_[0].archive->description();
+    const pickle::Pickle& values = ranks_[0].archive().description();
     const std::optional<Value> value = Find(name);
     return value && values.kind(*value) == pickle::Pickle::Kind::kBool && !values.IsTrue(*value);
   }
 
   absl::Status ReadJob() {
-    const torch_save::Archive& first = *ranks_[0].archive;
+    const torch_save::Archive& first = ranks_[0].archive();
     if (std::none_of(ranks_[0].leaves.begin(), ranks_[0].leaves.end(), ChunkOf)) {
       return first.Bad("there is no \"model\", which a file of Megatron has");
     }
@@ -187,10 +177,10 @@ class MegatronReader {
   absl::Status PlaceRanks() {
     const size_t numbers = files_[0].numbers.size();
     const size_t expected = 1 + (job_.pipeline > 1 ? 1 : 0) + (job_.expert > 1 ? 1 : 0);
-    const torch_save::Archive& first = *ranks_[0].archive;
+    const torch_save::Archive& first = ranks_[0].archive();
     if (numbers != expected) {
       return first.Bad("its job had ", job_.tensor, " tensor-parallel, ", job_.pipeline, " pipeline and ", job_.expert,
-                       " expert-parallel ranks, which is not what the numbers in mp_rank_", "... say");
+                       " expert-parallel ranks, which is not what the numbers in mp_rank_... say");
     }
     std::map<std::vector<int64_t>, const Rank*> there;
     for (Rank& rank : ranks_) {
@@ -223,15 +213,15 @@ class MegatronReader {
     // By what is before the number: encoder and decoder count for themselves.
     std::map<std::string, std::map<std::pair<int64_t, int64_t>, int64_t>> counts;
     for (const Rank& rank : ranks_) {
-      if (rank.tensor != 0) continue;
       for (const Leaf& leaf : rank.leaves) {
         const std::optional<int64_t> chunk = ChunkOf(leaf);
+        if (!chunk) continue;
         const std::string name = NameOf(leaf);
-        if (const std::optional<Numbered> expert = chunk ? ExpertOf(name) : std::nullopt) {
+        if (const std::optional<Numbered> expert = ExpertOf(name)) {
           RETURN_IF_ERROR(CheckNumber(rank, expert->number));
           experts_ = std::max(experts_, expert->number + 1);
         }
-        const std::optional<Numbered> layer = chunk ? LayerOf(name) : std::nullopt;
+        const std::optional<Numbered> layer = LayerOf(name);
         if (!layer) continue;
         RETURN_IF_ERROR(CheckNumber(rank, layer->number));
         int64_t& count = counts[layer->before][{*chunk, rank.pipeline}];
@@ -245,7 +235,7 @@ class MegatronReader {
         first += count;
       }
       if (job_.layers && counts.size() == 1 && first != *job_.layers) {
-        return ranks_[0].archive->Bad("the files have ", first, " layers, and args.num_layers is ", *job_.layers);
+        return ranks_[0].archive().Bad("the files have ", first, " layers, and args.num_layers is ", *job_.layers);
       }
     }
     return absl::OkStatus();
@@ -253,18 +243,19 @@ class MegatronReader {
 
   static absl::Status CheckNumber(const Rank& rank, int64_t number) {
     if (number < kMostLayers) return absl::OkStatus();
-    return rank.archive->Bad("number ", number, " of a layer or an expert");
+    return rank.archive().Bad("number ", number, " of a layer or an expert");
   }
 
   absl::Status Collect(const Rank& rank) {
-    const pickle::Pickle& values = rank.archive->description();
+    const pickle::Pickle& values = rank.archive().description();
     for (const Leaf& leaf : rank.leaves) {
       const std::optional<int64_t> chunk = ChunkOf(leaf);
       // What is not a tensor is state of Transformer Engine (_extra_state).
       if (!chunk || !torch_save::IsTensor(values, leaf.value) || leaf.name.ends_with("._extra_state")) continue;
       std::string name = NameOf(leaf);
       if (HoldsManyExperts(name) && job_.tensor * job_.expert > 1) {
-        return rank.archive->CannotRead("tensor ", io::Shown(name), ", in which ranks have all their experts together");
+        return rank.archive().CannotRead("tensor ", io::Shown(name),
+                                         ", in which ranks have all their experts together");
       }
       const std::optional<Numbered> expert = ExpertOf(name);
       if (!expert && rank.expert != 0) continue;
@@ -276,11 +267,11 @@ class MegatronReader {
       if (job_.tied && IsOutput(name)) continue;
       const std::optional<Cut> cut = job_.tensor == 1 ? Cut::kWhole : CutOf(name, job_.gated);
       if (!cut) {
-        return rank.archive->CannotRead("how tensor-parallel ranks cut ", io::Shown(name),
-                                        " is not known: this reads GPTs of Megatron-LM and Megatron-core");
+        return rank.archive().CannotRead("how tensor-parallel ranks cut ", io::Shown(name),
+                                         " is not known: this reads GPTs of Megatron-LM and Megatron-core");
       }
       if (*cut == Cut::kWhole && rank.tensor != 0) continue;
-      absl::StatusOr<torch_save::TensorRecord> record = torch_save::ReadTensorRecord(*rank.archive, leaf.value);
+      absl::StatusOr<torch_save::TensorRecord> record = torch_save::ReadTensorRecord(rank.archive(), leaf.value);
       if (!record.ok()) {
         return absl::Status(record.status().code(),
                             absl::StrCat(record.status().message(), " (tensor ", io::Shown(name), ")"));
@@ -296,7 +287,7 @@ class MegatronReader {
     std::sort(tensor.parts.begin(), tensor.parts.end(),
               [](const Part& a, const Part& b) { return a.rank->tensor < b.rank->tensor; });
     const torch_save::TensorRecord& like = tensor.parts[0].record;
-    const torch_save::Archive& archive = *tensor.parts[0].rank->archive;
+    const torch_save::Archive& archive = tensor.parts[0].rank->archive();
     const size_t expected = tensor.cut == Cut::kWhole ? 1 : job_.tensor;
     if (tensor.parts.size() != expected) {
       return archive.Bad(tensor.parts.size(), " of ", job_.tensor, " tensor-parallel ranks have ", io::Shown(name),
@@ -312,16 +303,13 @@ class MegatronReader {
     }
     for (const Part& part : tensor.parts) {
       if (part.record.elements.shape == like.elements.shape && part.record.stored_dtype == like.stored_dtype) continue;
-      return part.rank->archive->Bad("tensor ", io::Shown(name), " is ", part.record.stored_dtype, " ",
-                                     io::Shown(part.record.elements.shape), ", that of the first rank ",
-                                     like.stored_dtype, " ", io::Shown(like.elements.shape));
+      return part.rank->archive().Bad("tensor ", io::Shown(name), " is ", part.record.stored_dtype, " ",
+                                      io::Shown(part.record.elements.shape), ", that of the first rank ",
+                                      like.stored_dtype, " ", io::Shown(like.elements.shape));
     }
     RETURN_IF_ERROR(reader_.builder().AddTensor(name, like.stored_dtype, like.dtype, shape, like.requires_grad));
     reader_.builder().AddPath(name, {name});
-    for (Part& part : tensor.parts) {
-      const absl::Status added = AddPart(name, tensor.cut, dim, part);
-      if (!added.ok()) return added;
-    }
+    for (Part& part : tensor.parts) RETURN_IF_ERROR(AddPart(name, tensor.cut, dim, part));
     return absl::OkStatus();
   }
 
@@ -329,17 +317,13 @@ class MegatronReader {
     catalog::StoredElements& elements = part.record.elements;
     std::vector<int64_t> offset(elements.shape.size(), 0);
     if (cut != Cut::kWhole) offset[dim] = part.rank->tensor * elements.shape[dim];
+    if (cut != Cut::kGatedRows) return reader_.AddChunk(offset, part.rank->open.index, std::move(part.record));
     if (!part.record.dtype) {
-      if (cut == Cut::kGatedRows) {
-        return part.rank->archive->CannotRead("tensor ", io::Shown(name), " of ", part.record.stored_dtype);
-      }
-      return reader_.builder().AddChunk(offset, elements.shape,
-                                        {part.rank->index, elements.record_at, elements.record_length});
+      return part.rank->archive().CannotRead("tensor ", io::Shown(name), " of ", part.record.stored_dtype);
     }
-    if (cut != Cut::kGatedRows) return reader_.builder().AddChunk(offset, part.rank->index, std::move(elements));
     if (elements.shape[0] % 2 != 0) {
-      return part.rank->archive->Bad("tensor ", io::Shown(name), " has ", elements.shape[0],
-                                     " rows, which are not gate and as much up");
+      return part.rank->archive().Bad("tensor ", io::Shown(name), " has ", elements.shape[0],
+                                      " rows, which are not gate and as much up");
     }
     const int64_t half = elements.shape[0] / 2;
     for (const int64_t which : {0, 1}) {
@@ -347,7 +331,7 @@ class MegatronReader {
       of_half.shape[0] = half;
       of_half.first_at += which * half * elements.strides[0] * SizeOf(elements.dtype);
       offset[0] = (which * job_.tensor + part.rank->tensor) * half;
-      RETURN_IF_ERROR(reader_.builder().AddChunk(offset, part.rank->index, std::move(of_half)));
+      RETURN_IF_ERROR(reader_.builder().AddChunk(offset, part.rank->open.index, std::move(of_half)));
     }
     return absl::OkStatus();
   }
@@ -364,9 +348,7 @@ class MegatronReader {
     });
   }
 
-  const std::string directory_;
   const absl::Span<const RankFile> files_;
-  const CatalogLimits limits_;
   torch_save::Reader reader_;
   Job job_;
   std::vector<Rank> ranks_;  // in the order of files_

@@ -38,8 +38,8 @@ bool IsDict(const pickle::Pickle& pickle, std::optional<Value> value) {
 
 class Flattener {
  public:
-  Flattener(const pickle::Pickle& pickle, int64_t bytes, Contents contents)
-      : pickle_(pickle), contents_(contents), steps_(4 * bytes), names_(64 * bytes) {}
+  Flattener(const pickle::Pickle& pickle, int64_t bytes, bool is_script)
+      : pickle_(pickle), is_script_(is_script), steps_(4 * bytes), names_(64 * bytes) {}
 
   absl::StatusOr<std::vector<Leaf>> Run() {
     status_ = Enter(pickle_.root(), nullptr, "");
@@ -135,7 +135,7 @@ class Flattener {
     if (pickle_.kind(value) != Kind::kObject || IsAnyTensor(pickle_, value)) return std::nullopt;
     const bool has_members = pickle_.HasItems(value);
     if (has_members && pickle_.IsObjectOf(value, pickle::Known::kNamespace)) return value;
-    if (has_members && contents_ == Contents::kScript) return value;
+    if (has_members && is_script_) return value;
     const std::optional<Value> contents = pickle_.Contents(value);
     return IsDict(pickle_, contents) ? contents : std::nullopt;
   }
@@ -309,9 +309,9 @@ class Flattener {
   std::string Where() const { return name_.empty() ? std::string() : absl::StrCat(io::Shown(name_), ": "); }
 
   const pickle::Pickle& pickle_;
-  const Contents contents_;
-  int64_t steps_;  // that are left
-  int64_t names_;  // bytes of names that are left
+  const bool is_script_;  // then the members of all objects are taken apart
+  int64_t steps_;         // that are left
+  int64_t names_;         // bytes of names that are left
   std::vector<Open> open_;
   absl::flat_hash_set<Value> on_the_way_;     // the containers of open_
   absl::flat_hash_map<Value, bool> modules_;  // of the objects that were looked at: whether they are modules
@@ -324,8 +324,11 @@ class Flattener {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Leaf>> Flatten(const pickle::Pickle& description, int64_t bytes, Contents contents) {
-  return Flattener(description, bytes, contents).Run();
+absl::StatusOr<std::vector<Leaf>> Flatten(const Archive& archive) {
+  absl::StatusOr<std::vector<Leaf>> leaves =
+      Flattener(archive.description(), archive.description_bytes(), archive.is_script()).Run();
+  if (leaves.ok()) return leaves;
+  return absl::Status(leaves.status().code(), absl::StrCat(archive.where(), leaves.status().message()));
 }
 
 }  // namespace reshard::torch_save

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/formats/pickle/machine.h"
+#include "checkpoint/formats/torch_save/archive.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::torch_save {
@@ -18,23 +19,18 @@ struct Leaf {
   pickle::Pickle::Value value = 0;
 };
 
-enum class Contents : uint8_t {
-  kStateDict,  // of torch.save
-  kScript,     // of torch.jit.save: the members of all objects are taken apart, too
-};
-
 // What torch.distributed.checkpoint would make of the root: dicts are taken apart, keys as texts; lists only where they
 // contain, at any depth, a dict, a module or a tensor; tuples only where they contain a tensor. A Namespace, and an
 // object into which the pickle puts items, are taken apart as the dicts or lists that they are. A module (an object
 // whose state has `_parameters`, `_buffers` and `_modules`) becomes what its state_dict() would be: parameters,
 // persistent buffers, and those of its submodules, with one step of the path for the dotted name. Everything else is a
-// leaf. An empty dict leaves none.
+// leaf. An empty dict leaves none. Of a TorchScript module the members of all objects are taken apart, too.
 //
 // Example: {"model": Linear(2, 2), "epoch": 3} gives model.weight with the path ("model", "weight"), model.bias, epoch.
 //
-// DataLoss: two leaves of one name, or more of them, or longer names, than `bytes` of a description that repeats
+// DataLoss: two leaves of one name, or more of them, or longer names, than a description of that length that repeats
 // nothing can have.
-absl::StatusOr<std::vector<Leaf>> Flatten(const pickle::Pickle& description, int64_t bytes, Contents contents);
+absl::StatusOr<std::vector<Leaf>> Flatten(const Archive& archive);
 
 }  // namespace reshard::torch_save
 

@@ -22,8 +22,6 @@ using Kind = pickle::Pickle::Kind;
 constexpr size_t kMostPlain = size_t{16} << 20;      // bytes of one value
 constexpr size_t kMostContents = size_t{256} << 20;  // bytes of all values of a file, as archives
 
-std::vector<int64_t> Zeros(const std::vector<int64_t>& shape) { return std::vector<int64_t>(shape.size(), 0); }
-
 // Whether two files have the same bytes there.
 absl::StatusOr<bool> HaveSameBytes(const io::ReadFile& a, int64_t a_at, const io::ReadFile& b, int64_t b_at,
                                    int64_t length) {
@@ -55,18 +53,14 @@ absl::Status Reader::AddFile(const std::string& name, const std::function<bool(c
 
 absl::Status Reader::AddLeaves(const std::string& name, std::string_view prefix, std::string_view root_name,
                                int64_t rank, const std::function<bool(const Leaf&)>& is_wanted) {
-  ASSIGN_OR_RETURN(file_, builder_.AddFile(name));
+  ASSIGN_OR_RETURN(const OpenFile open, Open(name));
+  const Archive& archive = *open.archive;
+  const pickle::Pickle& description = open.values();
+  file_ = open.index;
   file_name_ = name;
   rank_ = rank;
-  ASSIGN_OR_RETURN(const std::unique_ptr<io::ReadFile> file,
-                   io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
-  ASSIGN_OR_RETURN(const Archive archive, Archive::OpenFile(*file, limits_));
-  const pickle::Pickle& description = archive.description();
-  absl::StatusOr<std::vector<Leaf>> leaves =
-      Flatten(description, archive.description_bytes(), archive.is_script() ? Contents::kScript : Contents::kStateDict);
-  if (!leaves.ok()) {
-    return absl::Status(leaves.status().code(), absl::StrCat(archive.where(), leaves.status().message()));
-  }
+  absl::StatusOr<std::vector<Leaf>> leaves = Flatten(archive);
+  if (!leaves.ok()) return leaves.status();
   contents_.clear();
   content_.reset();
   for (Leaf& leaf : *leaves) {
@@ -84,12 +78,29 @@ absl::Status Reader::AddLeaves(const std::string& name, std::string_view prefix,
       leaf.path = {leaf.name};
     } else if (!prefix.empty()) {
       leaf.name = absl::StrCat(status::View(prefix), ".", leaf.name);
-      leaf.path.insert(leaf.path.begin(), std::string(prefix));
+      // GCC 12 takes what insert() moves for uninitialized.
+      leaf.path.emplace_back(std::string(prefix));
+      std::rotate(leaf.path.begin(), leaf.path.end() - 1, leaf.path.end());
     }
     RETURN_IF_ERROR(Add(archive, leaf));
   }
   if (content_) builder_.SetContent(*content_, std::move(contents_));
   return absl::OkStatus();
+}
+
+absl::StatusOr<OpenFile> Reader::Open(const std::string& name) {
+  OpenFile open;
+  ASSIGN_OR_RETURN(open.index, builder_.AddFile(name));
+  ASSIGN_OR_RETURN(open.file, io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
+  ASSIGN_OR_RETURN(Archive archive, Archive::OpenFile(*open.file, limits_));
+  open.archive = std::make_unique<Archive>(std::move(archive));
+  return open;
+}
+
+absl::Status Reader::AddChunk(absl::Span<const int64_t> offset, int32_t file, TensorRecord record) {
+  catalog::StoredElements& elements = record.elements;
+  if (record.dtype) return builder_.AddChunk(offset, file, std::move(elements));
+  return builder_.AddChunk(offset, elements.shape, {file, elements.record_at, elements.record_length});
 }
 
 absl::Status Reader::CheckIndex(const std::string& index_path, const safetensors::WeightMap& map) {
@@ -201,19 +212,13 @@ absl::Status Reader::AddTensor(const Archive& archive, const Leaf& leaf, Value v
   builder_.AddPath(leaf.name, leaf.path);
   // An empty part of a DTensor adds nothing, nor does none; somebody must have all of it.
   if (!part->in_mesh || std::count(part->size.begin(), part->size.end(), 0) > 0) return absl::OkStatus();
-  if (!record->dtype) {
-    return builder_.AddChunk(part->offset, record->elements.shape,
-                             {file_, record->elements.record_at, record->elements.record_length});
-  }
-  return builder_.AddChunk(part->offset, file_, std::move(record->elements));
+  return AddChunk(part->offset, file_, *std::move(record));
 }
 
 absl::Status Reader::AddElements(const std::string& name, const TensorRecord& record, int32_t file) {
-  const catalog::StoredElements& elements = record.elements;
-  RETURN_IF_ERROR(builder_.AddTensor(name, record.stored_dtype, record.dtype, elements.shape, record.requires_grad));
-  const std::vector<int64_t> zeros = Zeros(elements.shape);
-  if (record.dtype) return builder_.AddChunk(zeros, file, elements);
-  return builder_.AddChunk(zeros, elements.shape, {file, elements.record_at, elements.record_length});
+  const std::vector<int64_t>& shape = record.elements.shape;
+  RETURN_IF_ERROR(builder_.AddTensor(name, record.stored_dtype, record.dtype, shape, record.requires_grad));
+  return AddChunk(std::vector<int64_t>(shape.size(), 0), file, record);
 }
 
 absl::Status Reader::AddUnreadable(const Leaf& leaf, std::string_view kind) {

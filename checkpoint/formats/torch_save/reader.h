@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,14 +15,25 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/safetensors/weight_map.h"
 #include "checkpoint/formats/torch_save/archive.h"
 #include "checkpoint/formats/torch_save/dtensor.h"
 #include "checkpoint/formats/torch_save/flatten.h"
 #include "checkpoint/formats/torch_save/tensor_record.h"
+#include "checkpoint/io/files.h"
 
 namespace reshard::torch_save {
+
+// A file of torch.save, open.
+struct OpenFile {
+  int32_t index = 0;  // in the catalog
+  std::unique_ptr<io::ReadFile> file;
+  std::unique_ptr<Archive> archive;
+
+  const pickle::Pickle& values() const { return archive->description(); }
+};
 
 class Reader {
  public:
@@ -37,8 +49,13 @@ class Reader {
   // Of the file what `is_wanted` says.
   absl::Status AddFile(const std::string& name, const std::function<bool(const Leaf&)>& is_wanted);
 
-  // What else is to be in the catalog.
+  // For those who take a file apart themselves: the file of that name below the root, and what else is to be in the
+  // catalog.
+  absl::StatusOr<OpenFile> Open(const std::string& name);
   catalog::CatalogBuilder& builder() { return builder_; }
+  // A chunk of the tensor that the builder was given last: all of what the record has, which may be elements of a type
+  // that this library does not have. Errors as CatalogBuilder::AddChunk.
+  absl::Status AddChunk(absl::Span<const int64_t> offset, int32_t file, TensorRecord record);
 
   // All that the index has must be in the file that it says. A name in two files is found out by its elements.
   absl::Status CheckIndex(const std::string& index_path, const safetensors::WeightMap& map);

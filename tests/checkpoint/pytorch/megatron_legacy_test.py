@@ -256,6 +256,8 @@ class LegacyTest(unittest.TestCase):
             ("both", with_tensor(fc1, torch.zeros(2, HIDDEN), "mp_rank_01_000"), "is torch.float32 [2, 32], that of the first rank"),
             ("both", with_tensor("output_layer.bias", torch.zeros(2), "mp_rank_00_000"), "1 of 2 tensor-parallel ranks have"),
             ("both", with_tensor("embedding.position_embeddings.weight", torch.zeros(2)), "more than one stage has it"),
+            ("both", with_tensor(f"decoder.layers.{2**63 - 1}.mlp.linear_fc2.weight", torch.zeros(2, 2), "mp_rank_01_000"), "of a layer or an expert"),
+            ("both", with_tensor("odd.layers.0.weight", torch.zeros(2), "mp_rank_01_000"), 'how tensor-parallel ranks cut "odd.layers.0'),
             ("experts", with_tensor("decoder.layers.0.mlp.experts.weight1", torch.zeros(2, 2)), "have all their experts together"),
             ("experts", with_arguments(expert_tensor_parallel_size=1), "experts over 1 tensor-parallel ranks"),
             ("alone", lambda saved, _: saved.pop("model"), 'there is no "model"'),

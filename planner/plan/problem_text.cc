@@ -1,7 +1,5 @@
 #include "reshard/planner/problem_text.h"
 
-#include <utility>
-
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "reshard/layout/text.h"
@@ -35,9 +33,9 @@ absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype, std::s
   if (text.to_mesh) {
     ASSIGN_OR_RETURN(target_mesh, ReadNamedMesh(to_mesh_is, *text.to_mesh));
   }
-  ASSIGN_OR_RETURN(Layout source, ReadNamedLayout("source", text.from, mesh, text.from_format, text.shape));
+  ASSIGN_OR_RETURN(const Layout source, ReadNamedLayout("source", text.from, mesh, text.from_format, text.shape));
   absl::StatusOr<Layout> target = ReadLayout(text.to, target_mesh, text.to_format, text.shape);
-  if (target.ok()) return Problem{std::move(source), *std::move(target), dtype};
+  if (target.ok()) return Problem{source, *target, dtype};
   if (NamesUnknownAxis(target.status()) && !text.to_mesh) {
     return Named(absl::StrCat("target (for one on another mesh, give that as ", status::View(to_mesh_is), ")"),
                  target.status());

@@ -1,8 +1,10 @@
 # One function makes every library of the project, so that warnings, sanitizers and include paths are the same. Build
-# times are decided here too: parsing, not optimising, is what a file costs, so the headers that nearly all files include
-# are precompiled, and the files of a folder are compiled as one (RESHARD_UNITY; off in the preset `dev`, where one changed
-# file should cost one file).
-set(RESHARD_UNITY ON CACHE STRING "Compile the files of a folder as one (ON), of a target (TARGET, for tools that read), or each alone (OFF)")
+# times are decided here too. Parsing and instantiating templates, not optimizing, is what a file costs: the headers that
+# nearly all files include are precompiled, and many files are compiled as one (RESHARD_UNITY): those of a folder, forty
+# of a library in the preset `core`, which is built from nothing more often than anything else, and none in the preset
+# `dev`, where one changed file should cost one file.
+set(RESHARD_UNITY ON CACHE STRING
+    "Compile the files of a folder as one (ON), so many files of a target (a number; 0: all of them), or each alone (OFF)")
 option(RESHARD_PRECOMPILE "Precompile the headers of the standard library and of Abseil that most files include" ON)
 
 find_program(RESHARD_CCACHE ccache)
@@ -25,7 +27,7 @@ target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wco
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
-if(RESHARD_UNITY)
+if(NOT RESHARD_UNITY STREQUAL "OFF")
   # GCC takes the hidden types of a .cc file that another includes for those of a header.
   target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()
@@ -46,6 +48,7 @@ set(RESHARD_PRECOMPILED <algorithm> <array> <cstddef> <cstdint> <cstring> <funct
                         <string> <string_view> <utility> <vector> [["absl/container/flat_hash_map.h"]] [["absl/status/status.h"]]
                         [["absl/status/statusor.h"]] [["absl/strings/str_cat.h"]] [["absl/strings/str_join.h"]]
                         [["absl/types/span.h"]])
+set(RESHARD_LESS_OPTIMIZED $<$<CONFIG:Release>:-O1>)
 # reshard_precompile(TARGET HEADER...): gives the target these headers precompiled, beside those of every target.
 function(reshard_precompile target)
   if(RESHARD_PRECOMPILE)
@@ -69,11 +72,11 @@ function(reshard_share_precompiled target)
   endif()
 endfunction()
 
-# reshard_unity(TARGET): its files are compiled folder by folder. Two files of a folder must therefore not both have a
+# reshard_unity(TARGET): its files are compiled together. Two files of a target must therefore not both have a
 # hidden name that means different things; the presets `dev` and `debug` compile each file alone.
 function(reshard_unity target)
-  if(RESHARD_UNITY STREQUAL "TARGET")
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  if(RESHARD_UNITY MATCHES "^[0-9]+$")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${RESHARD_UNITY})
   elseif(RESHARD_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     get_target_property(sources ${target} SOURCES)
@@ -88,8 +91,8 @@ function(reshard_unity target)
 endfunction()
 
 # reshard_library(NAME [COMPUTES] SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
-# COMPUTES: what the tests spend their time in. A sanitized build optimizes that and nothing else, since a file compiles
-# in a third of the time without.
+# COMPUTES: what users and tests spend their time in. Nothing else is optimized beyond -O1, and in a sanitized build
+# nothing else at all, since a file compiles in a third of the time without.
 function(reshard_library name)
   cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(reshard_${name} STATIC ${arg_SOURCES})
@@ -103,6 +106,8 @@ function(reshard_library name)
   set(options "")
   if(RESHARD_SANITIZE AND arg_COMPUTES)
     set(options -O1)
+  elseif(NOT RESHARD_SANITIZE AND NOT arg_COMPUTES)
+    set(options ${RESHARD_LESS_OPTIMIZED})
   endif()
   target_compile_options(reshard_${name} PRIVATE ${options})
   reshard_share_precompiled(reshard_${name} ${options})

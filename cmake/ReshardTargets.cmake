@@ -48,7 +48,10 @@ set(RESHARD_PRECOMPILED <algorithm> <array> <cstddef> <cstdint> <cstring> <funct
                         <string> <string_view> <utility> <vector> [["absl/container/flat_hash_map.h"]] [["absl/status/status.h"]]
                         [["absl/status/statusor.h"]] [["absl/strings/str_cat.h"]] [["absl/strings/str_join.h"]]
                         [["absl/types/span.h"]])
-set(RESHARD_LESS_OPTIMIZED $<$<CONFIG:Release>:-O1>)
+set(RESHARD_LESS_OPTIMIZED "")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(RESHARD_LESS_OPTIMIZED -O1)
+endif()
 # reshard_precompile(TARGET HEADER...): gives the target these headers precompiled, beside those of every target.
 function(reshard_precompile target)
   if(RESHARD_PRECOMPILE)

@@ -80,6 +80,7 @@ LINKS = {
     "reshard_core": {"reshard_layout", "reshard_planner", "reshard_check", "reshard_checkpoint", "reshard_command"},
     "nanobind-static": set(),
     "reshard_precompiled": set(),
+    "reshard_precompiled_O1": set(),
     "test_oracle": set(),
 }
 # Where the text of a mesh or a layout enters the runtime and the checkpoint part. Below them everything is typed.
@@ -184,7 +185,7 @@ def judge_links(target, libraries):
     """Reasons for every library of ours that `target` links and may not."""
     if target not in LINKS:
         return [f"no rule says what target {target} may link"]
-    allowed = LINKS[target] | {"reshard_build_flags", "reshard_precompiled"}
+    allowed = LINKS[target] | {"reshard_build_flags", "reshard_precompiled", "reshard_precompiled_O1"}
     names = [(library, name) for library in libraries for name in re.findall(r"\breshard(?:::|_)(\w+)", library)]
     return [f"target {target} must not link {library}" for library, name in names if f"reshard_{name}" not in allowed]
 

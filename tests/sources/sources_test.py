@@ -32,6 +32,7 @@ from safetensors import safe_open  # noqa: E402
 import reshard  # noqa: E402
 from reshard.sources.as_store import SourceStore  # noqa: E402
 from reshard.sources.cells import boxes_of, cell_of  # noqa: E402
+from reshard.sources.orbax import OrbaxSource  # noqa: E402
 
 OF_ORBAX = {
     "params.decoder.layers.mlp.wi.kernel": np.arange(16 * 8 * 4, dtype=np.float32).reshape(16, 8, 4),
@@ -296,6 +297,32 @@ class SourcesTest(unittest.TestCase):
         shutil.copytree(steps / "3/state", self.scratch / "two/other")
         with self.assertRaisesRegex(reshard.FileError, "several items with arrays .other, state."):
             reshard.inspect(self.scratch / "two")
+
+    def test_orbax_in_a_bucket(self):
+        stores = pathlib.Path(sys.prefix).parent / "stores"  # tools/setup.sh makes both; this one has obstore and moto
+        if not stores.is_dir():
+            self.skipTest(f"there is no {stores}")
+        sys.path += [str(pathlib.Path(__file__).parent.parent / "stores"), *map(str, stores.glob("lib/python*/site-packages"))]
+        import boto3
+        import servers
+
+        for server in servers.s3(stores):
+            self.addCleanup(server.close)
+        bucket = boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).Bucket("bucket")
+        bucket.create()
+        for path in FIXTURES.rglob("*"):
+            if path.is_file():
+                bucket.upload_file(str(path), f"runs/{path.relative_to(FIXTURES)}")
+        for form in ("ocdbt", "plain", "zarr3"):
+            reshard.convert(f"s3://bucket/runs/orbax_{form}", self.scratch / form, to="safetensors")
+            arrays, notes = stored(self.scratch / form)
+            self.assertEqual({name: array.tobytes() for name, array in arrays.items()},
+                             {name: array.tobytes() for name, array in OF_ORBAX.items()})  # fmt: skip
+            self.assertEqual(notes["name"], "hello")
+        reshard.convert("s3://bucket/runs/orbax_steps/3", "s3://bucket/out", mesh="{a:2}", layout="[<a>, ...]", include="params.*")
+        self.assertTrue(reshard.verify("s3://bucket/runs/orbax_steps/3", "s3://bucket/out", include="params.*"))
+        with self.assertRaisesRegex(ValueError, "az://runs/3: Orbax and Zarr are read from directories, s3:// and gs://"):
+            OrbaxSource("az://runs/3")
 
     def test_zarr(self):
         import tensorstore as ts

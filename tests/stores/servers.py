@@ -19,11 +19,11 @@ def free_port():
 
 
 class Moto:
-    """moto_server, of the environment that this Python is of."""
+    """moto_server of the environment `prefix`."""
 
-    def __init__(self):
+    def __init__(self, prefix=sys.prefix):
         self.port = free_port()
-        command = [os.path.join(os.path.dirname(sys.executable), "moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [os.path.join(prefix, "bin", "moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while True:
@@ -61,14 +61,15 @@ class Running:
         pass
 
 
-def s3():
-    """(server, Proxy): a server that speaks S3, behind a proxy, which is what s3:// means in this process and its children."""
+def s3(prefix=sys.prefix):
+    """(server, Proxy): a server that speaks S3, behind a proxy, which is what s3:// means in this process and its children.
+    `prefix` is the environment that has moto."""
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_PROFILE", "http_proxy", "HTTP_PROXY"):
         os.environ.pop(name, None)
     running = os.environ.get("RESHARD_TEST_S3_PORT")
     if not running:
         os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-    server = Running(int(running)) if running else Moto()
+    server = Running(int(running)) if running else Moto(prefix)
     proxy = Proxy(server.port)
     os.environ |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
     return server, proxy

@@ -1,6 +1,7 @@
 """Orbax, with or without OCDBT, and groups of Zarr arrays of version 2 or 3: by tensorstore."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,45 @@ __all__ = ["OrbaxSource"]
 _CACHE_BYTES = 64 << 20
 _MOST_OF_A_NOTE = 64 << 10
 
+# By itself tensorstore asks 32 times, for many minutes, before it says that a server does not answer.
+_RETRIES = {"max_retries": 6, "initial_delay": "200ms", "max_delay": "5s"}
+
+# A place as tensorstore's JSON names it: {"driver": "s3", "bucket": "runs", "path": "step/", ...}.
+_Place = dict[str, Any]
+
+
+def _place(path: str) -> _Place:
+    """A directory, or a prefix of a bucket. The endpoint and the region of S3, and whether requests are signed, are what
+    the environment says, as for every other s3:// URL; tensorstore finds credentials that the environment lacks.
+
+    Raises:
+        ValueError: tensorstore has nothing for that scheme.
+    """
+    scheme, separator, rest = path.rstrip("/").partition("://")
+    if not separator:
+        return {"driver": "file", "path": path.rstrip("/") + "/"}
+    bucket, _, prefix = rest.partition("/")
+    place: _Place = {"driver": scheme, "bucket": bucket, "path": prefix + "/" if prefix else ""}
+    if scheme == "gs":
+        return place | {"driver": "gcs"}
+    if scheme != "s3":
+        raise ValueError(f"{path}: Orbax and Zarr are read from directories, s3:// and gs://; copy it to one of them")
+    for member, names in {
+        "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "aws_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    }.items():
+        if said := next(filter(None, map(os.environ.get, names)), None):
+            place[member] = said.rstrip("/")
+    if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true"):
+        place["aws_credentials"] = {"type": "anonymous"}
+    elif os.environ.get("AWS_ACCESS_KEY_ID"):  # else it complains of every place that it looks at before
+        place["aws_credentials"] = {"type": "environment"}
+    return place
+
+
+def _below(place: _Place, key: str) -> _Place:
+    return place | {"path": place["path"] + key}
+
 
 class OrbaxSource:
     """What one item of a checkpoint has, as orbax-checkpoint writes a PyTree: names are keys joined with ".", as in
@@ -23,36 +63,33 @@ class OrbaxSource:
     """
 
     def __init__(self, path: str):
-        self._context = ts.Context({"cache_pool": {"total_bytes_limit": _CACHE_BYTES}})
+        retries = {f"{driver}_request_retries": _RETRIES for driver in ("s3", "gcs")}
+        self._context = ts.Context({"cache_pool": {"total_bytes_limit": _CACHE_BYTES}, **retries})
         self._notes: dict[str, str] = {}
         self._at, self._kv = self._find_item(path)
         text = self._text("_METADATA")
         self._metadata: dict[str, Any] = json.loads(text) if text else {}
         self._arrays = {name: self._open_array(key, driver) for name, key, driver in self._find_arrays()}
 
-    @staticmethod
-    def _url(path: str) -> str:
-        return path.rstrip("/") + "/" if "://" in path else "file://" + path.rstrip("/") + "/"
-
-    def _store(self, url: str) -> Any:
-        return ts.KvStore.open(url, context=self._context).result()
+    def _store(self, place: _Place) -> Any:
+        return ts.KvStore.open(place, context=self._context).result()
 
     def _text(self, key: str) -> str:
         found = self._kv.read(key).result()
         return bytes(found.value).decode() if found.state == "value" else ""
 
-    def _find_item(self, path: str) -> tuple[str, Any]:
-        """The URL and the contents of the item that has arrays.
+    def _find_item(self, path: str) -> tuple[_Place, Any]:
+        """Where the item that has arrays lies, and its contents.
 
         Raises:
             ValueError: there are several, or none.
         """
-        url = self._url(path)
-        kv = self._store(url)
+        place = _place(path)
+        kv = self._store(place)
         if kv.read("_CHECKPOINT_METADATA").result().state != "value" or self._has_arrays(kv):
-            return url, kv
+            return place, kv
         items = sorted({bytes(key).decode().split("/")[0] for key in kv.list().result() if b"/" in bytes(key)})
-        stores = {item: self._store(url + item + "/") for item in items}
+        stores = {item: self._store(_below(place, item + "/")) for item in items}
         arrays = [item for item, store in stores.items() if self._has_arrays(store)]
         if len(arrays) != 1:
             names = ", ".join(arrays) or "none"
@@ -62,7 +99,7 @@ class OrbaxSource:
             found = store.read("metadata").result()
             if item not in arrays and found.state == "value" and len(found.value) <= _MOST_OF_A_NOTE:
                 self._notes[item] = bytes(found.value).decode(errors="replace")
-        return url + arrays[0] + "/", stores[arrays[0]]
+        return _below(place, arrays[0] + "/"), stores[arrays[0]]
 
     @staticmethod
     def _has_arrays(store: Any) -> bool:
@@ -97,12 +134,10 @@ class OrbaxSource:
         return self._kv.read("manifest.ocdbt").result().state == "value"
 
     def _arrays_store(self) -> Any:
-        return self._store(self._at + "|ocdbt:") if self._has_ocdbt() else self._kv
+        return self._store({"driver": "ocdbt", "base": self._at}) if self._has_ocdbt() else self._kv
 
     def _open_array(self, key: str, driver: str) -> Any:
-        kvstore: Any = self._at + key
-        if self._has_ocdbt():
-            kvstore = {"driver": "ocdbt", "base": self._at, "path": key}
+        kvstore = {"driver": "ocdbt", "base": self._at, "path": key} if self._has_ocdbt() else _below(self._at, key)
         return ts.open({"driver": driver, "kvstore": kvstore}, open=True, read=True, context=self._context).result()
 
     def tensors(self) -> Iterable[SourceTensor]:

@@ -15,7 +15,7 @@ __all__ = ["OrbaxSource"]
 _CACHE_BYTES = 64 << 20
 _MOST_OF_A_NOTE = 64 << 10
 
-# By itself tensorstore asks 32 times, for many minutes, before it says that a server does not answer.
+# By itself tensorstore asks 32 times, for many minutes, before it says that a server cannot be reached.
 _RETRIES = {"max_retries": 6, "initial_delay": "200ms", "max_delay": "5s"}
 
 # A place as tensorstore's JSON names it: {"driver": "s3", "bucket": "runs", "path": "step/", ...}.

@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -323,6 +324,16 @@ class SourcesTest(unittest.TestCase):
         self.assertTrue(reshard.verify("s3://bucket/runs/orbax_steps/3", "s3://bucket/out", include="params.*"))
         with self.assertRaisesRegex(ValueError, "az://runs/3: Orbax and Zarr are read from directories, s3:// and gs://"):
             OrbaxSource("az://runs/3")
+
+    def test_a_server_that_never_answers(self):
+        program = f"import sys; sys.path.insert(0, {PACKAGES!r}); from reshard.sources.orbax import OrbaxSource as s; s('s3://bucket/run')"
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            environment = os.environ | {
+                "AWS_ENDPOINT_URL": "http://127.0.0.1:%d" % server.getsockname()[1], "AWS_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "RESHARD_HTTPS_TIMEOUT_S": "1",
+            }  # fmt: skip
+            done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240)
+        self.assertIn("TimeoutError: no answer within 4 s: try again, or set RESHARD_HTTPS_TIMEOUT_S", done.stderr)
 
     def test_zarr(self):
         import tensorstore as ts

@@ -11,6 +11,7 @@ import collections
 import json
 import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -23,6 +24,7 @@ __all__ = ["SourceStore"]
 
 _LISTING, _CONTENTS = "reshard.listing.json", "contents"
 _MOST_OPEN = 8
+_LOOKED_FOR = 1.0  # seconds: looking whether a source has changed may be a request to a server
 _MOST_KEPT = 64 << 20  # bytes of boxes of which only a part was asked for
 
 
@@ -30,7 +32,7 @@ _CODES: Codes = [(FileNotFoundError, "not_found"), (PermissionError, "denied")]
 
 
 def _words(error: Exception) -> str:
-    said = isinstance(error, (ValueError, FileNotFoundError, PermissionError))
+    said = isinstance(error, (ValueError, FileNotFoundError, PermissionError, TimeoutError))
     return str(error) if said else f"{type(error).__name__}: {error}"
 
 
@@ -49,7 +51,7 @@ class _Opened:
     """A source whose tensors have places."""
 
     def __init__(self, source: Source):
-        self.source, self.version = source, source.version()
+        self.source, self.version, self._looked = source, source.version(), time.monotonic()
         # While there is an interpreter: a library may need it to close its files, and it was loaded before this.
         atexit.register(self.close)
         self._boxes: list[_Box] = []
@@ -77,10 +79,17 @@ class _Opened:
         self.source.close()
 
     def is_current(self) -> bool:
+        now = time.monotonic()
         try:
-            return self.source.version() == self.version
-        except Exception:  # who opens it again is told
+            current = self.source.version() == self.version
+        except Exception:  # opening it again says why
             return False
+        self._looked = now
+        return current
+
+    def was_current(self) -> bool:
+        """Like is_current, as of a moment ago."""
+        return time.monotonic() - self._looked < _LOOKED_FOR or self.is_current()
 
     def read(self, at: int, out: memoryview) -> None:
         end = at + len(out)
@@ -133,10 +142,10 @@ class SourceStore:
         self._opened: collections.OrderedDict[str, _Opened] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def _open(self, base: str) -> _Opened:
+    def _open(self, base: str, is_current: Callable[[_Opened], bool] = _Opened.is_current) -> _Opened:
         with self._lock:
             opened = self._opened.get(base)
-            if opened is not None and not opened.is_current():
+            if opened is not None and not is_current(opened):
                 self._opened.pop(base).close()
                 opened = None
             if opened is None:
@@ -170,7 +179,8 @@ class SourceStore:
     def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
         base, _, name = url.rpartition("/")
         with _said(base):
-            opened = self._open(base)
+            # Conversions look once more at what they have read, so here a moment ago is good enough.
+            opened = self._open(base, _Opened.was_current)
             if found.version != opened.version:
                 raise StoreError("changed", f"{base}: it has changed")
             if name == _LISTING:

@@ -18,6 +18,9 @@ _MOST_OF_A_NOTE = 64 << 10
 # By itself tensorstore asks 32 times, for many minutes, before it says that a server cannot be reached.
 _RETRIES = {"max_retries": 6, "initial_delay": "200ms", "max_delay": "5s"}
 
+# What says that a checkpoint has become another one.
+_STAMPED = ("manifest.ocdbt", "_METADATA", ".zgroup", "zarr.json")
+
 # A place as tensorstore's JSON names it: {"driver": "s3", "bucket": "runs", "path": "step/", ...}.
 _Place = dict[str, Any]
 
@@ -51,6 +54,31 @@ def _place(path: str) -> _Place:
     return place
 
 
+def _wait(future: Any, size: int = 0) -> Any:
+    """What a future of tensorstore brings, `size` bytes of it. A server that takes a connection and never answers is not
+    an error to tensorstore.
+
+    Raises:
+        TimeoutError: nothing came in four times RESHARD_HTTPS_TIMEOUT_S, and a second per MiB.
+    """
+    limit = 4 * float(os.environ.get("RESHARD_HTTPS_TIMEOUT_S") or 30) + size / (1 << 20)
+    try:
+        return future.result(timeout=limit)
+    except TimeoutError:
+        future.cancel()
+        raise TimeoutError(f"no answer within {limit:.0f} s: try again, or set RESHARD_HTTPS_TIMEOUT_S, of which it is four times") from None
+
+
+def _value(kv: Any, key: str) -> bytes | None:
+    """The value of a key; None where there is none."""
+    found = _wait(kv.read(key))
+    return bytes(found.value) if found.state == "value" else None
+
+
+def _keys(kv: Any) -> list[str]:
+    return sorted(bytes(key).decode() for key in _wait(kv.list()))
+
+
 def _below(place: _Place, key: str) -> _Place:
     return place | {"path": place["path"] + key}
 
@@ -67,16 +95,21 @@ class OrbaxSource:
         self._context = ts.Context({"cache_pool": {"total_bytes_limit": _CACHE_BYTES}, **retries})
         self._notes: dict[str, str] = {}
         self._at, self._kv = self._find_item(path)
-        text = self._text("_METADATA")
-        self._metadata: dict[str, Any] = json.loads(text) if text else {}
-        self._arrays = {name: self._open_array(key, driver) for name, key, driver in self._find_arrays()}
+        stamped = self._read_stamped({})
+        self._stamps = {key: found.stamp.generation for key, found in stamped.items()}
+        self._has_ocdbt = stamped["manifest.ocdbt"].state == "value"
+        self._inside = self._store({"driver": "ocdbt", "base": self._at}) if self._has_ocdbt else self._kv
+        self._metadata: dict[str, Any] = json.loads(bytes(stamped["_METADATA"].value) or "{}")
+        opened = {name: self._open_array(key, driver) for name, key, driver in self._find_arrays()}  # all are asked for at once
+        self._arrays = {name: _wait(future) for name, future in opened.items()}
 
     def _store(self, place: _Place) -> Any:
-        return ts.KvStore.open(place, context=self._context).result()
+        return _wait(ts.KvStore.open(place, context=self._context))
 
-    def _text(self, key: str) -> str:
-        found = self._kv.read(key).result()
-        return bytes(found.value).decode() if found.state == "value" else ""
+    def _read_stamped(self, known: Mapping[str, bytes]) -> dict[str, Any]:
+        """What is read of the keys of _STAMPED, without the values of those that are still as they were known."""
+        reads = {key: self._kv.read(key, **{"if_not_equal": known[key]} if key in known else {}) for key in _STAMPED}
+        return {key: _wait(read) for key, read in reads.items()}
 
     def _find_item(self, path: str) -> tuple[_Place, Any]:
         """Where the item that has arrays lies, and its contents.
@@ -86,9 +119,9 @@ class OrbaxSource:
         """
         place = _place(path)
         kv = self._store(place)
-        if kv.read("_CHECKPOINT_METADATA").result().state != "value" or self._has_arrays(kv):
+        if _value(kv, "_CHECKPOINT_METADATA") is None or self._has_arrays(kv):
             return place, kv
-        items = sorted({bytes(key).decode().split("/")[0] for key in kv.list().result() if b"/" in bytes(key)})
+        items = sorted({key.split("/")[0] for key in _keys(kv) if "/" in key})
         stores = {item: self._store(_below(place, item + "/")) for item in items}
         arrays = [item for item, store in stores.items() if self._has_arrays(store)]
         if len(arrays) != 1:
@@ -96,19 +129,19 @@ class OrbaxSource:
             raise ValueError(f"{path} has several items with arrays ({names}); name the one that is meant, such as {path}/{arrays[0]}"
                              if arrays else f"{path} has no item with arrays")  # fmt: skip
         for item, store in stores.items():
-            found = store.read("metadata").result()
-            if item not in arrays and found.state == "value" and len(found.value) <= _MOST_OF_A_NOTE:
-                self._notes[item] = bytes(found.value).decode(errors="replace")
+            note = None if item in arrays else _value(store, "metadata")
+            if note is not None and len(note) <= _MOST_OF_A_NOTE:
+                self._notes[item] = note.decode(errors="replace")
         return _below(place, arrays[0] + "/"), stores[arrays[0]]
 
     @staticmethod
     def _has_arrays(store: Any) -> bool:
-        return any(store.read(key).result().state == "value" for key in ("_METADATA", "manifest.ocdbt"))
+        return any(_value(store, key) is not None for key in ("_METADATA", "manifest.ocdbt"))
 
     def _find_arrays(self) -> Iterable[tuple[str, str, str]]:
         """(name, where it lies, driver)"""
         driver = "zarr3" if self._metadata.get("use_zarr3") else "zarr"
-        strings = json.loads(self._text("_strings.json") or "{}")
+        strings = json.loads(_value(self._kv, "_strings.json") or "{}")
         for entry in self._metadata.get("tree_metadata", {}).values():
             name = ".".join(str(one["key"]) for one in entry["key_metadata"])
             kind = entry["value_metadata"]["value_type"]
@@ -121,24 +154,17 @@ class OrbaxSource:
         if self._metadata:
             return
         marks = {".zarray": "zarr", "zarr.json": "zarr3"}
-        for key in sorted(bytes(key).decode() for key in self._arrays_store().list().result()):
+        for key in _keys(self._inside):
             place, _, last = key.rpartition("/")
             if last in marks and (last == ".zarray" or self._is_array(key)):
                 yield place or "array", place + "/" if place else "", marks[last]
 
     def _is_array(self, key: str) -> bool:
-        text = bytes(self._arrays_store().read(key).result().value).decode()
-        return json.loads(text).get("node_type") == "array"
-
-    def _has_ocdbt(self) -> bool:
-        return self._kv.read("manifest.ocdbt").result().state == "value"
-
-    def _arrays_store(self) -> Any:
-        return self._store({"driver": "ocdbt", "base": self._at}) if self._has_ocdbt() else self._kv
+        return json.loads(_value(self._inside, key) or "{}").get("node_type") == "array"
 
     def _open_array(self, key: str, driver: str) -> Any:
-        kvstore = {"driver": "ocdbt", "base": self._at, "path": key} if self._has_ocdbt() else _below(self._at, key)
-        return ts.open({"driver": driver, "kvstore": kvstore}, open=True, read=True, context=self._context).result()
+        kvstore = {"driver": "ocdbt", "base": self._at, "path": key} if self._has_ocdbt else _below(self._at, key)
+        return ts.open({"driver": driver, "kvstore": kvstore}, open=True, read=True, context=self._context)
 
     def tensors(self) -> Iterable[SourceTensor]:
         for name, array in self._arrays.items():
@@ -149,13 +175,13 @@ class OrbaxSource:
         array = self._arrays[name]
         place = np.frombuffer(out, dtype=array.dtype.numpy_dtype).reshape(shape)
         box = array[tuple(slice(o, o + s) for o, s in zip(offset, shape))] if shape else array
-        ts.array(place).write(box).result()
+        _wait(ts.array(place).write(box), len(out))
 
     def notes(self) -> Mapping[str, str]:
         return self._notes
 
     def version(self) -> str:
-        stamps = [self._kv.read(key).result().stamp.generation for key in ("manifest.ocdbt", "_METADATA", ".zgroup", "zarr.json")]
+        stamps = [found.stamp.generation for found in self._read_stamped(self._stamps).values()]
         return "-".join(stamp.hex() for stamp in stamps)[-200:]
 
     def close(self) -> None:

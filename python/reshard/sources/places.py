@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 def _open_held(number: str) -> Source:
     if number not in _held:
-        raise StoreError("not_found", f"{_OWN}://{number}: this source is not there any more")
+        raise StoreError("not_found", f"{_OWN}://{number}: this source has been closed")
     return _held[number]
 
 

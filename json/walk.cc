@@ -38,7 +38,7 @@ class Walker final : public nlohmann::json_sax<Json> {
     return Scalar({.kind = WalkedValue::Kind::kFraction, .fraction = value});
   }
   bool string(string_t& value) override { return Scalar({.kind = WalkedValue::Kind::kString, .text = &value}); }
-  bool binary(binary_t&) override { return Fail(absl::InternalError("binary values are no JSON")); }
+  bool binary(binary_t&) override { return Fail(absl::InternalError("binary values are not JSON")); }
 
   bool start_object(size_t) override {
     if (!Visit({.kind = WalkedValue::Kind::kObject}) || !Open(-1)) return false;
@@ -49,7 +49,7 @@ class Walker final : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& key) override {
     if (!keys_[path_.size() - 1].insert(key).second) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("the key \"", layout::Printable(key), "\" comes twice")));
+      return Fail(absl::InvalidArgumentError(absl::StrCat("the key \"", layout::Printable(key), "\" appears twice")));
     }
     path_.back().key = std::move(key);
     return true;

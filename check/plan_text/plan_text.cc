@@ -36,7 +36,7 @@ class PlanReader {
     if (!json_.is_object()) return Refused("a plan is a JSON object");
     if (json_.Find("error") && !json_.Find("steps")) {
       SetName();
-      return Refused("the planner answered with an error, there is no plan");
+      return Refused("the planner answered with an error: there is no plan");
     }
     const auto schema = json_.Find("schema");
     plan().strict = schema.has_value();
@@ -49,7 +49,7 @@ class PlanReader {
       if (value && value->is_null() && json_.Find(std::string(key) + "_hash")) {
         return Refused(absl::StrCat("\"", key, "\" is not a layout but a hash; there is nothing to derive from"));
       }
-      return Refused(absl::StrCat("\"", key, "\" is missing or no string"));
+      return Refused(absl::StrCat("\"", key, "\" is missing or not a string"));
     }
     Reader in(json_, "", plan().strict, out_.findings);
     in.Get("schema");
@@ -62,7 +62,7 @@ class PlanReader {
     plan().dtype = *in.Text("dtype", true);
     plan().target_mesh = in.Text("target_mesh", false);
     plan().world = in.Count("world", true, 1);
-    if (!ReadShape(in)) return Refused("\"shape\" is missing or no list of sizes");
+    if (!ReadShape(in)) return Refused("\"shape\" is missing or not a list of sizes");
     if (const auto options = in.Object("options", true)) ReadOptions(*options);
     if (!ReadSteps(in)) return std::move(out_);
     if (const auto chunks = in.Object("chunks", false)) ReadChunks(*chunks);
@@ -171,7 +171,7 @@ class PlanReader {
       out_.status = absl::InvalidArgumentError(reason);
       return false;
     };
-    if (!steps || !steps->is_array()) return refuse("\"steps\" is missing or no list");
+    if (!steps || !steps->is_array()) return refuse("\"steps\" is missing or not a list");
     constexpr size_t kMostSteps = 1000;
     if (steps->size() > kMostSteps) return refuse(absl::StrCat("more than ", kMostSteps, " steps"));
     for (size_t s = 0; s < steps->size(); ++s) {
@@ -180,7 +180,7 @@ class PlanReader {
       for (const char* key : {"op", "from", "to"}) {
         const auto value = json.Find(key);
         if (!value || !value->is_string()) {
-          return refuse(absl::StrCat("steps[", s, "].", key, " is missing or no string"));
+          return refuse(absl::StrCat("steps[", s, "].", key, " is missing or not a string"));
         }
       }
       ReadStep(json, s);

@@ -31,7 +31,7 @@ class DerivedCatalog {
  public:
   explicit DerivedCatalog(Catalog before) : before_(std::move(before)) {}
 
-  // Called once. No name comes twice. Paths in nested containers stay with names that stay; others are a path of one
+  // Called once. No name appears twice. Paths in nested containers stay with names that stay; others are a path of one
   // step where the name before had one. The bytes of what is made fit 64 bits. The attributes are these.
   Catalog Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, std::vector<Catalog::Attribute> attributes) &&;
 

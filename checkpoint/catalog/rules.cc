@@ -30,26 +30,26 @@ struct Collector {
   size_t texts = 0;  // in the last rule
 
   absl::Status Visit(absl::Span<const json::PathStep> path, const json::WalkedValue& value) {
-    if (path.empty()) return Expect(value, Kind::kObject, "the rules are no JSON object");
+    if (path.empty()) return Expect(value, Kind::kObject, "the rules are not a JSON object");
     const std::string& member = path[0].key;
     if (member == "mesh") {
-      RETURN_IF_ERROR(Expect(value, Kind::kString, "mesh: no text"));
+      RETURN_IF_ERROR(Expect(value, Kind::kString, "mesh: not a string"));
       mesh = std::move(*value.text);
       return absl::OkStatus();
     }
     if (member != "layouts") {
-      return absl::InvalidArgumentError(absl::StrCat(io::Shown(member), " is none of mesh, layouts"));
+      return absl::InvalidArgumentError(absl::StrCat(io::Shown(member), " is neither mesh nor layouts"));
     }
     if (path.size() == 1) {
       has_layouts = true;
-      return Expect(value, Kind::kArray, "layouts: no list");
+      return Expect(value, Kind::kArray, "layouts: not a list");
     }
     const std::string where = absl::StrCat("layouts[", path[1].index, "]: ");
     if (path.size() == 2) {
       RETURN_IF_ERROR(Whole());
       rules.emplace_back();
       texts = 0;
-      return Expect(value, Kind::kArray, where + "no list of a pattern and a layout");
+      return Expect(value, Kind::kArray, where + "not a list of a pattern and a layout");
     }
     if (++texts > 2) return absl::InvalidArgumentError(where + "more than a pattern and a layout");
     if (absl::Status s =

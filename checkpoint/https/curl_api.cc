@@ -32,9 +32,9 @@ absl::StatusOr<const CurlApi*> Load() {
         Find(library, "curl_slist_append", &api.Append) && Find(library, "curl_slist_free_all", &api.FreeList) &&
         Find(library, "curl_version", &api.Version);
     if (all && api.GlobalInit(kGlobalDefault) == kCurlOk) return &api;
-    return absl::UnavailableError(absl::StrCat(name, " is there, but cannot be used"));
+    return absl::UnavailableError(absl::StrCat(name, " exists, but cannot be used"));
   }
-  return absl::UnavailableError("https needs libcurl, which is not there; on Debian: apt-get install libcurl4");
+  return absl::UnavailableError("https needs libcurl, which is not installed; on Debian: apt-get install libcurl4");
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ class Try {
   absl::StatusOr<Range> Get(int64_t at, absl::Span<char> out) {
     again_ = false;
     void* const handle = FreeHandles().Take(curl_);
-    if (handle == nullptr) return absl::UnavailableError("libcurl makes no handle");
+    if (handle == nullptr) return absl::UnavailableError("libcurl cannot create a handle");
     Answer answer;
     answer.out = out;
     const Request request = RequestFor(admitted_);
@@ -211,7 +211,8 @@ class Try {
   // "bytes 0-99/1234", or "bytes */0" with 416 for a range that an empty file does not have.
   absl::StatusOr<Range> Understand(int64_t status, const Answer& answer, int64_t at) const {
     const auto bad = [&] {
-      return absl::DataLossError(Says("an answer for the range ", answer.range.empty() ? "(none)" : answer.range));
+      return absl::DataLossError(
+          Says("the server answered for the range ", answer.range.empty() ? "(none)" : answer.range));
     };
     Range range;
     if (status == 416 && at == 0) {  // of an empty file some servers say nothing else

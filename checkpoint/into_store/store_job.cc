@@ -170,7 +170,7 @@ absl::Status StoreJob::MarkDone(int64_t object, const ObjectRecord& record) cons
 absl::StatusOr<ObjectRecord> StoreJob::Record(int64_t object) const {
   ASSIGN_OR_RETURN(const std::string text, ReadText(*store_, At("done", object)));
   ObjectRecord record;
-  if (!ObjectRecord::FromText(text, id_, &record)) return absl::NotFoundError("a record that is of no use");
+  if (!ObjectRecord::FromText(text, id_, &record)) return absl::NotFoundError("a record that cannot be used");
   return record;
 }
 

@@ -64,8 +64,9 @@ absl::Status TryToLock(const std::string& place) {
   const std::string path = io::JoinPath(place, "lock");
   ASSIGN_OR_RETURN(const std::unique_ptr<io::FileLock> lock, io::FileLock::Try(path));
   ASSIGN_OR_RETURN(const bool held, io::FileLock::IsHeld(path));
-  return lock != nullptr && held ? absl::OkStatus()
-                                 : absl::UnavailableError(absl::StrCat("a lock on ", path, " excludes nobody"));
+  return lock != nullptr && held
+             ? absl::OkStatus()
+             : absl::UnavailableError(absl::StrCat("a lock on ", path, " does not exclude other processes"));
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ absl::StatusOr<FilesystemFeatures> TryFilesystem(const std::string& directory) {
   FilesystemFeatures features;
   struct statvfs space;
   if (io::Uninterrupted([&] { return io::CurrentSystem().StatVfs(directory.c_str(), &space); }) != 0) {
-    return io::SystemError(errno, "look at the space of", directory);
+    return io::SystemError(errno, "check the free space of", directory);
   }
   features.bytes = static_cast<int64_t>(space.f_blocks) * static_cast<int64_t>(space.f_frsize);
   features.free_bytes = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);

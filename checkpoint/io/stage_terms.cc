@@ -46,8 +46,8 @@ absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std:
   if (!found.empty()) {
     ASSIGN_OR_RETURN(const bool others, OthersLive(stage, own));
     if (others) {
-      return absl::FailedPreconditionError(absl::StrCat("living processes do this otherwise: they have ", Shown(found),
-                                                        ", this one has ", Shown(terms), ", in ", stage));
+      return absl::FailedPreconditionError(absl::StrCat("running processes have other options: they have ",
+                                                        Shown(found), ", this one has ", Shown(terms), ", in ", stage));
     }
   }
   // Nobody else is in here: a torn one is that of a process that has died.

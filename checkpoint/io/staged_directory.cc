@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<StagedDirectory>> StagedDirectory::Begin(const st
     if (begun) return staged;
     staged->worker_lock_ = nullptr;
   }
-  return absl::FailedPreconditionError(absl::StrCat("others keep beginning and ending in ", staged->stage_));
+  return absl::FailedPreconditionError(absl::StrCat("other processes keep starting and finishing in ", staged->stage_));
 }
 
 absl::Status StagedDirectory::SetPlaces(std::string_view destination, std::string_view job, int64_t worker) {
@@ -197,7 +197,7 @@ absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
   if (lock == nullptr) return false;
   ASSIGN_OR_RETURN(std::unique_ptr<FileLock> worker_lock, FileLock::Try(JoinPath(stage_, lock_name_)));
   if (worker_lock == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("a living process does the same in ", stage_));
+    return absl::FailedPreconditionError(absl::StrCat("another process is doing the same in ", stage_));
   }
   worker_lock_ = std::move(worker_lock);
 
@@ -322,7 +322,7 @@ absl::Status StagedDirectory::Commit() {
     // Another worker may have done it.
     ASSIGN_OR_RETURN(const std::optional<struct stat> there, Look(destination_));
     if (!there || there->st_ino != inode_) {
-      return absl::FailedPreconditionError(absl::StrCat(stage_, " was taken away; ", destination_, " is as it was"));
+      return absl::FailedPreconditionError(absl::StrCat(stage_, " was removed; ", destination_, " is as it was"));
     }
     committed_ = true;
   }
@@ -393,7 +393,7 @@ absl::Status StagedDirectory::Discard(std::unique_ptr<FileLock> lock) {
   ASSIGN_OR_RETURN(const bool others, OthersLive(stage_, lock_name_));
   if (others) {
     worker_lock_ = nullptr;
-    return absl::FailedPreconditionError(absl::StrCat("a living process works in ", stage_));
+    return absl::FailedPreconditionError(absl::StrCat("a running process works in ", stage_));
   }
   // STAGE/data may be what was at DST before: it is removed only when the new one is durably there.
   RETURN_IF_ERROR(SyncDirectory(parent_));

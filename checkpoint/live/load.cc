@@ -135,7 +135,7 @@ class Loading {
     std::set<std::string_view> names;
     for (const LoadEntry& entry : entries) {
       if (!names.insert(entry.name).second) {
-        return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(entry.name), " is asked for twice"));
+        return absl::InvalidArgumentError(absl::StrCat("tensor ", io::Shown(entry.name), " is requested twice"));
       }
       const absl::Status prepared = PrepareEntry(catalog, entry);
       if (!prepared.ok()) {

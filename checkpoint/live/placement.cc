@@ -41,7 +41,7 @@ absl::Status CheckFragment(const Placement& placement, DType dtype, const ConstT
   }
   if (view.memory != MemoryKind::kHost) return absl::InvalidArgumentError("the fragment is not in host memory");
   if (view.strides.size() != view.shape.size())
-    return absl::InvalidArgumentError("a view needs one stride a dimension");
+    return absl::InvalidArgumentError("a view needs one stride per dimension");
   if (view.data == nullptr && NumElements(view.shape) > 0) return absl::InvalidArgumentError("the fragment is null");
   return absl::OkStatus();
 }

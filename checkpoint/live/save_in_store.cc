@@ -41,7 +41,7 @@ class ObjectOfRank final : public SaveFile {
   absl::Status WriteAt(int64_t at, std::string_view bytes) override { return sink_->WriteAt(file_, at, bytes); }
   absl::Status Note(size_t piece, const hash::ContentSums& sums) override {
     const size_t next = record_.hashes.size();
-    if (next >= pieces_.size() || pieces_[next] != piece) return absl::InternalError("a piece out of its order");
+    if (next >= pieces_.size() || pieces_[next] != piece) return absl::InternalError("a part out of order");
     record_.hashes.push_back(sums.hash());
     return absl::OkStatus();
   }
@@ -113,9 +113,9 @@ class StorePlace final : public SavePlace {
       ASSIGN_OR_RETURN(const std::optional<into_store::ObjectRecord> record,
                        into_store::RightRecord(target(), f, file, own.size()));
       if (!record) {
-        return io::FromSystem(absl::FailedPreconditionError(
-            absl::StrCat(io::JoinPath(at_.url, file.name),
-                         " is not what its rank has written: something else writes there, or the store is behind")));
+        return io::FromSystem(absl::FailedPreconditionError(absl::StrCat(
+            io::JoinPath(at_.url, file.name),
+            " is not what its rank wrote: something else writes there, or the store returned an older version")));
       }
       for (size_t p = 0; p < own.size(); ++p) hashes[own[p]] = record->hashes[p];
       return absl::OkStatus();

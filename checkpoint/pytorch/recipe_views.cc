@@ -57,7 +57,7 @@ absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& c
   const auto visit = [&](const views::Node& leaf, const views::StridedBox& box,
                          const views::Casts& casts) -> absl::Status {
     if (leaf.kind == views::Node::Kind::kConstant) {
-      return absl::UnimplementedError("padding: a constant is nowhere to be moved from");
+      return absl::UnimplementedError("padding: a constant cannot be moved from anywhere");
     }
     if (leaf.kind == views::Node::Kind::kDequantize) {
       return absl::UnimplementedError(

@@ -34,7 +34,7 @@ absl::Status Bad(const std::string& where, std::string_view what) {
 
 absl::StatusOr<std::string> Text(const std::string& where, const Value& value) {
   std::optional<std::string> text = value.Text();
-  if (!text) return Bad(where, "no text: " + value.Shown());
+  if (!text) return Bad(where, "not a string: " + value.Shown());
   return *std::move(text);
 }
 
@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> Integer(const std::string& where, const Value& value) {
 }
 
 absl::StatusOr<std::vector<int64_t>> Integers(const std::string& where, const Value& value) {
-  if (!value.is_array() || value.size() == 0) return Bad(where, "no list of whole numbers: " + value.Shown());
+  if (!value.is_array() || value.size() == 0) return Bad(where, "not a list of whole numbers: " + value.Shown());
   std::vector<int64_t> numbers;
   for (size_t i = 0; i < value.size(); ++i) {
     ASSIGN_OR_RETURN(const int64_t number, Integer(absl::StrCat(where, "[", i, "]"), value.at(i)));
@@ -67,7 +67,7 @@ absl::Status CheckDimension(const std::string& where, int64_t dim) {
 }
 
 absl::StatusOr<std::vector<std::string>> Texts(const std::string& where, const Value& value) {
-  if (!value.is_array()) return Bad(where, "no list of texts: " + value.Shown());
+  if (!value.is_array()) return Bad(where, "not a list of strings: " + value.Shown());
   std::vector<std::string> texts;
   for (size_t i = 0; i < value.size(); ++i) {
     ASSIGN_OR_RETURN(std::string text, Text(absl::StrCat(where, "[", i, "]"), value.at(i)));
@@ -77,12 +77,12 @@ absl::StatusOr<std::vector<std::string>> Texts(const std::string& where, const V
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Pairs(const std::string& where, const Value& value) {
-  if (!value.is_array()) return Bad(where, "no list of pairs of texts: " + value.Shown());
+  if (!value.is_array()) return Bad(where, "not a list of pairs of strings: " + value.Shown());
   std::vector<std::pair<std::string, std::string>> pairs;
   for (size_t i = 0; i < value.size(); ++i) {
     const std::string place = absl::StrCat(where, "[", i, "]");
     ASSIGN_OR_RETURN(std::vector<std::string> both, Texts(place, value.at(i)));
-    if (both.size() != 2) return Bad(place, "no pair of texts: " + value.at(i).Shown());
+    if (both.size() != 2) return Bad(place, "not a pair of strings: " + value.at(i).Shown());
     pairs.emplace_back(std::move(both[0]), std::move(both[1]));
   }
   return pairs;
@@ -157,7 +157,7 @@ absl::Status ReadMember(const std::string& where, Member member, const Value& va
     }
     case Member::kValue: {
       const std::optional<double> number = value.Number();
-      if (!number || !std::isfinite(*number)) return Bad(where, "no number: " + value.Shown());
+      if (!number || !std::isfinite(*number)) return Bad(where, "not a number: " + value.Shown());
       e->value = *number;
       return absl::OkStatus();
     }
@@ -248,7 +248,7 @@ absl::StatusOr<Expression> ReadExpression(const std::string& where, const Value&
 
 absl::StatusOr<TensorRule> ReadRule(const std::string& where, const Value& value) {
   TensorRule rule;
-  if (!value.is_object()) return Bad(where, "no object: " + value.Shown());
+  if (!value.is_object()) return Bad(where, "not an object: " + value.Shown());
   for (const std::string& key : value.Keys()) {
     const std::string place = absl::StrCat(where, ".", io::Shown(key));
     const Value member = *value.Find(key);
@@ -311,7 +311,7 @@ absl::Status ReadField(const std::string& key, const Value& value, Recipe* out) 
     return absl::OkStatus();
   }
   if (key == "tensors") {
-    if (!value.is_array()) return Bad(key, "no list: " + value.Shown());
+    if (!value.is_array()) return Bad(key, "not a list: " + value.Shown());
     for (size_t i = 0; i < value.size(); ++i) {
       ASSIGN_OR_RETURN(TensorRule rule, ReadRule(absl::StrCat("tensors[", i, "]"), value.at(i)));
       out->tensors.push_back(std::move(rule));

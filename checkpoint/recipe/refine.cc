@@ -10,7 +10,7 @@ absl::Status Recipe::Refine(const Selection& more, const std::vector<std::pair<s
   for (const auto& [wanted, own] :
        {std::pair(&more.strip_prefix, &selection.strip_prefix), std::pair(&more.add_prefix, &selection.add_prefix)}) {
     if (wanted->empty()) continue;
-    if (!own->empty()) return absl::InvalidArgumentError("a prefix is in the recipe, and asked for beside it");
+    if (!own->empty()) return absl::InvalidArgumentError("a prefix is given both in the recipe and beside it");
     *own = *wanted;
   }
   selection.renamings.insert(selection.renamings.begin(), more.renamings.begin(), more.renamings.end());

@@ -34,10 +34,10 @@ class Reader {
       parts_[e.part.placeholder].push_back({&e, over_, depth_});
     }
     if (!e.over.empty()) {
-      if (e.inputs.size() != 1) return absl::InvalidArgumentError("what goes over a placeholder has one input");
+      if (e.inputs.size() != 1) return absl::InvalidArgumentError("an operation over a placeholder takes one input");
       if (to_.Has(e.over) || IsOver(e.over)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("{", e.over, "} has a value already where something goes over it"));
+            absl::StrCat("{", e.over, "} already has a value where an operation ranges over it"));
       }
       over_.push_back(&e);
     }
@@ -53,7 +53,7 @@ class Reader {
     over_.pop_back();
     const std::string* const name = FirstNameWith(e.inputs[0], e.over);
     if (name == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("no name has {", e.over, "}, over which something goes"));
+      return absl::InvalidArgumentError(absl::StrCat("no name has {", e.over, "}, which an operation ranges over"));
     }
     if (!is_text_[e.over]) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("{", e.over, "} may be any text; only numbers have an order"));
@@ -65,7 +65,7 @@ class Reader {
       if (std::all_of(placeholders.begin(), placeholders.end(), [&](const auto& p) { return name.Has(p); }))
         return name;
     }
-    return absl::InvalidArgumentError("no name of what it is made from has all placeholders of the new name");
+    return absl::InvalidArgumentError("none of the names it is made from has all placeholders of the new name");
   }
 
   bool InNames(const std::string& placeholder) const {
@@ -87,7 +87,7 @@ class Reader {
       }
       if (to_.Has(placeholder) || IsOver(placeholder)) continue;
       return absl::InvalidArgumentError(absl::StrCat(io::Shown(text), " has {", placeholder,
-                                                     "}, which the new name has not, and over which nothing goes"));
+                                                     "}, which the new name lacks and no operation ranges over"));
     }
     names_.push_back(std::move(name));
     return absl::OkStatus();

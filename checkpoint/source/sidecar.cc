@@ -24,7 +24,7 @@ absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(wha
 
 absl::StatusOr<std::string> TextOf(const json::Value& content, const char* name) {
   const std::optional<json::Value> text = content.Find(name);
-  if (!text || !text->is_string()) return Bad(absl::StrCat("there is no text \"", name, "\""));
+  if (!text || !text->is_string()) return Bad(absl::StrCat("\"", name, "\" is missing or not a string"));
   return *text->Text();
 }
 
@@ -33,14 +33,14 @@ absl::StatusOr<std::string> TextOf(const json::Value& content, const char* name)
 class Entry {
  public:
   explicit Entry(const json::Value& value) : value_(value) {
-    if (!value.is_array()) why_ = "no list";
+    if (!value.is_array()) why_ = "not a list";
   }
 
   bool ok() const { return why_.empty(); }
   const std::string& why() const { return why_; }
   bool more() const { return ok() && next_ < value_.size(); }
   std::string Text() {
-    return Take<std::string>("no text", [](const json::Value& v) { return v.Text(); });
+    return Take<std::string>("not a string", [](const json::Value& v) { return v.Text(); });
   }
   int64_t Count() {
     return Take<int64_t>("a position is not a whole number from 0 to 2^63 - 1",
@@ -71,7 +71,7 @@ class Entry {
 template <typename F>
 absl::Status ReadList(const json::Value& content, const char* name, const char* one, const F& read) {
   const std::optional<json::Value> list = content.Find(name);
-  if (!list || !list->is_array()) return Bad(absl::StrCat("there is no list \"", name, "\""));
+  if (!list || !list->is_array()) return Bad(absl::StrCat("\"", name, "\" is missing or not a list"));
   for (size_t i = 0; i < list->size(); ++i) {
     Entry entry(list->at(i));
     read(entry);

@@ -54,7 +54,7 @@ class Matcher {
         }
       }
     }
-    if (sidecar_.headers.empty()) return Bad("says nothing of the files that say what is where");
+    if (sidecar_.headers.empty()) return Bad("has no hash of a file with metadata");
     absl::flat_hash_set<std::string_view> seen;
     for (const auto& [name, hash] : sidecar_.headers) {
       if (!seen.insert(name).second) return Bad("has two hashes of ", io::Shown(name));
@@ -68,11 +68,11 @@ class Matcher {
     // Only what a reader of the format looks at: the name may lead to anything.
     const bool is_header = found == index_.end() ? format_.is_header(name) : format_.files_begin_with_header;
     if (absl::Status inside = io::CheckRelativePath(name); !inside.ok() || !is_header) {
-      return Bad("speaks of ", io::Shown(name), ", which says nothing of the checkpoint");
+      return Bad("names ", io::Shown(name), ", which is not a file with metadata of the checkpoint");
     }
     const absl::StatusOr<std::unique_ptr<io::ReadFile>> file =
         io::ReadFile::Open(io::JoinPath(catalog_.root(), name), format_.may_be_links);
-    if (absl::IsNotFound(file.status())) return Bad("speaks of ", io::Shown(name), ", which is missing");
+    if (absl::IsNotFound(file.status())) return Bad("names ", io::Shown(name), ", which is missing");
     if (!file.ok()) return file.status();
     // The header of a file with chunks is its first bytes, up to the first of them.
     const int64_t length = found == index_.end() ? (*file)->bytes() : first_byte_[found->second];
@@ -96,12 +96,10 @@ class Matcher {
     hashed->reserve(sidecar_.chunks.size());
     for (const Sidecar::Chunk& chunk : sidecar_.chunks) {
       const auto found = index_.find(chunk.file);
-      if (found == index_.end())
-        return Bad("speaks of ", io::Shown(chunk.file), ", which is not a file of the checkpoint");
+      if (found == index_.end()) return Bad("names ", io::Shown(chunk.file), ", which is not a file of the checkpoint");
       const int64_t bytes = catalog_.files()[found->second].bytes;
       if (chunk.at < 0 || chunk.length < 0 || chunk.length > bytes || chunk.at > bytes - chunk.length) {
-        return Bad("speaks of bytes ", chunk.at, " + ", chunk.length, " of ", io::Shown(chunk.file), ", which has ",
-                   bytes);
+        return Bad("names bytes ", chunk.at, " + ", chunk.length, " of ", io::Shown(chunk.file), ", which has ", bytes);
       }
       if (chunk.length > 0 && !hashed->emplace(std::pair(std::string_view(chunk.file), chunk.at), &chunk).second) {
         return Bad("has two hashes of the bytes at ", chunk.at, " of ", io::Shown(chunk.file));

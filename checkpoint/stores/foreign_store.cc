@@ -29,7 +29,7 @@ struct Reply {
   absl::StatusOr<StoredObject> ObjectOf(int code) {
     RETURN_IF_ERROR(StatusOf(code));
     object.version[sizeof(object.version) - 1] = '\0';
-    if (object.bytes < 0) return absl::InternalError("a store tells of an object of less than 0 bytes");
+    if (object.bytes < 0) return absl::InternalError("a store reports an object of negative size");
     return StoredObject{object.bytes, object.version};
   }
 };

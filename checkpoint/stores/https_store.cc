@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<Store::Entry>> HttpsStore::List(const std::string& ur
   }
   if (entries.empty() && !denied.ok()) return denied;
   if (entries.empty()) {
-    return absl::NotFoundError(absl::StrCat(url, ": none of the files that checkpoints have is there"));
+    return absl::NotFoundError(absl::StrCat(url, ": it has none of the files of a checkpoint"));
   }
   const status::MutexLock lock(mutex_);
   return known_.emplace(url, std::move(entries)).first->second;

@@ -53,7 +53,7 @@ absl::StatusOr<Node> Reshape(Node input, Shape shape) {
   if (shape.size() > kMostDims) return Bad(absl::StrCat("more than ", kMostDims, " dimensions"));
   const std::optional<int64_t> before = Elements(input.shape, input.dtype), after = Elements(shape, input.dtype);
   if (!before || !after || *before != *after) {
-    return Bad(absl::StrCat("shape ", io::Shown(input.shape), " has not as many elements as ", io::Shown(shape)));
+    return Bad(absl::StrCat("shape ", io::Shown(input.shape), " does not have as many elements as ", io::Shown(shape)));
   }
   if (shape == input.shape) return input;
   return Reshaped(std::move(input), std::move(shape));
@@ -220,7 +220,7 @@ class Lowering {
       ASSIGN_OR_RETURN(Node node, Of(input));
       inputs.push_back(std::move(node));
     }
-    if (inputs.empty()) return Bad("an operation on nothing");
+    if (inputs.empty()) return Bad("an operation without inputs");
     absl::StatusOr<Node> node = Operation(expression, std::move(inputs));
     if (node.ok()) return node;
     return Bad(absl::StrCat(recipe::Brief(expression), ": ", node.status().message()));
@@ -241,7 +241,7 @@ class Lowering {
     if (found == nullptr) return Bad(absl::StrCat("there is no tensor ", io::Shown(name)));
     if (!found->dtype) {
       return Bad(absl::StrCat("tensor ", io::Shown(name), " has elements of type ", io::Shown(found->stored_dtype),
-                              ", of which nothing can be made"));
+                              ", which operations do not take"));
     }
     return TensorNode(catalog_, found - catalog_.tensors().data());
   }
@@ -305,7 +305,7 @@ class Lowering {
         for (const int64_t dim : e.numbers) {
           ASSIGN_OR_RETURN(const size_t d, DimOf(dim, rank));
           if (std::find(dims.begin(), dims.end(), d) != dims.end()) {
-            return Bad(absl::StrCat("dimension ", dim, " comes twice"));
+            return Bad(absl::StrCat("dimension ", dim, " appears twice"));
           }
           dims.push_back(d);
         }
@@ -322,7 +322,7 @@ class Lowering {
         if (e.numbers.size() != 2) return Bad("two dimensions are needed");
         ASSIGN_OR_RETURN(const size_t first, DimOf(e.numbers[0], rank));
         ASSIGN_OR_RETURN(const size_t last, DimOf(e.numbers[1], rank));
-        if (first > last) return Bad("the first dimension is behind the last one");
+        if (first > last) return Bad("the first dimension comes after the last one");
         RETURN_IF_ERROR(CheckFrom(e.sizes, {input.shape.begin() + static_cast<ptrdiff_t>(first),
                                             input.shape.begin() + static_cast<ptrdiff_t>(last) + 1}));
         return Flatten(std::move(input), first, last);

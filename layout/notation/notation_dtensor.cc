@@ -171,7 +171,7 @@ class DTensorReader {
     const std::optional<ReduceOp> op = name == "product" ? ReduceOp::kProd : FindReduceOp(name);
     if (!op) {
       return in_.Unsupported(column, absl::StrCat("the reduction \"", layout::Printable(name),
-                                                  "\" is none of sum, avg, min, max and product"));
+                                                  "\" is not one of sum, avg, min, max and product"));
     }
     out->op = *op;
     return in_.Expect(')');

@@ -146,7 +146,7 @@ absl::Status Topology::Validate() const {
     }
     if (level.nics < 0 || DevicesPerNic(static_cast<int>(i)) < 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("level ", i, " of the topology has more links than devices, or fewer than none"));
+          absl::StrCat("level ", i, " of the topology has more links than devices, or a negative number of them"));
     }
   }
   return absl::OkStatus();

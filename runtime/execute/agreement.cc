@@ -125,7 +125,7 @@ absl::Status Verdict(absl::Span<const int64_t> ranks, absl::Span<const Agreement
   }
   status = compare("number of calls so far", [](const AgreementRecord& r) { return r.sequence; });
   if (!status.ok()) return status;
-  return DisagreementError("ranks disagree on the plan, but no field that they told differs");
+  return DisagreementError("ranks disagree on the plan, but no field that they sent differs");
 }
 
 AgreementMessage MakeAgreementMessage(const absl::Status& own, const Signature& problem, int64_t sequence) {

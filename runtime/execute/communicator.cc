@@ -39,7 +39,7 @@ absl::Status Communicator::CheckRanksOf(const Mesh& mesh) const {
   for (int64_t position = 0; position < mesh.size(); ++position) {
     if (has_rank(mesh.Device(position))) continue;
     return absl::InvalidArgumentError(absl::StrCat("mesh ", ToString(mesh), " has device ", mesh.Device(position),
-                                                   ", which is none of the ", world_size(), " ranks"));
+                                                   ", which is not one of the ", world_size(), " ranks"));
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ int64_t PastLine(const char* address) {
 
 // Asks memory for the lines of the rows in the order in which they are copied, kAhead of them before their turn and
 // across the ends of rows, into the second cache: a core can wait for more lines there at a time than in the first. The
-// first line of a row is asked for twice as early, since rows on pages of their own have these looked up, too.
+// first line of a row is requested twice as early, since rows on pages of their own have these looked up, too.
 // Not side by side, several rows or pages at a time, which is quicker where addresses are odd and less than half as
 // quick where they are a power of two apart: streams whose addresses share their low 12 bits are taken for one another
 // (measured on AMD Zen 3; docs/figures.md).

@@ -57,7 +57,7 @@ absl::StatusOr<NcclApi> nccl::OpenNccl(const nccl::NcclPlaces& places) {
   }
   if (library == nullptr) {
     return absl::UnavailableError(
-        absl::StrCat("NCCL is not there: not in the process, RESHARD_NCCL_LIBRARY is not set, and ",
+        absl::StrCat("NCCL was not found: it is not loaded in the process, RESHARD_NCCL_LIBRARY is not set, and ",
                      places.by_name.empty() ? "nothing else was looked for" : LoaderWords(), "; ", kWhatToDo));
   }
 
@@ -72,7 +72,7 @@ absl::StatusOr<NcclApi> nccl::OpenNccl(const nccl::NcclPlaces& places) {
   if (api.GetVersion != nullptr) {
     if (const NcclResult result = api.GetVersion(&api.version); result != kNcclSuccess) {
       return absl::FailedPreconditionError(
-          absl::StrCat("NCCL (", api.origin, ") does not tell its version: ncclGetVersion returned ", result));
+          absl::StrCat("NCCL (", api.origin, ") does not report its version: ncclGetVersion returned ", result));
     }
     if (api.version < kOldest) {
       return absl::FailedPreconditionError(

@@ -35,9 +35,9 @@ absl::StatusOr<NcclUniqueId> RendezvousOn(const NcclApi& api, int64_t rank, Rend
   }
   const absl::StatusOr<std::string> text = store->Get(kIdKey, timeout);
   if (!text.ok()) {
-    return absl::Status(text.status().code(), absl::StrCat("rank 0 left no id: ", text.status().message()));
+    return absl::Status(text.status().code(), absl::StrCat("rank 0 published no id: ", text.status().message()));
   }
-  if (text->size() != sizeof(id.internal)) return absl::InternalError("the id that rank 0 left is damaged");
+  if (text->size() != sizeof(id.internal)) return absl::InternalError("the id that rank 0 published is damaged");
   std::memcpy(id.internal, text->data(), sizeof(id.internal));
   return id;
 }

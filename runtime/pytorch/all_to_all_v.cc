@@ -66,7 +66,7 @@ absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, con
     std::string shape;
     for (const int64_t size : metadata.sizes()) absl::StrAppend(&shape, shape.empty() ? "" : ", ", size);
     return absl::InvalidArgumentError(absl::StrCat("metadata must have shape [", has_rdispls ? "4" : "3 or 4", ", ",
-                                                   ranks, "], one column a rank of the group; got [", shape, "]"));
+                                                   ranks, "], one column per rank of the group; got [", shape, "]"));
   }
   Call call;
   call.dtype = groups::DTypeOf(src.scalar_type()).value();

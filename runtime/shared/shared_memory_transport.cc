@@ -208,7 +208,7 @@ absl::Status SharedMemoryTransport::Open(Incoming& flow) const {
   const int64_t expected = flow.left.Next(segment.slot_bytes(), &flow.cuts);
   if (header.tag != tag_ || header.bytes != expected || header.ring < 0 || header.ring >= segment.rings()) {
     return absl::FailedPreconditionError(absl::StrCat("rank ", others_[flow.peer].rank,
-                                                      " sends something else than rank ", rank(),
+                                                      " sends something other than rank ", rank(),
                                                       " expects: they run different plans"));
   }
   flow.header = &header;

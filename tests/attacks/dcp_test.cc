@@ -196,7 +196,7 @@ TEST_CASE("dcp: items") {
   refuses({{Str("w"), Tensor(Object(Class("TensorProperties"), Tuple({DType("float32")})), {2, 3}, {})}}, "no dtype");
   checkpoint.RefusesMetadata(Object(Class("Metadata"), Dict({{Str("state_dict_metadata"), None()}})),
                              "not the Metadata");
-  checkpoint.RefusesMetadata(Metadata({}, {{None(), None()}}), "not said what");
+  checkpoint.RefusesMetadata(Metadata({}, {{None(), None()}}), "without saying of what");
 
   // Ranks that contradict each other.
   const auto ranks = [&](const std::string& zero, const std::string& one, const std::string& part) {

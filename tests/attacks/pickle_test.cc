@@ -140,7 +140,7 @@ TEST_CASE("pickle: values that are shared without measure") {
     Refuses(Metadata({{Str("w"), laughs}}, {}), "no description of");
     Refuses(Metadata({{laughs, Whole({2})}}, {}), "not text");
     Refuses(Metadata({{Str("w"), Tensor(Properties(DType("float32")), {2}, {laughs})}}, {}), "nested more than 64");
-    Refuses(Metadata({{Str("w"), Whole({2})}}, {{laughs, Place("a", 0, 1)}}), "not said what");
+    Refuses(Metadata({{Str("w"), Whole({2})}}, {{laughs, Place("a", 0, 1)}}), "without saying of what");
     Refuses(Metadata({{Str("w"), Whole({2})}}, {{Index("w", {0}), laughs}}), "without file, offset and length");
   }
 

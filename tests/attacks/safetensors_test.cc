@@ -100,8 +100,8 @@ TEST_CASE("safetensors: offsets") {
   offsets("[0,9223372036854775807]", 4, "not a range");
   offsets("[18446744073709551612,18446744073709551615]", 4, "not a whole number");
   offsets("[0,4,4]", 4, "more than two");
-  offsets("[0]", 4, "no two data_offsets");
-  offsets("[]", 4, "no two data_offsets");
+  offsets("[0]", 4, "data_offsets must be two numbers");
+  offsets("[]", 4, "data_offsets must be two numbers");
   offsets("{}", 4, "not a list");
   offsets("null", 4, "not a list");
   offsets("[1,5]", 5, "bytes 0 to 1 belong to no tensor");
@@ -129,20 +129,20 @@ TEST_CASE("safetensors: JSON that is something else") {
   RefusesHeader("{" + good + "} x", 1, "not JSON at byte");
   RefusesHeader("{" + good + "}" + std::string(4, '\0'), 1, "not JSON at byte");
   RefusesHeader("{" + good + "/**/}", 1, "not JSON at byte");
-  RefusesHeader("{" + good + "," + good + "}", 1, "\"w\" comes twice");
-  RefusesHeader(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"shape":[1]}})", 1, "\"shape\" comes twice");
+  RefusesHeader("{" + good + "," + good + "}", 1, "\"w\" appears twice");
+  RefusesHeader(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"shape":[1]}})", 1, "\"shape\" appears twice");
   RefusesHeader(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"\u0073hape":[1]}})", 1,
-                "\"shape\" comes twice");
+                "\"shape\" appears twice");
   RefusesHeader(R"({"w":{"shape":[1],"data_offsets":[0,1]}})", 1, "no dtype");
   RefusesHeader(R"({"w":{"dtype":"U8","data_offsets":[0,1]}})", 1, "no shape");
-  RefusesHeader(R"({"w":{"dtype":"U8","shape":[1]}})", 1, "no two data_offsets");
+  RefusesHeader(R"({"w":{"dtype":"U8","shape":[1]}})", 1, "data_offsets must be two numbers");
   RefusesHeader(R"({"w":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", 1, "dtype is not text");
-  RefusesHeader(R"({"w":["U8",[1],[0,1]]})", 1, "no JSON object");
-  RefusesHeader(R"({"w":null})", 0, "no JSON object");
+  RefusesHeader(R"({"w":["U8",[1],[0,1]]})", 1, "not a JSON object");
+  RefusesHeader(R"({"w":null})", 0, "not a JSON object");
   RefusesHeader(R"({"__metadata__":[]})", 0, "__metadata__");
   RefusesHeader(R"({"__metadata__":{"a":1}})", 0, "not text");
   RefusesHeader(R"({"__metadata__":{"a":{"b":"c"}}})", 0, "not text");
-  RefusesHeader(R"({"__metadata__":{"a":"1","a":"2"}})", 0, "\"a\" comes twice");
+  RefusesHeader(R"({"__metadata__":{"a":"1","a":"2"}})", 0, "\"a\" appears twice");
   RefusesHeader("{\"\xff\":1}", 0, "not JSON at byte");
   RefusesHeader("{\"\xc0\xaf\":1}", 0, "not JSON at byte");
   RefusesHeader("{\"\xed\xa0\x80\":1}", 0, "not JSON at byte");
@@ -150,16 +150,16 @@ TEST_CASE("safetensors: JSON that is something else") {
   RefusesHeader(std::string("{\"a\0b\":1}", 9), 0, "not JSON at byte");
   RefusesHeader("{\"a\nb\":1}", 0, "not JSON at byte");
   // A name that would command a terminal.
-  RefusesHeader(R"({"\u001b[2J\u009b2J":1})", 0, "no JSON object");
+  RefusesHeader(R"({"\u001b[2J\u009b2J":1})", 0, "not a JSON object");
 }
 
 TEST_CASE("safetensors: large and deep headers") {
-  RefusesHeader("{\"w\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}", 0, "no JSON object");
+  RefusesHeader("{\"w\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}", 0, "not a JSON object");
   RefusesHeader(R"({"w":{"x":)" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}}", 0,
                 "nested more than 64");
   RefusesHeader(Repeated("{\"a\":", 1'000'000), 0, "nested more than 64");
   RefusesHeader(R"({"w":{"x":)" + Repeated("{\"a\":", 1'000'000), 0, "nested more than 64");
-  RefusesHeader("{\"" + std::string(3'000'000, 'x') + "\":1}", 0, "no JSON object");
+  RefusesHeader("{\"" + std::string(3'000'000, 'x') + "\":1}", 0, "not a JSON object");
   RefusesHeader(R"({"w":{"dtype":"U8","data_offsets":[0,1],"shape":[)" + Repeated("1,", 1'000'000) + "1]}}", 1,
                 "dimensions");
 
@@ -174,7 +174,7 @@ TEST_CASE("safetensors: large and deep headers") {
   CHECK(many.code == 0);
   CHECK(many.cpu_seconds < 2 * kQuickSeconds);
   CHECK(many.peak_bytes < kLittleMemory);
-  RefusesHeader(header + "," + Entry("model.layers.0.weight", "U8", "[0,7]", "[0,0]") + "}", 0, "comes twice");
+  RefusesHeader(header + "," + Entry("model.layers.0.weight", "U8", "[0,7]", "[0,0]") + "}", 0, "appears twice");
 }
 
 TEST_CASE("safetensors: an index that leads elsewhere") {
@@ -191,7 +191,7 @@ TEST_CASE("safetensors: an index that leads elsewhere") {
   index(R"({"weight_map":{"w":"1.safetensors","v":"1.safetensors"}})", "\"v\"");
   index(R"({"weight_map":{"w":"gone\u001b[2J\u009b\n.safetensors"}})", "missing");
   index(R"({"weight_map":{"w":"1.safetensors)" + std::string(1'000'000, 'x') + "\"}}", "1000013 bytes");
-  index(R"({"weight_map":)" + std::string(1'000'000, '['), "no JSON object");
+  index(R"({"weight_map":)" + std::string(1'000'000, '['), "not a JSON object");
   std::filesystem::create_directory_symlink("/", dir.path("m/loop"));
   index(R"({"weight_map":{"w":"loop"}})", "regular");
 }

@@ -99,7 +99,7 @@ TEST_CASE("sidecar: members") {
     written.RefusesWith([&](Json* json) { (*json)[list][0][0] = 7; }, damaged);
     written.RefusesWith([&](Json* json) { (*json)[list][0][1] = nullptr; }, damaged);
   }
-  written.RefusesWith([](Json* json) { (*json)["headers"] = Json::array(); }, "says nothing of the files");
+  written.RefusesWith([](Json* json) { (*json)["headers"] = Json::array(); }, "has no hash of a file with metadata");
   written.RefusesWith([](Json* json) { (*json)["headers"].push_back((*json)["headers"][0]); }, "two hashes of \".meta");
 }
 
@@ -116,8 +116,8 @@ TEST_CASE("sidecar: numbers") {
                                "99999999999999999999999", "true", "null", "[]", "-9223372036854775808"}) {
       refuses(number, "not a whole number");
     }
-    refuses("9223372036854775807", "speaks of bytes");
-    refuses("100000000", "speaks of bytes");
+    refuses("9223372036854775807", "names bytes");
+    refuses("100000000", "names bytes");
   }
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("zip: headers that contradict the directory") {
   };
   for (const size_t record : {size_t{0}, size_t{1}, size_t{2}}) {
     refuses(With([&](Records* r) { (*r)[record].local_name = std::string((*r)[record].name.size(), 'x'); }),
-            "says other than the directory");
+            "differs from the directory");
     refuses(With([&](Records* r) { (*r)[record].crc = 1; }), "CRC-32");
     refuses(With([&](Records* r) { (*r)[record].method = 8; }),
             record == 2 ? "is read only where it is not" : "does not unpack");
@@ -70,7 +70,8 @@ TEST_CASE("zip: headers that contradict the directory") {
     refuses(With([&](Records* r) { (*r)[record].flags = 1; }), "is encrypted");
     refuses(With([&](Records* r) { (*r)[record].flags = 1 << 6; }), "is encrypted");
     refuses(With([&](Records* r) { (*r)[record].flags = 1 << 13; }), "is encrypted");
-    refuses(With([&](Records* r) { (*r)[record].stored_length = 7; }), "two sizes of the record");
+    refuses(With([&](Records* r) { (*r)[record].stored_length = 7; }),
+            "contradicts itself about the size of the record");
     refuses(With([&](Records* r) { (*r)[record].disk = 1; }), "several disks");
   }
   refuses(With([](Records* r) { (*r)[2].crc = 0; }), "CRC-32");

@@ -79,8 +79,8 @@ TEST_CASE("what is no JSON is refused with the byte, and so is what programs rea
       {"nul", "not JSON at byte"},
       {"\"\xff\"", "not JSON at byte 2"},
       {std::string("[1]\0[2]", 7), "not JSON at byte 4: a NUL byte"},
-      {R"({"a":1,"b":2,"a":3})", "the key \"a\" comes twice"},
-      {R"({"a":{"x":1,"x":1}})", "the key \"x\" comes twice"},
+      {R"({"a":1,"b":2,"a":3})", "the key \"a\" appears twice"},
+      {R"({"a":{"x":1,"x":1}})", "the key \"x\" appears twice"},
   };
   for (const auto& [text, reason] : cases) {
     CAPTURE(text);

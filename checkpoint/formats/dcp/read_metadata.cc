@@ -189,7 +189,7 @@ class MetadataReader {
   absl::Status ReadKey(Value key, Key* out) {
     std::array<Value, 3> found;
     if (!fields_.Read(key, &index_names_, &found) || !fields_.IsString(found[0])) {
-      return Bad("has a place of it is not said what");
+      return Bad("has a location without saying of what");
     }
     const int64_t* cached = items_by_value_.Find(found[0]);
     if (cached == nullptr) {
@@ -339,7 +339,7 @@ class MetadataReader {
         encoded = absl::UnimplementedError(
             absl::StrCat(ShownText(item.name), " was encoded by ",
                          pickle_.kind(encoding) == Kind::kString ? ShownText(encoding) : "an extension",
-                         "; only streams as they are can be read"));
+                         "; only streams that are not encoded can be read"));
         return false;
       });
       if (!encoded.ok()) return encoded;

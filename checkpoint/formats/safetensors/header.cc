@@ -30,7 +30,7 @@ class Collector {
 
   absl::Status Visit(absl::Span<const json::PathStep> path, const json::WalkedValue& value) {
     if (path.empty()) {
-      return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("the header is no JSON object");
+      return value.kind == Kind::kObject ? absl::OkStatus() : absl::DataLossError("the header is not a JSON object");
     }
     if (path[0].key == "__metadata__") return Metadata(path, value);
     if (path.size() == 1) return Begin(path[0].key, value);
@@ -62,7 +62,7 @@ class Collector {
     const Entry& entry = header_.entries.back();
     if (!has_dtype_) return Wrong(entry, "there is no dtype");
     if (!has_shape_) return Wrong(entry, "there is no shape");
-    if (offsets_ != 2) return Wrong(entry, "there are no two data_offsets");
+    if (offsets_ != 2) return Wrong(entry, "data_offsets must be two numbers");
     return absl::OkStatus();
   }
 
@@ -72,7 +72,7 @@ class Collector {
   absl::Status Metadata(absl::Span<const json::PathStep> path, const json::WalkedValue& value) {
     if (path.size() == 1) {
       if (value.kind == Kind::kObject || value.kind == Kind::kNull) return absl::OkStatus();
-      return absl::DataLossError("__metadata__ is no JSON object");
+      return absl::DataLossError("__metadata__ is not a JSON object");
     }
     if (value.kind != Kind::kString) {
       return absl::DataLossError(absl::StrCat("__metadata__: the value of ", io::Shown(path[1].key), " is not text"));
@@ -91,7 +91,7 @@ class Collector {
     has_dtype_ = has_shape_ = false;
     offsets_ = 0;
     return value.kind == Kind::kObject ? absl::OkStatus()
-                                       : Wrong(header_.entries.back(), "its entry is no JSON object");
+                                       : Wrong(header_.entries.back(), "its entry is not a JSON object");
   }
 
   const CatalogLimits& limits_;
@@ -109,7 +109,7 @@ absl::Status CheckEntry(const Entry& entry, int64_t data_bytes) {
   if (dtype == nullptr) {
     // A newer one, perhaps, of which the length is all that is known.
     if (LooksLikeDType(entry.dtype)) return absl::OkStatus();
-    return Wrong(entry, absl::StrCat("its dtype ", io::Shown(entry.dtype), " is none"));
+    return Wrong(entry, absl::StrCat("its dtype ", io::Shown(entry.dtype), " is unknown"));
   }
   const std::optional<int64_t> bits = BitsOf(entry.shape, *dtype);
   if (bits && *bits % 8 == 0 && *bits / 8 == entry.end - entry.begin) return absl::OkStatus();
@@ -183,7 +183,7 @@ absl::StatusOr<SafetensorsFile> ReadSafetensorsHeader(const io::ReadFile& file, 
   for (size_t i = 0; i < prefix.size(); ++i) length |= uint64_t{static_cast<uint8_t>(prefix[i])} << (8 * i);
   const int64_t rest = file.bytes() - kLengthBytes;
   if (length > static_cast<uint64_t>(rest)) {
-    return In(file, absl::DataLossError(absl::StrCat("its first 8 bytes announce a header of ", length,
+    return In(file, absl::DataLossError(absl::StrCat("its first 8 bytes declare a header of ", length,
                                                      " bytes, and only ", rest, " follow")));
   }
   if (length > static_cast<uint64_t>(limits.metadata_bytes)) {
@@ -196,7 +196,7 @@ absl::StatusOr<SafetensorsFile> ReadSafetensorsHeader(const io::ReadFile& file, 
     RETURN_IF_ERROR(file.ReadAt(kLengthBytes, absl::MakeSpan(&first, 1)));
   }
   if (length == 0 || first != '{') {
-    return In(file, absl::DataLossError("no safetensors file: its header does not begin with '{'"));
+    return In(file, absl::DataLossError("not a safetensors file: its header does not begin with '{'"));
   }
   std::string json(static_cast<size_t>(length), '\0');
   RETURN_IF_ERROR(file.ReadAt(kLengthBytes, absl::MakeSpan(json)));

@@ -57,10 +57,10 @@ absl::StatusOr<Offsets> ParseShardingInfo(std::string_view json, const CatalogLi
         const auto expect = [&](Kind kind, absl::string_view what) {
           return value.kind == kind ? absl::OkStatus() : absl::DataLossError(what);
         };
-        if (path.empty()) return expect(Kind::kObject, "no JSON object");
+        if (path.empty()) return expect(Kind::kObject, "not a JSON object");
         if (path.size() == 1) {
           last = nullptr;
-          return expect(Kind::kObject, io::Shown(path[0].key) + " is no JSON object");
+          return expect(Kind::kObject, io::Shown(path[0].key) + " is not a JSON object");
         }
         if (path[1].key != "saved_offsets" && path[1].key != "global_shape") return absl::OkStatus();
         if (path.size() == 2) {

@@ -22,12 +22,12 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path, const CatalogLi
   absl::Status walked =
       json::Walk(*json, limits.depth, [&](absl::Span<const json::PathStep> at, const json::WalkedValue& value) {
         if (at.empty()) {
-          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("no JSON object");
+          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("not a JSON object");
         }
         if (at[0].key != "weight_map") return absl::OkStatus();
         if (at.size() == 1) {
           found = true;
-          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is no JSON object");
+          return value.kind == Is::kObject ? absl::OkStatus() : absl::DataLossError("weight_map is not a JSON object");
         }
         if (value.kind != Is::kString) {
           return absl::DataLossError(absl::StrCat("the file of ", io::Shown(at[1].key), " is not text"));

@@ -111,7 +111,7 @@ absl::Status CheckUnique(std::vector<std::string_view> names) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(*twice), " comes twice"));
+  return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(*twice), " appears twice"));
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ absl::StatusOr<std::string> SafetensorsIndex(absl::Span<const std::pair<std::str
     nlohmann::json& map = index["weight_map"] = nlohmann::json::object();
     for (const auto& [name, file] : files) {
       if (!map.emplace(name, file).second) {
-        return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(name), " comes twice"));
+        return absl::InvalidArgumentError(absl::StrCat("the name ", io::Shown(name), " appears twice"));
       }
     }
     return index.dump(2) + "\n";

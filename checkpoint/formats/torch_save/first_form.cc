@@ -69,14 +69,15 @@ class FirstFormReader {
       if (!id) continue;  // the class of a module, say
       const auto [known, fresh] = ids_.try_emplace(std::string(id->key), *id);
       if (!fresh && (known->second.elements != id->elements || known->second.element_bytes != id->element_bytes)) {
-        return absl::DataLossError(absl::StrCat("the description says two things of the storage ", io::Shown(id->key)));
+        return absl::DataLossError(
+            absl::StrCat("the description contradicts itself about the storage ", io::Shown(id->key)));
       }
     }
     return absl::OkStatus();
   }
 
   absl::Status PlaceStorages(const pickle::Pickle& keys) {
-    if (keys.kind(keys.root()) != Kind::kList) return absl::DataLossError("no list of storages");
+    if (keys.kind(keys.root()) != Kind::kList) return absl::DataLossError("not a list of storages");
     absl::Status status;
     keys.ForEach(keys.root(), [&](Value key) {
       status = keys.kind(key) == Kind::kString ? PlaceStorage(keys.Text(key))

@@ -70,7 +70,7 @@ class Flattener {
     steps_ -= steps;
     return steps_ >= 0;
   }
-  absl::Status TooMany() const { return absl::DataLossError("containers that are in one another again and again"); }
+  absl::Status TooMany() const { return absl::DataLossError("containers nested in one another without end"); }
 
   // The member of an object's state of that name.
   std::optional<Value> MemberOf(Value object, std::string_view name) {

@@ -95,11 +95,11 @@ absl::Status ZipArchive::ReadEnds() {
 }
 
 absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
-  if (length_ < kEndRecord) return Bad("no zip archive: too short");
+  if (length_ < kEndRecord) return Bad("not a zip archive: too short");
   std::string end(kEndRecord, '\0');
   RETURN_IF_ERROR(ReadAt(length_ - kEndRecord, absl::MakeSpan(end)));
   if (NumberAt<uint32_t>(end, 0) != kEndRecordMark || NumberAt<uint16_t>(end, 20) != 0) {
-    return Bad("no zip archive: it does not end with an end record");
+    return Bad("not a zip archive: it does not end with an end record");
   }
   int64_t directory_end = length_ - kEndRecord;
   int64_t count = NumberAt<uint16_t>(end, 10);
@@ -117,7 +117,7 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
     if (at64 < 0 || at64 > directory_end - kLocator64 - kEndRecord64) return Bad("the zip64 end record lies outside");
     std::string end64(kEndRecord64, '\0');
     RETURN_IF_ERROR(ReadAt(at64, absl::MakeSpan(end64)));
-    if (NumberAt<uint32_t>(end64, 0) != kEndRecord64Mark) return Bad("no zip64 end record where one should be");
+    if (NumberAt<uint32_t>(end64, 0) != kEndRecord64Mark) return Bad("no zip64 end record where one is expected");
     const auto count64 = NumberAt<int64_t>(end64, 32);
     const auto size64 = NumberAt<int64_t>(end64, 40);
     const auto directory64 = NumberAt<int64_t>(end64, 48);
@@ -185,7 +185,7 @@ absl::Status ZipArchive::ReadDirectory(int64_t most_directory) {
       return absl::UnimplementedError(Bad("a part of an archive of several disks").message());
     }
     if (!record.compressed && record.stored != record.length)
-      return Bad(absl::StrCat("two sizes of the record ", io::Shown(record.name)));
+      return Bad(absl::StrCat("the archive contradicts itself about the size of the record ", io::Shown(record.name)));
     has_checksums_ |= record.crc32 != 0;
     records_.push_back(std::move(record));
     rest.remove_prefix(entry_length);
@@ -260,7 +260,7 @@ absl::StatusOr<int64_t> ZipArchive::StoredAt(const Record& record) const {
       differs(NumberAt<uint32_t>(header, 18), record.stored) ||
       differs(NumberAt<uint32_t>(header, 22), record.length) ||
       ((flags & kSizesFollow) == 0 && NumberAt<uint32_t>(header, 14) != record.crc32)) {
-    return Bad(absl::StrCat("the header of the record ", io::Shown(record.name), " says other than the directory"));
+    return Bad(absl::StrCat("the header of the record ", io::Shown(record.name), " differs from the directory"));
   }
   const int64_t begin = record.header_at + static_cast<int64_t>(header.size()) + NumberAt<uint16_t>(header, 28);
   if (begin > record.end_before || record.stored > record.end_before - begin) {

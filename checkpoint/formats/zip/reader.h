@@ -44,7 +44,7 @@ class ZipArchive {
   const Record* Find(std::string_view name) const;
   // PyTorch can be told to compute no checksums (torch.serialization.set_crc32_options), and then writes 0 everywhere.
   bool has_checksums() const { return has_checksums_; }
-  // Where the payload begins in the file. DataLoss: its local header says other than the directory. Unimplemented: it
+  // Where the payload begins in the file. DataLoss: its local header differs from the directory. Unimplemented: it
   // is compressed, so that no place in the file has it.
   absl::StatusOr<int64_t> PayloadAt(const Record& record) const;
   // The payload; ResourceExhausted when it is longer than `limit`, DataLoss when it does not have its checksum, or is

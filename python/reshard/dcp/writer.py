@@ -104,10 +104,10 @@ class StorageWriter(checkpoint.StorageWriter):
         own = of_all if self._is_together else f"__{self._rank}.metadata"
         if not self._is_together and of_all in there:
             raise ExistingFileError(
-                f"{folder.at(of_all)} is there: a checkpoint without collectives beside it would not be read"
+                f"{folder.at(of_all)} exists: a checkpoint without collectives beside it would not be read"
             )
         if not self.overwrite and own in there:
-            raise ExistingFileError(f"{folder.at(own)} is there, and overwrite is False")
+            raise ExistingFileError(f"{folder.at(own)} already exists, and overwrite is False")
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:

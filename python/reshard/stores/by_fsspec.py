@@ -25,7 +25,7 @@ _CODES: Codes = [
 
 def _words(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is nothing"
+        return "no such object"
     known = isinstance(error, (PermissionError, NotImplementedError, ImportError))
     return str(error) if known else f"{type(error).__name__}: {error}"
 
@@ -78,7 +78,7 @@ class FsspecStore:
                     continue  # the folder itself, or a file that was listed as if it were one
                 entries.append(Entry(name.rpartition("/")[2], _found(info) if info["type"] == "file" else None))
         if not entries:
-            raise StoreError("not_found", f"{url}: there is nothing")
+            raise StoreError("not_found", f"{url}: no such object")
         return entries
 
     def put(self, url: str, data: memoryview, create: bool) -> Found:

@@ -107,7 +107,7 @@ class ObstoreStore:
             entries = [Entry(one["path"].rpartition("/")[2], _found(one)) for one in listed["objects"]]
             entries += [Entry(one.rstrip("/").rpartition("/")[2], None) for one in listed["common_prefixes"]]
         if not entries:
-            raise StoreError("not_found", f"{url}: there is nothing")
+            raise StoreError("not_found", f"{url}: no such object")
         return entries
 
     def put(self, url: str, data: memoryview, create: bool) -> Found:

@@ -107,7 +107,7 @@ def all_reduce(
     if not isinstance(op, str):
         name = next((name for known, name in _OPS if op == known), None)
         if name is None:
-            raise ValueError(f"{op} is none of {', '.join(name for _, name in _OPS)}")
+            raise ValueError(f"{op} is not one of {', '.join(name for _, name in _OPS)}")
         op = name
     return torch.ops.reshard.all_reduce(x, op, group_name(group))
 

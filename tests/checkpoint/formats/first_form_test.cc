@@ -108,7 +108,7 @@ TEST_CASE("first form: what contradicts itself") {
             f.description =
                 Tuple({TensorOf(StorageOf("7", 3), 0, {3}), TensorOf(StorageOf("7", 3, "LongStorage"), 0, {3})});
           }),
-          "says two things of the storage");
+          "contradicts itself about the storage");
   Refuses(with([](Form& f) { f.description = TensorOf(StorageOf("7", 3, "OddStorage"), 0, {3}); }), "no known size",
           absl::StatusCode::kUnimplemented);
   Refuses(with([](Form& f) { f.description = "("; }), "the description at byte");

@@ -49,7 +49,7 @@ TEST_CASE("checkpoints of other kinds are called by their names") {
   Says(SaidOf({{"m.gguf", "GGUF"}}), "GGUF");
   Says(SaidOf({{".metadata.tmp", "x"}, {"__0_0.distcp", zip}}), "did not finish");
   Says(SaidOf({{"__0_0.distcp", zip}}), "did not finish");
-  Says(SaidOf({{"f", zip}}, "/f"), "no zip archive");
+  Says(SaidOf({{"f", zip}}, "/f"), "not a zip archive");
   std::string tar(512, 'x');
   tar.replace(257, 5, "ustar");
   Says(SaidOf({{"f", tar}}, "/f"), "a tar file");

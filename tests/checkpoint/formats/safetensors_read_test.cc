@@ -142,9 +142,9 @@ TEST_CASE("safetensors: an index") {
   refused(R"({"weight_map":{"a":"x"}})", absl::StatusCode::kDataLoss, "regular");
   refused(R"({"weight_map":{"a":7}})", absl::StatusCode::kDataLoss, "not text");
   refused(R"({"weight_map":{"a":"1.safetensors","a":"1.safetensors"}})", absl::StatusCode::kDataLoss, "twice");
-  refused(R"({"weight_map":[]})", absl::StatusCode::kDataLoss, "weight_map is no JSON object");
+  refused(R"({"weight_map":[]})", absl::StatusCode::kDataLoss, "weight_map is not a JSON object");
   refused(R"({"metadata":{}})", absl::StatusCode::kDataLoss, "no weight_map");
-  refused(R"([])", absl::StatusCode::kDataLoss, "no JSON object");
+  refused(R"([])", absl::StatusCode::kDataLoss, "not a JSON object");
   refused(R"({"weight_map":{"a")", absl::StatusCode::kDataLoss, "not JSON at byte");
   refused("", absl::StatusCode::kDataLoss, "not JSON at byte");
 }

@@ -167,10 +167,10 @@ TEST_CASE("what is in itself again and again is refused in no time") {
   for (uint64_t i = 0; i < 30; ++i) {
     nested = nested + "0" + Dict({{Str("a"), Get(i)}, {Str("b"), Get(i)}}) + Put(i + 1);
   }
-  Has(SaidOf(File(nested)), "again and again");
+  Has(SaidOf(File(nested)), "nested in one another without end");
   std::string lists = List({Num(1)}) + Put(0);
   for (uint64_t i = 0; i < 30; ++i) lists = lists + "0" + List({Get(i), Get(i)}) + Put(i + 1);
-  Has(SaidOf(File(Dict({{Str("x"), lists}}))), "again and again");
+  Has(SaidOf(File(Dict({{Str("x"), lists}}))), "nested in one another without end");
   // A dict that contains itself, and a name that would grow with every turn.
   const std::string inside = "}" + Put(0) + "(" + Str(std::string(32, 'x')) + Get(0) + "u";
   Has(SaidOf(File(Dict({{Str("padding"), Str(std::string(100'000, 'p'))}, {Str("x"), inside}}))), "contains itself");

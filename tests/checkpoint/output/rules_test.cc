@@ -117,14 +117,14 @@ TEST_CASE("rules: wrong texts, and where") {
     CheckError(LayoutRules::Parse(json).status(), part);
   };
   wrong("", "not JSON at byte");
-  wrong("[]", "no JSON object");
+  wrong("[]", "not a JSON object");
   wrong("{}", "no mesh");
   wrong(R"({"mesh":"{x:2}"})", "no layouts");
   wrong(R"({"mesh":"{x:0}","layouts":[]})", "mesh: ");
-  wrong(R"({"mesh":{"x":2},"layouts":[]})", "mesh: no text");
-  wrong(R"({"mesh":"{x:2}","layouts":{}})", "layouts: no list");
-  wrong(R"({"mesh":"{x:2}","layout":[]})", "\"layout\" is none of");
-  wrong(R"({"mesh":"{x:2}","layouts":["a"]})", "layouts[0]: no list");
+  wrong(R"({"mesh":{"x":2},"layouts":[]})", "mesh: not a string");
+  wrong(R"({"mesh":"{x:2}","layouts":{}})", "layouts: not a list");
+  wrong(R"({"mesh":"{x:2}","layout":[]})", "\"layout\" is neither");
+  wrong(R"({"mesh":"{x:2}","layouts":["a"]})", "layouts[0]: not a list");
   wrong(R"({"mesh":"{x:2}","layouts":[["a","[*]"],["c"]]})", "layouts[1]: a pattern and a layout are needed");
   wrong(R"({"mesh":"{x:2}","layouts":[["c"],["a","b"]]})", "layouts[0]: a pattern and a layout are needed");
   wrong(R"({"mesh":"{x:2}","layouts":[[],["a","b"]]})", "layouts[0]: a pattern and a layout are needed");
@@ -132,10 +132,10 @@ TEST_CASE("rules: wrong texts, and where") {
   wrong(R"({"mesh":"{x:2}","layouts":[["a*","[<q>]"]]})", "unknown axis \"q\"");
   wrong(R"({"mesh":"{x:2}","layouts":[["a",1]]})", "layouts[0]: the layout is not text");
   wrong(R"({"mesh":"{x:2}","layouts":[[null,"b"]]})", "layouts[0]: the pattern is not text");
-  wrong(R"({"mesh":"{x:2}","mesh":"{x:2}","layouts":[]})", "\"mesh\" comes twice");
+  wrong(R"({"mesh":"{x:2}","mesh":"{x:2}","layouts":[]})", "\"mesh\" appears twice");
   wrong(R"({"mesh":"{x:2}","layouts":[["a","b"]]} x)", "not JSON at byte");
   wrong("{\"mesh\":\"{x:2}\xff\",\"layouts\":[]}", "not JSON at byte");
-  wrong(std::string(100000, '['), "no JSON object");
+  wrong(std::string(100000, '['), "not a JSON object");
   wrong(R"({"mesh":"{x:2}","layouts":[[)" + std::string(100000, '['), "not text");
 }
 

@@ -97,7 +97,7 @@ TEST_CASE("a malformed recipe is refused, with the place") {
   Has(Refused("[]"), "is not \"reshard.recipe/1\"");
   Has(Refused(R"({"schema": "reshard.recipe/2"})"), "is not \"reshard.recipe/1\"");
   Has(Refused(With(R"("tensor": [])")), "no member \"tensor\"");
-  Has(Refused(With(R"("keep": "*")")), "keep: no list of texts");
+  Has(Refused(With(R"("keep": "*")")), "keep: not a list of strings");
   Has(Refused(With(R"("keep": ["*"])")), "there are no rules for tensors");
   Has(Refused(With(R"("dtype": [["*", "bfloat"]])")), "\"bfloat\" is not a dtype");
   Has(Refused(With(R"("rename": [["a", "$1"]])")), "$ that stands for no *");
@@ -129,13 +129,13 @@ TEST_CASE("a malformed recipe is refused, with the place") {
 
 TEST_CASE("placeholders that have no value, or two, are refused") {
   Has(Refused(Rule("a.{i}", R"("b")")), "nothing says what {i} is");
-  Has(Refused(Rule("a", R"("b.{i}")")), "which the new name has not, and over which nothing goes");
+  Has(Refused(Rule("a", R"("b.{i}")")), "which the new name lacks and no operation ranges over");
   Has(Refused(Rule("a.{i}.{j}", R"({"stack": ["b.{i}", "c.{j}"]})")), "has all placeholders of the new name");
   Has(Refused(Rule("a.{i}", R"("b.{i*}")")), "is a number here, any text there");
-  Has(Refused(Rule("a.{i}", R"({"stack": "b.{i}", "over": "i"})")), "has a value already");
+  Has(Refused(Rule("a.{i}", R"({"stack": "b.{i}", "over": "i"})")), "already has a value");
   Has(Refused(Rule("a", R"({"stack": "b", "over": "i"})")), "no name has {i}");
   Has(Refused(Rule("a", R"({"stack": "b.{i*}", "over": "i"})")), "only numbers have an order");
-  Has(Refused(Rule("a", R"({"stack": ["b.{i}", "c.{i}"], "over": "i"})")), "has one input");
+  Has(Refused(Rule("a", R"({"stack": ["b.{i}", "c.{i}"], "over": "i"})")), "takes one input");
   Has(Refused(Rule("a", R"({"unstack": "b", "part": "{i}"})")), "is not a placeholder of the new name");
   Has(Refused(Rule("a.{", R"("b")")), "a brace without its partner");
   Has(Refused(Rule("a.{1}", R"("b")")), "a placeholder that is not an identifier");

@@ -221,7 +221,7 @@ TEST_CASE("messages about names of any length and kind are short, and of visible
   }
 }
 
-TEST_CASE("what nobody asked for is not lost, and what is asked for twice not made") {
+TEST_CASE("what nobody asked for is not lost, and what is requested twice not made") {
   const Catalog catalog = CatalogOf({{"a", {2}}, {"b", {2}}, {"c", {2}}});
   Has(Refused(R"("tensors": [{"to": "x", "from": "a"}])", catalog),
       "2 tensors are used by no rule, such as \"b\"; say in \"keep\" or \"drop\"");

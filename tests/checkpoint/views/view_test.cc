@@ -251,7 +251,7 @@ TEST_CASE("what does not fit is refused, with the shapes") {
   e.op = Op::kPermute;
   e.inputs = {a};
   e.numbers = {0, 0};
-  CHECK(has(refused(e), "dimension 0 comes twice"));
+  CHECK(has(refused(e), "dimension 0 appears twice"));
   e.numbers = {0};
   CHECK(has(refused(e), "1 dimensions for [6, 4]"));
   e = {};
@@ -290,7 +290,7 @@ TEST_CASE("what does not fit is refused, with the shapes") {
   CHECK(has(refused(e), "is not a multiple of 4"));
   e = {};
   e.op = Op::kStack;
-  CHECK(has(refused(e), "an operation on nothing"));
+  CHECK(has(refused(e), "an operation without inputs"));
 }
 
 }  // namespace reshard::testing

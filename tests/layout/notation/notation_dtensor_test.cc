@@ -61,7 +61,7 @@ TEST_CASE("DTensor: partial values") {
   CHECK(Import("P(product)R", mesh, {8}) == "[8] prod<dp>");
   CHECK(Import("P(min)P(max)", mesh, {8}) == "unsupported: partial min and partial max in one layout at column 7");
   CHECK(Import("P(bor)R", mesh, {8}) ==
-        "unsupported: the reduction \"bor\" is none of sum, avg, min, max and product at column 3");
+        "unsupported: the reduction \"bor\" is not one of sum, avg, min, max and product at column 3");
 }
 
 TEST_CASE("DTensor: strided shards") {

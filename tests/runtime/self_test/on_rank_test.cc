@@ -141,7 +141,7 @@ TEST_CASE("ranks that do not run the same, or cannot, all get an error") {
   status = code_and_text(*plan, fresh);
   CHECK(std::string(status.message()).find("in-process ranks only") != std::string::npos);
   status = code_and_text(*larger, Twice());
-  CHECK(std::string(status.message()).find("device 2, which is none of the 2 ranks") != std::string::npos);
+  CHECK(std::string(status.message()).find("device 2, which is not one of the 2 ranks") != std::string::npos);
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ class Reader:
         with connection.getresponse() as response:
             if response.status != 206:
                 response.read()
-                raise StoreError("changed", f"{where.path} is not there any more ({response.status})")
+                raise StoreError("changed", f"{where.path} no longer exists ({response.status})")
             done = 0
             while done < len(out):
                 got = response.readinto(out[done:])

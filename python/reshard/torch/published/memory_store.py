@@ -83,7 +83,7 @@ class MemoryStore:
                 elif any(self.records.get(f"o:{path}/{below}") for below in self._names(path)):
                     entries.append(Entry(name, None))
             if not entries:
-                raise StoreError("not_found", f"{url}: there is nothing")
+                raise StoreError("not_found", f"{url}: no such object")
             return entries
 
     def put(self, url: str, data: memoryview, create: bool) -> Found:
@@ -151,7 +151,7 @@ class MemoryStore:
     def _record(self, url: str) -> dict[str, Any]:
         text = self.records.get(f"o:{self._path(url)}")
         if not text:
-            raise StoreError("not_found", f"{url}: there is nothing")
+            raise StoreError("not_found", f"{url}: no such object")
         record = json.loads(text)
         if "where" in record:
             if len(self._known) >= _MOST_KNOWN:
@@ -183,7 +183,7 @@ class MemoryStore:
         if create:
             there = self.records.compare_set(f"o:{path}", "", json.dumps(record))
             if json.loads(there)["version"] != record["version"]:
-                raise StoreError("exists", f"{url}: there is one")
+                raise StoreError("exists", f"{url}: it already exists")
         else:
             self.records.set(f"o:{path}", json.dumps(record))
             self._free(path)

@@ -268,7 +268,7 @@ def _put(target: Expression, dim: int, indices: list[int] | None, value: Express
     if indices is None or not target.shape:
         return None
     size = target.shape[dim]
-    # Of an index that comes twice the last one stays.
+    # Of an index that appears twice the last one stays.
     places = {index % size: place for place, index in enumerate(indices)}
     both = concatenate([target, value], dim)
     return taken(both, dim, [size + places[i] if i in places else i for i in range(size)])

@@ -327,6 +327,10 @@ DeviceLoad MeshTransfers::Load(int64_t index) const {
   if (uniform_ || !counted_levels_.empty()) {
     std::vector<int64_t> of_device;
     for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
+    if (!class_of_pattern_.empty() && counted_levels_.empty()) {
+      const std::pair pattern(PatternOf(of_device.data()), size_t{0});
+      return loads_[std::lower_bound(class_of_pattern_.begin(), class_of_pattern_.end(), pattern)->second];
+    }
     Peers peers;
     DeviceLoad load = LoadOf(of_device.data(), peers);
     if (!counted_levels_.empty()) load.levels = counted_levels_[index];

@@ -299,12 +299,47 @@ void MeshTransfers::EnumerateClasses() {
   for (const digits::DeviceClass& one : classes_) {
     for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
   }
+  if (uniform_) NumberPatterns();
   for (Dim& dim : dims_) {
     for (size_t i = 0; i < classes_.size(); ++i) {
       dim.from_row.push_back(dim.from.Row(coordinates(i)));
       dim.to_row.push_back(dim.to.Row(coordinates(i)));
     }
   }
+}
+
+void MeshTransfers::NumberPatterns() {
+  const auto digit_of = [&](const AxisRef& ref) {
+    const auto is_it = [&](const digits::Digit& digit) { return digit.ref == ref; };
+    return static_cast<int>(std::find_if(digits_.begin(), digits_.end(), is_it) - digits_.begin());
+  };
+  std::vector<int> first(digits_.size());  // of the digits that hang together with each
+  std::iota(first.begin(), first.end(), 0);
+  for (const digits::DigitLink& link : links_) {
+    const int a = first[digit_of(link.a)], b = first[digit_of(link.b)];
+    std::replace(first.begin(), first.end(), std::max(a, b), std::min(a, b));
+  }
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    if (std::count(first.begin(), first.end(), first[e]) > 1) linked_.emplace_back(static_cast<int>(e), first[e]);
+  }
+  if (linked_.size() > kMostLinked) return;
+  for (size_t i = 0; i < classes_.size(); ++i) class_of_pattern_.emplace_back(PatternOf(coordinates(i)), i);
+  std::sort(class_of_pattern_.begin(), class_of_pattern_.end());
+}
+
+// Each linked digit says which is the first one of those that it hangs together with to have its coordinate:
+//   a, b, c hang together, with coordinates 3, 5, 3: 0, 1, 0, in four bits each.
+uint64_t MeshTransfers::PatternOf(const int64_t* coordinates) const {
+  uint64_t pattern = 0;
+  for (size_t i = 0; i < linked_.size(); ++i) {
+    size_t equal = 0;
+    while (linked_[equal].second != linked_[i].second ||
+           coordinates[linked_[equal].first] != coordinates[linked_[i].first]) {
+      ++equal;
+    }
+    pattern = pattern << 4 | equal;
+  }
+  return pattern;
 }
 
 void MeshTransfers::SumByRow() {

@@ -134,6 +134,9 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<int> Starved(int level) const;
   bool MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
+  void NumberPatterns();
+  // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
+  uint64_t PatternOf(const int64_t* coordinates) const;
   void SumByRow();
   void SumNear();
   void Tabulate();
@@ -187,6 +190,11 @@ class MeshTransfers final : public TransferSchedule {
   bool uniform_ = false;
   std::vector<std::pair<int, int>> met_;  // digits of source and target at the same place
   std::vector<digits::DigitLink> links_;
+  // Of uniform layouts: the digits of links, with the first digit that each hangs together with, and the classes by
+  // their patterns. Empty where there are more than kMostLinked such digits.
+  static constexpr size_t kMostLinked = 16;
+  std::vector<std::pair<int, int>> linked_;
+  std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
   std::vector<int64_t> coordinates_;        // of the classes, one per digit

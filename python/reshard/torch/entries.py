@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
+from ..errors import InputError
 from .fragments import Fragment
 from .groups import Group, Span, span_of_group
 from .layouts import spec_texts
@@ -66,8 +69,17 @@ def is_stateful(value: Any) -> bool:
     return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 
-def states_of(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """The same with what models, optimizers and other `Stateful` objects say of themselves."""
+def states_of(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what models, optimizers and other `Stateful` objects say of themselves.
+
+    Raises:
+        InputError: it is not a dict.
+    """
+    if isinstance(state_dict, (str, os.PathLike)):
+        raise InputError(f"the state dict is a path, {os.fspath(state_dict)!r}: the path comes first, as in reshard.save(path, state_dict)")
+    if not isinstance(state_dict, Mapping):
+        name = type(state_dict).__name__
+        raise InputError(f'the state dict is a {name}, not a dict: pass {{"model": model, ...}}, or what state_dict() returns')
     return {key: value.state_dict() if is_stateful(value) else value for key, value in state_dict.items()}
 
 

@@ -197,7 +197,7 @@ class _Staged(NamedTuple):
         described: list[Any] = []
         error = None
         try:
-            leaves = leaves_of(states_of(dict(state_dict)))
+            leaves = leaves_of(states_of(state_dict))
             mine = of_ranks.RankLocal(how.rank_local, leaves, rank_in(span))
             leaves = mine.renamed(leaves)
             values = {name: leaf.value for name, leaf in leaves.items()}

@@ -186,6 +186,17 @@ class KeysTest(ChecksTest):
                     self.fail(os.listdir(path))
                 ChecksTest.checks += 1
 
+    def test_what_is_not_a_state_dict(self):
+        import reshard
+
+        state = {"w": torch.zeros(2)}
+        for name, call in (("save", reshard.save), ("load", reshard.load)):
+            with self.assertRaisesRegex(reshard.InputError, r"the state dict is a path, '/nowhere/saved': the path comes first", msg=name):
+                call(state, "/nowhere/saved")
+            with self.assertRaisesRegex(reshard.InputError, "the state dict is a Linear, not a dict: pass .*model", msg=name):
+                call("/nowhere/saved", torch.nn.Linear(2, 2))
+            ChecksTest.checks += 2
+
     def test_values_of_classes(self):
         """What is not loaded says which value of which class, and what to do; nothing of the state has changed."""
         import reshard

@@ -23,8 +23,11 @@ namespace {
 
 constexpr int64_t kBlock = int64_t{128} << 10;
 constexpr int64_t kSmall = int64_t{32} << 10;  // reads that come from blocks
-// Of a request: at least as much as is worth its latency, and at most what keeps a connection for a while.
-constexpr int64_t kLeastAsked = int64_t{2} << 20, kMostAsked = int64_t{8} << 20;
+// Of a request: at least as much as is worth its latency.
+constexpr int64_t kLeastAsked = int64_t{2} << 20;
+// Requests of one process that are under way at the same time, where that many are worth it. More of them take no less
+// time, and a store answers only so many per second, which all hosts share that read below one prefix.
+constexpr int64_t kAtOnce = 64;
 constexpr size_t kBlocksKept = 64;
 constexpr int64_t kMostAhead = int64_t{4} << 20;
 constexpr int64_t kRemoteGap = int64_t{256} << 10;  // a request takes as long as some hundreds of KiB
@@ -113,6 +116,25 @@ Ahead& KeptAhead() {
   return *ahead;
 }
 
+// Counts the reads of this process that are cut into requests, while it lives.
+class CutRead {
+ public:
+  CutRead() : reads_(under_way_.fetch_add(1, std::memory_order_relaxed) + 1) {}
+  ~CutRead() { under_way_.fetch_sub(1, std::memory_order_relaxed); }
+  CutRead(const CutRead&) = delete;
+  CutRead& operator=(const CutRead&) = delete;
+
+  // Bytes per request of a read of `size` bytes: each read has an equal share of kAtOnce.
+  //   16 MiB, alone: 2 MiB, eight requests; beside fifteen others: 4 MiB; beside sixty-three: 16 MiB
+  int64_t PerRequest(int64_t size) const {
+    return std::clamp(CeilDiv(size, CeilDiv(kAtOnce, reads_)), kLeastAsked, kRemoteMost);
+  }
+
+ private:
+  static inline std::atomic<int64_t> under_way_{0};
+  const int64_t reads_;
+};
+
 class RemoteFile : public ReadFile {
  public:
   RemoteFile(const std::string& url, StoredObject object, std::shared_ptr<Store> store, std::atomic<int64_t>* count)
@@ -144,8 +166,8 @@ class RemoteFile : public ReadFile {
       return out.subspan(static_cast<size_t>(from), static_cast<size_t>(length));
     };
     if (size > kSmall) {
-      constexpr int64_t kParts = 4;
-      const int64_t asked = std::clamp(CeilDiv(size, kParts), kLeastAsked, kMostAsked);
+      const CutRead read;
+      const int64_t asked = read.PerRequest(size);
       return stores::AtOnce(CeilDiv(size, asked), [&](int64_t i) {
         const int64_t from = i * asked;
         return Ask(at + from, part_of(from, std::min(asked, size - from)));

@@ -25,7 +25,8 @@ inline constexpr int64_t kRemoteMost = int64_t{16} << 20;
 // All URLs here are admitted (stores/url.h), and names are joined to them as they are.
 
 // The file at a URL. Reads of up to 32 KiB come from blocks of 128 KiB, of which the process keeps 64; others are asked
-// for in parts of 2 to 8 MiB, all at the same time. `count` as ReadFile::Open.
+// for in parts of at least 2 MiB, all at the same time: the fewer reads are under way, the more parts each has, 64 for
+// all of them together. `count` as ReadFile::Open.
 // Errors as the store's; when reading also FailedPrecondition: the file is another one than when it was opened.
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/stores/at_once.h"
 #include "checkpoint/stores/registry.h"
@@ -53,7 +54,23 @@ class Blocks {
   }
   void Keep(const std::string& key, Block block) {
     const status::MutexLock lock(mutex_);
-    if (index_.contains(key)) return;
+    if (!index_.contains(key)) Add(key, std::move(block));
+  }
+  // The first block of a file as it is now. Where it was another one nothing is kept of the file: its version is a time
+  // too coarse to tell them apart.
+  void Renew(const std::string& file, const std::string& key, Block block) {
+    const status::MutexLock lock(mutex_);
+    const auto found = index_.find(key);
+    if (found != index_.end()) {
+      if (*found->second->second == *block) return;
+      used_.remove_if([&](const auto& one) { return absl::StartsWith(one.first, file); });
+      std::erase_if(index_, [&](const auto& one) { return absl::StartsWith(one.first, file); });
+    }
+    Add(key, std::move(block));
+  }
+
+ private:
+  void Add(const std::string& key, Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     used_.emplace_front(key, std::move(block));
     index_[key] = used_.begin();
     if (used_.size() <= kBlocksKept) return;
@@ -61,7 +78,6 @@ class Blocks {
     used_.pop_back();
   }
 
- private:
   status::Mutex mutex_;
   std::list<std::pair<std::string, Block>> used_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::list<std::pair<std::string, Block>>::iterator> index_ ABSL_GUARDED_BY(mutex_);
@@ -182,7 +198,7 @@ class RemoteFile : public ReadFile {
 
   // The block with the first bytes, which were read when it was opened.
   void KeepFirst(std::string bytes) const {
-    KeptBlocks().Keep(KeyOf(0), std::make_shared<const std::string>(std::move(bytes)));
+    KeptBlocks().Renew(absl::StrCat(key_, "\n"), KeyOf(0), std::make_shared<const std::string>(std::move(bytes)));
   }
 
  private:

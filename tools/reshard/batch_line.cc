@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "json/document.h"
 #include "reshard/planner/option_text.h"
 
@@ -21,8 +22,9 @@ absl::StatusOr<ProblemText> ReadProblemText(const json::Value& line, const Probl
     const json::Value value = *line.Find(key);
     if (std::find(keys->begin(), keys->end(), key) == keys->end()) {
       const auto near = Nearest(key, *keys);
-      return bad(
-          absl::StrCat("unknown key \"", key, "\"", near ? absl::StrCat("; did you mean \"", *near, "\"?") : ""));
+      return bad(absl::StrCat("unknown key \"", key, "\"",
+                              near ? absl::StrCat("; did you mean \"", *near, "\"?")
+                                   : absl::StrCat("; there are ", absl::StrJoin(*keys, ", "))));
     }
     if (key == "id" || value.is_null()) continue;
     if (key == "shape") {

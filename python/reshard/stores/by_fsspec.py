@@ -1,7 +1,9 @@
 """Every other URL that Python has a filesystem for, by fsspec."""
 
 import hashlib
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import fsspec
@@ -12,6 +14,9 @@ __all__ = ["FsspecStore"]
 
 # Where an object appears when all of it is there. Elsewhere it is written under another name and moved.
 _APPEAR_WHOLE = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "tos", "hf"}
+# Where one connection serves one call at a time, and a server takes few of them: all threads share one.
+_ONE_CALL_AT_A_TIME = {"sftp", "ssh"}
+_MOST_SILENT = 60  # seconds in which such a server may send nothing
 # What filesystems call what changes with the content.
 _VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "LastModified", "last_modified", "mtime", "modified", "created")
 
@@ -26,6 +31,8 @@ _CODES: Codes = [
 def _words(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such object"
+    if isinstance(error, TimeoutError):
+        return f"the server did not answer in time {error}".rstrip()
     known = isinstance(error, (PermissionError, NotImplementedError, ImportError))
     return str(error) if known else f"{type(error).__name__}: {error}"
 
@@ -35,8 +42,10 @@ def _errors(url: str) -> AbstractContextManager[None]:
 
 
 def _found(info: dict[str, Any]) -> Found:
-    version = next((f"{key} {info[key]}" for key in _VERSIONS if info.get(key)), "")
-    return Found(int(info["size"] or 0), version if len(version) < 200 else hashlib.sha256(version.encode()).hexdigest())
+    size = int(info["size"] or 0)
+    # With the size: servers of SFTP tell times in whole seconds, in which an object may be replaced.
+    version = next((f"{key} {info[key]} {size}" for key in _VERSIONS if info.get(key)), "")
+    return Found(size, version if len(version) < 200 else hashlib.sha256(version.encode()).hexdigest())
 
 
 class FsspecStore:
@@ -44,10 +53,10 @@ class FsspecStore:
 
     def __init__(self, scheme: str):
         self._appears_whole = scheme in _APPEAR_WHOLE
+        self._connections = _Connections() if scheme in _ONE_CALL_AT_A_TIME else None
 
     def find(self, url: str) -> Found:
-        with _errors(url):
-            system, path = self._at(url)
+        with self._at(url) as (system, path):
             info = system.info(path)
             if info["type"] != "file":
                 raise FileNotFoundError(path)
@@ -60,16 +69,14 @@ class FsspecStore:
         return found
 
     def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
-        with _errors(url):
-            system, path = self._at(url)
+        with self._at(url) as (system, path):
             data = system.cat_file(path, start=at, end=at + len(out))
             if len(data) != len(out):
                 raise StoreError("changed", f"{url} has changed: it ends before byte {at + len(out)}")
             out[:] = data
 
     def list(self, url: str) -> list[Entry]:
-        with _errors(url):
-            system, path = self._at(url)
+        with self._at(url) as (system, path):
             own = path.rstrip("/")
             entries = []
             for info in system.ls(path, detail=True):
@@ -89,45 +96,74 @@ class FsspecStore:
         return upload.finish()
 
     def begin(self, url: str, length: int, memory: int) -> "_Upload":
-        with _errors(url):
-            system, path = self._at(url)
+        with self._at(url) as (system, path):
             aside = path if self._appears_whole else path + ".part"
             if not self._appears_whole:
                 system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            return _Upload(url, system, path, aside)
+            return _Upload(self, url, system.open(aside, "wb"), aside)
 
     def remove(self, url: str) -> None:
-        with _errors(url):
-            system, path = self._at(url)
+        with self._at(url) as (system, path):
             with suppress(FileNotFoundError):
                 system.rm_file(path)
 
-    def _at(self, url: str) -> tuple[Any, str]:
-        # Instances are fsspec's to keep. What it remembers of lists would hide what others write.
-        return fsspec.url_to_fs(url, use_listings_cache=False)
+    @contextmanager
+    def _at(self, url: str) -> Iterator[tuple[Any, str]]:
+        """(filesystem, path) for one call, whose errors are those of a store."""
+        with _errors(url):
+            if self._connections is None:
+                # Instances are fsspec's to keep. What it remembers of lists would hide what others write.
+                yield fsspec.url_to_fs(url, use_listings_cache=False)
+            else:
+                with self._connections.of(url) as system_and_path:
+                    yield system_and_path
+
+
+class _Connections:
+    """Filesystems over connections that serve one call at a time, by the part of a URL that says to whom."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._systems: dict[str, Any] = {}
+
+    @contextmanager
+    def of(self, url: str) -> Iterator[tuple[Any, str]]:
+        kind = fsspec.get_filesystem_class(url.partition("://")[0])
+        whom = kind._get_kwargs_from_urls(url)
+        key = repr(sorted(whom.items()))
+        with self._lock:
+            if key not in self._systems:
+                self._systems[key] = kind(**whom, timeout=_MOST_SILENT, skip_instance_cache=True)
+                self._systems[key].ftp.get_channel().settimeout(_MOST_SILENT)
+            try:
+                yield self._systems[key], kind._strip_protocol(url)
+            except (FileNotFoundError, PermissionError, StoreError):
+                raise
+            except Exception:
+                self._systems.pop(key, None)  # what is wrong may be the connection
+                raise
 
 
 class _Upload:
-    def __init__(self, url: str, system: Any, path: str, aside: str):
-        self._url, self._system, self._path, self._aside = url, system, path, aside
-        self._file = system.open(aside, "wb")
+    def __init__(self, store: FsspecStore, url: str, file: Any, aside: str):
+        self._store, self._url, self._file, self._aside = store, url, file, aside
 
     def write(self, data: memoryview) -> None:
-        with _errors(self._url):
+        with self._store._at(self._url):
             self._file.write(bytes(data))
 
     def finish(self) -> Found:
-        with _errors(self._url):
+        with self._store._at(self._url) as (system, path):
             self._file.close()
-            if self._aside != self._path:
-                self._system.mv(self._aside, self._path)
-            return _found(self._system.info(self._path))
+            if self._aside != path:
+                system.mv(self._aside, path)
+            return _found(system.info(path))
 
     def give_up(self) -> None:
         # Where discard is missing, close() would make of it an object that is not whole.
-        with _errors(self._url):
+        with self._store._at(self._url) as (system, path):
             if hasattr(self._file, "discard"):
                 self._file.discard()
-            if self._aside != self._path:
+            if self._aside != path:
                 self._file.close()
-                self._system.rm_file(self._aside)
+                system.rm_file(self._aside)

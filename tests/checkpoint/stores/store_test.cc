@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/io/files.h"
 #include "reshard/checkpoint/convert.h"
 #include "reshard/checkpoint/leavings.h"
 #include "reshard/checkpoint/verify.h"
@@ -190,6 +191,37 @@ TEST_CASE("convert to a store: what a killed run has left is found and removed")
   CHECK(*RemoveStaleStaging("shelf://a/dst") == 1);
   CHECK(shelf->Names().empty());
   RegisterStore("shelf", nullptr);
+}
+
+// Whatever is in its objects, they have one version: as where times are told in whole seconds.
+class CoarseShelf : public Shelf {
+ public:
+  absl::StatusOr<StoredObject> Find(const std::string& url) override {
+    absl::StatusOr<StoredObject> object = Shelf::Find(url);
+    if (object.ok()) object->version = "today";
+    return object;
+  }
+  absl::Status Read(const std::string& url, const StoredObject&, int64_t at, absl::Span<char> out) override {
+    const std::string contents = Contents(url);
+    contents.copy(out.data(), out.size(), static_cast<size_t>(at));
+    return absl::OkStatus();
+  }
+};
+
+TEST_CASE("store: an object that was replaced without another version is read as it is now") {
+  const auto shelf = std::make_shared<CoarseShelf>();
+  RegisterStore("coarse", shelf);
+  for (const char letter : {'a', 'b'}) {
+    REQUIRE(shelf->Put("coarse://x/file", std::string(300'000, letter), false).ok());
+    const auto file = io::ReadFile::Open("coarse://x/file", /*follow_links=*/true);
+    REQUIRE(file.ok());
+    for (const int64_t at : {0, 200'000}) {
+      std::string read(100, ' ');
+      REQUIRE((*file)->ReadAt(at, absl::MakeSpan(read)).ok());
+      CHECK(read == std::string(100, letter));
+    }
+  }
+  RegisterStore("coarse", nullptr);
 }
 
 TEST_CASE("store: a URL without one says what to do") {

@@ -112,6 +112,7 @@ class OtherServersTest(unittest.TestCase):
         by_fsspec._MOST_SILENT = 3
         url = f"sftp://{getpass.getuser()}@127.0.0.1:{port}{self.scratch}/runs"
         self.check_round_trip(url)
+        self.assertEqual(list(self.scratch.glob("runs/*/.*reshard*")), [])
         stopped = [int(pid) for pid in descendants(server.pid)]
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)

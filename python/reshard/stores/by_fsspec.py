@@ -17,6 +17,7 @@ _APPEAR_WHOLE = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 # Where one connection serves one call at a time, and a server takes few of them: all threads share one.
 _ONE_CALL_AT_A_TIME = {"sftp", "ssh"}
 _MOST_SILENT = 60  # seconds in which such a server may send nothing
+_JOB = ".reshard-"  # begins the folders of what is under way, which go with the last object in them
 # What filesystems call what changes with the content.
 _VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "LastModified", "last_modified", "mtime", "modified", "created")
 
@@ -97,15 +98,24 @@ class FsspecStore:
 
     def begin(self, url: str, length: int, memory: int) -> "_Upload":
         with self._at(url) as (system, path):
-            aside = path if self._appears_whole else path + ".part"
-            if not self._appears_whole:
-                system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            return _Upload(self, url, system.open(aside, "wb"), aside)
+            if self._appears_whole:
+                return _Upload(self, url, system.open(path, "wb"), path)
+            folder, aside = path.rpartition("/")[0], path + ".part"
+            system.makedirs(folder, exist_ok=True)
+            try:
+                return _Upload(self, url, system.open(aside, "wb"), aside)
+            except FileNotFoundError:  # another process has just removed the folder: it was empty
+                system.makedirs(folder, exist_ok=True)
+                return _Upload(self, url, system.open(aside, "wb"), aside)
 
     def remove(self, url: str) -> None:
         with self._at(url) as (system, path):
             with suppress(FileNotFoundError):
                 system.rm_file(path)
+            folder = path.rpartition("/")[0]
+            if not self._appears_whole and folder.rpartition("/")[2].startswith(_JOB):
+                with suppress(Exception):  # something else is in it
+                    system.rmdir(folder)
 
     @contextmanager
     def _at(self, url: str) -> Iterator[tuple[Any, str]]:

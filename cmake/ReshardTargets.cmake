@@ -27,6 +27,8 @@ target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wco
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
+# GCC collects garbage from 128 MiB on, again and again, which is a tenth of the time of a file with many others in it.
+target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 if(NOT RESHARD_UNITY STREQUAL "OFF")
   # GCC takes the hidden types of a .cc file that another includes for those of a header.
   target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)

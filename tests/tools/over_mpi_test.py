@@ -61,7 +61,7 @@ def as_json():
 def errors():
     # Said once, whoever it is about.
     _, said = run(2, *ROWS_TO_COLUMNS, code=4)
-    assert len(said) == 1 and "none of the 2 ranks" in said[0] and "mpirun -n 4" in said[0], said
+    assert len(said) == 1 and "not one of the 2 ranks" in said[0] and "mpirun -n 4" in said[0], said
     _, said = run(2, "{X:2}", "[<X>64, 96]", "[64, <X>97]", code=4)
     assert len(said) == 1 and "different shapes" in said[0], said
     _, said = run(2, "{X:2}", "[<X>64]", "[64]", "--repeat", "0", code=2)

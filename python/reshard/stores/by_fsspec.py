@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import fsspec
+from fsspec.utils import infer_storage_options
 
 from .interface import Codes, Entry, Found, StoreError, store_errors
 
@@ -138,15 +139,15 @@ class _Connections:
 
     @contextmanager
     def of(self, url: str) -> Iterator[tuple[Any, str]]:
-        kind = fsspec.get_filesystem_class(url.partition("://")[0])
-        whom = kind._get_kwargs_from_urls(url)
-        key = repr(sorted(whom.items()))
+        parts = infer_storage_options(url)
+        scheme, path = parts.pop("protocol"), parts.pop("path")
+        key = repr(sorted(parts.items()))
         with self._lock:
             if key not in self._systems:
-                self._systems[key] = kind(**whom, timeout=_MOST_SILENT, skip_instance_cache=True)
+                self._systems[key] = fsspec.filesystem(scheme, **parts, timeout=_MOST_SILENT, skip_instance_cache=True)
                 self._systems[key].ftp.get_channel().settimeout(_MOST_SILENT)
             try:
-                yield self._systems[key], kind._strip_protocol(url)
+                yield self._systems[key], path
             except (FileNotFoundError, PermissionError, StoreError):
                 raise
             except Exception:

@@ -343,9 +343,10 @@ class WorkersTest(unittest.TestCase):
             )  # fmt: skip
             if not more:
                 self.wait_for("the last file", "data/__299_0.distcp")
-                time.sleep(self.rng.random() * 0.1)
+                time.sleep(self.rng.random() * 0.02)
                 child.send_signal(signal.SIGKILL)
-            self.assertEqual(0 if more else -signal.SIGKILL, child.wait(timeout=120))
+            # On a fast machine the first one may have ended just before.
+            self.assertIn(child.wait(timeout=120), (0,) if more else (0, -signal.SIGKILL))
         self.assertEqual(300, len(list(self.target.glob("*.distcp"))))
         subprocess.run([COMMAND, "verify", self.source, self.target], check=True, stdout=subprocess.DEVNULL)
 

@@ -17,7 +17,7 @@ docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings==1.0.8 mkdocstring
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2 nixl-cu13==1.5.1)
-# Object stores, servers that speak S3 and as Google's to test with, and clusters that convert between them.
+# Object stores, servers that speak S3 and Google's protocol to test with, and clusters that convert between them.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" gcsfs==2026.10.1 gcp-storage-emulator==2026.7.19 paramiko==5.1.0
         safetensors==0.8.0 numpy ray==2.60.0)
 # What reads checkpoints of other kinds.

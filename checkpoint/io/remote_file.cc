@@ -56,17 +56,18 @@ class Blocks {
     const status::MutexLock lock(mutex_);
     if (!index_.contains(key)) Add(key, std::move(block));
   }
-  // The first block of a file as it is now. Where it was another one nothing is kept of the file: its version is a time
-  // too coarse to tell them apart.
-  void Renew(const std::string& file, const std::string& key, Block block) {
+  // The first block of a file as it is now. True: it was another one, and nothing is kept of the file any more. Its
+  // version is then a time too coarse to tell them apart.
+  bool Renew(const std::string& file, const std::string& key, Block block) {
     const status::MutexLock lock(mutex_);
     const auto found = index_.find(key);
-    if (found != index_.end()) {
-      if (*found->second->second == *block) return;
+    const bool is_another = found != index_.end() && *found->second->second != *block;
+    if (is_another) {
       used_.remove_if([&](const auto& one) { return absl::StartsWith(one.first, file); });
       std::erase_if(index_, [&](const auto& one) { return absl::StartsWith(one.first, file); });
     }
-    Add(key, std::move(block));
+    if (!index_.contains(key)) Add(key, std::move(block));
+    return is_another;
   }
 
  private:
@@ -98,6 +99,13 @@ class Ahead {
       bytes_ -= static_cast<int64_t>(kept_.back().bytes->size());
       kept_.pop_back();
     }
+  }
+  void Forget(const std::string& key) {
+    const status::MutexLock lock(mutex_);
+    kept_.remove_if([&](const Range& range) {
+      if (range.key == key) bytes_ -= static_cast<int64_t>(range.bytes->size());
+      return range.key == key;
+    });
   }
   // False: they are not there.
   bool Take(const std::string& key, int64_t at, absl::Span<char> out) {
@@ -198,7 +206,8 @@ class RemoteFile : public ReadFile {
 
   // The block with the first bytes, which were read when it was opened.
   void KeepFirst(std::string bytes) const {
-    KeptBlocks().Renew(absl::StrCat(key_, "\n"), KeyOf(0), std::make_shared<const std::string>(std::move(bytes)));
+    auto block = std::make_shared<const std::string>(std::move(bytes));
+    if (KeptBlocks().Renew(absl::StrCat(key_, "\n"), KeyOf(0), std::move(block))) KeptAhead().Forget(key_);
   }
 
  private:

@@ -266,15 +266,19 @@ void MeshTransfers::EnumerateClasses() {
     active_digit_[e] = from_dim_[e] >= 0 || to_dim_[e] >= 0;
     if (active_digit_[e]) active *= digits_[e].size;
   }
-  for (const auto& [e, f] : met_) {
-    if (e != f) links_.push_back({digits_[e].ref, digits_[f].ref});
-  }
+  std::vector<int> first(k);  // of the digits that hang together with each
+  std::iota(first.begin(), first.end(), 0);
+  const auto link = [&](size_t e, size_t f) {
+    const digits::DigitLink one{digits_[e].ref, digits_[f].ref};
+    if (e == f || std::find(links_.begin(), links_.end(), one) != links_.end()) return;
+    links_.push_back(one);
+    const auto [low, high] = std::minmax(first[e], first[f]);
+    std::replace(first.begin(), first.end(), int{high}, int{low});
+  };
+  for (const auto& [e, f] : met_) link(e, f);
   for (const Sigma& sigma : sigma_) {
     for (size_t e = 0; e < k; ++e) {
-      const int x = sigma[e];
-      if (x < 0 || x == static_cast<int>(e)) continue;
-      const digits::DigitLink link{digits_[e].ref, digits_[x].ref};
-      if (std::find(links_.begin(), links_.end(), link) == links_.end()) links_.push_back(link);
+      if (sigma[e] >= 0) link(e, sigma[e]);
     }
   }
   std::optional<std::vector<digits::DeviceClass>> classes;
@@ -299,7 +303,7 @@ void MeshTransfers::EnumerateClasses() {
   for (const digits::DeviceClass& one : classes_) {
     for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
   }
-  if (uniform_) NumberPatterns();
+  if (uniform_) NumberPatterns(first);
   for (Dim& dim : dims_) {
     for (size_t i = 0; i < classes_.size(); ++i) {
       dim.from_row.push_back(dim.from.Row(coordinates(i)));
@@ -308,17 +312,7 @@ void MeshTransfers::EnumerateClasses() {
   }
 }
 
-void MeshTransfers::NumberPatterns() {
-  const auto digit_of = [&](const AxisRef& ref) {
-    const auto is_it = [&](const digits::Digit& digit) { return digit.ref == ref; };
-    return static_cast<int>(std::find_if(digits_.begin(), digits_.end(), is_it) - digits_.begin());
-  };
-  std::vector<int> first(digits_.size());  // of the digits that hang together with each
-  std::iota(first.begin(), first.end(), 0);
-  for (const digits::DigitLink& link : links_) {
-    const int a = first[digit_of(link.a)], b = first[digit_of(link.b)];
-    std::replace(first.begin(), first.end(), std::max(a, b), std::min(a, b));
-  }
+void MeshTransfers::NumberPatterns(const std::vector<int>& first) {
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (std::count(first.begin(), first.end(), first[e]) > 1) linked_.emplace_back(static_cast<int>(e), first[e]);
   }

@@ -134,7 +134,8 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<int> Starved(int level) const;
   bool MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
-  void NumberPatterns();
+  // `first`: per digit, the first of those that links tie together with it.
+  void NumberPatterns(const std::vector<int>& first);
   // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
   uint64_t PatternOf(const int64_t* coordinates) const;
   void SumByRow();

@@ -11,11 +11,9 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 PACKAGES = sys.argv[1]
@@ -27,19 +25,7 @@ from safetensors.numpy import save_file  # noqa: E402
 
 import reshard  # noqa: E402
 from reshard.stores import by_fsspec  # noqa: E402
-from servers import free_port  # noqa: E402
-
-
-def answers(port, process, seconds=60):
-    """Waits until something listens at the port of this host."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except OSError:
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise
-            time.sleep(0.1)
+from servers import answers, free_port  # noqa: E402
 
 
 def descendants(pid):

@@ -9,13 +9,24 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def answers(port, process, seconds=60):
+    """Waits until the process listens at the port of this host."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except OSError:
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise
+            time.sleep(0.1)
 
 
 class Moto:
@@ -25,15 +36,7 @@ class Moto:
         self.port = free_port()
         command = [os.path.join(prefix, "bin", "moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/moto-api/data.json", timeout=5).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.1)
+        answers(self.port, self.process)
 
     def close(self):
         self.process.kill()

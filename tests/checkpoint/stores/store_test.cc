@@ -220,6 +220,10 @@ TEST_CASE("store: an object that was replaced without another version is read as
       REQUIRE((*file)->ReadAt(at, absl::MakeSpan(read)).ok());
       CHECK(read == std::string(100, letter));
     }
+    if (letter == 'a') REQUIRE((*file)->ReadAhead(210'000, 80'000).ok());
+    std::string read(80'000, ' ');
+    REQUIRE((*file)->ReadAt(210'000, absl::MakeSpan(read)).ok());
+    CHECK(read == std::string(80'000, letter));
   }
   RegisterStore("coarse", nullptr);
 }

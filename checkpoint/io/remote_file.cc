@@ -102,7 +102,7 @@ class Ahead {
   }
   void Forget(const std::string& key) {
     const status::MutexLock lock(mutex_);
-    kept_.remove_if([&](const Range& range) {
+    kept_.remove_if([&](const Range& range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       if (range.key == key) bytes_ -= static_cast<int64_t>(range.bytes->size());
       return range.key == key;
     });

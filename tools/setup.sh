@@ -20,8 +20,9 @@ alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstrin
 # Object stores, servers that speak S3 and Google's protocol to test with, and clusters that convert between them.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" gcsfs==2026.10.1 gcp-storage-emulator==2026.7.19 paramiko==5.1.0
         safetensors==0.8.0 numpy ray==2.60.0)
-# What reads checkpoints of other kinds.
-sources=(tensorstore==0.1.86 ml_dtypes==0.6.0 h5py==3.16.0 gguf==0.19.0 safetensors==0.8.0 numpy)
+# What reads checkpoints of other kinds, and what restores those that are written for it.
+sources=(tensorstore==0.1.86 ml_dtypes==0.6.0 h5py==3.16.0 gguf==0.19.0 safetensors==0.8.0 numpy orbax-checkpoint==0.12.8 jax==0.10.2
+         jaxlib==0.10.2)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
           catch2 librapidcheck-dev libxxhash-dev libdeflate-dev libbenchmark-dev)
 

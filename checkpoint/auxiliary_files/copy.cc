@@ -1,7 +1,6 @@
 #include "checkpoint/auxiliary_files/copy.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -10,7 +9,6 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/remove_tree.h"
 #include "checkpoint/io/show.h"
-#include "checkpoint/io/system.h"
 #include "checkpoint/stores/registry.h"
 #include "checkpoint/stores/url.h"
 #include "status/macros.h"
@@ -20,16 +18,6 @@ namespace {
 
 constexpr int64_t kAtOnce = int64_t{256} << 10;
 constexpr int64_t kUploadMemory = int64_t{16} << 20;
-
-// The directories that `path` leads through, below `top`.
-absl::Status MakeParents(const std::string& top, std::string_view path) {
-  for (size_t slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
-    const std::string parent = io::JoinPath(top, path.substr(0, slash));
-    const int made = io::Uninterrupted([&] { return io::CurrentSystem().MkDir(parent.c_str(), 0777); });
-    if (made != 0 && errno != EEXIST) return io::SystemError(errno, "create", parent);
-  }
-  return absl::OkStatus();
-}
 
 // Calls part(at, bytes) for the file's bytes in turn until it returns an error.
 template <typename F>
@@ -69,7 +57,7 @@ absl::Status CopyOne(const std::string& from, const AuxiliaryFile& file, const s
     RETURN_IF_ERROR(CopyToStore(*source, path));
     return OpenUnchanged(from, file).status();
   }
-  RETURN_IF_ERROR(MakeParents(to, file.to));
+  RETURN_IF_ERROR(io::MakeParents(to, file.to));
   RETURN_IF_ERROR(io::RemoveTree(path));  // an interrupted run may have left one
   ASSIGN_OR_RETURN(const std::unique_ptr<io::WriteFile> copy,
                    io::WriteFile::Create(path, stores::IsUrl(from) ? 0 : file.bytes));

@@ -33,6 +33,8 @@ namespace {
 // Where nothing else is asked for. The smaller objects are, the more of them are written at the same time, and the less
 // is lost with one.
 constexpr int64_t kFileBytes = int64_t{5} << 30, kObjectBytes = int64_t{1} << 30;
+// Readers of Zarr read whole chunks.
+constexpr int64_t kChunkBytes = int64_t{64} << 20;
 
 // Small ones let many requests be under way in little memory; there is a hash of each, and a chunk in DCP's metadata.
 int64_t BatchBytesFor(const Catalog& catalog) {
@@ -105,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
   const int64_t file_bytes = options.file_bytes > 0 ? options.file_bytes : to_store ? kObjectBytes : kFileBytes;
   // What makes a checkpoint of objects is an index, which is written when all of them are there.
   output::OutputTerms terms{rules, {file_bytes, options.always_index || to_store, loader->stem, loader->one_file}};
+  terms.chunk_bytes = options.file_bytes > 0 ? options.file_bytes : kChunkBytes;
   if (to_store) {
     made->batch_bytes = BatchBytesFor(made->catalog());
     terms.objects = {file_bytes, made->batch_bytes, ""};

@@ -157,6 +157,8 @@ absl::StatusOr<ConvertSummary> ConvertAll(const std::string& source, const std::
 
 bool NeedsLayoutRules(CheckpointFormat format) { return output::NeedsRules(format); }
 
+bool TakesLayoutRules(CheckpointFormat format) { return output::TakesRules(format); }
+
 bool SetTarget(std::string_view name, ConvertOptions* options) {
   const bool is_hf = name == "hf";
   const std::optional<CheckpointFormat> format = is_hf ? CheckpointFormat::kSafetensors : FindCheckpointFormat(name);

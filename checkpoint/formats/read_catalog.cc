@@ -16,6 +16,7 @@
 #include "checkpoint/formats/listing/read.h"
 #include "checkpoint/formats/megatron/files.h"
 #include "checkpoint/formats/megatron/read.h"
+#include "checkpoint/formats/orbax/format.h"
 #include "checkpoint/formats/recognize.h"
 #include "checkpoint/formats/resolve_path.h"
 #include "checkpoint/formats/safetensors/format.h"
@@ -93,8 +94,10 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
                      io::JoinPath(path, *model)));
   }
   if (HasSafetensors(names)) return ReadRest(path, limits);
-  if (std::find(names.begin(), names.end(), listing::kFileName) != names.end())
-    return listing::ReadListing(path, limits);
+  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  if (has(listing::kFileName)) {
+    return listing::ReadListing(path, limits, has(orbax::kTreeName) ? orbax::kFormat : listing::kFormat);
+  }
   ASSIGN_OR_RETURN(const deepspeed::Files of_deepspeed, In(path, deepspeed::FindFiles(path, names)));
   if (!of_deepspeed.empty()) return deepspeed::ReadDeepSpeed(path, of_deepspeed, limits);
   ASSIGN_OR_RETURN(const std::vector<megatron::RankFile> of_megatron, In(path, megatron::FindFiles(path, names)));
@@ -142,7 +145,7 @@ absl::StatusOr<Catalog> Read(const std::string& path, const CatalogLimits& limit
 }
 
 constexpr const catalog::FormatTraits* kFormats[] = {&dcp::kFormat, &safetensors::kFormat, &torch_save::kFormat,
-                                                     &listing::kFormat};
+                                                     &listing::kFormat, &orbax::kFormat};
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/formats/dcp/read_dcp.h"
+#include "checkpoint/formats/listing/format.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/show.h"
 #include "reshard/checkpoint/pattern.h"
@@ -84,7 +85,9 @@ const DirectoryKind* KindOf(const Names& names) {
   return found == std::end(kDirectories) ? nullptr : found;
 }
 
-bool IsCheckpoint(const Names& names) { return !dcp::MetadataFiles(names).empty() || Has(names, "*.safetensors"); }
+bool IsCheckpoint(const Names& names) {
+  return !dcp::MetadataFiles(names).empty() || Has(names, "*.safetensors") || Has(names, listing::kFileName);
+}
 
 // The number that a name ends with, such as 100 of "step-100"; -1 where it ends with none.
 int64_t NumberOf(std::string_view name) {

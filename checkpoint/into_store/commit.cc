@@ -1,11 +1,13 @@
 #include "checkpoint/into_store/commit.h"
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
+#include "checkpoint/stores/at_once.h"
 #include "status/macros.h"
 #include "status/view.h"
 
@@ -56,13 +58,17 @@ absl::Status PutHeaders(const Target& target, absl::Span<const output::OutputFor
   const auto put = [&](const output::OutputFormat::NamedBytes& header) {
     return target.store.Put(io::JoinPath(target.url, header.first), header.second, /*create=*/false).status();
   };
-  if (!replaces) {
-    for (const auto& header : headers) RETURN_IF_ERROR(put(header));
-    return absl::OkStatus();
+  std::vector<const output::OutputFormat::NamedBytes*> inside, here;
+  for (const auto& header : headers) {
+    (header.first.find('/') == std::string::npos ? here : inside).push_back(&header);
   }
-  RETURN_IF_ERROR(target.store.Delete(io::JoinPath(target.url, headers.front().first)));
-  for (const auto& header : headers.subspan(1)) RETURN_IF_ERROR(put(header));
-  return put(headers.front());
+  RETURN_IF_ERROR(stores::AtOnce(static_cast<int64_t>(inside.size()), [&](int64_t i) { return put(*inside[i]); }));
+  if (replaces) {
+    RETURN_IF_ERROR(target.store.Delete(io::JoinPath(target.url, here.front()->first)));
+    std::rotate(here.begin(), here.begin() + 1, here.end());
+  }
+  for (const auto* header : here) RETURN_IF_ERROR(put(*header));
+  return absl::OkStatus();
 }
 
 }  // namespace reshard::into_store

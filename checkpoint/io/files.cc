@@ -364,4 +364,13 @@ absl::Status CheckRelativePath(std::string_view relative) {
   return absl::OkStatus();
 }
 
+absl::Status MakeParents(const std::string& top, std::string_view path) {
+  for (size_t slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+    const std::string parent = JoinPath(top, path.substr(0, slash));
+    const int made = Uninterrupted([&] { return CurrentSystem().MkDir(parent.c_str(), 0777); });
+    if (made != 0 && errno != EEXIST) return SystemError(errno, "create", parent);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace reshard::io

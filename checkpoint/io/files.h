@@ -151,6 +151,8 @@ std::string JoinPath(std::string_view directory, std::string_view name);
 // InvalidArgument unless `relative`, a path that a file names, stays below the directory it is relative to: not empty,
 // not absolute, no "..", no empty or "." part, no NUL byte, at most 1024 bytes.
 absl::Status CheckRelativePath(std::string_view relative);
+// Creates the directories that `path` leads through, below `top`, where they are missing. Errors of the system.
+absl::Status MakeParents(const std::string& top, std::string_view path);
 
 }  // namespace reshard::io
 

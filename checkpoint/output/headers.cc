@@ -17,7 +17,9 @@ source::Sidecar MakeSidecar(const Catalog& contents, const OutputPlan& plan, con
   source::Sidecar sidecar;
   sidecar.job = id;
   sidecar.made = made;
-  for (const auto& [name, bytes] : headers) sidecar.headers.emplace_back(name, hash::ContentHash::Of(bytes));
+  for (const auto& [name, bytes] : headers) {
+    if (plan.format().IsHashed(name)) sidecar.headers.emplace_back(name, hash::ContentHash::Of(bytes));
+  }
   for (const OutputPlan::File& file : plan.files()) {
     if (!file.head.empty()) sidecar.headers.emplace_back(file.name, hash::ContentHash::Of(file.head));
   }
@@ -53,6 +55,7 @@ absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const
                           const std::optional<source::Sidecar::Made>& made) {
   ASSIGN_OR_RETURN(const auto headers, MakeHeaders(contents, plan, id, hashes, made));
   for (const auto& [name, bytes] : headers) {
+    RETURN_IF_ERROR(io::MakeParents(directory, name));
     // An interrupted run may have left one.
     RETURN_IF_ERROR(io::WriteWholeFile(io::JoinPath(directory, name), bytes));
   }

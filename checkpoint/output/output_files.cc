@@ -1,6 +1,7 @@
 #include "checkpoint/output/output_files.h"
 
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "checkpoint/io/file_lock.h"
@@ -27,6 +28,7 @@ std::string OutputFiles::path(int32_t file) const { return io::JoinPath(director
 
 absl::Status OutputFiles::Make(int32_t file, bool first) const {
   const OutputPlan::File& planned = plan_.files()[file];
+  RETURN_IF_ERROR(io::MakeParents(directory_, planned.name));
   absl::StatusOr<std::unique_ptr<io::WriteFile>> made = io::WriteFile::Create(path(file), planned.bytes);
   if (!first) return absl::IsAlreadyExists(made.status()) ? absl::OkStatus() : made.status();
   if (absl::IsAlreadyExists(made.status())) made = io::WriteFile::Reopen(path(file));
@@ -35,6 +37,16 @@ absl::Status OutputFiles::Make(int32_t file, bool first) const {
   RETURN_IF_ERROR((*made)->Truncate(planned.bytes));
   RETURN_IF_ERROR((*made)->WriteAt(0, planned.head));
   return (*made)->Close();
+}
+
+absl::Status OutputFiles::SyncNames() const {
+  std::set<std::string_view> folders;
+  for (const OutputPlan::File& file : plan_.files()) {
+    const size_t slash = file.name.rfind('/');
+    if (slash != std::string::npos) folders.insert(std::string_view(file.name).substr(0, slash));
+  }
+  for (const std::string_view folder : folders) RETURN_IF_ERROR(io::SyncDirectory(io::JoinPath(directory_, folder)));
+  return io::SyncDirectory(directory_);
 }
 
 absl::StatusOr<std::shared_ptr<io::WriteFile>> OutputFiles::Get(int32_t file) {

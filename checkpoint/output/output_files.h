@@ -32,7 +32,7 @@ class OutputFiles final : public PieceSink {
   // All that was written to a file is on the disk. When nobody writes to it any more.
   absl::Status Sync(int32_t file);
   // So are the names of the files.
-  absl::Status SyncNames() const { return io::SyncDirectory(directory_); }
+  absl::Status SyncNames() const;
 
  private:
   OutputFiles(const OutputPlan& plan, std::string directory) : plan_(plan), directory_(std::move(directory)) {}

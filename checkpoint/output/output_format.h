@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,8 @@ class OutputFormat {
   virtual absl::Status Plan(OutputPlan* plan) = 0;
   // The files that say what is where, for a plan that this object made. `id` names the checkpoint.
   virtual absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const = 0;
+  // Whether a header's hash goes into the sidecar, so that whoever opens the checkpoint compares it.
+  virtual bool IsHashed(std::string_view header) const;
   // The frame of a piece whose payload has that CRC-32. Both are empty where the contents stand alone.
   virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::OutputPiece& piece,
                                         uint32_t crc) const;
@@ -60,11 +63,13 @@ struct ObjectTerms {
 struct OutputTerms {
   const std::optional<LayoutRules>& rules;
   SafetensorsTerms safetensors;
+  int64_t chunk_bytes = 0;  // Orbax: most bytes of a chunk
   ObjectTerms objects = {};
 };
 
-// Whether a format cannot be written without layout rules.
+// Whether a format cannot be written without layout rules; whether they change what is written.
 bool NeedsRules(CheckpointFormat format);
+bool TakesRules(CheckpointFormat format);
 
 // InvalidArgument: the format needs layout rules, and there are none; it cannot be written.
 absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat format, const OutputTerms& terms);

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/output/dcp_output.h"
+#include "checkpoint/output/orbax_output.h"
 #include "checkpoint/output/output_format.h"
 #include "checkpoint/output/safetensors_output.h"
 #include "reshard/checkpoint/rules.h"
@@ -10,15 +11,17 @@ namespace {
 
 struct WritableFormat {
   CheckpointFormat format;
-  bool needs_rules;
+  enum class Rules { kNone, kMay, kMust } rules;
   std::unique_ptr<OutputFormat> (*make)(const OutputTerms& terms);
 };
 
 constexpr WritableFormat kWritableFormats[] = {
-    {CheckpointFormat::kDcp, true,
+    {CheckpointFormat::kDcp, WritableFormat::Rules::kMust,
      [](const OutputTerms& terms) { return MakeDcpOutput(PlacingOf(*terms.rules), terms.objects); }},
-    {CheckpointFormat::kSafetensors, false,
+    {CheckpointFormat::kSafetensors, WritableFormat::Rules::kNone,
      [](const OutputTerms& terms) { return MakeSafetensorsOutput(terms.safetensors, terms.objects); }},
+    {CheckpointFormat::kOrbax, WritableFormat::Rules::kMay,
+     [](const OutputTerms& terms) { return MakeOrbaxOutput(terms.rules, terms.chunk_bytes, terms.objects); }},
 };
 
 const WritableFormat* Find(CheckpointFormat format) {
@@ -30,6 +33,8 @@ const WritableFormat* Find(CheckpointFormat format) {
 
 }  // namespace
 
+bool OutputFormat::IsHashed(std::string_view) const { return true; }
+
 absl::StatusOr<OutputFormat::Frame> OutputFormat::FrameOf(const OutputPlan&, const OutputPlan::OutputPiece&,
                                                           uint32_t) const {
   return Frame{};
@@ -40,7 +45,7 @@ absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat 
   if (writable == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(status::View(Name(format)), " is read but not written"));
   }
-  if (writable->needs_rules && !terms.rules) {
+  if (writable->rules == WritableFormat::Rules::kMust && !terms.rules) {
     return absl::InvalidArgumentError("layout rules are needed: how shall tensors be cut?");
   }
   return writable->make(terms);
@@ -48,7 +53,12 @@ absl::StatusOr<std::unique_ptr<OutputFormat>> MakeOutputFormat(CheckpointFormat 
 
 bool NeedsRules(CheckpointFormat format) {
   const WritableFormat* const writable = Find(format);
-  return writable != nullptr && writable->needs_rules;
+  return writable != nullptr && writable->rules == WritableFormat::Rules::kMust;
+}
+
+bool TakesRules(CheckpointFormat format) {
+  const WritableFormat* const writable = Find(format);
+  return writable != nullptr && writable->rules != WritableFormat::Rules::kNone;
 }
 
 }  // namespace reshard::output

@@ -205,7 +205,7 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
   options.recipe = what.recipe;
   options.side_files = what.side_files;
   if (!SetTarget(to, &options)) {
-    Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", Clipped(to), "\" is not dcp, safetensors or hf")));
+    Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", Clipped(to), "\" is not dcp, safetensors, hf or orbax")));
   }
   if (to == "hf") {
     options.unwrap = !Get<bool>(terms, "keep_names");
@@ -217,7 +217,7 @@ std::string ConvertFrom(const std::string& source, const std::string& destinatio
         "say how to shard the tensors: rules=, or mesh= and layout=, or layouts in the recipe; or write them whole: "
         "to=\"hf\" (what from_pretrained loads), to=\"safetensors\""));
   }
-  if (rules && !NeedsLayoutRules(options.format)) {
+  if (rules && !TakesLayoutRules(options.format)) {
     Raise(absl::InvalidArgumentError(absl::StrCat("to=\"", to, "\" stores tensors whole: leave out the layouts")));
   }
   const bool dry_run = Get<bool>(terms, "dry_run");

@@ -34,7 +34,7 @@ ROOMS = """
     runtime/host runtime/program runtime/fingerprint runtime/execute runtime/packed runtime/shared runtime/peers runtime/local runtime/self_test runtime/mpi runtime/cuda runtime/nccl runtime/groups runtime/pytorch
     checkpoint/https checkpoint/stores checkpoint/io checkpoint/hash checkpoint/tasks checkpoint/catalog checkpoint/recipe checkpoint/views checkpoint/model
     checkpoint/formats/pickle checkpoint/formats/zip
-    checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats/listing checkpoint/formats/deepspeed checkpoint/formats/megatron checkpoint/formats checkpoint/source checkpoint/output checkpoint/into_store
+    checkpoint/formats/safetensors checkpoint/formats/torch_save checkpoint/formats/dcp checkpoint/formats/listing checkpoint/formats/orbax checkpoint/formats/deepspeed checkpoint/formats/megatron checkpoint/formats checkpoint/source checkpoint/output checkpoint/into_store
     checkpoint/auxiliary_files checkpoint/verify checkpoint/fingerprint checkpoint/convert checkpoint/report checkpoint/live checkpoint/pytorch
     tools/reshard tools/reshard/checkpoint tools/reshard/run tools/reshard/mpi tools/reshard/help tools/reshard/doctor python/core
 """.split()

@@ -67,9 +67,9 @@ class Collector {
   }
 
   // What was listed, of files in this directory.
-  absl::StatusOr<Catalog> Build(const std::string& directory) const {
+  absl::StatusOr<Catalog> Build(const std::string& directory, const catalog::FormatTraits& format) const {
     if (!has_version_) return absl::DataLossError(absl::StrCat("there is no ", status::View(kVersion)));
-    catalog::CatalogBuilder builder(kFormat, directory);
+    catalog::CatalogBuilder builder(format, directory);
     for (const auto& [key, value] : notes_) builder.AddNote(key, value);
     std::set<std::string_view> names;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -185,7 +185,8 @@ class Collector {
 
 }  // namespace
 
-absl::StatusOr<Catalog> ReadListing(const std::string& directory, const CatalogLimits& limits) {
+absl::StatusOr<Catalog> ReadListing(const std::string& directory, const CatalogLimits& limits,
+                                    const catalog::FormatTraits& format) {
   const std::string path = io::JoinPath(directory, std::string(kFileName));
   ASSIGN_OR_RETURN(std::unique_ptr<io::ReadFile> file, io::ReadFile::Open(path, /*follow_links=*/true));
   ASSIGN_OR_RETURN(const std::string json, file->ReadAll(limits.metadata_bytes));
@@ -196,7 +197,7 @@ absl::StatusOr<Catalog> ReadListing(const std::string& directory, const CatalogL
     const auto code = absl::IsInvalidArgument(walked) ? absl::StatusCode::kDataLoss : walked.code();
     return absl::Status(code, absl::StrCat(path, ": ", walked.message()));
   }
-  absl::StatusOr<Catalog> catalog = collector.Build(directory);
+  absl::StatusOr<Catalog> catalog = collector.Build(directory, format);
   if (catalog.ok()) return catalog;
   return absl::Status(catalog.status().code(), absl::StrCat(path, ": ", catalog.status().message()));
 }

@@ -30,10 +30,11 @@
 
 namespace reshard {
 
-// PyTorch's distributed checkpoints, safetensors, files of torch.save, or what a listing describes.
-enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave, kListing };
+// PyTorch's distributed checkpoints, safetensors, files of torch.save, what a listing describes, or Orbax as this library
+// writes it.
+enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave, kListing, kOrbax };
 
-// "dcp", "safetensors", "torch_save", "listing".
+// "dcp", "safetensors", "torch_save", "listing", "orbax".
 std::string_view Name(CheckpointFormat format);
 // The format of that name, if there is one.
 std::optional<CheckpointFormat> FindCheckpointFormat(std::string_view name);

@@ -59,7 +59,7 @@ struct ConvertOptions {
   // Stall timeout: how long a worker that is done waits while none of the others makes progress.
   absl::Duration stall_timeout = absl::Minutes(10);
   // safetensors: most bytes of tensors in one file, unless a single tensor has more; in a store those of an object, of
-  // DCP, too. 0: 5 GiB, in a store 1 GiB.
+  // DCP, too. 0: 5 GiB, in a store 1 GiB. Orbax: of a chunk, as far as its dimensions have divisors; 0: 64 MiB.
   int64_t file_bytes = 0;
   // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
   bool always_index = false;
@@ -135,6 +135,8 @@ struct ConvertSummary {
 
 // Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.
 bool NeedsLayoutRules(CheckpointFormat format);
+// Whether rules say how one of that format is cut; one that they say nothing of has every tensor whole.
+bool TakesLayoutRules(CheckpointFormat format);
 
 // Makes of the options what --to NAME means: a format, or "hf", which is safetensors as Hugging Face's loaders take
 // them: the weights alone, without what wrappers have added to names, with an index also for one file, and with the

@@ -23,6 +23,7 @@ using testing::FaultySystem;
 
 constexpr auto kDcp = CheckpointFormat::kDcp;
 constexpr auto kSafetensors = CheckpointFormat::kSafetensors;
+constexpr auto kOrbax = CheckpointFormat::kOrbax;
 
 int OpenDescriptors() {
   int count = 0;
@@ -117,6 +118,7 @@ const ConvertCase kCases[] = {{kDcp, false, 1},
                               {kDcp, true, 1},
                               {kSafetensors, false, 1},
                               {kSafetensors, true, 2},
+                              {kOrbax, false, 1},
                               {.format = kDcp, .has_recipe = true}};
 
 TEST_CASE("a conversion: interruptions and short counts at any call do not show") {
@@ -163,7 +165,7 @@ TEST_CASE("a conversion: an error, or death, at any call of the worker that fini
 
 TEST_CASE("a conversion: what an interrupted run wrote is kept where it is still there") {
   for (const bool has_old : {false, true}) {
-    for (const CheckpointFormat format : {kDcp, kSafetensors}) {
+    for (const CheckpointFormat format : {kDcp, kSafetensors, kOrbax}) {
       const ConvertCase what = {format, has_old, 1};
       const ConvertSource source;
       const testing::Content expected = source.Expected({.format = format});

@@ -91,7 +91,7 @@ std::map<std::string, std::string> ConvertPlace::Staged() const {
   for (const fs::directory_entry& beside : fs::directory_iterator(directory_.path())) {
     if (beside.path() == destination()) continue;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(beside)) {
-      if (entry.is_regular_file()) files[entry.path().filename()] = entry.path();
+      if (entry.is_regular_file()) files[entry.path().lexically_relative(beside.path() / "data")] = entry.path();
     }
   }
   return files;

@@ -47,7 +47,7 @@ class ConvertPlace {
   // Through the current system. Several workers wait for each other for a moment only, unless told otherwise.
   absl::StatusOr<ConvertSummary> Run(bool resume, int64_t workers = 1, int64_t worker = 0,
                                      absl::Duration stall_timeout = absl::Milliseconds(1)) const;
-  // Files of what was begun: name -> path.
+  // Files of what was begun: as they are called in the result -> path.
   std::map<std::string, std::string> Staged() const;
 
   bool IsComplete() const { return ContentAt(destination()) == expected_; }

@@ -45,7 +45,8 @@ constexpr int64_t kEvery = testing::kSanitized ? 7 : 1;
 TEST_CASE("a conversion: killed after any call, it is gone on with") {
   const ConvertSource source;
   for (const ConvertCase& what :
-       {ConvertCase{CheckpointFormat::kDcp, true, 1}, ConvertCase{CheckpointFormat::kSafetensors, false, 1}}) {
+       {ConvertCase{CheckpointFormat::kDcp, true, 1}, ConvertCase{CheckpointFormat::kSafetensors, false, 1},
+        ConvertCase{CheckpointFormat::kOrbax, false, 1}}) {
     const testing::Content expected = source.Expected(what);
     for (const int64_t workers : {1, 2}) {
       int64_t call = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models of transformers as MaxText holds them, scanned and not, and back by examples/recipes/maxtext_to_hf.py.
+"""Models of transformers as MaxText holds them, scanned and not: examples/recipes/hf_to_maxtext.py, and maxtext_to_hf.py back.
 
 usage: maxtext_test.py COMMAND SOURCE_DIR
 
@@ -19,7 +19,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 transformers.utils.logging.disable_progress_bar()
-COMMAND, RECIPE = sys.argv[1], pathlib.Path(sys.argv[2]) / "examples/recipes/maxtext_to_hf.py"
+COMMAND, RECIPES = sys.argv[1], pathlib.Path(sys.argv[2]) / "examples/recipes"
 HEADS, GROUPS, HEAD_DIM, EMBED, LAYERS, EXPERTS = 4, 2, 8, 32, 3, 4
 TINY = dict(hidden_size=EMBED, intermediate_size=48, moe_intermediate_size=24, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
             num_key_value_heads=GROUPS, head_dim=HEAD_DIM, vocab_size=64, num_experts=EXPERTS, num_local_experts=EXPERTS,
@@ -98,19 +98,39 @@ def as_maxtext(kind, weights, scan_axis):
         "opt_state.mu.params.decoder.decoder_norm.scale": np.zeros(EMBED, np.float32), "step": np.array(7)}
 
 
+def converted(folder, source, destination, to, script, options):
+    """A conversion by the recipe that the script prints."""
+    with open(f"{folder}/recipe.json", "w", encoding="utf-8") as file:
+        subprocess.run([sys.executable, RECIPES / script, *options], stdout=file, check=True)
+    command = [COMMAND, "convert", f"{folder}/{source}", f"{folder}/{destination}", "--to", to, "--recipe", f"{folder}/recipe.json", "--verify"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def made_wrong(folder, expected):
+    """Parameters that hf_to_maxtext.py makes otherwise than MaxText's converter, and why."""
+    made = load_file(f"{folder}/for_maxtext/model.safetensors")
+    wrong = sorted(set(made) ^ {name for name in expected if name.startswith("params.")})
+    for name in set(made) & set(expected):
+        if made[name].shape != expected[name].shape or not np.array_equal(made[name], expected[name]):
+            wrong.append(f"{name}: {made[name].shape}, not {expected[name].shape}, or other values")
+    return wrong
+
+
 def differences(folder, kind, scan_axis):
     """What is wrong with a model that went to MaxText and back; empty where nothing is."""
     model = tiny(kind)
     model.save_pretrained(f"{folder}/hf")
     weights = load_file(f"{folder}/hf/model.safetensors")
-    save_file(as_maxtext(kind, weights, scan_axis), f"{folder}/maxtext.safetensors")
+    expected = as_maxtext(kind, weights, scan_axis)
+    save_file(expected, f"{folder}/maxtext.safetensors")
     is_llama = kind in ("llama", "mistral")
-    options = ["--model", "llama", "--head-dim", str(HEAD_DIM)] if is_llama else ["--model", "qwen"]
-    options += [] if scan_axis in (None, 1) else ["--scan-axis", str(scan_axis)]
-    with open(f"{folder}/recipe.json", "w", encoding="utf-8") as file:
-        subprocess.run([sys.executable, RECIPE, *options], stdout=file, check=True)
-    command = [COMMAND, "convert", f"{folder}/maxtext.safetensors", f"{folder}/made", "--to", "hf", "--recipe", f"{folder}/recipe.json", "--verify"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    axis = [] if scan_axis in (None, 1) else ["--scan-axis", str(scan_axis)]
+    there = ["--model", "llama" if is_llama else "qwen", "--head-dim", str(HEAD_DIM), *axis, *(["--unscanned"] if scan_axis is None else [])]
+    done = converted(folder, "hf", "for_maxtext", "safetensors", "hf_to_maxtext.py", there)
+    if done.returncode != 0 or (wrong := made_wrong(folder, expected)):
+        return done.stdout + done.stderr if done.returncode != 0 else f"hf_to_maxtext.py: {wrong}"
+    back = ["--model", "llama", "--head-dim", str(HEAD_DIM)] if is_llama else ["--model", "qwen"]
+    done = converted(folder, "maxtext.safetensors", "made", "hf", "maxtext_to_hf.py", back + axis)
     if done.returncode != 0:
         return done.stdout + done.stderr
     model.config.save_pretrained(f"{folder}/made")

@@ -52,7 +52,8 @@ TEST_CASE("convert to a store: whichever call fails, there is the old checkpoint
   REQUIRE(Convert(source.path(), old, std::nullopt, local).ok());
   int64_t failed = 0;
   for (const Case& what : {Case{CheckpointFormat::kSafetensors, false}, Case{CheckpointFormat::kDcp, false},
-                           Case{CheckpointFormat::kSafetensors, true}, Case{CheckpointFormat::kDcp, true}}) {
+                           Case{CheckpointFormat::kSafetensors, true}, Case{CheckpointFormat::kDcp, true},
+                           Case{CheckpointFormat::kOrbax, false}}) {
     const std::optional<LayoutRules> rules = RulesFor(what.format);
     ConvertOptions options;
     options.format = what.format;

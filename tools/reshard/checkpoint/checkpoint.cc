@@ -167,8 +167,8 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
   const std::string& name = is_to ? flags.to : flags.format;
   if (name.empty()) return kOk;  // dcp
   if ((name == "hf" && !is_to) || !SetTarget(name, options)) {
-    return Fail(kUsage, absl::StrCat(is_to ? "--to must be hf, dcp or safetensors, not "
-                                           : "--format must be dcp or safetensors, not ",
+    return Fail(kUsage, absl::StrCat(is_to ? "--to must be hf, dcp, safetensors or orbax, not "
+                                           : "--format must be dcp, safetensors or orbax, not ",
                                      Clipped(name)));
   }
   return kOk;
@@ -205,7 +205,7 @@ int RunCheckpoint(CheckpointFlags& flags) {
   }
   if (flags.mesh.empty() != flags.layout.empty()) return Fail(kUsage, "--mesh and --layout must be used together");
   const bool in_recipe = flags.what.recipe.layouts.has_value();
-  if (!NeedsLayoutRules(options.format) && (!flags.rules.empty() || !flags.mesh.empty() || in_recipe)) {
+  if (!TakesLayoutRules(options.format) && (!flags.rules.empty() || !flags.mesh.empty() || in_recipe)) {
     return Fail(kUsage, absl::StrCat(!flags.rules.empty()  ? "--rules says"
                                      : !flags.mesh.empty() ? "--mesh and --layout say"
                                                            : "\"layouts\" in the recipe says",
@@ -306,11 +306,11 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout")->type_name("FILE");
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}")->type_name("MESH");
   app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]")->type_name("RULE");
-  app.add_option("--format", flags->format, "the format of the result (default dcp)")->type_name("dcp|safetensors");
+  app.add_option("--format", flags->format, "the format of the result (default dcp)")->type_name("dcp|safetensors|orbax");
   app.add_option("--to", flags->to,
                  "the same, or hf: what from_pretrained loads, the weights alone as safetensors with an index, under "
                  "the names of the bare model")
-      ->type_name("hf|dcp|safetensors");
+      ->type_name("hf|dcp|safetensors|orbax");
   app.add_flag("--keep-names", flags->keep_names,
                "with --to hf: keep what wrappers added to names (module., _orig_mod., ...)");
   app.add_flag("--with-training-state", flags->with_training_state,

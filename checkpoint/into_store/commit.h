@@ -40,8 +40,8 @@ absl::StatusOr<std::vector<std::string>> FindOld(const Target& target, Checkpoin
                                                  const CatalogLimits& limits);
 
 // reshard.json, and then `.metadata` or the index, as output::MakeHeaders has them: the instant at which the checkpoint
-// is there. What lies in folders, of which there may be many, is put before all of them, at once. What is replaced loses its reshard.json before that instant, and the result gets its own after it: each is
-// whole all the time.
+// is there. What lies in folders, of which there may be many, is put before all of them, at once. What is replaced
+// loses its reshard.json before that instant, and the result gets its own after it: each is whole all the time.
 absl::Status PutHeaders(const Target& target, absl::Span<const output::OutputFormat::NamedBytes> headers,
                         bool replaces);
 

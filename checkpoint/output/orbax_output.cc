@@ -231,11 +231,10 @@ class OrbaxOutput final : public OutputFormat {
     constexpr int kKeyOfDict = 2;
     Json path = Json::array();
     for (const std::string_view key : keys) path.push_back({{"key", key}, {"key_type", kKeyOfDict}});
-    tree_.emplace_back(PythonTuple(keys), Json{{"key_metadata", std::move(path)},
-                                               {"value_metadata",
-                                                {{"value_type", "np.ndarray"},
-                                                 {"skip_deserialize", false},
-                                                 {"write_shape", chunk}}}});
+    tree_.emplace_back(
+        PythonTuple(keys),
+        Json{{"key_metadata", std::move(path)},
+             {"value_metadata", {{"value_type", "np.ndarray"}, {"skip_deserialize", false}, {"write_shape", chunk}}}});
   }
 
   // Chunk `number`, in a file of its own, in one piece or several.
@@ -282,7 +281,9 @@ class OrbaxOutput final : public OutputFormat {
     const Catalog& source = plan.source();
     std::vector<Json> chunks(source.tensors().size(), Json::array());
     for (const OutputPlan::OutputPiece& piece : plan.pieces()) {
-      const auto numbers = [](absl::Span<const int64_t> span) { return std::vector<int64_t>(span.begin(), span.end()); };
+      const auto numbers = [](absl::Span<const int64_t> span) {
+        return std::vector<int64_t>(span.begin(), span.end());
+      };
       chunks[piece.tensor].push_back({{"offset", numbers(plan.offset(piece))},
                                       {"shape", numbers(plan.size(piece))},
                                       {"file", plan.files()[piece.place.file].name},

@@ -1,5 +1,5 @@
-// Writes checkpoints that JAX programs restore with orbax-checkpoint, without its OCDBT: a folder per array, in the form
-// of Zarr 2, and files that say what the tree is. A listing beside them says the same to this library.
+// Writes checkpoints that JAX programs restore with orbax-checkpoint, without its OCDBT: a folder per array, in the
+// form of Zarr 2, and files that say what the tree is. A listing beside them says the same to this library.
 //
 //   params.decoder.norm.scale/.zarray      shape, dtype and the shape of a chunk
 //   params.decoder.norm.scale/0.0          chunks: their elements, dense and row-major, not compressed

@@ -180,8 +180,9 @@ def convert(
     Args:
         source: a checkpoint of any kind that inspect() lists.
         destination: the directory to create, or the URL of a place in a store (docs/tasks/stores.md).
-        to: "dcp", "safetensors", or "hf": what from_pretrained loads, the weights alone as safetensors with an index,
-            under the names of the bare model: what wrappers have added to them (module., _orig_mod., ...) comes off.
+        to: "dcp", "safetensors", "orbax" (what JAX programs restore), or "hf": what from_pretrained loads, the weights
+            alone as safetensors with an index, under the names of the bare model: what wrappers have added to them
+            (module., _orig_mod., ...) comes off.
         rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with that.
         mesh, layout: in place of rules, one layout rule for all tensors.
         recipe, invert: what tensors are made of those of the source (docs/recipes.md), or the path of a file; or that
@@ -200,7 +201,7 @@ def convert(
         keep_names: with to="hf", what wrappers have added to names stays.
         side_files: patterns of further files to copy from beside the source; False copies none.
         memory_limit, file_size: bytes, or text such as "4GiB". Files of safetensors have at most 5 GiB, objects in a
-            store 1 GiB, where nothing is said.
+            store 1 GiB, chunks of Orbax 64 MiB, where nothing is said.
         threads: 0 is one per core.
         workers, worker: several processes share the job, each with the same arguments but for its number.
         dry_run: writes nothing, and says what would be.

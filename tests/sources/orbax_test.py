@@ -121,6 +121,14 @@ class OrbaxTest(unittest.TestCase):
                 for name, spec in SPECS.items():
                     self.assertEqual(flat[name].sharding.spec, spec)
 
+    def test_parameters_as_maxtext_asks_for_them(self):
+        reshard.convert(Arrays(ARRAYS), self.scratch / "0", to="orbax")
+        params = targets()["params"]
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)) as checkpointer:
+            terms = {"transforms": {}, "restore_args": {"params": ocp.checkpoint_utils.construct_restore_args(params)}}
+            restored = checkpointer.restore(self.scratch / "0", item={"params": params}, **terms)
+        self.check_is(restored, {name: array for name, array in ARRAYS.items() if name.startswith("params.")})
+
     def test_a_step_of_a_checkpoint_manager(self):
         (self.scratch / "run" / "7").mkdir(parents=True)
         reshard.convert(Arrays(ARRAYS), self.scratch / "run" / "7" / "default", to="orbax")

@@ -18,12 +18,12 @@
 
 namespace reshard::listing {
 
-// What `reshard.listing.json` in the directory says, as a catalog of that format. Its names of files are relative to the directory, and do not leave
-// it. A chunk may say how many `bytes` it has; where the dtype is not one of this library it must, and the tensor can
-// be listed, but not read. That chunks cover their tensors is for CheckCover. DataLoss: no JSON, or not of that form; a
-// name twice, a chunk that leaves its tensor or its file, or has other bytes than its shape; a file that is not there.
-// Unimplemented: another version. ResourceExhausted: over a limit. InvalidArgument: a file outside the directory.
-// NotFound, Unavailable: as the system says.
+// What `reshard.listing.json` in the directory says, as a catalog of that format. Its names of files are relative to
+// the directory, and do not leave it. A chunk may say how many `bytes` it has; where the dtype is not one of this
+// library it must, and the tensor can be listed, but not read. That chunks cover their tensors is for CheckCover.
+// DataLoss: no JSON, or not of that form; a name twice, a chunk that leaves its tensor or its file, or has other bytes
+// than its shape; a file that is not there. Unimplemented: another version. ResourceExhausted: over a limit.
+// InvalidArgument: a file outside the directory. NotFound, Unavailable: as the system says.
 absl::StatusOr<Catalog> ReadListing(const std::string& directory, const CatalogLimits& limits,
                                     const catalog::FormatTraits& format = kFormat);
 

@@ -30,8 +30,8 @@
 
 namespace reshard {
 
-// PyTorch's distributed checkpoints, safetensors, files of torch.save, what a listing describes, or Orbax as this library
-// writes it.
+// PyTorch's distributed checkpoints, safetensors, files of torch.save, what a listing describes, or Orbax as this
+// library writes it.
 enum class CheckpointFormat { kDcp, kSafetensors, kTorchSave, kListing, kOrbax };
 
 // "dcp", "safetensors", "torch_save", "listing", "orbax".

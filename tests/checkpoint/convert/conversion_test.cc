@@ -46,7 +46,8 @@ void Touch(const std::string& path, int64_t nanoseconds) {
 
 TEST_CASE("workers share all pieces, about evenly") {
   const auto rules = RulesOf("{a:3}", "[...]");
-  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
     for (int64_t workers = 1; workers < 60; ++workers) {
       INFO("workers " << workers);
       ConvertOptions options;
@@ -111,7 +112,8 @@ TEST_CASE("petabytes that the stream of a few bytes does not have are refused be
   dir.Write(".metadata",
             Pickled(Metadata({{Str("w"), Whole({size})}},
                              {{Index("w", {0}), Place("a.distcp", 0, static_cast<int64_t>(bytes.size()))}})));
-  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
     ConvertOptions options;
     options.format = format;
     const absl::Status status =

@@ -111,7 +111,8 @@ class SyncWatch : public io::System {
 
 TEST_CASE("a conversion: nothing is told before it is on the disk") {
   const ConvertSource source;
-  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
     const testing::Content expected = source.Expected({.format = format});
     for (const bool has_old : {false, true}) {
       for (const int64_t workers : {1, 2, 5}) {

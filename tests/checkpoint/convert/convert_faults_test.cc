@@ -114,12 +114,8 @@ class Faults {
   int64_t calls_ = 0;
 };
 
-const ConvertCase kCases[] = {{kDcp, false, 1},
-                              {kDcp, true, 1},
-                              {kSafetensors, false, 1},
-                              {kSafetensors, true, 2},
-                              {kOrbax, false, 1},
-                              {.format = kDcp, .has_recipe = true}};
+const ConvertCase kCases[] = {{kDcp, false, 1},        {kDcp, true, 1},    {kSafetensors, false, 1},
+                              {kSafetensors, true, 2}, {kOrbax, false, 1}, {.format = kDcp, .has_recipe = true}};
 
 TEST_CASE("a conversion: interruptions and short counts at any call do not show") {
   for (const ConvertCase& what : kCases) {

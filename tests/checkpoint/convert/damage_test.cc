@@ -198,7 +198,8 @@ TEST_CASE("Checkpoints of PyTorch that are cut off anywhere") {
 }
 
 TEST_CASE("Checkpoints that this library wrote are cut off anywhere") {
-  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
     const TempDirectory dir;
     Patient patient(Rewritten(dir, "single", format));
     for (const std::string& file : patient.files()) patient.CutOff(file, kCuts);
@@ -207,7 +208,8 @@ TEST_CASE("Checkpoints that this library wrote are cut off anywhere") {
 }
 
 TEST_CASE("Every flipped byte of a checkpoint with a sidecar is found or carries nothing") {
-  for (const CheckpointFormat format : {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kDcp, CheckpointFormat::kSafetensors, CheckpointFormat::kOrbax}) {
     const TempDirectory dir;
     const std::string path = Rewritten(dir, "single", format);
     Patient patient(path);

@@ -96,15 +96,12 @@ TEST_CASE("the shape of a chunk") {
     int64_t element, most;
     Numbers chunk;
   };
-  for (const Row& row : {Row{{8192, 80, 28672}, {8192, 80, 28672}, 2, 64 << 20, {8, 80, 28672}},
-                         Row{{11}, {11}, 4, 16, {4}},
-                         Row{{10}, {10}, 4, 16, {2}},
-                         Row{{}, {}, 8, 1, {}},
-                         Row{{0, 5}, {0, 5}, 4, 1 << 20, {1, 5}},
-                         Row{{131, 7}, {131, 7}, 8, 2048, {36, 7}},  // no divisor but 1: uneven
-                         Row{{262, 7}, {131, 7}, 8, 2048, {1, 7}},   // of a shard: even, whatever that is
-                         Row{{12, 6, 100}, {3, 6, 50}, 1, 60, {1, 1, 50}},
-                         Row{{4, 4}, {4, 4}, 4, 1 << 20, {4, 4}}}) {
+  for (const Row& row :
+       {Row{{8192, 80, 28672}, {8192, 80, 28672}, 2, 64 << 20, {8, 80, 28672}}, Row{{11}, {11}, 4, 16, {4}},
+        Row{{10}, {10}, 4, 16, {2}}, Row{{}, {}, 8, 1, {}}, Row{{0, 5}, {0, 5}, 4, 1 << 20, {1, 5}},
+        Row{{131, 7}, {131, 7}, 8, 2048, {36, 7}},  // no divisor but 1: uneven
+        Row{{262, 7}, {131, 7}, 8, 2048, {1, 7}},   // of a shard: even, whatever that is
+        Row{{12, 6, 100}, {3, 6, 50}, 1, 60, {1, 1, 50}}, Row{{4, 4}, {4, 4}, 4, 1 << 20, {4, 4}}}) {
     INFO(absl::StrJoin(row.shape, ","));
     CHECK(output::ChunkShape(row.shape, row.shard, row.element, row.most) == row.chunk);
   }
@@ -130,10 +127,10 @@ TEST_CASE("every element stands where Zarr says") {
         absl::StrAppend(&mesh, d == 0 ? "" : ",", "m", d, ":", parts[d]);
         absl::StrAppend(&layout, d == 0 ? "" : ", ", "<m", d, ">");
       }
-      rules = *LayoutRules::ForAll(absl::StrCat("{", shape.empty() ? "m:1" : mesh, "}"), absl::StrCat("[", layout, "]"));
+      rules =
+          *LayoutRules::ForAll(absl::StrCat("{", shape.empty() ? "m:1" : mesh, "}"), absl::StrCat("[", layout, "]"));
     }
-    const absl::Status done =
-        Converted(source, dir.path("out"), static_cast<int64_t>(1 + random() % 40), rules);
+    const absl::Status done = Converted(source, dir.path("out"), static_cast<int64_t>(1 + random() % 40), rules);
     INFO(done);
     REQUIRE(done.ok());
     CHECK(Assembled(dir.path("out/a.b"), shape) == bytes);
@@ -153,7 +150,13 @@ TEST_CASE("chunks are parts of the shards that the rules say") {
 
 TEST_CASE("names that are not paths of a tree, and elements that Zarr does not have, are refused") {
   using Names = std::vector<std::string>;
-  for (const Names& names : {Names{"a", "a.b"}, {"a..b"}, {".a"}, {"_METADATA"}, {"d"}, {"ocdbt.process_0"}, {"a/b"},
+  for (const Names& names : {Names{"a", "a.b"},
+                             {"a..b"},
+                             {".a"},
+                             {"_METADATA"},
+                             {"d"},
+                             {"ocdbt.process_0"},
+                             {"a/b"},
                              {std::string(300, 'n')}}) {
     INFO(absl::StrJoin(names, " "));
     const TemporaryDirectory dir;

@@ -306,7 +306,8 @@ Action AddCheckpoint(CLI::App& parent) {
   app.add_option("--rules", flags->rules, "a JSON file that says which tensors get which layout")->type_name("FILE");
   app.add_option("--mesh", flags->mesh, "the mesh of --layout, like {dp:4}")->type_name("MESH");
   app.add_option("--layout", flags->layout, "one layout rule for all tensors, like [<dp>, ...]")->type_name("RULE");
-  app.add_option("--format", flags->format, "the format of the result (default dcp)")->type_name("dcp|safetensors|orbax");
+  app.add_option("--format", flags->format, "the format of the result (default dcp)")
+      ->type_name("dcp|safetensors|orbax");
   app.add_option("--to", flags->to,
                  "the same, or hf: what from_pretrained loads, the weights alone as safetensors with an index, under "
                  "the names of the bare model")
@@ -315,7 +316,8 @@ Action AddCheckpoint(CLI::App& parent) {
                "with --to hf: keep what wrappers added to names (module., _orig_mod., ...)");
   app.add_flag("--with-training-state", flags->with_training_state,
                "with --to hf: also write optimizer state and the like");
-  app.add_option("--file-size", flags->file_size, "safetensors: most bytes per file (default 5GiB, in a store 1GiB)")
+  app.add_option("--file-size", flags->file_size,
+                 "safetensors: most bytes per file (default 5GiB, in a store 1GiB); orbax: per chunk (64MiB)")
       ->type_name("BYTES");
   flags->what.Declare(app, "SRC");
   flags->what.DeclareAuxiliaryFiles(app, "SRC");

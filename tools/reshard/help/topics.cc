@@ -80,8 +80,8 @@ constexpr std::string_view kCheckpoints =
     R"(Read: directories of PyTorch's distributed checkpoints (.distcp), safetensors
 with or without an index, Hugging Face's .bin sets, files of torch.save (.pt,
 .pth, .ckpt, .bin), one file per rank with DTensors; on disk or https.
-Written: dcp and safetensors; --to hf is what from_pretrained loads: weights
-alone, under the names of the bare model, with an index.
+Written: dcp, safetensors, and orbax for JAX; --to hf is what from_pretrained
+loads: weights alone, under the names of the bare model, with an index.
 
 A file that is only a part of a checkpoint (an index, .metadata, one shard of
 several) means the checkpoint.

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from ..arguments import byte_count
+from .fragments import Fragment
 from .groups import Group, group_name, span_of_group
 from .private_pytorch import local_of
 from .problems import Tensors, problems_of
@@ -14,7 +16,7 @@ class BoundBatch:
     """A batch of redistributions that is prepared once, such as a trainer's weights into the memory of an inference
     engine.
 
-        refit = reshard.bind(model, engine)                  # of DTensors
+        refit = reshard.bind(model, engine)                  # of DTensors, and Fragments
         refit = reshard.bind(weights, engine_weights, "{X:8}", sources, targets, group)
         refit.run()                                          # after every update
 
@@ -54,8 +56,8 @@ class BoundBatch:
         span = span_of_group(group)
         problems = problems_of(tensors, outs, span)
         return cls(
-            [local_of(problem.source).detach() for problem in problems],
-            [local_of(problem.target).detach() for problem in problems],
+            [_local(problem.source) for problem in problems],
+            [_local(problem.target) for problem in problems],
             [problem.mesh for problem in problems],
             [problem.source_layout for problem in problems],
             [problem.target_layout for problem in problems],
@@ -72,6 +74,10 @@ class BoundBatch:
             torch.distributed.DistBackendError: another rank failed, is gone or disagrees.
         """
         self._batch.run()
+
+
+def _local(tensor: DTensor | Fragment) -> torch.Tensor:
+    return (tensor.local if isinstance(tensor, Fragment) else local_of(tensor)).detach()
 
 
 def _for_each(mesh: str | Sequence[str], count: int) -> list[str]:
@@ -91,16 +97,16 @@ def bind(
 ) -> BoundBatch:
     """Prepares to move each tensor into the one of outs that has its name or place.
 
-        refit = reshard.bind(model, engine)                          # or state dicts, or lists, of DTensors
+        refit = reshard.bind(model, engine)                          # or state dicts, or lists, of DTensors and Fragments
         refit = reshard.bind([rows], [columns], "{X:4}", ["[<X>64, 64]"], ["[64, <X>64]"])
 
     Collective: every rank of the group makes the same call. All tensors share exchanges, whatever meshes they are on
     and go to.
 
     Args:
-        tensors: DTensors, in any layouts and on any meshes: a model, a dict or a list. With `mesh`, a list of this rank's
+        tensors: DTensors or Fragments, in any layouts and on any meshes: a model, a dict or a list. With `mesh`, a list of this rank's
             fragments, tensors[i] under the layout sources[i], with any strides.
-        outs: their destinations, without overlap with each other or with a tensor: of DTensors as many, with the same
+        outs: their destinations, without overlap with each other or with a tensor: of DTensors and Fragments as many, with the same
             names, shapes and dtypes. With `mesh`, this rank's fragments under targets[i].
         mesh: the mesh of the sources, such as `"{X:4}"`, or a list with that of each; its device ids are ranks of the
             group. A rank that is not in it passes an empty tensor.
@@ -125,5 +131,5 @@ def bind(
             raise TypeError("target_mesh without mesh, sources and targets; DTensors have meshes of their own")
         return BoundBatch.of_dtensors(tensors, outs, group, memory_limit)
     if mesh is None or sources is None or targets is None:
-        raise TypeError("mesh, sources and targets are given together; without them, tensors and outs are DTensors")
+        raise TypeError("mesh, sources and targets are given together; without them, tensors and outs are DTensors or Fragments")
     return BoundBatch(tensors, outs, mesh, sources, targets, group, target_mesh, memory_limit)

@@ -17,7 +17,7 @@ class Fragment:
 
         Fragment(local, mesh, "[<dp=[9,3]>(3, 4)]")
 
-    `redistribute`, `save` and `load` take fragments where they take DTensors.
+    `redistribute`, `bind`, `Refit`, `save` and `load` take fragments where they take DTensors.
 
     Args:
         local: what this rank holds, in the shape that the layout gives it: one dimension per dimension of the layout,

@@ -1,7 +1,7 @@
 """What is to move between two sets of DTensors: the texts that planning and binding take."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -15,31 +15,31 @@ from .private_pytorch import DTensorSpec, ShardOrder, spec_of
 from .state import nested
 
 # A model, its state dict, or a list whose names are 0, 1, ...
-Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
+Tensors = torch.nn.Module | Mapping[str, torch.Tensor | Fragment] | Sequence[torch.Tensor | Fragment]
 
 
 class Problem(NamedTuple):
     """One tensor: where it is and where it goes."""
 
     name: str
-    source: DTensor
-    target: DTensor
+    source: DTensor | Fragment
+    target: DTensor | Fragment
     mesh: str
     source_layout: str
     target_mesh: str
     target_layout: str
 
 
-def named(tensors: Tensors) -> dict[str, torch.Tensor]:
+def named(tensors: Tensors) -> dict[str, Any]:
     """The tensors by name, as they are: not detached, which would lose their shard orders."""
     if isinstance(tensors, torch.nn.Module):
         tensors = tensors.state_dict(keep_vars=True)
     if isinstance(tensors, Mapping):
-        return {name: value for name, value in tensors.items() if isinstance(value, torch.Tensor)}
+        return {name: value for name, value in tensors.items() if isinstance(value, torch.Tensor | Fragment)}
     return {str(index): value for index, value in enumerate(tensors)}
 
 
-def flat(state: Tensors | None) -> dict[str, torch.Tensor]:
+def flat(state: Tensors | None) -> dict[str, Any]:
     """The tensors of a model, of a dict (also a nested one), or of a list, by name."""
     if state is None:
         return {}
@@ -55,8 +55,7 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
         span: the group whose ranks the texts of meshes count; None: device ids are global ranks.
 
     Raises:
-        ValueError: names that only one side has; another shape or dtype; a tensor that is no DTensor, and does not say
-            where it is.
+        ValueError: names that only one side has; another shape or dtype; a tensor that does not say where it is.
     """
     source, target = named(sources), named(targets)
     for missing, there, where in (
@@ -65,10 +64,10 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
     ):
         if missing:
             raise ValueError(torch.ops.reshard._missing_names(sorted(missing), sorted(there), where))
-    plain = [name for name in target for side in (source, target) if not isinstance(side[name], DTensor)]
+    plain = [name for name in target for side in (source, target) if not isinstance(side[name], DTensor | Fragment)]
     if plain:
         raise ValueError(
-            f"{', '.join(dict.fromkeys(plain))}: only DTensors say where they are; give the other tensors in a call of "
+            f"{', '.join(dict.fromkeys(plain))}: only DTensors and Fragments say where they are; give the other tensors in a call of "
             "their own, with mesh and layouts as text"
         )
     problems = []
@@ -78,13 +77,12 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
         if pair in seen:
             continue  # tied: one tensor under two names, on both sides
         seen.add(pair)
-        before, after = spec_of(source[name]), spec_of(target[name])
-        if before.tensor_meta.shape != after.tensor_meta.shape or source[name].dtype != target[name].dtype:
+        before, after = source[name], target[name]
+        if before.shape != after.shape or before.dtype != after.dtype:
             raise ValueError(
-                f"{name}: the source is {source[name].dtype} {list(before.tensor_meta.shape)}, "
-                f"the target {target[name].dtype} {list(after.tensor_meta.shape)}"
+                f"{name}: the source is {before.dtype} {list(before.shape)}, the target {after.dtype} {list(after.shape)}"
             )
-        texts = *_texts(before, span, name), *_texts(after, span, name)
+        texts = *_texts_in(before, span, name), *_texts_in(after, span, name)
         problems.append(Problem(name, source[name], target[name], *texts))
     return problems
 
@@ -119,11 +117,9 @@ def plan_texts(
 
 def texts_of(tensor: DTensor | Fragment) -> tuple[str, str]:
     """Mesh and layout, over global ranks."""
-    if isinstance(tensor, Fragment):
-        return tensor.texts(_global_ranks(tensor.mesh))
-    if not isinstance(tensor, DTensor):
+    if not isinstance(tensor, DTensor | Fragment):
         raise TypeError(f"a DTensor or a Fragment is needed, not {type(tensor).__name__}")
-    return _texts(spec_of(tensor), None)
+    return _texts_in(tensor, None)
 
 
 def texts_of_placements(
@@ -145,6 +141,12 @@ def placements_in(
 
 def _global_ranks(mesh: DeviceMesh) -> Span:
     return Span("", tuple(range(1 + max(mesh_ranks(mesh)))))
+
+
+def _texts_in(tensor: DTensor | Fragment, span: Span | None, name: str = "") -> tuple[str, str]:
+    if isinstance(tensor, Fragment):
+        return tensor.texts(_global_ranks(tensor.mesh) if span is None else span)
+    return _texts(spec_of(tensor), span, name)
 
 
 def _texts(spec: DTensorSpec, span: Span | None, name: str = "") -> tuple[str, str]:

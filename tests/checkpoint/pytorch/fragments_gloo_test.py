@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fragments: what no DTensor can be, redistributed, saved and loaded; parameters of real FSDP1; PyTorch reads and
-writes the same checkpoints."""
+"""Fragments: what no DTensor can be, redistributed, bound, saved, loaded and refitted; parameters of real FSDP1; PyTorch
+reads and writes the same checkpoints."""
 
 import os
 import random
+from collections import OrderedDict
 
 import torch
 import torch.distributed as dist
@@ -56,6 +57,27 @@ def check_redistribution(c):
     c.raises("no layout", lambda: reshard.Fragment(whole, mesh, "[<ep>7]"), 'unknown axis "ep"', kind=ValueError)
     wrong = reshard.Fragment(torch.zeros(3), mesh, "[<dp>(7, 6, 5)]")
     c.raises("a wrong shape", lambda: reshard.redistribute(wrong, [Replicate(), Replicate()]), "its layout gives this rank [105]")
+
+
+def check_bound(c):
+    """Bound once, between flat ranges, slots and DTensors; the contents of the moment are moved."""
+    import reshard
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    whole = whole_of((6, 4), 3)
+    flat = reshard.redistribute(sharded(whole, mesh, [Shard(0), Shard(1)]), "[<dp=[5,19]>(6, 4)]")
+    same = c.run("fingerprints", lambda: [reshard.fingerprint({"w": w}) for w in (flat, sharded(whole, mesh, [Shard(1), Replicate()]))])
+    c.true("fingerprints", same[0] == same[1] and same[0] != reshard.fingerprint({}), same)
+    slots = reshard.Fragment(torch.zeros(3, 4), mesh, "[<tp={0,5,1|2-4}>6, 4]")
+    tensor = sharded(torch.zeros(6, 4), mesh, [Replicate(), Shard(1)])
+    batch = c.run("bind", lambda: reshard.bind({"a": flat, "b": flat}, {"a": slots, "b": tensor}))
+    for times in (1, 2):
+        flat.local.mul_(times)
+        c.run("run", batch.run)
+        c.true("slots", torch.equal(slots.local, times * whole[[2, 3, 4] if c.rank % 2 else [0, 5, 1]]), slots)
+        c.true("a DTensor", torch.equal(tensor.full_tensor(), times * whole), tensor)
+    other = reshard.Fragment(torch.zeros(5 if c.rank < 2 else 19), mesh, "[<dp=[5,19]>(4, 6)]")
+    c.raises("another shape", lambda: reshard.bind([flat], [other]), "[6, 4]", "[4, 6]", kind=ValueError)
 
 
 def check_checkpoints(c):
@@ -131,12 +153,56 @@ def check_fsdp1(c):
     remove(c, root)
 
 
+def check_refit(c):
+    """A trainer in FSDP1, hybrid, into an engine with its projections in one, and an engine's weights into flat parameters."""
+    import reshard
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+    from torch.distributed.fsdp import ShardingStrategy
+
+    torch.manual_seed(6)
+    layers = {"q": torch.nn.Linear(5, 6), "k": torch.nn.Linear(5, 2), "v": torch.nn.Linear(5, 2), "o": torch.nn.Linear(6, 5)}
+    model = torch.nn.Sequential(OrderedDict(layers))
+    want = {name: value.clone() for name, value in model.state_dict().items()}
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    strategy = ShardingStrategy.HYBRID_SHARD
+    wrapped = FSDP(model, device_mesh=mesh, sharding_strategy=strategy, device_id=torch.device("cpu"))
+    fragments = reshard.fsdp1_fragments(wrapped)
+    own, numel = (sum(tensor.numel() for tensor in of) for of in ([part.local for part in fragments.values()], want.values()))
+    c.true("two copies", fragments["q.weight"].mesh.shape == (2, 2) and own <= -(-numel // 2), fragments)
+    qkv = torch.cat([want[f"{name}.weight"] for name in "qkv"])
+    engine_mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    names = [f"{layer}.{kind}" for layer in "qkvo" for kind in ("weight", "bias")]
+    recipe = {"schema": "reshard.recipe/1", "keep": ["*.bias", "o.weight"], "tensors": [
+        {"to": "qkv", "from": {"concatenate": [f"{name}.weight" for name in "qkv"]}}]}  # fmt: skip
+    engine = {"qkv": sharded(torch.zeros(10, 5), engine_mesh, [Replicate(), Shard(0)])} | {
+        name: sharded(torch.zeros_like(want[name]), engine_mesh, [Shard(0), Replicate()]) for name in names if name[0] == "o" or "bias" in name}
+    root = shared_folder(c)
+    joined = reshard.join(dist.FileStore(os.path.join(root, "store"), -1), c.rank, c.world)
+    there = c.run("make", lambda: reshard.Refit(source=fragments, target=engine, recipe=recipe, group=joined))
+    c.run("refit", there)
+    c.true("in one", torch.equal(engine["qkv"].full_tensor(), qkv), engine["qkv"].full_tensor() - qkv)
+    for name in engine.keys() - {"qkv"}:
+        c.true(name, torch.equal(engine[name].full_tensor(), want[name]), name)
+    c.true("at the bound", there.timings()["received_bytes"] == there.timings()["received_bytes_bound"], there.timings())
+    # Back: parts of one tensor into flat ranges, in place.
+    split = {"schema": "reshard.recipe/1", "keep": ["*.bias", "o.weight"], "tensors": [
+        {"to": f"{name}.weight", "from": {"split": "qkv", "sizes": [6, 2, 2], "part": part}} for part, name in enumerate("qkv")]}  # fmt: skip
+    for tensor in engine.values():
+        tensor._local_tensor.add_(1)
+    back = c.run("make", lambda: reshard.Refit(source=engine, target=fragments, recipe=split, group=joined))
+    c.run("refit back", back)
+    for name, fragment in fragments.items():
+        c.true("whole", torch.equal(reshard.redistribute(fragment, "[...]").full_tensor(), want[name] + 1), name)
+    joined.leave()
+    remove(c, root)
+
+
 class FragmentsTest(ChecksTest):
     def test_three_ranks(self):
         self.on_ranks(3, [check_checkpoints], timeout=120)
 
     def test_four_ranks(self):
-        self.on_ranks(4, [check_redistribution, check_checkpoints, check_fsdp1], timeout=120)
+        self.on_ranks(4, [check_redistribution, check_bound, check_checkpoints, check_fsdp1, check_refit], timeout=120)
 
 
 if __name__ == "__main__":

@@ -107,8 +107,21 @@ class Random:
         sizes = [first, size // block - first]
         return {"deinterleave": inner, "dim": dim, "blocks": block, "sizes": sizes, "part": pick.randrange(2)}
 
+    def flattened(self, shape, first):
+        """A mesh and a layout that flattens the first dimensions and cuts them anywhere, perhaps several ranks alike."""
+        dims = self.random.randint(1, len(shape))
+        count, copies = self.random.randint(1, 4), self.random.randint(1, 2)
+        numel = torch.Size(shape[:dims]).numel()
+        ends = [0, *sorted(self.random.randint(0, numel) for _ in range(count - 1)), numel]
+        sizes = ",".join(str(end - begin) for begin, end in zip(ends, ends[1:]))
+        rest = "".join(f", {size}" for size in shape[dims:])
+        mesh = f"{{c:{copies},x:{count}}}" + (f"@{first}" if first else "")
+        return mesh, f"[<x=[{sizes}]>({', '.join(map(str, shape[:dims]))}){rest}]"
+
     def layout(self, shape, first):
-        """A mesh and a layout of that shape: even, uneven, in blocks, reflected or not at all."""
+        """A mesh and a layout of that shape: even, uneven, in blocks, reflected, flattened or not at all."""
+        if shape and self.random.random() < 0.3:
+            return self.flattened(shape, first)
         known = {
             "{x:2}": ["<x>"],
             "{x:3}": ["<x>", "<2,~x>"],
@@ -133,6 +146,22 @@ def shard_of(whole, intervals):
         indices = [torch.arange(begin, end) for begin, end in parts]
         whole = whole.index_select(dim, torch.cat(indices) if indices else torch.empty(0, dtype=torch.int64))
     return whole.contiguous()
+
+
+def locals_of(whole, placed):
+    """What each rank holds."""
+    from reshard.torch.refit import cuts
+
+    if "(" not in placed.layout:
+        return {rank: shard_of(whole, held) for rank, held in cuts.shards(placed, whole.dim()).items()}
+    import reshard
+
+    layout = reshard.Layout(placed.mesh, placed.layout)
+    text = placed.layout
+    dims = text[text.index("(") : text.index(")")].count(",") + 1
+    sizes = [int(size) for size in text[text.index("[", 1) + 1 : text.index("]")].split(",")]
+    runs = whole.flatten(0, dims - 1).split(sizes)
+    return {device: runs[place % len(sizes)].clone() for place, device in enumerate(layout.devices)}
 
 
 class Views(unittest.TestCase):
@@ -160,22 +189,21 @@ class Views(unittest.TestCase):
             recipe = {"schema": "reshard.recipe/1", "tensors": [{"to": "new", "from": expression}]}
             found = views.views_of(sources, {"new": target}, json.dumps(recipe))
             after = cuts.Placed(target.mesh, target.layout)
-            shards = cuts.shards(after, wanted.dim())
-            outs = {rank: shard_of(torch.full_like(wanted, -1), held) for rank, held in shards.items()}
+            outs = locals_of(torch.full_like(wanted, -1), after)
             for view in found:
                 source = sources[view.source]
                 before = cuts.Placed(source.mesh, source.layout)
-                own = cuts.shards(before, len(source.shape))
-                parts = {rank: shard_of(tensors[view.source], held) for rank, held in own.items()}
+                given = locals_of(tensors[view.source], before)
                 for cut in cuts.cuts_of(before, after, view.source_start, view.target_start, view.loops):
-                    self.move(what, cuts, cut, own, parts, shards, outs)
+                    own = cuts.parts(before, len(source.shape))[cut.source_part]
+                    into = cuts.parts(after, wanted.dim())[cut.target_part]
+                    self.move(what, cuts, cut, own, given, into, outs)
                     moved += 1
-            for rank, held in shards.items():
-                same = torch.equal(outs[rank], shard_of(wanted, held))
-                self.assertTrue(same, f"{what}\n{sources}\n{target}: rank {rank}")
+            for rank, local in locals_of(wanted, after).items():
+                self.assertTrue(torch.equal(outs[rank], local), f"{what}\n{sources}\n{target}: rank {rank}")
         self.assertGreater(moved, CASES)
 
-    def move(self, what, cuts, cut, own, parts, wanted, outs):
+    def move(self, what, cuts, cut, own, given, into, outs):
         whole = next(iter(cut.source_boxes.values()))
         lows = [min(box[loop][0] for box in cut.source_boxes.values()) for loop in range(len(whole))]
         highs = [max(box[loop][1] for box in cut.source_boxes.values()) for loop in range(len(whole))]
@@ -187,12 +215,12 @@ class Views(unittest.TestCase):
         steps = [(loop.source_dim, loop.source_step) for loop in cut.loops]
         for rank, box in cut.source_boxes.items():
             inside = tuple(slice(l - at, h - at) for (l, h), at in zip(box, lows))
-            wire[inside] = cuts.part_of(parts[rank], own[rank], cut.source_start, steps, box)
+            wire[inside] = cuts.part_of(own.of(given[rank], rank), own.held[rank], cut.source_start, steps, box)
         self.assertFalse((wire == -2).any(), what)
         steps = [(loop.target_dim, loop.target_step) for loop in cut.loops]
         for rank, box in cut.target_boxes.items():
             inside = tuple(slice(l - at, h - at) for (l, h), at in zip(box, lows))
-            out = cuts.part_of(outs[rank], wanted[rank], cut.target_start, steps, box)
+            out = cuts.part_of(into.of(outs[rank], rank), into.held[rank], cut.target_start, steps, box)
             self.assertTrue((out == -1).all(), f"{what}: written twice")
             out.copy_(wire[inside])
 

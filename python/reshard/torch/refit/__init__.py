@@ -72,8 +72,9 @@ class Refit:
         """Collective: every rank of the group makes one.
 
         Args:
-            source: a model, a dict (nested as in torch.distributed.checkpoint) or a list; DTensors in any layouts, and
-                plain tensors, which are replicated over the ranks that pass them. None on ranks that have nothing.
+            source: a model, a dict (nested as in torch.distributed.checkpoint) or a list; DTensors and Fragments
+                (reshard.fsdp1_fragments) in any layouts, and plain tensors, which are replicated over the ranks that pass
+                them. None on ranks that have nothing.
             target: the same of what is written.
             recipe: what the target's tensors are made of (reshard.recipe/1): a file, or what is in one. Any rank may
                 give it, and no other gives another. Without one, both sides have the same names.

@@ -3,16 +3,18 @@
 The elements of a view are a tensor of their own, whose dimensions are the loops. What the ranks hold of it, and what
 they need, is a layout in most cases: that of q in a fused qkv, or that of one expert in a stack of them. Where it is
 none, the tensor is cut along all edges of shards, and each cell goes from the ranks that have it whole to those that
-need it.
+need it. What a rank holds of flattened dimensions is several boxes one behind the other: a part of the tensor each.
 """
 
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
+from ...layouts import Layout
 from ..mesh_texts import mesh_of
 from .views import Loop
 
@@ -20,6 +22,7 @@ Interval = tuple[int, int]  # of iterations of a loop, or of indices of a dimens
 Box = tuple[Interval, ...]  # one interval for each loop
 Steps = list[tuple[int, int]]  # dimension and step of each loop, in the source or in the target
 Held = dict[int, tuple[tuple[Interval, ...], ...]]  # by rank, the intervals of each dimension, or of each loop
+Extent = tuple[tuple[int, ...], tuple[int, ...]]  # offset and size
 # More than this of one tensor is not a view of shards any more.
 _MOST_CUTS = 1 << 14
 
@@ -41,6 +44,22 @@ class Cut(NamedTuple):
     target_boxes: dict[int, Box]
     source: Placed
     target: Placed
+    source_part: int  # of parts()
+    target_part: int
+
+
+class Part(NamedTuple):
+    """What ranks hold of a part of a tensor: a product of intervals."""
+
+    held: Held
+    begins: dict[int, int] | None  # by rank, where it begins in what the rank holds; None: it is all of that
+
+    def of(self, local: torch.Tensor, rank: int) -> torch.Tensor:
+        """It, in the memory of what the rank holds."""
+        if self.begins is None:
+            return local
+        sizes = [end - begin for ((begin, end),) in self.held[rank]]
+        return local.view(-1).narrow(0, self.begins[rank], math.prod(sizes)).view(sizes)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -57,8 +76,54 @@ def shards(placed: Placed, dims: int) -> Held:
 
 
 @functools.lru_cache(maxsize=4096)
+def parts(placed: Placed, dims: int) -> tuple[Part, ...]:
+    """The parts of a tensor, disjoint; one, where no dimensions are flattened.
+
+    Example: {dp:2}, [<dp=[5,7]>(3, 4)]: row 0 and a quarter of row 1 on device 0, the rest of row 1 and row 2 on device 1:
+    four parts.
+
+    Raises:
+        NotImplementedError: what is flattened is not the first dimensions.
+    """
+    if "(" not in placed.layout:
+        return (Part(shards(placed, dims), None),)
+    layout = Layout(placed.mesh, placed.layout)
+    found: dict[tuple, Part] = {}
+    for device in layout.devices:
+        boxes, behind = _merged_boxes(layout.boxes(device)), layout.local_shape(device)[1:]
+        begin = 0
+        for offset, size in boxes:
+            if len(boxes) > 1 and size[len(size) - len(behind) :] != behind:
+                raise NotImplementedError(f"{placed.layout}: where a tensor goes in parts, only its first dimensions are flattened")
+            part = found.setdefault((offset, size), Part({}, {}))
+            assert part.begins is not None
+            part.held[device] = tuple([((first, first + length),) for first, length in zip(offset, size)])
+            part.begins[device] = begin
+            begin += math.prod(size)
+    return tuple(found.values())
+
+
+def _merged_boxes(boxes: Sequence[Extent]) -> list[Extent]:
+    """Rows of equal width, one below the other, as one box."""
+    merged: list[Extent] = []
+    for offset, size in boxes:
+        if 0 in size:
+            continue
+        if merged:
+            first, before = merged[-1]
+            if offset[1:] == first[1:] and size[1:] == before[1:] and offset[0] == first[0] + before[0]:
+                merged[-1] = (first, (before[0] + size[0], *size[1:]))
+                continue
+        merged.append((offset, size))
+    return merged
+
+
+@functools.lru_cache(maxsize=4096)
 def shard_shapes(mesh: str, layout: str, dims: int) -> dict[int, list[int]]:
     """What shape each device's shard has, also of values that are partial."""
+    if "(" in layout:
+        flattened = Layout(mesh, layout)
+        return {device: list(flattened.local_shape(device)) for device in flattened.devices}
     held = shards(Placed(mesh, layout.rpartition("]")[0] + "]"), dims)
     return {
         rank: [sum(end - begin for begin, end in intervals) for intervals in per_dim] for rank, per_dim in held.items()
@@ -76,16 +141,30 @@ def cuts_of(
     """What is moved so that all target shards get what the view gives them.
 
     Raises:
-        NotImplementedError: too many pieces.
+        NotImplementedError: too many pieces; a part of what expert slots hold is to be written; as parts().
     """
+    if "{" in target.layout:
+        raise NotImplementedError(f"{target.layout}: expert slots are only written whole")
+    from_parts, to_parts = parts(source, len(source_start)), parts(target, len(target_start))
+    cuts: list[Cut] = []
+    for own, wanted in itertools.product(range(len(from_parts)), range(len(to_parts))):
+        cut = _cuts_between(from_parts[own].held, to_parts[wanted].held, source_start, target_start, loops)
+        cuts += [one._replace(source_part=own, target_part=wanted) for one in cut]
+        if len(cuts) > _MOST_CUTS:
+            raise NotImplementedError(f"more than {_MOST_CUTS} pieces of one tensor; its shards have too many edges")
+    return tuple(cuts)
+
+
+def _cuts_between(
+    own: Held, wanted: Held, source_start: tuple[int, ...], target_start: tuple[int, ...], loops: tuple[Loop, ...]
+) -> list[Cut]:
+    """Of one part of either side: of the first parts, as far as a Cut says so."""
     cuts: list[Cut] = []
     todo = [(source_start, target_start, loops)]
     while todo:
         start, to, these = todo.pop()
         if len(cuts) + len(todo) > _MOST_CUTS:
             raise NotImplementedError(f"more than {_MOST_CUTS} pieces of one tensor; blocks or a reshape cut its shards")
-        own = shards(source, len(start))
-        wanted = shards(target, len(to))
         before = [(loop.source_dim, loop.source_step) for loop in these]
         after = [(loop.target_dim, loop.target_step) for loop in these]
         split = _loop_to_split(own, start, these, before)
@@ -103,13 +182,15 @@ def cuts_of(
         counts = [loop.count for loop in these]
         holders = _held(own, start, these, before)
         needers = _held(wanted, to, these, after)
+        if not holders or not needers:
+            continue  # in another part
         left, right = _as_layout(holders, counts), _as_layout(needers, counts)
         if left and right:
             boxes = [{rank: tuple(i for (i,) in parts) for rank, parts in held.items()} for held in (holders, needers)]
-            cuts.append(Cut(start, to, these, *boxes, left, right))
+            cuts.append(Cut(start, to, these, *boxes, left, right, 0, 0))
         else:
             cuts += _cells(start, to, these, holders, needers)
-    return tuple(cuts)
+    return cuts
 
 
 def _moved(start: tuple[int, ...], dim: int, by: int) -> tuple[int, ...]:
@@ -216,11 +297,11 @@ def _cells(
     cells = []
     for box in itertools.product(*ranges):
         have, need = _ranks_with(holders, box), _ranks_with(needers, box)
-        if not need:
-            continue  # between the intervals of the target's shards
+        if not need or not have:
+            continue  # between the intervals of the target's shards, or in another part of the source
         whole = f"[{', '.join(str(end - begin) for begin, end in box)}]"
         left, right = (Placed(mesh_of([("x0", len(ranks))], ranks), whole) for ranks in (have, need))
-        cells.append(Cut(start, to, loops, dict.fromkeys(have, box), dict.fromkeys(need, box), left, right))
+        cells.append(Cut(start, to, loops, dict.fromkeys(have, box), dict.fromkeys(need, box), left, right, 0, 0))
     return cells
 
 

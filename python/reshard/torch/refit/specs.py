@@ -1,10 +1,12 @@
 """What each side of a refit has: every rank learns it of all others."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.tensor import DTensor
 
+from ..fragments import Fragment
 from ..groups import Span
 from ..layouts import spec_texts
 from ..mesh_texts import merged
@@ -48,7 +50,7 @@ class Agreed(NamedTuple):
     kept: list[int] | None = None  # bytes, by rank, beside the tensors and what is staged
 
 
-def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, torch.Tensor], list[list[Any]]]:
+def describe(tensors: Mapping[str, torch.Tensor | Fragment], span: Span) -> tuple[dict[str, torch.Tensor], list[list[Any]]]:
     """This rank's shards, and what the other ranks must know of them.
 
     Raises:
@@ -62,6 +64,11 @@ def describe(tensors: dict[str, torch.Tensor], span: Span) -> tuple[dict[str, to
         if isinstance(tensor, DTensor):
             mesh, layout = spec_texts(spec_of(tensor), span, name)
             local, shape = local_of(tensor).detach(), list(spec_of(tensor).tensor_meta.shape)
+        elif isinstance(tensor, Fragment):
+            mesh, layout = tensor.texts(span)
+            local, shape = tensor.local.detach(), list(tensor.shape)
+            if "(" in layout and not local.is_contiguous():
+                raise ValueError(f"{name}: what a fragment has of flattened dimensions is one run of memory")
         else:
             layout = "[" + ", ".join(map(str, tensor.shape)) + "]"
             local, shape = tensor.detach(), list(tensor.shape)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ..bound import BoundBatch
-from .cuts import Interval, Placed, part_of, shard_shapes, shards
+from .cuts import Part, Placed, part_of, parts, shard_shapes
 from .schedule import Move, Rounds, Schedule
 from .specs import Side, Spec
 
@@ -99,9 +99,10 @@ class Stage:
             shard = self._casts[key].copy
         if move.cut is None:
             return shard
-        held = _held(self._source.specs[view.source], self._rank)
+        part = _part(self._source.specs[view.source], move.cut.source_part)
         steps = [(loop.source_dim, loop.source_step) for loop in move.cut.loops]
-        return part_of(shard, held, move.cut.source_start, steps, move.cut.source_boxes[self._rank])
+        box = move.cut.source_boxes[self._rank]
+        return part_of(part.of(shard, self._rank), part.held[self._rank], move.cut.source_start, steps, box)
 
     def _take(self, move: Move) -> torch.Tensor:
         view = move.view
@@ -109,9 +110,10 @@ class Stage:
         if out is None or self._rank not in move.target_elements:
             return torch.empty(0, dtype=move.wire, device=self._device)
         if move.cut is not None:
-            held = _held(self._target.specs[view.target], self._rank)
+            part = _part(self._target.specs[view.target], move.cut.target_part)
             steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
-            out = part_of(out, held, move.cut.target_start, steps, move.cut.target_boxes[self._rank])
+            box = move.cut.target_boxes[self._rank]
+            out = part_of(part.of(out, self._rank), part.held[self._rank], move.cut.target_start, steps, box)
         self._outs[move.place] = out
         return torch.empty(out.shape, dtype=move.wire, device=out.device)
 
@@ -120,8 +122,8 @@ def _placements(moves: list[Move]) -> tuple[list[Placed], list[Placed]]:
     return [move.source for move in moves], [move.target for move in moves]
 
 
-def _held(spec: Spec, rank: int) -> tuple[tuple[Interval, ...], ...]:
-    return shards(Placed(spec.mesh, spec.layout), len(spec.shape))[rank]
+def _part(spec: Spec, number: int) -> Part:
+    return parts(Placed(spec.mesh, spec.layout), len(spec.shape))[number]
 
 
 def _check_shape(spec: Spec, tensor: torch.Tensor, rank: int) -> None:

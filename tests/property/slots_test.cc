@@ -1,6 +1,7 @@
 // Plans between slot tables: experts with replicas, on nodes of several devices. What must be received and what must
 // cross is counted from the tables alone.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <set>
@@ -97,11 +98,95 @@ TEST_CASE("rebalanced experts: no device and no node receives an expert twice or
   for (int trial = 0; trial < 1000; ++trial) {
     INFO("seed " << Seed() << ", trial " << trial);
     const int64_t gpus = int64_t{1} << (random() % 4);
-    const int64_t devices = gpus * std::max<int64_t>(1, 8 / gpus) * (1 + static_cast<int64_t>(random() % 3));
-    const int64_t experts = std::max<int64_t>(devices, 64 + static_cast<int64_t>(random() % 192));
+    const bool is_large = trial % 8 == 0;  // up to 64 devices and 512 experts
+    const int64_t devices = gpus * (8 / gpus) * (1 + static_cast<int64_t>(random() % (is_large ? 8 : 3)));
+    const int64_t experts = std::max<int64_t>(devices, 64 + static_cast<int64_t>(random() % (is_large ? 449 : 192)));
     const int64_t slots = (experts + devices - 1) / devices + static_cast<int64_t>(random() % 3);
     AtTheBound(RandomTable(random, devices, experts, slots), RandomTable(random, devices, experts, slots), experts,
                gpus);
+  }
+}
+
+// The least that the busiest of `senders` sends, where each request goes to one of its candidates: all ways are tried.
+int64_t LeastBusiest(const std::vector<std::vector<size_t>>& requests, size_t senders) {
+  int64_t best = static_cast<int64_t>(requests.size());
+  std::vector<int64_t> loads(senders, 0);
+  const std::function<void(size_t, int64_t)> place = [&](size_t next, int64_t busiest) {
+    if (busiest >= best) return;
+    if (next == requests.size()) {
+      best = busiest;
+      return;
+    }
+    for (const size_t sender : requests[next]) {
+      ++loads[sender];
+      place(next + 1, std::max(busiest, loads[sender]));
+      --loads[sender];
+    }
+  };
+  place(0, 0);
+  return best;
+}
+
+bool Holds(const Table& table, size_t device, int64_t expert) {
+  return std::find(table[device].begin(), table[device].end(), expert) != table[device].end();
+}
+
+// For what a device (a node) lacks: the devices that could send it, and those that could take it first.
+struct Crossings {
+  std::vector<std::vector<size_t>> senders, takers;
+};
+
+Crossings CrossingsOf(const Table& before, const Table& after, size_t size, int64_t experts) {
+  Crossings out;
+  for (size_t first = 0; first < before.size(); first += size) {
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      std::vector<size_t> senders, takers;
+      bool is_there = false;
+      for (size_t device = 0; device < before.size(); ++device) {
+        const bool is_inside = device >= first && device < first + size;
+        if (Holds(before, device, expert)) {
+          is_there |= is_inside;
+          if (!is_inside) senders.push_back(device);
+        }
+        if (is_inside && Holds(after, device, expert)) takers.push_back(device);
+      }
+      if (is_there || takers.empty()) continue;
+      out.senders.push_back(std::move(senders));
+      out.takers.push_back(std::move(takers));
+    }
+  }
+  return out;
+}
+
+TEST_CASE("rebalanced experts on few devices: no other choice of senders keeps the busiest link idler") {
+  std::mt19937_64 random(Seed());
+  for (int trial = 0; trial < 3000; ++trial) {
+    INFO("seed " << Seed() << ", trial " << trial);
+    const int64_t gpus = trial % 2 == 0 ? 1 : 2 + static_cast<int64_t>(random() % 2);  // of a node
+    const int64_t devices =
+        gpus == 1 ? 2 + static_cast<int64_t>(random() % 5) : gpus * (gpus == 2 ? 2 + random() % 2 : 2);
+    const int64_t slots = 1 + static_cast<int64_t>(random() % 3);
+    const int64_t experts =
+        std::max(slots, 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(devices * slots)));
+    const Table before = RandomTable(random, devices, experts, slots),
+                after = RandomTable(random, devices, experts, slots);
+    INFO(Text(before, experts) << " -> " << Text(after, experts));
+    const std::string mesh = absl::StrCat("{ep:", devices, "}");
+    PlanOptions options;
+    options.objective = Objective::kBytes;
+    options.topology = gpus == 1 ? Topology::Flat() : Nodes(gpus);
+    const auto plan = MakePlan(
+        {*ParseLayout(Text(before, experts), mesh), *ParseLayout(Text(after, experts), mesh), DType::kU8}, options);
+    REQUIRE(plan.ok());
+    const Crossings crossing = CrossingsOf(before, after, static_cast<size_t>(gpus), experts);
+    const int64_t busiest = LeastBusiest(crossing.senders, before.size());
+    if (gpus == 1) {
+      REQUIRE(plan->steps.size() <= 1);
+      CHECK((plan->steps.empty() ? 0 : plan->steps[0].send_bytes_max) == busiest * kExpertBytes);
+    } else {
+      const int64_t taken = LeastBusiest(crossing.takers, before.size());
+      CHECK(plan->totals.levels[1].nic_bytes_max == std::max(busiest, taken) * kExpertBytes);
+    }
   }
 }
 

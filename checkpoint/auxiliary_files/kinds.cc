@@ -61,6 +61,7 @@ constexpr std::string_view kTensors[] = {
     "*.distcp",
     "*.metadata",
     "*.metadata.tmp",
+    "reshard.listing.json",
     "pytorch_model*.bin",
     "*.bin.index.json",
     "*.pth",

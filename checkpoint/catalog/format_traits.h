@@ -25,6 +25,8 @@ struct FormatTraits {
   bool files_begin_with_header = false;
   // Whether a file of that name, which has no chunks, says what is where.
   bool (*is_header)(std::string_view name) = nullptr;
+  // Whether a file of that name is written last: it makes a checkpoint of what is there. Null: none is written.
+  bool (*completes)(std::string_view name) = nullptr;
 };
 
 }  // namespace reshard::catalog

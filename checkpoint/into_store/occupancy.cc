@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/into_store/store_job.h"
 #include "checkpoint/io/error_kind.h"
 #include "checkpoint/io/files.h"
@@ -64,9 +65,10 @@ absl::Status RemoveLeft(Store& store, const std::string& url, const LeftJob& job
   ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, store.List(url));
   ASSIGN_OR_RETURN(const std::vector<std::string> old, StoreJob::OldOf(store, job.folder));
   // Without that, files are read as a checkpoint that only happen to be all of one.
-  const bool is_whole = std::any_of(entries.begin(), entries.end(), [](const Store::Entry& entry) {
-    return entry.name == ".metadata" || entry.name.ends_with(".index.json");
-  });
+  const auto completes = there.ok() ? there->traits().completes : nullptr;
+  const bool is_whole =
+      completes != nullptr &&
+      std::any_of(entries.begin(), entries.end(), [&](const Store::Entry& entry) { return completes(entry.name); });
   std::set<std::string_view> kept;
   if (there.ok()) {
     for (const Catalog::File& file : there->files()) {

@@ -266,8 +266,10 @@ absl::StatusOr<std::unique_ptr<ReadFile>> OpenInTurn::Next() {
     }));
   }
   ++next_;
-  absl::StatusOr<std::unique_ptr<ReadFile>> file = std::move(ahead_.back());
+  const absl::Status opened = ahead_.back().status();
+  std::unique_ptr<ReadFile> file = opened.ok() ? *std::move(ahead_.back()) : nullptr;
   ahead_.pop_back();
+  if (!opened.ok()) return opened;
   return file;
 }
 

@@ -16,6 +16,8 @@ namespace {
 // What a server cannot list, the files of checkpoints first.
 constexpr std::string_view kNames[] = {
     ".metadata",
+    "reshard.listing.json",
+    "_METADATA",
     "model.safetensors.index.json",
     "model.safetensors",
     "pytorch_model.bin.index.json",

@@ -5,8 +5,6 @@
 namespace reshard::batch {
 namespace {
 
-bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
-
 bool SameGroups(const Step& a, const Step& b) {
   return a.op == b.op && !a.crosses_meshes() && a.from.mesh() == b.from.mesh() && a.axes == b.axes;
 }

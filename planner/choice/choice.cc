@@ -85,10 +85,7 @@ cost::Cost Choice::KeyOf(const cost::PricedChain& chain) const {
 bool Choice::Allowed(cost::PricedChain& chain) const {
   for (Step& step : chain.steps) {
     if (options_.ops.contains(step.op)) continue;
-    if (step.op == Op::kSlice || !options_.ops.contains(Op::kExchange) || step.op == Op::kReduceScatter ||
-        step.op == Op::kAllReduce) {
-      return false;
-    }
+    if (step.op == Op::kSlice || !options_.ops.contains(Op::kExchange) || Reduces(step.op)) return false;
     step.op = Op::kExchange;
   }
   return true;

@@ -9,6 +9,8 @@ constexpr std::array<std::string_view, kNumOps> kOpNames = {"Slice",         "Al
                                                             "ReduceScatter", "AllReduce", "Exchange"};
 constexpr std::array<std::string_view, 3> kObjectiveNames = {"time", "bytes", "steps"};
 
+static_assert(!kOpNames.back().empty());
+
 }  // namespace
 
 std::string_view Name(Op op) { return kOpNames[static_cast<size_t>(op)]; }

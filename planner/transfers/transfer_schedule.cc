@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
   const auto from_partial = layout::PartialAxes(from);
   const auto to_partial = layout::PartialAxes(to);
 
-  if (op == Op::kReduceScatter || op == Op::kAllReduce) {
+  if (Reduces(op)) {
     if (!same_mesh) return absl::InvalidArgumentError("a reduction stays within one mesh");
     const auto refinement = digits::Refine(from, to);
     if (!refinement) return absl::InvalidArgumentError("the sub-axes of the two layouts have no common digits");

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<DeviceProgram>> Prepare(const StepProgram& step, 
   DevicePreparation preparation{step, rank, inputs, outputs, nullptr, {}, {}};
   preparation.program.strides = StridesOf(inputs, outputs);
   const bool native = std::all_of(step.tensors.begin(), step.tensors.end(), [&](const StepTensor& tensor) {
-    return !host::Reduces(step.op) || transport.Reduces(tensor.reduce, tensor.dtype);
+    return !Reduces(step.op) || transport.Reduces(tensor.reduce, tensor.dtype);
   });
   if (WantsGroup(step) && native) {
     ASSIGN_OR_RETURN(void* const group, transport.GroupFor(step));

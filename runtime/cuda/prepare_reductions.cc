@@ -111,7 +111,7 @@ std::vector<ContributionBlock> StageContributions(DevicePreparation& p) {
   std::vector<ContributionBlock> blocks(p.step.tensors.size());
   for (const Transfer& transfer : p.step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
-    if (!host::Reduces(p.step.tensors[t].op)) continue;
+    if (!Reduces(p.step.tensors[t].op)) continue;
     blocks[t].pitch = host::AlignedHostBytes(transfer.bytes);
     ++blocks[t].members;
   }

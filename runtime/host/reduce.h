@@ -15,9 +15,6 @@
 
 namespace reshard::host {
 
-// True for steps whose transfers are contributions to be combined instead of moved.
-inline bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
-
 // OK if ReduceBox can combine elements of this type:
 //   sum, avg, min, max, prod   integers and f8, f16, bf16, f32, f64
 //   sum, avg, prod             complex

@@ -35,9 +35,7 @@ absl::Status NoSuchRank(int64_t device_id) {
       absl::StrCat("the program receives from rank ", device_id, ", which this world does not have"));
 }
 
-bool Reduces(const StepProgram& step, const Transfer& transfer) {
-  return host::Reduces(step.tensors[transfer.tensor].op);
-}
+bool Reduces(const StepProgram& step, const Transfer& transfer) { return Reduces(step.tensors[transfer.tensor].op); }
 
 // Appends tasks for the elements [begin, end) so that each reads or writes about kTaskBytes.
 void CutRange(LocalTask task, int64_t begin, int64_t end, int64_t bytes_per_element, std::vector<LocalTask>* tasks) {
@@ -128,7 +126,7 @@ absl::Status LocalCommunicator::PreparePulls(const StepProgram& step, MoveStats*
 }
 
 absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveStats* moved) {
-  const auto reduced = [](const StepTensor& tensor) { return host::Reduces(tensor.op); };
+  const auto reduced = [](const StepTensor& tensor) { return Reduces(tensor.op); };
   if (std::none_of(step.tensors.begin(), step.tensors.end(), reduced)) return absl::OkStatus();
   LocalSlot& slot = shared_->slots[index_];
   std::vector<int64_t> contributions(step.tensors.size(), 0);

@@ -9,7 +9,7 @@ namespace reshard::packed {
 absl::Status Contributions::Allocate() {
   for (const Transfer& transfer : step_.receives) {  // ascending by peer
     const auto t = static_cast<size_t>(transfer.tensor);
-    if (!host::Reduces(step_.tensors[t].op)) continue;
+    if (!Reduces(step_.tensors[t].op)) continue;
     tensors_.resize(step_.tensors.size());
     OfTensor& of = tensors_[t];
     of.pitch = host::AlignedHostBytes(transfer.bytes);

@@ -350,7 +350,7 @@ absl::Status ExchangeStep(PackedStep& packed) {
   for (const Transfer& transfer : step.receives) {
     const auto t = static_cast<size_t>(transfer.tensor);
     const bool own_part = transfer.peer == packed.rank;
-    if (host::Reduces(step.tensors[t].op)) {
+    if (Reduces(step.tensors[t].op)) {
       if (own_part) continue;
       receives.push_back({transfer.peer, contributions.Next(transfer.tensor), copies.Bytes(0, 0, transfer.bytes),
                           transfer.bytes, transfer.tensor});

@@ -8,7 +8,7 @@
 namespace reshard::program {
 
 bool GoTogether(const StepProgram& a, const StepProgram& b) {
-  if (!host::Reduces(a.op)) return !host::Reduces(b.op);
+  if (!Reduces(a.op)) return !Reduces(b.op);
   return a.op == b.op && a.scope == b.scope;
 }
 

@@ -165,9 +165,9 @@ absl::Status ProgramCompiler::State::CheckReceives(const StepProgram& step, cons
   int64_t bytes = 0;
   for (const Transfer& transfer : step.receives) bytes += transfer.bytes;
   const auto contributions = static_cast<int64_t>(step.receives.size());
-  const int64_t expected = host::Reduces(step.op) ? output.bytes * contributions : output.bytes;
+  const int64_t expected = Reduces(step.op) ? output.bytes * contributions : output.bytes;
   bool same_region = true;
-  if (host::Reduces(step.op)) {
+  if (Reduces(step.op)) {
     for (const Transfer& t : step.receives) same_region &= t.region == step.receives[0].region;
     if (output.bytes > 0 && contributions == 0) same_region = false;
     if (step.op == Op::kAllReduce && output.bytes > 0) {
@@ -190,7 +190,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   step.recv_bytes_max = plan_step.recv_bytes_max;
   step.peers_max = plan_step.peers_max;
   step.tensors.push_back({input, output, dtype, step.op, ReduceOp::kSum});
-  if (host::Reduces(step.op)) step.tensors[0].reduce = plan_step.from.partial()->op;
+  if (Reduces(step.op)) step.tensors[0].reduce = plan_step.from.partial()->op;
 
   const std::optional<int64_t> position = plan_step.from.mesh().Position(rank);
   if (!state.member_offsets.empty()) {
@@ -214,7 +214,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   const Dims out_strides = DenseStrides(out.shape);
   for (const Message& message : state.transfers->Receives(rank)) {
     Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
-    if (!host::Reduces(step.op)) {
+    if (!Reduces(step.op)) {
       if (options.copies == CopyFor::kPull || message.sender == rank) {
         const Dims from_strides = DenseStrides(ShapeAt(state.from, message.sender));
         transfer.copy = StridedCopy(transfer.region, element, from_strides, out_strides);
@@ -225,7 +225,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
     }
     step.receives.push_back(std::move(transfer));
   }
-  if (host::Reduces(step.op) && !step.receives.empty()) {
+  if (Reduces(step.op) && !step.receives.empty()) {
     const auto members = static_cast<int64_t>(step.receives.size());
     if (step.op == Op::kAllReduce) {
       const int64_t elements = out.bytes / element;
@@ -240,7 +240,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
     for (const Message& message : state.transfers->Sends(rank)) {
       if (message.receiver == rank) continue;
       step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
-      if (options.copies == CopyFor::kMessages && !host::Reduces(step.op)) {
+      if (options.copies == CopyFor::kMessages && !Reduces(step.op)) {
         step.sends.back().copy = PackCopy(step.sends.back().region, element, in_strides);
       }
     }
@@ -250,7 +250,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   std::stable_sort(step.sends.begin(), step.sends.end(), by_peer);
   std::stable_sort(step.receives.begin(), step.receives.end(), by_peer);
   RETURN_IF_ERROR(CheckReceives(step, out));
-  if (options.copies == CopyFor::kMessages && plan_step.rounds > 1 && !host::Reduces(step.op)) {
+  if (options.copies == CopyFor::kMessages && plan_step.rounds > 1 && !Reduces(step.op)) {
     AppendRounds(std::move(step), plan_step.rounds, *program, &program->steps);
   } else {
     program->steps.push_back(std::move(step));
@@ -398,7 +398,7 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
     state->world = plan.world();
     state->chunks = plan.chunks;
     for (const Step& step : plan.steps) {
-      if (host::Reduces(step.op)) {
+      if (Reduces(step.op)) {
         if (!step.from.partial()) return absl::InternalError("a reduction of a layout that has nothing partial");
         RETURN_IF_ERROR(host::CheckReduction(step.from.partial()->op, plan.dtype));
       }

@@ -18,6 +18,7 @@ inline constexpr catalog::FormatTraits kFormat = {
     .chunks_are_archives = true,
     .replicas_come_again = true,
     .is_header = [](std::string_view name) { return name.ends_with(kMetadataName); },
+    .completes = [](std::string_view name) { return name == kMetadataName; },
 };
 
 }  // namespace reshard::dcp

@@ -27,6 +27,7 @@ inline constexpr catalog::FormatTraits kFormat = {
     .format = CheckpointFormat::kOrbax,
     .name = "orbax",
     .is_header = IsHeader,
+    .completes = [](std::string_view name) { return name == kCommitName; },
 };
 
 }  // namespace reshard::orbax

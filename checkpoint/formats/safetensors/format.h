@@ -15,6 +15,7 @@ inline constexpr catalog::FormatTraits kFormat = {
     .may_be_links = true,
     .files_begin_with_header = true,
     .is_header = [](std::string_view name) { return name.ends_with(".index.json"); },
+    .completes = [](std::string_view name) { return name.ends_with(".index.json"); },
 };
 
 }  // namespace reshard::safetensors

@@ -27,9 +27,11 @@ enum class Op {
   kAllReduce,      // reduces over partial axes; every member keeps it all    2V(n-1)/n
   kExchange,       // every device gets exactly what it lacks                 |to minus from|
 };
-inline constexpr int kNumOps = 7;                  // number of enumerators of Op
-std::string_view Name(Op op);                      // "Slice", "AllGather", ...
-std::optional<Op> ParseOp(std::string_view name);  // the op with exactly that name, or nullopt
+inline constexpr int kNumOps = static_cast<int>(Op::kExchange) + 1;  // number of enumerators of Op
+std::string_view Name(Op op);                                        // "Slice", "AllGather", ...
+std::optional<Op> ParseOp(std::string_view name);                    // the op with exactly that name, or nullopt
+// Whether its transfers are contributions to be combined, not elements that move.
+inline bool Reduces(Op op) { return op == Op::kReduceScatter || op == Op::kAllReduce; }
 
 // A set of operations; a value type.
 class OpSet {

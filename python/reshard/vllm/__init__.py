@@ -7,23 +7,35 @@
     trainer = WeightTransferTrainerFactory.trainer_init(info, client=client, source=Source(model))
     trainer.send_weights()                                                  # after every update
 
+or, where servers take what a trainer publishes (reshard.publish), by load_format "reshard" and `PullingWorker`:
+
+    vllm serve MODEL --load-format reshard --model-loader-extra-config '{"place": "s3://bucket/policy"}'
+
 Importing reshard registers nothing: vLLM loads `register` by the entry point vllm.general_plugins of an installed
 reshard, in every process of its own; a trainer's process that uses vLLM's factory calls it. Tried with vLLM 0.32.
 """
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .loader import Loader
+    from .pull import PullingWorker
     from .trainer import Source, TrainerInfo, Transfer
     from .worker import Engine
 
-_MODULE_OF = {"Source": "trainer", "TrainerInfo": "trainer", "Transfer": "trainer", "Engine": "worker"}
+_MODULE_OF = {
+    "Source": "trainer", "TrainerInfo": "trainer", "Transfer": "trainer",
+    "Engine": "worker",
+    "Loader": "loader",
+    "PullingWorker": "pull",
+}  # fmt: skip
 
 __all__ = ["register", *_MODULE_OF]
 
 
 def register() -> None:
-    """Adds the backend "reshard" to both of vLLM's factories. May be called again."""
+    """Adds the backend "reshard" to both of vLLM's factories, and the load_format. May be called again."""
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory, WeightTransferTrainerFactory
 
     for factory, module in ((WeightTransferEngineFactory, "worker"), (WeightTransferTrainerFactory, "trainer")):
@@ -32,6 +44,14 @@ def register() -> None:
             factory.register_engine("reshard", f"{__name__}.{module}", name)
         except ValueError:
             pass  # it is there
+    _register_loader()
+
+
+@functools.cache  # vLLM warns where one is registered twice
+def _register_loader() -> None:
+    from vllm.model_executor.model_loader import register_model_loader
+
+    register_model_loader("reshard")(__getattr__("Loader"))
 
 
 def __getattr__(name: str) -> Any:

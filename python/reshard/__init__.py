@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         PendingSave,
         Published,
         Pulled,
+        Puller,
         Recording,
         Refit,
         all_gather,
@@ -98,7 +99,7 @@ _MODULES = {
     "models": "plan_model",
     "planning": "Batch Plan Verdict check plan plan_batch",
     "torch": """
-        BoundBatch Fragment Joined PendingSave Published Pulled Recording Refit all_gather all_gather_with_unpad
+        BoundBatch Fragment Joined PendingSave Published Pulled Puller Recording Refit all_gather all_gather_with_unpad
         all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp
         dtensor_redistribution exchange_overlapping_regions fsdp1_fragments install join last_timings load
         pad_sequence_tensor publish pull recent_operations record redistribute redistribute_all save save_async

@@ -25,7 +25,7 @@ from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: 
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
-from .published import Published, Pulled, publish, pull  # noqa: E402
+from .published import Published, Pulled, Puller, publish, pull  # noqa: E402
 from .record import Recording, record  # noqa: E402
 from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
@@ -52,6 +52,7 @@ __all__ = [
     "PendingSave",
     "Published",
     "Pulled",
+    "Puller",
     "Recording",
     "Refit",
     "all_gather",

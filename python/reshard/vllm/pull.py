@@ -17,7 +17,7 @@ from vllm.config import set_current_vllm_config
 from vllm.distributed.parallel_state import get_world_group
 
 from ..errors import InputError
-from ..torch import Pulled, pull
+from ..torch import Puller
 from .form import LoadedForm
 from .loader import terms_of
 
@@ -28,6 +28,7 @@ class _Taken:
     def __init__(self, terms: Mapping[str, Any]):
         self.terms = terms
         self.version: int | None = None
+        self.into_engine: Puller | None = None  # while it runs
         self._place: Any = terms.get("place")
         if self._place is None:
             host, separator, port = terms["store"].rpartition(":")
@@ -36,9 +37,9 @@ class _Taken:
             timeout = datetime.timedelta(seconds=60)
             self._place = dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)
 
-    def pull(self, target: Any, loader: Any, **how: Any) -> Pulled | None:
-        options = {member: self.terms[member] for member in ("name", "share", "wait") if member in self.terms} | how
-        return pull(self._place, target, loader=loader, group=get_world_group().cpu_group, **options)
+    def puller(self, target: Any, loader: Any, staged: bool) -> Puller:
+        options = {member: self.terms[member] for member in ("name", "share") if member in self.terms}
+        return Puller(self._place, target, loader=loader, staged=staged, group=get_world_group().cpu_group, **options)
 
 
 _taken: _Taken | None = None
@@ -49,7 +50,7 @@ def load(terms: Mapping[str, Any], model: torch.nn.Module) -> None:
     """Into a model whose parameters are as vLLM's loaders fill them."""
     global _taken
     taken = _Taken(terms)
-    done = taken.pull(model, model.load_weights, staged=False)
+    done = taken.puller(model, model.load_weights, staged=False)(wait=terms.get("wait", 0.0))
     assert done is not None
     taken.version = done.version
     _taken = taken
@@ -58,15 +59,12 @@ def load(terms: Mapping[str, Any], model: torch.nn.Module) -> None:
 class PullingWorker:
     """worker_extension_cls: what `collective_rpc` calls in each of vLLM's workers."""
 
-    def reshard_pull(
-        self, extra: Mapping[str, Any] | None = None, wait: float = 0.0, share: bool | None = None
-    ) -> int | None:
+    def reshard_pull(self, extra: Mapping[str, Any] | None = None, wait: float = 0.0) -> int | None:
         """Takes a version that is newer than the one it has into the running engine, while no request is in flight.
 
         Args:
             extra: as model_loader_extra_config, where the weights did not come by load_format "reshard", or lie elsewhere.
             wait: seconds to wait for one.
-            share: serves it to other engines of the same form; None: as `extra` says.
 
         Returns:
             Its number; None: there is no newer one.
@@ -82,15 +80,16 @@ class PullingWorker:
             assert terms is not None
             _taken = _Taken(terms)
         worker: Any = self
-        how: dict[str, Any] = {"wait": wait, "newer_than": _taken.version} | ({} if share is None else {"share": share})
         with set_current_vllm_config(worker.vllm_config):
             if _form is None:
                 _form = LoadedForm(worker.model_runner.get_model(), worker.model_runner.model_config)
-            done = _taken.pull(_form.tensors, _form.load, **how)
+            if _taken.into_engine is None:
+                _taken.into_engine = _taken.puller(_form.tensors, _form.load, staged=True)
+                _taken.into_engine.version = _taken.version
+            done = _taken.into_engine(wait=wait)
             if done is None:
                 return None
             _form.finish()
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
-        _taken.version = done.version
         return done.version

@@ -82,15 +82,23 @@ def serve(member, remote):
         as_another_host()
     engine, alone = (Engine(LAYERS, member.job_rank, 2, False) for _ in range(2))
     store.wait([f"published 1 by {rank}" for rank in range(4)])
-    pulled = reshard.pull(store, engine, loader=engine.load_weights, share=True)
+    calls = []
+
+    def loader(pairs):
+        calls.append(pairs)
+        return engine.load_weights(pairs)
+
+    puller = reshard.Puller(store, engine, loader=loader, share=True)
+    pulled = puller()
     assert (pulled.version, pulled.form) == (1, "source"), pulled
     check(engine, alone, 1, "from the trainer")
-    assert reshard.pull(store, engine, loader=engine.load_weights, newer_than=1) is None
+    assert puller() is None and reshard.pull(store, engine, loader=engine.load_weights, newer_than=1) is None
     store.set(f"shared by {member.job_rank}", "")
     store.wait(["second engine"])
     store.set("pulled 1", "")
-    pulled = reshard.pull(store, engine, loader=engine.load_weights, newer_than=1, wait=30)
-    assert pulled.version == 2
+    pulled = puller(wait=30)
+    assert (pulled.version, puller.version) == (2, 2), (pulled, puller.version)
+    assert len(calls) == 3, "once to be recorded, and with each version for what it computes"
     check(engine, alone, 2, "the next one")
     store.set("pulled 2", "")
     return pulled.read_bytes, pulled.bytes

@@ -22,7 +22,7 @@ from .given import given_by, put_given, remove_given
 from .publications import InFolder, InMemory, Publications, Version, place_of
 from .takers import OtherForm, Taker, taker_of
 
-__all__ = ["Published", "Pulled", "publish", "pull"]
+__all__ = ["Published", "Pulled", "Puller", "publish", "pull"]
 
 _LOOKS_PER_SECOND = 10
 
@@ -243,37 +243,89 @@ def pull(
         reshard.PeerError: the store is lost.
         reshard.UndeterminedError: all of it was read, and could not be installed here: by the loader, or for want of memory.
     """
-    begun = time.perf_counter()
-    span = span_or_alone(group)
-    where, taker, error = None, None, None
-    try:
-        where = place_of(place, name, address)
-        if share and isinstance(where, InFolder):
-            raise InputError("share: a directory or bucket has it already; what servers share is in a c10d store")
-        taker = taker_of(where, target, recipe, loader, cast, span)
-    except Exception as failure:
-        error = failure
-    gathered_or_raised(None, error, span)
-    assert where is not None and taker is not None
-    until = time.monotonic() + wait
-    tried: list[Version] = []
-    failed: Exception | None = None
-    while True:
-        with contextlib.ExitStack() as reading:
-            version = _chosen(where, newer_than, until, tried, reading, span)
-            if version is None and failed is not None:
-                raise failed
-            if version is None and newer_than is None:
-                raise MissingFileError(f"nothing is published at {where.base} yet")
-            if version is None:
-                return None
-            taken, failed = _taken(where, version, taker, staged, span)
-        if taken is not None:
-            break
-        tried.append(version)
-    if share:
-        _share(where, taker, version, span, group)
-    return Pulled(version.number, version.form, taken["bytes"], taken["read_bytes"], time.perf_counter() - begun)
+    options: dict[str, Any] = {"recipe": recipe, "loader": loader, "staged": staged, "share": share, "name": name}
+    puller = Puller(place, target, **options, address=address, cast=cast, group=group)
+    puller.version = newer_than
+    return puller(wait=wait)
+
+
+class Puller:
+    """`pull`, again and again into the same tensors: what their loader makes of the weights is recorded once.
+
+        puller = reshard.Puller(store, engine, loader=engine.load_weights)
+        while pulled := puller(wait=600):
+            serve()
+    """
+
+    version: int | None = None  # that was taken last: only a newer one is taken
+
+    def __init__(
+        self,
+        place: "dist.Store | str | os.PathLike",
+        target: Tensors,
+        *,
+        recipe: Recipe = None,
+        loader: Loader | None = None,
+        staged: bool = True,
+        share: bool = False,
+        name: str = "weights",
+        address: str | None = None,
+        cast: bool = False,
+        group: Group = None,
+    ):
+        """Collective over the group. Everything as in `pull`.
+
+        Raises:
+            ValueError: a recipe that does not fit, or beside a loader; `share` with a directory or a bucket.
+            reshard.PeerError: the store is lost.
+        """
+        self._span, self._group, self._staged, self._share = span_or_alone(group), group, staged, share
+        where, taker, error = None, None, None
+        try:
+            where = place_of(place, name, address)
+            if share and isinstance(where, InFolder):
+                raise InputError("share: a directory or bucket has it already; what servers share is in a c10d store")
+            taker = taker_of(where, target, recipe, loader, cast, self._span)
+        except Exception as failure:
+            error = failure
+        gathered_or_raised(None, error, self._span)
+        assert where is not None and taker is not None
+        self._where, self._taker = where, taker
+
+    def __call__(self, *, wait: float = 0.0) -> Pulled | None:
+        """Takes a newer version. Collective over the group.
+
+        Args:
+            wait: seconds to wait for one.
+
+        Returns:
+            What came; None: there is nothing newer than what was taken last.
+
+        Raises:
+            As `pull`.
+        """
+        begun = time.perf_counter()
+        where, span = self._where, self._span
+        until = time.monotonic() + wait
+        tried: list[Version] = []
+        failed: Exception | None = None
+        while True:
+            with contextlib.ExitStack() as reading:
+                version = _chosen(where, self.version, until, tried, reading, span)
+                if version is None and failed is not None:
+                    raise failed
+                if version is None and self.version is None:
+                    raise MissingFileError(f"nothing is published at {where.base} yet")
+                if version is None:
+                    return None
+                taken, failed = _taken(where, version, self._taker, self._staged, span)
+            if taken is not None:
+                break
+            tried.append(version)
+        self.version = version.number
+        if self._share:
+            _share(where, self._taker, version, span, self._group)
+        return Pulled(version.number, version.form, taken["bytes"], taken["read_bytes"], time.perf_counter() - begun)
 
 
 def _share(place: Publications, taker: Taker, version: Version, span: Span, group: Group) -> None:

@@ -17,6 +17,8 @@ docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings==1.0.8 mkdocstring
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
 # Those that ask for more than reading a checkpoint needs, and what of it they do need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2 nixl-cu13==1.5.1)
+# By itself: the frameworks above behave otherwise where it can be imported.
+deepspeed=(deepspeed==0.19.8 numpy safetensors)
 # Object stores, servers that speak S3 and Google's protocol to test with, and clusters that convert between them.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" gcsfs==2026.10.1 gcp-storage-emulator==2026.7.19 paramiko==5.1.0
         safetensors==0.8.0 numpy ray==2.60.0)
@@ -88,13 +90,22 @@ if ((${#missing[@]} > 0)); then
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-# environment FOLDER WHAT PACKAGE...: a Python environment with these packages and no others.
+# environment [--torch] FOLDER WHAT PACKAGE...: a Python environment with these packages and no others, but for the PyTorch
+# of build/venv.
 environment() {
+  local torch="" packages
+  if [[ $1 == --torch ]]; then
+    torch=$(compgen -G "$PWD/build/venv/lib/python3*/site-packages")
+    shift
+  fi
   local env=$1 what=$2
   shift 2
   [[ $(cat "$env/complete" 2>/dev/null) != "$*" ]] || return 0
   say "installing what builds $what: $*"
   quietly /usr/bin/python3 -m venv --clear "$env"
+  if [[ -n $torch ]]; then
+    for packages in "$env"/lib/python3*/site-packages; do echo "$torch" >"$packages/torch.pth"; done
+  fi
   quietly "$env/bin/pip" install --quiet --disable-pip-version-check --no-input "$@"
   echo "$*" >"$env/complete"
 }
@@ -136,6 +147,7 @@ if [[ $(cat "$readers/complete" 2>/dev/null) != "${frameworks[*]} ${alone[*]}" ]
   echo "${frameworks[*]} ${alone[*]}" >"$readers/complete"
 fi
 
+environment --torch build/deepspeed "tests with DeepSpeed" "${deepspeed[@]}"
 environment build/stores "tests of object stores" "${stores[@]}"
 environment build/sources "tests of other kinds of checkpoints" "${sources[@]}"
 

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         uninstall,
         unpad_sequence_tensor,
         warmup,
+        zero3_fragments,
     )
 
     __version__: str
@@ -103,7 +104,7 @@ _MODULES = {
         all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata calibrate compute_padding_for_sp
         dtensor_redistribution exchange_overlapping_regions fsdp1_fragments install join last_timings load
         pad_sequence_tensor publish pull recent_operations record redistribute redistribute_all save save_async
-        sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
+        sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup zero3_fragments
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
     "sources": "Source SourceTensor",

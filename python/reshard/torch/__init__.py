@@ -19,7 +19,7 @@ from .calibration import calibrate  # noqa: E402
 from .diagnostics import last_timings, recent_operations  # noqa: E402
 from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
-from .fragments import Fragment, fsdp1_fragments  # noqa: E402
+from .fragments import Fragment, fsdp1_fragments, zero3_fragments  # noqa: E402
 from .load import load  # noqa: E402
 from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
@@ -87,4 +87,5 @@ __all__ = [
     "uninstall",
     "unpad_sequence_tensor",
     "warmup",
+    "zero3_fragments",
 ]

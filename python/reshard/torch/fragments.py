@@ -99,3 +99,46 @@ def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
     if not found:
         raise InputError("the model has no parameters of FullyShardedDataParallel")
     return found
+
+
+def zero3_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> dict[str, Fragment]:
+    """The parameters of a model under DeepSpeed's ZeRO 3, each as the part that this rank has.
+
+        refit = reshard.Refit(source=reshard.zero3_fragments(engine.module), group=joined)     # nothing is gathered
+        reshard.save("step-1000", reshard.zero3_fragments(engine.module))
+
+    Nothing is copied: a fragment's memory is DeepSpeed's partition. Read from it alone: of small parameters
+    (stage3_param_persistence_threshold) DeepSpeed keeps whole copies, which do not follow what is written.
+
+    Args:
+        module: the `module` of what deepspeed.initialize returns.
+        mesh: of one dimension, over the ranks that share the parameters. None: one is made of their process group.
+
+    Returns:
+        Name: fragment.
+
+    Raises:
+        InputError: a model without such parameters; parts on NVMe, or of MiCS.
+    """
+    found: dict[str, Fragment] = {}
+    meshes: dict[Any, DeviceMesh] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        part = getattr(parameter, "ds_tensor", None)
+        if part is None:
+            continue
+        if hasattr(parameter, "comm"):
+            raise InputError(f"{name}: MiCS shares parameters among some ranks, which is not supported")
+        if part.status.name != "AVAILABLE":
+            raise InputError(f"{name}: this rank's part is not in memory (offload_param to NVMe)")
+        group = parameter.ds_process_group
+        if mesh is None and group not in meshes:
+            meshes[group] = DeviceMesh.from_group(group, part.device.type, mesh_dim_names=("zero",))
+        of_part = mesh or meshes[group]
+        shape, numel = tuple(parameter.ds_shape) or (1,), int(parameter.ds_numel)
+        layout = flat_layouts([shape], of_part.size(), shard=int(part.ds_numel), axis=axis_names(of_part)[0])[0]
+        begin = min(of_part.get_local_rank() * int(part.ds_numel), numel)
+        own = min(begin + int(part.ds_numel), numel) - begin
+        found[name] = Fragment(part.detach().view(-1)[:own], of_part, layout)
+    if not found:
+        raise InputError("the model has no parameters of DeepSpeed's ZeRO 3; those of ZeRO 1 and 2 are whole on every rank")
+    return found

@@ -14,7 +14,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 
 from ..errors import InputError
-from ..torch import Joined, Refit, join
+from ..torch import Fragment, Joined, Refit, join, redistribute
 from ..torch.calling_engines import Asking, export_of_transformers, store_of_trainers
 from ..torch.problems import Tensors, named
 from ..torch.record import Export, exported
@@ -45,7 +45,8 @@ class TrainerInfo(TrainerInitInfo):
 
 
 class Source(WeightSource):
-    """The weights of a trainer as they are: DTensors of any placements, and plain tensors. Nothing is gathered.
+    """The weights of a trainer as they are: DTensors of any placements, Fragments (reshard.fsdp1_fragments,
+    zero3_fragments), and plain tensors. Nothing is gathered.
 
     Args:
         tensors: a model, or a flat dict.
@@ -55,7 +56,7 @@ class Source(WeightSource):
     """
 
     def __init__(self, tensors: Tensors, export: Export | None = None):
-        self.tensors: dict[str, torch.Tensor] = dict(named(tensors))
+        self.tensors: dict[str, Any] = dict(named(tensors))
         self.export = export if export is not None else export_of_transformers(tensors)
 
     def metadata(self) -> list[ParamMeta]:
@@ -66,8 +67,14 @@ class Source(WeightSource):
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole tensors, for other backends: a collective each."""
-        whole = {n: t.full_tensor() if hasattr(t, "full_tensor") else t for n, t in self.tensors.items()}
+        whole = {name: _whole(tensor) for name, tensor in self.tensors.items()}
         yield from (whole if self.export is None else dict(self.export(whole))).items()
+
+
+def _whole(tensor: Any) -> torch.Tensor:
+    if isinstance(tensor, Fragment):
+        tensor = redistribute(tensor, "[...]")
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 class Transfer(TrainerWeightTransferEngine[TrainerInfo]):

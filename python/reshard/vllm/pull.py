@@ -19,7 +19,7 @@ from vllm.distributed.parallel_state import get_world_group
 from ..errors import InputError
 from ..torch import Puller
 from .form import LoadedForm
-from .loader import terms_of
+from .terms import terms_of
 
 
 class _Taken:

@@ -28,14 +28,15 @@ class Mail {
     queues_[{from, to}].push_back(std::move(message));
     changed_.notify_all();
   }
-  // Nothing when it does not come within ten seconds.
-  std::vector<char> Take(int64_t from, int64_t to) {
+  // A message of `bytes`. What is never sent is found after two minutes: a machine may be busy with other things.
+  absl::StatusOr<std::vector<char>> Take(int64_t from, int64_t to, int64_t bytes) {
     std::unique_lock<std::mutex> lock(mutex_);
     std::deque<std::vector<char>>& queue = queues_[{from, to}];
-    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return !queue.empty(); });
-    if (queue.empty()) return {};
+    changed_.wait_for(lock, std::chrono::minutes(2), [&] { return !queue.empty(); });
+    if (queue.empty()) return absl::DeadlineExceededError("a message did not come");
     std::vector<char> message = std::move(queue.front());
     queue.pop_front();
+    if (static_cast<int64_t>(message.size()) != bytes) return absl::InternalError("a message of another length");
     return message;
   }
   bool empty() const {
@@ -68,10 +69,9 @@ class MailRound final : public packed::MessageRound {
   absl::Status Posted() override { return absl::OkStatus(); }
   absl::Status WaitReceive(size_t index) override {
     const auto& [peer, data, bytes] = receives_[index];
-    const std::vector<char> message = mail_.Take(peer, rank_);
-    if (static_cast<int64_t>(message.size()) != bytes) return absl::InternalError("a message of another length");
-    std::memcpy(data, message.data(), message.size());
-    return absl::OkStatus();
+    const absl::StatusOr<std::vector<char>> message = mail_.Take(peer, rank_, bytes);
+    if (message.ok()) std::memcpy(data, message->data(), message->size());
+    return message.status();
   }
   absl::Status WaitSends() override { return absl::OkStatus(); }
 
@@ -115,9 +115,9 @@ class PackedCommunicator final : public Communicator, private packed::MessageTra
     }
     for (int64_t peer = 0; peer < size_; ++peer) {
       const int64_t bytes = receive_bytes[peer];
-      const std::vector<char> message = mail_->Take(peer, rank_);
-      if (static_cast<int64_t>(message.size()) != bytes + 1) return absl::InternalError("a message of another length");
-      std::memcpy(to, message.data(), static_cast<size_t>(bytes));
+      const absl::StatusOr<std::vector<char>> message = mail_->Take(peer, rank_, bytes + 1);
+      if (!message.ok()) return message.status();
+      std::memcpy(to, message->data(), static_cast<size_t>(bytes));
       to += bytes;
     }
     return absl::OkStatus();

@@ -142,9 +142,7 @@ absl::Status StoreRun::Enter() {
   std::vector<std::string> names = conversion_.plan->FileNames();
   for (const AuxiliaryFile& file : conversion_.summary.side_files) names.push_back(file.to);
   names.emplace_back(source::kSidecarName);
-  // All but the last header, which makes a checkpoint of what is there.
-  ASSIGN_OR_RETURN(const auto headers, conversion_.plan->format().Headers(*conversion_.plan, conversion_.id));
-  for (size_t i = 0; i + 1 < headers.size(); ++i) names.push_back(headers[i].first);
+  for (std::string& header : conversion_.plan->format().HeadersBeforeLast()) names.push_back(std::move(header));
   // What an interrupted run has left is not in the way, and this one goes on with its own.
   ASSIGN_OR_RETURN(const into_store::Occupancy place,
                    into_store::LookAt(*store_, conversion_.destination, job_.folder()));

@@ -143,6 +143,15 @@ class OrbaxOutput final : public OutputFormat {
                            });
   }
 
+  std::vector<std::string> HeadersBeforeLast() const override {
+    std::vector<std::string> names;
+    for (const NamedBytes& array : arrays_) names.push_back(array.first);
+    for (const std::string_view name : {listing::kFileName, orbax::kTreeName, orbax::kCheckpointName}) {
+      names.emplace_back(name);
+    }
+    return names;
+  }
+
   // There is one per array, of which this library's readers take nothing.
   bool IsHashed(std::string_view header) const override { return !header.ends_with(orbax::kArraySuffix); }
 

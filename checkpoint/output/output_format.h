@@ -35,6 +35,8 @@ class OutputFormat {
   virtual absl::Status Plan(OutputPlan* plan) = 0;
   // The files that say what is where, for a plan that this object made. `id` names the checkpoint.
   virtual absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const = 0;
+  // Names of all but the last of them, which makes a checkpoint of what is there.
+  virtual std::vector<std::string> HeadersBeforeLast() const { return {}; }
   // Whether a header's hash goes into the sidecar, so that whoever opens the checkpoint compares it.
   virtual bool IsHashed(std::string_view header) const;
   // The frame of a piece whose payload has that CRC-32. Both are empty where the contents stand alone.

@@ -152,11 +152,12 @@ absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   }
   std::sort(written.begin(), written.end());
   written.erase(std::unique(written.begin(), written.end()), written.end());
-  absl::Status synced = tasks::RunTasks(static_cast<int64_t>(written.size()), conversion_.buffers.threads,
-                                        [&](int64_t i, int) -> absl::Status {
-                                          group_.Heartbeat();
-                                          return files->Sync(written[i]);
-                                        });
+  const auto count = static_cast<int64_t>(written.size());
+  const auto sync = [&](int64_t i, int) -> absl::Status {
+    group_.Heartbeat();
+    return files->Sync(written[i]);
+  };
+  absl::Status synced = tasks::RunTasks(count, tasks::WaitingThreads(conversion_.buffers.threads, count), sync);
   if (!synced.ok() || group_.alone()) return synced;
   if (synced.ok()) synced = files->SyncNames();
   if (synced.ok()) synced = journal->Sync();

@@ -5,6 +5,7 @@
 
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/whole_file.h"
+#include "checkpoint/tasks/run_tasks.h"
 #include "status/macros.h"
 
 namespace reshard::output {
@@ -54,12 +55,14 @@ absl::Status WriteHeaders(const Catalog& contents, const OutputPlan& plan, const
                           const std::string& directory, absl::Span<const hash::ContentHash> hashes,
                           const std::optional<source::Sidecar::Made>& made) {
   ASSIGN_OR_RETURN(const auto headers, MakeHeaders(contents, plan, id, hashes, made));
-  for (const auto& [name, bytes] : headers) {
+  const auto write = [&](int64_t i, int) -> absl::Status {
+    const auto& [name, bytes] = headers[i];
     RETURN_IF_ERROR(io::MakeParents(directory, name));
     // An interrupted run may have left one.
-    RETURN_IF_ERROR(io::WriteWholeFile(io::JoinPath(directory, name), bytes));
-  }
-  return absl::OkStatus();
+    return io::WriteWholeFile(io::JoinPath(directory, name), bytes);
+  };
+  const auto count = static_cast<int64_t>(headers.size());
+  return tasks::RunTasks(count, tasks::WaitingThreads(1, count), write);
 }
 
 }  // namespace reshard::output

@@ -310,15 +310,14 @@ class OrbaxOutput final : public OutputFormat {
   }
 
   std::string Tree() const {
-    Json tree = Json::object();
-    for (const auto& [tuple, metadata] : tree_) tree[tuple] = metadata;
-    return Json{{"tree_metadata", std::move(tree)},
-                {"use_ocdbt", false},
-                {"use_zarr3", false},
-                {"store_array_data_equal_to_fill_value", true},
-                {"custom_metadata", nullptr}}
-               .dump() +
-           "\n";
+    // As text: an ordered object looks through all members for each new one.
+    std::string tree;
+    for (const auto& [tuple, metadata] : tree_) {
+      absl::StrAppend(&tree, tree.empty() ? "" : ",", Json(tuple).dump(), ":", metadata.dump());
+    }
+    return absl::StrCat("{\"tree_metadata\":{", tree,
+                        "},\"use_ocdbt\":false,\"use_zarr3\":false,\"store_array_data_equal_to_fill_value\":true,"
+                        "\"custom_metadata\":null}\n");
   }
 
   static std::string Checkpoint() {

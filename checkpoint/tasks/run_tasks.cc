@@ -16,6 +16,12 @@ int ThreadCount(int asked, int most) {
 
 absl::Status Stopped() { return io::FromSystem(absl::CancelledError("it was asked to stop")); }
 
+int WaitingThreads(int threads, int64_t tasks) {
+  constexpr int64_t kMany = 256;
+  constexpr int kAtOnce = 32;
+  return tasks < kMany ? threads : std::max(threads, kAtOnce);
+}
+
 absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t, int)>& task,
                       const std::stop_token& stop) {
   return status::ShareTasks("working on a checkpoint", count, threads,

@@ -18,6 +18,10 @@ namespace reshard::tasks {
 // What was asked for, or the number of cores where that is 0, but then no more than `most`.
 int ThreadCount(int asked, int most = std::numeric_limits<int>::max());
 
+// For so many tasks that wait for a disk most of the time: `threads` where they are few; where they are many, enough
+// that filesystems bring them to the disk together.
+int WaitingThreads(int threads, int64_t tasks);
+
 // Calls task(i, thread) for i in 0..count, each once, on `threads` threads, smallest first. After an error no further
 // task is begun. The error of the smallest i that had one. An exception in a task is Internal, or ResourceExhausted
 // where memory ran out. Once `stop` asks for it no further task is begun: Cancelled, as an error of the system.

@@ -302,7 +302,8 @@ class Puller:
             What came; None: there is nothing newer than what was taken last.
 
         Raises:
-            As `pull`.
+            FileNotFoundError: nothing is published, and nothing was taken yet.
+            ValueError, OSError, RuntimeError, reshard.PeerError, reshard.UndeterminedError: as `pull`.
         """
         begun = time.perf_counter()
         where, span = self._where, self._span

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "checkpoint/catalog/boxes.h"
 #include "checkpoint/formats/listing/format.h"
 #include "checkpoint/formats/orbax/format.h"
@@ -68,23 +69,14 @@ bool IsTaken(std::string_view key) {
          key == "_sharding" || key == "_strings.json" || key.starts_with("ocdbt.process_") || key == "reshard.json";
 }
 
-std::vector<std::string_view> KeysOf(std::string_view name) {
-  std::vector<std::string_view> keys;
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    keys.push_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return keys;
-}
+std::vector<std::string> KeysOf(std::string_view name) { return absl::StrSplit(status::View(name), '.'); }
 
 // As Python writes a tuple of texts: ('params', 'kernel').
-std::string PythonTuple(const std::vector<std::string_view>& keys) {
+std::string PythonTuple(const std::vector<std::string>& keys) {
   std::string out = "(";
-  for (const std::string_view key : keys) {
-    const char quote = key.find('\'') == std::string_view::npos ? '\'' : '"';
-    absl::StrAppend(&out, out.size() == 1 ? "" : " ", std::string(1, quote), status::View(key), std::string(1, quote),
-                    ",");
+  for (const std::string& key : keys) {
+    const char quote = key.find('\'') == std::string::npos ? '\'' : '"';
+    absl::StrAppend(&out, out.size() == 1 ? "" : " ", std::string(1, quote), key, std::string(1, quote), ",");
   }
   if (keys.size() > 1) out.pop_back();
   return out + ")";
@@ -166,7 +158,7 @@ class OrbaxOutput final : public OutputFormat {
     if (ZarrName(tensor.dtype) == nullptr) {
       return absl::StrCat("elements of type ", status::View(tensor.stored_dtype), ", which Zarr does not have");
     }
-    const std::vector<std::string_view> keys = KeysOf(tensor.name);
+    const std::vector<std::string> keys = KeysOf(tensor.name);
     if (tensor.name.find('/') != std::string_view::npos || !io::CheckRelativePath(tensor.name).ok() ||
         tensor.name.size() > kLongestName) {
       return absl::StrCat("its name cannot be that of a folder of at most ", kLongestName, " bytes");
@@ -236,10 +228,10 @@ class OrbaxOutput final : public OutputFormat {
                      {"shape", shape},
                      {"zarr_format", 2}};
     arrays_.emplace_back(absl::StrCat(status::View(tensor.name), status::View(orbax::kArraySuffix)), array.dump());
-    const std::vector<std::string_view> keys = KeysOf(tensor.name);
+    const std::vector<std::string> keys = KeysOf(tensor.name);
     constexpr int kKeyOfDict = 2;
     Json path = Json::array();
-    for (const std::string_view key : keys) path.push_back({{"key", key}, {"key_type", kKeyOfDict}});
+    for (const std::string& key : keys) path.push_back({{"key", key}, {"key_type", kKeyOfDict}});
     tree_.emplace_back(
         PythonTuple(keys),
         Json{{"key_metadata", std::move(path)},
@@ -249,22 +241,10 @@ class OrbaxOutput final : public OutputFormat {
   // Chunk `number`, in a file of its own, in one piece or several.
   void AddChunk(OutputPlan* plan, int64_t index, const catalog::StoredBox& box, const std::vector<int64_t>& number,
                 int64_t file_bytes) const {
-    const Catalog::Tensor& tensor = plan->source().tensors()[index];
-    const int64_t element = SizeOf(*tensor.dtype);
+    const std::string_view tensor = plan->source().tensors()[index].name;
     const std::string name = number.empty() ? "0" : absl::StrJoin(number, ".");
-    const int32_t file = plan->AddFile({absl::StrCat(status::View(tensor.name), "/", name), file_bytes, ""});
-    int64_t at = 0;
-    for (const catalog::StoredBox& part :
-         catalog::CutBox(box, element, objects_.bytes > 0 ? objects_.batch_bytes : catalog::kLargestBox)) {
-      int64_t bytes = element;
-      for (const int64_t size : part.size) bytes *= size;
-      OutputPlan::OutputPiece piece;
-      piece.tensor = index;
-      piece.payload_at = at;
-      piece.place = {file, at, bytes};
-      at += bytes;
-      plan->AddBox(piece, part.offset, part.size);
-    }
+    const int32_t file = plan->AddFile({absl::StrCat(status::View(tensor), "/", name), file_bytes, ""});
+    plan->AddDense(index, file, 0, box, objects_.bytes > 0 ? objects_.batch_bytes : catalog::kLargestBox);
   }
 
   void AddChunks(OutputPlan* plan, int64_t index, const std::vector<int64_t>& chunk, int64_t element) const {

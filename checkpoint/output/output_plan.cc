@@ -1,5 +1,6 @@
 #include "checkpoint/output/output_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,22 @@ void OutputPlan::AddBox(OutputPiece piece, absl::Span<const int64_t> offset, abs
   for (const int64_t length : size) piece.payload_bytes *= length;
   bytes_ += piece.payload_bytes;
   pieces_.push_back(piece);
+}
+
+void OutputPlan::AddDense(int64_t tensor, int32_t file, int64_t at, const catalog::StoredBox& box, int64_t most) {
+  const int64_t element = SizeOf(*source_->tensors()[tensor].dtype);
+  // A box without elements is one piece, however long its rows would be.
+  const bool is_empty = std::find(box.size.begin(), box.size.end(), 0) != box.size.end();
+  for (const catalog::StoredBox& part : is_empty ? std::vector{box} : catalog::CutBox(box, element, most)) {
+    OutputPiece piece;
+    piece.tensor = tensor;
+    piece.payload_at = at;
+    int64_t bytes = element;
+    for (const int64_t size : part.size) bytes *= size;
+    piece.place = {file, at, bytes};
+    at += bytes;
+    AddBox(piece, part.offset, part.size);
+  }
 }
 
 void OutputPlan::SetLayout(int64_t tensor, const Layout& layout) {

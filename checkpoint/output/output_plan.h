@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "checkpoint/catalog/boxes.h"
 #include "reshard/checkpoint/catalog.h"
 #include "reshard/layout/layout.h"
 
@@ -67,6 +68,9 @@ class OutputPlan {
   void AddItem(const OutputPiece& piece);
   // The box of piece.tensor, in elements; payload_bytes follow from it.
   void AddBox(OutputPiece piece, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
+  // A box of a tensor whose elements lie in `file` from `at` on, dense and row-major, in pieces of at most `most`
+  // bytes.
+  void AddDense(int64_t tensor, int32_t file, int64_t at, const catalog::StoredBox& box, int64_t most);
   void SetLayout(int64_t tensor, const Layout& layout);
   // Of what the format cannot hold, and what is not a tensor. Byte items are many, and all for one reason.
   void LeaveOut(std::string_view name, std::string_view reason);

@@ -108,23 +108,9 @@ class SafetensorsOutput final : public OutputFormat {
   // A tensor whose elements begin there, in boxes that are read and written one at a time.
   void AddPieces(OutputPlan* plan, int64_t index, int32_t file, int64_t at) const {
     const Catalog::Tensor& tensor = plan->source().tensors()[index];
-    catalog::StoredBox whole{
+    const catalog::StoredBox whole{
         std::vector<int64_t>(tensor.shape.size(), 0), {tensor.shape.begin(), tensor.shape.end()}, 0};
-    const int64_t element = SizeOf(*tensor.dtype);
-    const auto parts =
-        tensor.bytes == 0
-            ? std::vector<catalog::StoredBox>{whole}
-            : catalog::CutBox(whole, element, objects_.bytes > 0 ? objects_.batch_bytes : catalog::kLargestBox);
-    for (const catalog::StoredBox& part : parts) {
-      OutputPlan::OutputPiece piece;
-      piece.tensor = index;
-      piece.payload_at = at;
-      int64_t bytes = element;
-      for (const int64_t size : part.size) bytes *= size;
-      piece.place = {file, at, bytes};
-      at += bytes;
-      plan->AddBox(piece, part.offset, part.size);
-    }
+    plan->AddDense(index, file, at, whole, objects_.bytes > 0 ? objects_.batch_bytes : catalog::kLargestBox);
   }
 
   const SafetensorsTerms terms_;

@@ -25,30 +25,8 @@ import orbax.checkpoint as ocp  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 import reshard  # noqa: E402
+from arrays import Arrays  # noqa: E402
 from reshard.sources.orbax import OrbaxSource  # noqa: E402
-
-
-class Arrays:
-    """A source: arrays in memory."""
-
-    def __init__(self, arrays):
-        self.arrays = arrays
-
-    def tensors(self):
-        for name, array in self.arrays.items():
-            yield reshard.SourceTensor(name, array.dtype.name, array.shape)
-
-    def read(self, name, offset, shape, out):
-        out[:] = np.ascontiguousarray(self.arrays[name][tuple(slice(o, o + s) for o, s in zip(offset, shape))]).tobytes()
-
-    def notes(self):
-        return {}
-
-    def version(self):
-        return "1"
-
-    def close(self):
-        pass
 
 
 RNG = np.random.default_rng(7)

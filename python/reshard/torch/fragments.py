@@ -1,5 +1,6 @@
 """A rank's part of a tensor under a layout that no DTensor can have: flat ranges, expert slots, explicit sizes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -84,21 +85,26 @@ def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
                 meshes[flat.group] = DeviceMesh.from_group(flat.group, flat.local.device.type, mesh_dim_names=("fsdp",))
             of_flat = meshes[flat.group]
         ranks = of_flat.size(of_flat.ndim - 1)
-        rank = of_flat.get_local_rank(of_flat.ndim - 1)
         shard = flat.local.numel()
         if shard != -(-flat.numel // ranks):
             raise InputError(f"the flat parameter of {flat.names[0]} has {shard} elements here, not a share of {flat.numel}")
-        shapes = [shape or (1,) for shape in flat.shapes]
-        layouts = flat_layouts(shapes, ranks, offsets=flat.offsets, shard=shard, axis=axis_names(of_flat)[-1])
-        for name, offset, shape, layout in zip(flat.names, flat.offsets, shapes, layouts):
-            numel = torch.Size(shape).numel()
-            begin = min(max(rank * shard - offset, 0), numel)
-            end = min(max((rank + 1) * shard - offset, 0), numel)
-            first = offset + begin - rank * shard if end > begin else 0
-            found[name] = Fragment(flat.local[first : first + end - begin], of_flat, layout)
+        for name, offset, shape in zip(flat.names, flat.offsets, flat.shapes):
+            found[name] = _in_buffer(flat.local, of_flat, shard, offset, shape)
     if not found:
         raise InputError("the model has no parameters of FullyShardedDataParallel")
     return found
+
+
+def _in_buffer(local: torch.Tensor, mesh: DeviceMesh, shard: int, offset: int, shape: Sequence[int]) -> Fragment:
+    """A tensor that begins at `offset` of a buffer, of which each rank of the mesh's last dimension has `shard` elements;
+    this one has them in `local`."""
+    axis = mesh.ndim - 1
+    first = mesh.get_local_rank(axis) * shard  # in the buffer
+    whole = tuple(shape) or (1,)
+    layout = flat_layouts([whole], mesh.size(axis), offsets=[offset], shard=shard, axis=axis_names(mesh)[-1])[0]
+    begin = min(max(offset - first, 0), shard)
+    end = min(max(offset + torch.Size(whole).numel() - first, begin), shard)
+    return Fragment(local[begin:end], mesh, layout)
 
 
 def zero3_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> dict[str, Fragment]:
@@ -134,11 +140,7 @@ def zero3_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
         if mesh is None and group not in meshes:
             meshes[group] = DeviceMesh.from_group(group, part.device.type, mesh_dim_names=("zero",))
         of_part = mesh or meshes[group]
-        shape, numel = tuple(parameter.ds_shape) or (1,), int(parameter.ds_numel)
-        layout = flat_layouts([shape], of_part.size(), shard=int(part.ds_numel), axis=axis_names(of_part)[0])[0]
-        begin = min(of_part.get_local_rank() * int(part.ds_numel), numel)
-        own = min(begin + int(part.ds_numel), numel) - begin
-        found[name] = Fragment(part.detach().view(-1)[:own], of_part, layout)
+        found[name] = _in_buffer(part.detach().view(-1), of_part, int(part.ds_numel), 0, parameter.ds_shape)
     if not found:
         raise InputError("the model has no parameters of DeepSpeed's ZeRO 3; those of ZeRO 1 and 2 are whole on every rank")
     return found

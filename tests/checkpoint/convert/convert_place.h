@@ -16,6 +16,12 @@
 
 namespace reshard::testing {
 
+// What a result of that format in a store is cut by.
+inline std::optional<LayoutRules> RulesInStore(CheckpointFormat format) {
+  if (format != CheckpointFormat::kDcp) return std::nullopt;
+  return *LayoutRules::ForAll("{a:2}", "[...]");
+}
+
 struct ConvertCase {
   CheckpointFormat format = CheckpointFormat::kDcp;
   bool has_old = false;  // something at the destination, to be replaced

@@ -148,6 +148,15 @@ TEST_CASE("chunks are parts of the shards that the rules say") {
   CHECK_FALSE(std::filesystem::exists(dir.path("not")));
 }
 
+TEST_CASE("a tensor without elements has one chunk, which is empty, however long its rows would be") {
+  const TemporaryDirectory dir;
+  const std::string source = dir.Write("in.safetensors", FileOf({{"e", "F32", {0, int64_t{1} << 30}, ""}}));
+  const absl::Status done = Converted(source, dir.path("out"));
+  INFO(done);
+  REQUIRE(done.ok());
+  CHECK(std::filesystem::file_size(dir.path("out/e/0.0")) == 0);
+}
+
 TEST_CASE("names that are not paths of a tree, and elements that Zarr does not have, are refused") {
   using Names = std::vector<std::string>;
   for (const Names& names : {Names{"a", "a.b"},

@@ -20,11 +20,6 @@ namespace {
 
 constexpr char kUrl[] = "shelf://a/dst";
 
-std::optional<LayoutRules> RulesFor(CheckpointFormat format) {
-  if (format != CheckpointFormat::kDcp) return std::nullopt;
-  return *LayoutRules::ForAll("{a:2}", "[...]");
-}
-
 // Whether the checkpoint in the store is what `options` make of the source.
 bool Is(const std::string& source, const ConvertOptions& options) {
   VerifyOptions compare;
@@ -45,11 +40,11 @@ bool RunAndClean(const std::string& source, CheckpointFormat format, bool replac
   options.recipe.selection.byte_items = false;
   ConvertOptions of_old = options;
   of_old.recipe.selection.exclude = {first};
-  if (replaces) REQUIRE(Convert(source, kUrl, RulesFor(format), of_old).ok());
+  if (replaces) REQUIRE(Convert(source, kUrl, testing::RulesInStore(format), of_old).ok());
   const std::vector<std::string> before = shelf->Names();
   options.overwrite = replaces;
   shelf->FailAt(at, true);
-  Convert(source, kUrl, RulesFor(format), options).status().IgnoreError();
+  Convert(source, kUrl, testing::RulesInStore(format), options).status().IgnoreError();
   const bool failed = shelf->failed();
   shelf->FailAt(testing::kNever, false);
   for (const std::string& name : shelf->Names()) {  // of a process that lives no more

@@ -26,6 +26,7 @@ namespace {
 using testing::ConvertSource;
 using testing::FailingShelf;
 using testing::kNever;
+using testing::RulesInStore;
 using testing::Shelf;
 using testing::TempDirectory;
 
@@ -33,11 +34,6 @@ struct Case {
   CheckpointFormat format;
   bool replaces;
 };
-
-std::optional<LayoutRules> RulesFor(CheckpointFormat format) {
-  if (format != CheckpointFormat::kDcp) return std::nullopt;
-  return *LayoutRules::ForAll("{a:2}", "[...]");
-}
 
 TEST_CASE("convert to a store: whichever call fails, there is the old checkpoint, the new one, or none") {
   const ConvertSource source;
@@ -54,7 +50,7 @@ TEST_CASE("convert to a store: whichever call fails, there is the old checkpoint
   for (const Case& what : {Case{CheckpointFormat::kSafetensors, false}, Case{CheckpointFormat::kDcp, false},
                            Case{CheckpointFormat::kSafetensors, true}, Case{CheckpointFormat::kDcp, true},
                            Case{CheckpointFormat::kOrbax, false}}) {
-    const std::optional<LayoutRules> rules = RulesFor(what.format);
+    const std::optional<LayoutRules> rules = RulesInStore(what.format);
     ConvertOptions options;
     options.format = what.format;
     options.file_bytes = 200;

@@ -119,15 +119,10 @@ def _merged_boxes(boxes: Sequence[Extent]) -> list[Extent]:
 
 
 @functools.lru_cache(maxsize=4096)
-def shard_shapes(mesh: str, layout: str, dims: int) -> dict[int, list[int]]:
+def shard_shapes(mesh: str, layout: str) -> dict[int, list[int]]:
     """What shape each device's shard has, also of values that are partial."""
-    if "(" in layout:
-        flattened = Layout(mesh, layout)
-        return {device: list(flattened.local_shape(device)) for device in flattened.devices}
-    held = shards(Placed(mesh, layout.rpartition("]")[0] + "]"), dims)
-    return {
-        rank: [sum(end - begin for begin, end in intervals) for intervals in per_dim] for rank, per_dim in held.items()
-    }
+    placed = Layout(mesh, layout)
+    return {device: list(placed.local_shape(device)) for device in placed.devices}
 
 
 @functools.lru_cache(maxsize=65536)

@@ -160,7 +160,7 @@ def _moves(agreed: Agreed) -> list[Move]:
 
 
 def _elements(spec: Spec) -> dict[int, int]:
-    return {rank: math.prod(shape) for rank, shape in shard_shapes(spec.mesh, spec.layout, len(spec.shape)).items()}
+    return {rank: math.prod(shape) for rank, shape in shard_shapes(spec.mesh, spec.layout).items()}
 
 
 def _cast_bytes(agreed: Agreed, moves: Sequence[Move], world: int) -> list[int]:

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.tensor import DTensor
 
+from ..entries import entries_of
 from ..fragments import Fragment
 from ..groups import Span
-from ..layouts import spec_texts
 from ..mesh_texts import merged
-from ..private_pytorch import local_of, spec_of
 
 
 class Spec(NamedTuple):
@@ -59,23 +57,14 @@ def describe(tensors: Mapping[str, torch.Tensor | Fragment], span: Span) -> tupl
     """
     shards: dict[str, torch.Tensor] = {}
     described: list[list[Any]] = []
-    for name, tensor in tensors.items():
-        mesh: str | None = None
-        if isinstance(tensor, DTensor):
-            mesh, layout = spec_texts(spec_of(tensor), span, name)
-            local, shape = local_of(tensor).detach(), list(spec_of(tensor).tensor_meta.shape)
-        elif isinstance(tensor, Fragment):
-            mesh, layout = tensor.texts(span)
-            local, shape = tensor.local.detach(), list(tensor.shape)
-            if "(" in layout and not local.is_contiguous():
-                raise ValueError(f"{name}: what a fragment has of flattened dimensions is one run of memory")
-        else:
-            layout = "[" + ", ".join(map(str, tensor.shape)) + "]"
-            local, shape = tensor.detach(), list(tensor.shape)
+    for name, entry in entries_of(dict(tensors), span).items():
+        local = entry.local
         if local.layout != torch.strided or local.is_conj() or local.is_neg():
             raise ValueError(f"{name}: only plain strided tensors are moved")
+        if "(" in entry.layout and not local.is_contiguous():
+            raise ValueError(f"{name}: what a fragment has of flattened dimensions is one run of memory")
         shards[name] = local
-        described.append([name, mesh, layout, str(tensor.dtype), shape])
+        described.append([name, entry.mesh, entry.layout, entry.dtype, list(tensors[name].shape)])
     return shards, described
 
 

@@ -127,7 +127,7 @@ def _part(spec: Spec, number: int) -> Part:
 
 
 def _check_shape(spec: Spec, tensor: torch.Tensor, rank: int) -> None:
-    wanted = shard_shapes(spec.mesh, spec.layout, len(spec.shape)).get(rank)
+    wanted = shard_shapes(spec.mesh, spec.layout).get(rank)
     if wanted is None:
         return  # outside the mesh of this DTensor
     if list(tensor.shape) != wanted and (tensor.numel() or 0 not in wanted):

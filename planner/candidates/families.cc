@@ -1,4 +1,5 @@
 #include "planner/candidates/between_meshes.h"
+#include "planner/candidates/contiguous_shares.h"
 #include "planner/candidates/direct.h"
 #include "planner/candidates/fallback.h"
 #include "planner/candidates/family.h"
@@ -19,6 +20,7 @@ absl::Span<const Family> Families() {
       {"between meshes", BetweenMeshes, false},
       {"searched", Searched, true},
       {"staged", Staged, false},
+      {"contiguous shares", ContiguousShares, false},
       {"fallback", Fallback, true},
       {"reductions", Reductions, false},
   };

@@ -16,6 +16,7 @@
 #include "planner/candidates/sequence/sequence.h"
 #include "planner/cost/price.h"
 #include "planner/digits/digit_model.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/planner/plan.h"
 
 namespace reshard::candidates {
@@ -39,6 +40,8 @@ struct Task {
   PlanWithin plan_within;
   // The lower bounds of the pair, which are found when they are first asked for.
   std::function<absl::StatusOr<Bounds>()> bounds;
+  // Of layouts that families and prices look at again and again.
+  transfers::ShardMaps& maps;
 };
 
 // What the families before it in the table have found.
@@ -51,9 +54,11 @@ struct SoFar {
 };
 
 struct Proposal {
-  std::vector<Chain> chains;
+  std::vector<Chain> chains = {};
   std::optional<sequence::SequenceResult> search =
       std::nullopt;  // of the family that searches: how far it came, for the certificate
+  // Chains that take longer are not candidates.
+  std::optional<int64_t> faster_than_ns = std::nullopt;
 };
 
 struct Family {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/candidates/as_if_even.h"
 #include "planner/candidates/three_phase.h"
 #include "planner/digits/digit_model.h"
 
@@ -136,15 +137,14 @@ std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to,
 
 }  // namespace
 
-std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
-                          int64_t group) {
-  const auto model = CutModel(from, to, levels, level, group);
-  const std::vector<Stage> whole{{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
-  if (!model) return whole;
-  const int64_t most = std::max(model->LocalElements(model->source()), model->LocalElements(model->target()));
-  const MovingSets moving(*model);
+namespace {
+
+// Of a pair that digits describe. Empty where one stage is all there is.
+std::vector<Stage> StagesOf(const digits::DigitModel& model, const Layout& to, int level, int64_t group) {
+  const int64_t most = std::max(model.LocalElements(model.source()), model.LocalElements(model.target()));
+  const MovingSets moving(model);
   std::vector<Stage> out;
-  digits::State state = model->source();
+  digits::State state = model.source();
   int64_t devices = 1;
   const auto end = [&](const Layout& at) {
     out.push_back({{cost::ChainStep::Kind::kMove, at}, devices});
@@ -155,19 +155,46 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
     // Of those that find their places free, the one that leaves the least.
     const auto rank = [&](const std::vector<int>& set) {
       digits::State next = state;
-      for (int e : set) next.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
-      return std::pair(!moving.Free(set, state), model->LocalElements(next));
+      for (int e : set) next.at[static_cast<size_t>(e)] = model.target().at[static_cast<size_t>(e)];
+      return std::pair(!moving.Free(set, state), model.LocalElements(next));
     };
     const auto set =
         std::min_element(left.begin(), left.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     const int64_t more = moving.Meeting(*set, level);
-    if (devices > 1 && devices * more > group) end(model->ToLayout(state));
+    if (devices > 1 && devices * more > group) end(model.ToLayout(state));
     devices *= more;
-    for (int e : *set) state.at[static_cast<size_t>(e)] = model->target().at[static_cast<size_t>(e)];
-    if (model->LocalElements(state) > most) return whole;
+    for (int e : *set) state.at[static_cast<size_t>(e)] = model.target().at[static_cast<size_t>(e)];
+    if (model.LocalElements(state) > most) return {};
     left.erase(set);
   }
   end(to);
+  return out;
+}
+
+// Of a pair whose sizes do not divide. Empty where one stage is all there is.
+std::vector<Stage> UnevenStages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
+                                int64_t group) {
+  const auto even = AsIfEven::Of(from, to);
+  if (!even) return {};
+  const auto model = CutModel(even->from(), even->to(), levels, level, group);
+  if (!model) return {};
+  const int64_t most = std::max(from.MaxLocalElements(), to.MaxLocalElements());
+  std::vector<Stage> out = StagesOf(*model, to, level, group);
+  for (size_t i = 0; i + 1 < out.size(); ++i) {
+    auto real = even->AtRealSizes(out[i].step.to);
+    if (!real || real->MaxLocalElements() > most) return {};
+    out[i].step.to = *std::move(real);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
+                          int64_t group) {
+  const auto model = CutModel(from, to, levels, level, group);
+  std::vector<Stage> out = model ? StagesOf(*model, to, level, group) : UnevenStages(from, to, levels, level, group);
+  if (out.empty()) out = {{{cost::ChainStep::Kind::kMove, to}, from.mesh().size()}};
   return out;
 }
 
@@ -204,49 +231,52 @@ Chain StagedWithin(const Layout& source, const Chain& chain, const digits::MeshL
 
 }  // namespace
 
-Proposal Staged(const Task& task, const SoFar& so_far) {
+std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far) {
   const PlanOptions& options = task.options;
   const Topology& topology = options.topology;
   if (options.objective != Objective::kTime || options.boxes_only || task.reduces || !so_far.cheapest ||
       !(task.source.mesh() == task.target.mesh()) || task.source.mesh().size() < kManyDevices) {
-    return {};
+    return std::nullopt;
   }
   const absl::StatusOr<Bounds> bounds = task.bounds();
-  if (!bounds.ok()) return {};
-  const int outermost = topology.num_levels() - 1;
+  if (!bounds.ok()) return std::nullopt;
+  ManyPeers out;
+  out.level = topology.num_levels() - 1;
+  out.time_ns = so_far.cheapest->time_ns;
+  out.across_bytes = bounds->levels.empty() ? bounds->recv_bytes_max : bounds->levels.back().nic_recv_bytes_max;
   const int64_t latency = topology.levels.back().latency_ns;
-  const int64_t across = bounds->levels.empty() ? bounds->recv_bytes_max : bounds->levels.back().nic_recv_bytes_max;
-  const int64_t at_least = topology.StepTime(outermost, 1, across);
-  const int64_t time = so_far.cheapest->time_ns;
-  if (across == 0 || time < 2 * at_least || time < at_least + kManyPeers * latency) return {};
-
-  std::optional<digits::MeshLevels> levels;
-  if (topology.num_levels() > 1) {
-    levels = digits::LevelsOf(task.source.mesh(), topology);
-    if (!levels) return {};
+  const int64_t at_least = topology.StepTime(out.level, 1, out.across_bytes);
+  if (out.across_bytes == 0 || out.time_ns < 2 * at_least || out.time_ns < at_least + kManyPeers * latency) {
+    return std::nullopt;
   }
-  int64_t domains = 1;
-  for (int64_t size : levels ? digits::OuterSizes(*levels, outermost - 1) : std::vector<int64_t>{}) domains *= size;
-  if (!levels) domains = task.source.mesh().size();
-  std::vector<Chain> bases = ThreePhaseChains(task.source, task.target, topology);
-  bases.resize(std::min(bases.size(), kBases));
-  bases.push_back({{cost::ChainStep::Kind::kMove, task.target}});
+  out.domains = task.source.mesh().size();
+  if (out.level == 0) return out;
+  out.levels = digits::LevelsOf(task.source.mesh(), topology);
+  if (!out.levels) return std::nullopt;
+  out.domains = 1;
+  for (int64_t size : digits::OuterSizes(*out.levels, out.level - 1)) out.domains *= size;
+  return out;
+}
+
+std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most) {
+  const Topology& topology = task.options.topology;
+  const digits::MeshLevels* levels = many.levels ? &*many.levels : nullptr;
   std::vector<std::pair<int64_t, Chain>> found;  // with its estimate
   for (const Chain& base : bases) {
     // Of the numbers of stages the one with the least time by the formula of a step, if all move as much.
     Chain best;
-    int64_t least = time;
+    int64_t least = many.time_ns;
     for (int stages = 2; stages <= kMostStages; ++stages) {
       Chain chain;
       int64_t estimate = 0;
       const Layout* at = &task.source;
       for (const cost::ChainStep& step : base) {
-        std::vector<Stage> parts{{step, domains}};
+        std::vector<Stage> parts{{step, many.domains}};
         if (step.kind == cost::ChainStep::Kind::kMove) {
-          parts = Stages(*at, step.to, levels ? &*levels : nullptr, outermost, RootOf(domains, stages));
+          parts = Stages(*at, step.to, levels, many.level, RootOf(many.domains, stages));
         }
         for (Stage& part : parts) {
-          if (part.devices > 1) estimate += topology.StepTime(outermost, part.devices - 1, across);
+          if (part.devices > 1) estimate += topology.StepTime(many.level, part.devices - 1, many.across_bytes);
           chain.push_back(std::move(part.step));
         }
         at = &step.to;
@@ -256,14 +286,26 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
       best = std::move(chain);
     }
     if (best.empty()) continue;
-    if (levels) best = StagedWithin(task.source, best, *levels, topology, SizeOf(task.dtype));
+    if (levels != nullptr) best = StagedWithin(task.source, best, *levels, topology, SizeOf(task.dtype));
     found.emplace_back(least, std::move(best));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  Proposal out;
-  for (auto& [estimate, chain] : found) {
-    if (out.chains.size() < kProposed) out.chains.push_back(std::move(chain));
-  }
+  if (found.size() > most) found.resize(most);
+  std::vector<Chain> out;
+  for (auto& [estimate, chain] : found) out.push_back(std::move(chain));
+  return out;
+}
+
+Proposal Staged(const Task& task, const SoFar& so_far) {
+  const auto many = FindManyPeers(task, so_far);
+  if (!many) return {};
+  std::vector<Chain> bases = ThreePhaseChains(task.source, task.target, task.options.topology);
+  bases.resize(std::min(bases.size(), kBases));
+  bases.push_back({{cost::ChainStep::Kind::kMove, task.target}});
+  Proposal out{.chains = InStages(task, *many, bases, kProposed)};
+  // Stages of uneven parts may move a good deal more, for which a few latencies, of which nobody is certain, are not
+  // enough.
+  if (task.model == nullptr) out.faster_than_ns = many->time_ns - many->time_ns / 8;
   return out;
 }
 

@@ -11,7 +11,9 @@
 #ifndef RESHARD_PLANNER_CANDIDATES_STAGED_H_
 #define RESHARD_PLANNER_CANDIDATES_STAGED_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/candidates/family.h"
@@ -30,6 +32,23 @@ struct Stage {
 // `levels`: null on a topology of one level.
 std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                           int64_t group);
+
+// An exchange whose time is mostly latencies, so far.
+struct ManyPeers {
+  int level = 0;                             // the outermost of the topology
+  int64_t time_ns = 0;                       // of the cheapest candidate so far
+  int64_t across_bytes = 0;                  // that the busiest link of the level has to carry
+  int64_t domains = 1;                       // that the level connects
+  std::optional<digits::MeshLevels> levels;  // of the mesh, on a topology of several
+};
+
+// nullopt where the time is not that of an exchange with many peers, or is not the objective; and below 512 devices,
+// where the latency of a message, which is the least certain figure of a topology, would decide too much.
+std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far);
+
+// The chains with their moves in as many stages as the formula of a step is for: at most `most`, those first that take
+// the least time by it. Left out are those that stages make no faster than `many.time_ns`.
+std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most);
 
 // As a family: from 512 devices on, where the objective is time, and that of the cheapest candidate is mostly
 // latencies.

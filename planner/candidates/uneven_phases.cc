@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "planner/candidates/domain_cuts.h"
 #include "planner/cost/price.h"
 #include "planner/digits/domains.h"
 #include "planner/transfers/shard_maps.h"
@@ -16,52 +17,14 @@ constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
 // Devices of a mesh up to which what each of them does is looked at.
 constexpr int64_t kAllLookedAt = 1024;
-// Devices of all moves that are looked at, or whose shards are.
-constexpr int64_t kMostLookedAt = int64_t{1} << 20;
-
-using Cuts = std::vector<std::vector<Factor>>;  // one list per dimension
-
-// The cuts of a layout between domains. nullopt where a factor cannot be taken apart.
-std::optional<Cuts> BetweenDomains(const Layout& layout, const std::vector<int64_t>& outer) {
-  Cuts out;
-  for (const DimLayout& dim : layout.dims()) {
-    std::vector<Factor>& factors = out.emplace_back();
-    for (const Factor& factor : dim.factors) {
-      if (!factor.has_axis()) {
-        factors.push_back(factor);
-        continue;
-      }
-      const auto parts = digits::Apart(factor.axis, outer[factor.axis.axis]);
-      if (!parts) return std::nullopt;
-      const bool whole = parts->outside && parts->inside == 1;
-      if (whole) {
-        factors.push_back(factor);
-        continue;
-      }
-      if (parts->outside) {
-        // The chunks of a part of an axis are known where all chunks are alike.
-        if (factor.kind != Factor::Kind::kAxis) return std::nullopt;
-        factors.push_back(Factor::Along(*parts->outside));
-      }
-      // Chunks of different sizes, or in another order, are not blocks; behind them nothing may follow.
-      if (factor.kind != Factor::Kind::kAxis && &factor != &dim.factors.back()) return std::nullopt;
-      factors.push_back(Factor::Blocks(parts->inside));
-    }
-    // Blocks that nothing follows cut nothing.
-    while (!factors.empty() && !factors.back().has_axis()) factors.pop_back();
-  }
-  return out;
-}
+// Devices of all moves that are looked at, or rows and intervals of their maps where only some devices are.
+constexpr int64_t kMostLookedAt = int64_t{1} << 21;
 
 // Along which dimension each part of an axis inside the domains cuts.
 using Share = std::vector<std::pair<int, AxisRef>>;
 
 std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, int rank) {
-  std::vector<AxisRef> inside;
-  for (int a = 0; a < mesh.num_axes(); ++a) {
-    const int64_t reached = outer[a];
-    if (mesh.axis(a).size > reached) inside.push_back({a, reached, mesh.axis(a).size / reached});
-  }
+  const std::vector<AxisRef> inside = InsideDomains(mesh, outer);
   std::vector<Share> out;
   if (inside.empty() || rank == 0) return out;
   // Each axis along each dimension.
@@ -124,12 +87,12 @@ std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& oth
 
 class Search {
  public:
-  Search(const Layout& source, const Layout& target, DType dtype, const Topology& topology)
+  Search(const Layout& source, const Layout& target, DType dtype, const Topology& topology, transfers::ShardMaps& maps)
       : source_(source),
         target_(target),
         dtype_(dtype),
         most_(std::max(source.MaxLocalElements(), target.MaxLocalElements())),
-        maps_({source, target}) {
+        maps_(maps) {
     options_.topology = topology;
   }
 
@@ -157,16 +120,21 @@ class Search {
   // Bytes through the busiest link between domains; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
-    if ((looked_at_ += std::max(from.mesh().size(), to.mesh().size())) > kMostLookedAt) return std::nullopt;
+    if (looked_at_ > kMostLookedAt) return std::nullopt;
     // The chains that are kept are priced exactly. To find them on a large mesh, some of its devices are enough.
     if (from.mesh().size() > kAllLookedAt && from.mesh() == to.mesh()) {
       const auto before = maps_.Of(from), after = maps_.Of(to);
       if (!before.ok() || !after.ok()) return std::nullopt;
+      looked_at_ += transfers::RowsAndIntervals(**before) + transfers::RowsAndIntervals(**after);
       const Topology& topology = options_.topology;
-      const auto busiest = transfers::BusiestAcross({from, **before}, {to, **after}, topology);
-      if (busiest) return *busiest * SizeOf(dtype_) * topology.DevicesPerNic(topology.num_levels() - 1);
+      const auto busiest = transfers::BusiestLoads({from, **before}, {to, **after}, topology);
+      if (busiest) {
+        const int64_t elements = std::max(busiest->back().recv, busiest->back().send);
+        return elements * SizeOf(dtype_) * topology.DevicesPerNic(topology.num_levels() - 1);
+      }
     }
-    const auto priced = cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, dtype_, options_);
+    looked_at_ += std::max(from.mesh().size(), to.mesh().size());
+    const auto priced = cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, dtype_, options_, maps_);
     if (!priced.ok()) return std::nullopt;
     return priced->totals.levels.back().nic_bytes_max;
   }
@@ -178,7 +146,7 @@ class Search {
   const DType dtype_;
   const int64_t most_;  // elements of a fragment
   PlanOptions options_;
-  mutable transfers::ShardMaps maps_;
+  transfers::ShardMaps& maps_;
   mutable int64_t looked_at_ = 0;
 };
 
@@ -232,7 +200,8 @@ std::vector<Chain> Search::Chains(int64_t enough) {
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return a.across != b.across ? a.across < b.across : a.chain.size() < b.chain.size();
   });
-  if (found.size() > kKeptChains) found.resize(kKeptChains);
+  const size_t kept = source_.mesh().size() > kAllLookedAt ? kKeptChains / 2 : kKeptChains;
+  if (found.size() > kept) found.resize(kept);
   std::vector<Chain> chains;
   for (Found& one : found) chains.push_back(std::move(one.chain));
   return chains;
@@ -241,9 +210,9 @@ std::vector<Chain> Search::Chains(int64_t enough) {
 }  // namespace
 
 std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
-                                     int64_t enough) {
+                                     int64_t enough, transfers::ShardMaps& maps) {
   if (topology.num_levels() == 1 || source.partial() || target.partial()) return {};
-  return Search(source, target, dtype, topology).Chains(enough);
+  return Search(source, target, dtype, topology, maps).Chains(enough);
 }
 
 Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
@@ -256,7 +225,7 @@ Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
   int64_t enough = bounds->levels.empty() ? 0 : bounds->levels.back().nic_recv_bytes_max;
   enough += enough / kRounding;
   if (*so_far.least_across <= enough) return {};
-  return {.chains = UnevenPhaseChains(task.source, task.target, task.dtype, task.options.topology, enough)};
+  return {.chains = UnevenPhaseChains(task.source, task.target, task.dtype, task.options.topology, enough, task.maps)};
 }
 
 }  // namespace reshard::candidates

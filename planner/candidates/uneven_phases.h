@@ -22,7 +22,7 @@ namespace reshard::candidates {
 // each moves fewer bytes through that link than the direct move. Empty if the topology has one level, the domains are
 // not sub-meshes, something is partial, nothing leaves a domain, or no such chain exists.
 std::vector<Chain> UnevenPhaseChains(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
-                                     int64_t enough);
+                                     int64_t enough, transfers::ShardMaps& maps);
 
 // As a family: where what has been found moves more than must cross, and not with boxes.
 Proposal UnevenPhases(const Task& task, const SoFar& so_far);

@@ -91,7 +91,8 @@ bool Choice::Allowed(cost::PricedChain& chain) const {
   return true;
 }
 
-absl::Status Choice::Add(const candidates::Chain& chain, bool searched) {
+absl::Status Choice::Add(const candidates::Chain& chain, const candidates::Proposal& proposal) {
+  const bool searched = proposal.search.has_value();
   for (size_t i = 0; options_.boxes_only && i + 1 < chain.size(); ++i) {
     if (!candidates::IsBox(chain[i].to)) return absl::OkStatus();
   }
@@ -99,6 +100,7 @@ absl::Status Choice::Add(const candidates::Chain& chain, bool searched) {
   const bool direct = chain.size() == 1 && chain[0].kind == cost::ChainStep::Kind::kMove && !searched;
   if (direct) single_step_ = priced.totals;
   if (!Allowed(priced)) return absl::OkStatus();
+  if (proposal.faster_than_ns && priced.totals.time_ns >= *proposal.faster_than_ns) return absl::OkStatus();
   if (priced.totals.levels.size() > 1) {
     const int64_t across = priced.totals.levels.back().nic_bytes_max;
     so_far_.least_across = std::min(so_far_.least_across.value_or(across), across);
@@ -131,11 +133,12 @@ absl::Status Choice::Collect() {
       .reduces = !cost::ReducedAxes(source_, target_).empty(),
       .model = model_ ? &*model_ : nullptr,
       .plan_within = [this](const Layout& from, const Layout& to) { return PlanWithin(from, to); },
-      .bounds = [this] { return FindBounds(); }};
+      .bounds = [this] { return FindBounds(); },
+      .maps = maps_};
   for (const candidates::Family& family : candidates::Families()) {
     candidates::Proposal proposal = family.propose(task, so_far_);
     for (const candidates::Chain& chain : proposal.chains) {
-      absl::Status added = Add(chain, proposal.search.has_value());
+      absl::Status added = Add(chain, proposal);
       if (!added.ok() && (family.always_legal || !absl::IsInvalidArgument(added))) return added;
     }
     if (proposal.search) search_ = std::move(proposal.search);

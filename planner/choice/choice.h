@@ -51,9 +51,9 @@ class Choice {
   // Asks all families.
   absl::Status Collect();
   absl::StatusOr<Plan> PlanWithin(const Layout& from, const Layout& to) const;
-  // Adds the chain if its ops are allowed. A step whose pattern is a named op that is not allowed stays an Exchange if
-  // that is allowed.
-  absl::Status Add(const candidates::Chain& chain, bool searched);
+  // Adds a chain of the proposal if its ops are allowed and it is as fast as the proposal asks for. A step whose
+  // pattern is a named op that is not allowed stays an Exchange if that is allowed.
+  absl::Status Add(const candidates::Chain& chain, const candidates::Proposal& proposal);
   bool Allowed(cost::PricedChain& chain) const;
   bool FitsMemory(const cost::PricedChain& chain) const {
     return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "planner/cost/choose_chunks.h"
 #include "planner/digits/device_classes.h"
+#include "planner/digits/device_kinds.h"
 #include "reshard/layout/checked.h"
 #include "reshard/planner/traffic.h"
 #include "status/macros.h"
@@ -54,6 +55,19 @@ Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Transf
       out.classes = *std::move(classes);
       return out;
     }
+  }
+  std::vector<std::vector<int32_t>> kinds;
+  for (const auto& transfers : schedules) {
+    kinds.push_back(transfers->Kinds());
+    if (kinds.back().size() != static_cast<size_t>(source.mesh().size())) break;
+  }
+  if (kinds.size() == schedules.size() && kinds.back().size() == static_cast<size_t>(source.mesh().size())) {
+    digits::DeviceKinds together(kinds.back().size());
+    for (const std::vector<int32_t>& of_step : kinds) {
+      together.TellApart(of_step, 1 + *std::max_element(of_step.begin(), of_step.end()));
+    }
+    out.classes = together.Classes();
+    return out;
   }
   for (size_t i = 0; i < schedules.size(); ++i) {
     std::vector<int64_t> of_step = schedules[i]->Devices();

@@ -1,5 +1,6 @@
 // MeshTransfers: what a device receives and sends, and how much of it crosses which level.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -36,23 +37,41 @@ bool PinnedSums::Counts(int64_t mine, int64_t theirs) const {
 
 void PinnedSums::Tabulate() {
   const int64_t rows = of_receivers_ ? overlap_->to_rows : overlap_->from_rows;
-  table_.resize(rows * num_keys_);
-  for (const Pair& pair : overlap_->pairs) {
-    const int64_t mine = of_receivers_ ? pair.to_row : pair.from_row;
-    const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
-    if (!Counts(mine, theirs)) continue;
-    int64_t key = 0;
-    for (const Condition& c : keys_) key = key * c.size + c.Of(theirs);
-    table_[mine * num_keys_ + key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+  const int64_t other_rows = of_receivers_ ? overlap_->from_rows : overlap_->to_rows;
+  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
+  // Of every row on the other side, the key, and the coordinates that the own row fixes, as one number.
+  std::vector<int64_t> key_of(keys_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
+  std::vector<int64_t> fixed_of(conditions_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
+  for (const Condition& c : keys_) {
+    for (int64_t r = 0; r < other_rows; ++r) key_of[r] = key_of[r] * c.size + c.Of(r);
+  }
+  for (const Condition& c : conditions_) {
+    for (int64_t r = 0; r < other_rows; ++r) fixed_of[r] = fixed_of[r] * c.size + c.Of(r);
+  }
+  table_.assign(static_cast<size_t>(rows * num_keys_), once_.NumberOf({}));
+  std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
+  std::vector<int64_t> found;  // keys that the row has
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t fixed = 0;
+    for (const Condition& c : conditions_) fixed = fixed * c.size + row / c.own_weight % c.size;
+    for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
+      const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
+      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+      if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
+      const int64_t key = key_of.empty() ? 0 : key_of[theirs];
+      if (of_row[key].total_count() == 0) found.push_back(key);
+      of_row[key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+    }
+    for (int64_t key : found) {
+      table_[static_cast<size_t>(row * num_keys_ + key)] = once_.NumberOf(of_row[key]);
+      of_row[key] = {};
+    }
+    found.clear();
   }
 }
 
 SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
-  if (!table_.empty()) {
-    int64_t key = 0;
-    for (const Condition& c : keys_) key = key * c.size + coordinates[c.fixed_by];
-    return table_[row * num_keys_ + key];
-  }
+  if (!table_.empty()) return once_.at(table_[IndexOf(row, coordinates)]);
   SpreadSums out;
   const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
   for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
@@ -67,7 +86,7 @@ SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
 
 void MeshTransfers::Tabulate() {
   for (Dim& dim : dims_) {
-    for (PinnedSums& sums : dim.received_near) sums.Tabulate();
+    for (PinnedSums& sums : dim.received) sums.Tabulate();
   }
   for (Receivers& receivers : within_) {
     for (PinnedSums& sums : receivers.sums) sums.Tabulate();
@@ -79,14 +98,14 @@ void MeshTransfers::Tabulate() {
 }
 
 // A sender of the same domain has the receiver's coordinates on the digits outside it.
-void MeshTransfers::SumNear() {
+void MeshTransfers::SumReceived() {
   for (Dim& dim : dims_) {
-    for (int level = 0; level + 1 < num_levels_; ++level) {
+    for (int level = 0; level < num_levels_; ++level) {
       std::vector<int> sender(dim.from.digits.size(), -1);
       for (size_t j = 0; j < sender.size(); ++j) {
         if (digits_[dim.from.digits[j]].level > level) sender[j] = dim.from.digits[j];
       }
-      dim.received_near.emplace_back(dim.overlap, digits_, dim.to, dim.from, sender, true);
+      dim.received.emplace_back(*dim.overlap, digits_, dim.to, dim.from, sender, true);
     }
   }
 }
@@ -135,7 +154,7 @@ void MeshTransfers::AddReceived(const int64_t* coordinates, const Peers& peers, 
       received = {load.recv, peers.senders};
     } else {
       for (const Dim& dim : dims_) {
-        const SpreadSums near = dim.received_near[level].At(dim.to.Row(coordinates), coordinates);
+        const SpreadSums near = dim.received[level].At(dim.to.Row(coordinates), coordinates);
         received = {received.elements * near.total_elements(), received.count * near.total_count()};
       }
       received = {received.elements - own, received.count - (own > 0 ? 1 : 0)};
@@ -188,8 +207,8 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
     const int64_t s = dim.from.Row(coordinates), t = dim.to.Row(coordinates);
     load.before *= dim.from_length[s];
     load.after *= dim.to_length[t];
-    received.AddDim(dim.received[t]);
-    const Pair* pair = dim.overlap.Find(s, t);
+    received.AddDim(dim.received.back().At(t, coordinates));
+    const Pair* pair = dim.overlap->Find(s, t);
     own = own && pair != nullptr;
     if (!own) continue;
     SpreadSums in_to, in_from;
@@ -212,8 +231,25 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
 
 // Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many
 // between as the number of devices allows.
-LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) {
-  if (!uniform_) Tabulate();
+LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
+  LevelLoads busiest(static_cast<size_t>(num_levels_));
+  const auto look_at = [&](const int64_t* coordinates) {
+    Peers peers;
+    const DeviceLoad load = LoadOf(coordinates, peers);
+    for (size_t level = 0; level < busiest.size(); ++level) {
+      const LevelLoad one = num_levels_ > 1 ? load.levels[level]
+                                            : LevelLoad{load.recv, load.send, std::max(peers.senders, peers.receivers)};
+      busiest[level].recv = std::max(busiest[level].recv, one.recv);
+      busiest[level].send = std::max(busiest[level].send, one.send);
+      busiest[level].peers = std::max(busiest[level].peers, one.peers);
+    }
+  };
+  if (uniform_) EnumerateClasses();
+  if (uniform_) {
+    for (size_t i = 0; i < classes_.size(); ++i) look_at(coordinates(i));
+    return busiest;
+  }
+  Tabulate();
   std::vector<int64_t> looked_at(digits_.size(), 1);
   int64_t devices = 1;
   for (bool grown = true; grown;) {
@@ -227,7 +263,6 @@ LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) {
       grown = true;
     }
   }
-  LevelLoad busiest;
   std::vector<int64_t> coordinates(digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
@@ -236,25 +271,98 @@ LevelLoad MeshTransfers::BusiestOfSome(int64_t most_devices) {
       coordinates[e] = rest % looked_at[e] * (digits_[e].size - 1) / steps;
       rest /= looked_at[e];
     }
-    Peers peers;
-    const DeviceLoad load = LoadOf(coordinates.data(), peers);
-    busiest.recv = std::max(busiest.recv, num_levels_ > 1 ? load.levels.back().recv : load.recv);
-    busiest.send = std::max(busiest.send, num_levels_ > 1 ? load.levels.back().send : load.send);
+    look_at(coordinates.data());
   }
   return busiest;
 }
 
+// What LoadOf reads of a device's coordinates, told apart: the lengths and sums of its rows, what it keeps, and which
+// coordinates agree.
+digits::DeviceKinds MeshTransfers::KindsOfClasses() const {
+  digits::DeviceKinds out(classes_.size());
+  std::vector<int32_t> column(classes_.size());
+  const auto tell_apart = [&](int32_t entries, const auto& entry_of) {
+    if (entries <= 1) return;
+    for (size_t i = 0; i < column.size(); ++i) column[i] = entry_of(i);
+    out.TellApart(column, entries);
+  };
+  for (size_t d = 0; d < dims_.size(); ++d) {
+    const Dim& dim = dims_[d];
+    // Sums that a row alone decides are told apart by row; the others by device.
+    const auto rows_of = [&](const std::vector<int64_t>& lengths, const std::vector<int64_t>& row_of,
+                             const std::vector<const PinnedSums*>& sums) {
+      digits::DeviceKinds rows(lengths.size());
+      rows.TellApart(lengths);
+      std::vector<int32_t> of_row(lengths.size());
+      for (const PinnedSums* one : sums) {
+        if (!one->by_row()) continue;
+        for (size_t r = 0; r < of_row.size(); ++r) of_row[r] = one->NumberAt(static_cast<int64_t>(r), nullptr);
+        rows.TellApart(of_row, one->numbers());
+      }
+      tell_apart(rows.count(), [&](size_t i) { return rows.kinds()[static_cast<size_t>(row_of[i])]; });
+      for (const PinnedSums* one : sums) {
+        if (!one->by_row())
+          tell_apart(one->numbers(), [&](size_t i) { return one->NumberAt(row_of[i], coordinates(i)); });
+      }
+    };
+    std::vector<const PinnedSums*> sent, received;
+    for (const Receivers& receivers : within_) sent.push_back(&receivers.sums[d]);
+    for (const std::optional<Receivers>& receivers : nearer_) {
+      if (receivers) sent.push_back(&receivers->sums[d]);
+    }
+    for (const PinnedSums& sums : dim.received) received.push_back(&sums);
+    rows_of(dim.from_length, dim.from_row, sent);
+    rows_of(dim.to_length, dim.to_row, received);
+    // What it keeps: 0 where it keeps nothing.
+    digits::DeviceKinds pairs(dim.overlap->pairs.size());
+    std::vector<int64_t> elements;
+    std::vector<int32_t> spreads;
+    elements.reserve(dim.overlap->pairs.size());
+    spreads.reserve(dim.overlap->pairs.size());
+    for (const Pair& pair : dim.overlap->pairs) {
+      elements.push_back(pair.elements);
+      spreads.push_back(static_cast<int32_t>(pair.in_from) * kNumSpreads + static_cast<int32_t>(pair.in_to));
+    }
+    pairs.TellApart(elements);
+    pairs.TellApart(spreads, kNumSpreads * kNumSpreads);
+    tell_apart(pairs.count() + 1, [&](size_t i) {
+      const Pair* pair = dim.overlap->Find(dim.from_row[i], dim.to_row[i]);
+      return pair == nullptr ? 0 : 1 + pairs.kinds()[static_cast<size_t>(pair - dim.overlap->pairs.data())];
+    });
+  }
+  const auto agree = [&](const Receivers& receivers) {
+    for (const auto& [a, b] : receivers.equal) {
+      tell_apart(2, [&, a = a, b = b](size_t i) { return coordinate(i, a) == coordinate(i, b) ? 1 : 0; });
+    }
+  };
+  for (const Receivers& receivers : within_) agree(receivers);
+  for (const std::optional<Receivers>& receivers : nearer_) {
+    if (receivers) agree(*receivers);
+  }
+  return out;
+}
+
 void MeshTransfers::ComputeLoads() {
-  std::vector<int64_t> sends(classes_.size(), 0);  // messages
-  loads_.reserve(classes_.size());
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  std::vector<digits::DeviceClass> kinds;  // by class
+  if (uniform_) {
+    kind_.resize(classes_.size());
+    std::iota(kind_.begin(), kind_.end(), 0);
+    for (size_t i = 0; i < classes_.size(); ++i) kinds.push_back({static_cast<int64_t>(i), classes_[i].devices});
+  } else {
+    const digits::DeviceKinds found = KindsOfClasses();
+    kind_.assign(found.kinds().begin(), found.kinds().end());
+    kinds = found.Classes();
+    for (digits::DeviceClass& kind : kinds) kind.devices *= classes_[static_cast<size_t>(kind.position)].devices;
+  }
+  std::vector<int64_t> sends;  // messages, by kind
+  for (const digits::DeviceClass& kind : kinds) {
     Peers peers;
-    loads_.push_back(LoadOf(coordinates(i), peers));
+    loads_.push_back(LoadOf(coordinates(static_cast<size_t>(kind.position)), peers));
     const DeviceLoad& load = loads_.back();
-    sends[i] = peers.receivers;
+    sends.push_back(peers.receivers);
     figures_.recv_max = std::max(figures_.recv_max, load.recv);
-    figures_.recv_total += load.recv * classes_[i].devices;
-    figures_.messages_total += peers.senders * classes_[i].devices;
+    figures_.recv_total += load.recv * kind.devices;
+    figures_.messages_total += peers.senders * kind.devices;
     figures_.send_max = std::max(figures_.send_max, load.send);
     figures_.peers_max = std::max({figures_.peers_max, peers.senders, peers.receivers});
   }
@@ -263,7 +371,7 @@ void MeshTransfers::ComputeLoads() {
 
 int64_t MeshTransfers::holders() const {
   int64_t cells = 1;
-  for (const Dim& dim : dims_) cells *= dim.overlap.from_rows;
+  for (const Dim& dim : dims_) cells *= dim.overlap->from_rows;
   return mesh_.size() / cells;
 }
 
@@ -276,11 +384,12 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
   // Digits that neither layout uses make groups that have nothing to do with each other.
   const int64_t holders = this->holders() / (mesh_.size() / active);
   if (holders <= 1) return true;
+  const auto sends_of = [&](size_t i) { return sends[static_cast<size_t>(kind_[i])]; };
   if (uniform_) {
     // All pieces are of one size. A shard's receivers are the devices whose digits agree with it wherever the target
     // puts one at the shard's place; the holders among them keep what they have.
     for (size_t i = 0; i < classes_.size(); ++i) {
-      if (sends[i] == 0) continue;
+      if (sends_of(i) == 0) continue;
       int64_t receivers = active, keepers = holders;
       for (const auto& [e, f] : met_) {
         receivers /= digits_[f].size;
@@ -292,27 +401,27 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
         }
       }
       const int64_t pieces = receivers - keepers;
-      if (sends[i] > CeilDiv(pieces, holders)) return false;
+      if (sends_of(i) > CeilDiv(pieces, holders)) return false;
     }
     return true;
   }
   std::vector<int64_t> demand(static_cast<size_t>(active / holders), 0), pieces = demand;
   auto cell_of = [&](size_t i) {
     int64_t cell = 0;
-    for (const Dim& dim : dims_) cell = cell * dim.overlap.from_rows + dim.from_row[i];
+    for (const Dim& dim : dims_) cell = cell * dim.overlap->from_rows + dim.from_row[i];
     return static_cast<size_t>(cell);
   };
   for (size_t i = 0; i < classes_.size(); ++i) {
-    demand[cell_of(i)] += loads_[i].send;
-    pieces[cell_of(i)] += sends[i];
+    demand[cell_of(i)] += load(i).send;
+    pieces[cell_of(i)] += sends_of(i);
   }
   for (size_t i = 0; i < classes_.size(); ++i) {
-    if (sends[i] == 0) continue;
+    if (sends_of(i) == 0) continue;
     const size_t cell = cell_of(i);
-    const int64_t piece = CeilDiv(loads_[i].send, sends[i]);
+    const int64_t piece = CeilDiv(load(i).send, sends_of(i));
     const bool equal = demand[cell] == pieces[cell] * piece;
     const int64_t share = equal ? CeilDiv(pieces[cell], holders) * piece : CeilDiv(demand[cell], holders) + piece;
-    if (loads_[i].send > share) return false;
+    if (load(i).send > share) return false;
   }
   return true;
 }
@@ -323,24 +432,43 @@ std::vector<int64_t> MeshTransfers::Devices() const {
   return out;
 }
 
-DeviceLoad MeshTransfers::Load(int64_t index) const {
-  if (uniform_ || !counted_levels_.empty()) {
-    std::vector<int64_t> of_device;
-    for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
-    if (!class_of_pattern_.empty() && counted_levels_.empty()) {
-      const std::pair pattern(PatternOf(of_device.data()), size_t{0});
-      return loads_[std::lower_bound(class_of_pattern_.begin(), class_of_pattern_.end(), pattern)->second];
-    }
-    Peers peers;
-    DeviceLoad load = LoadOf(of_device.data(), peers);
-    if (!counted_levels_.empty()) load.levels = counted_levels_[index];
-    return load;
-  }
+int64_t MeshTransfers::ClassAt(int64_t position) const {
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {
-    if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(index);
+    if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(position);
   }
-  return loads_[active];
+  return active;
+}
+
+std::vector<int32_t> MeshTransfers::Kinds() const {
+  if (!counted_levels_.empty() || (uniform_ && class_of_pattern_.empty())) return {};
+  if (static_cast<int64_t>(kind_.size()) == mesh_.size() && !uniform_) return kind_;
+  std::vector<int32_t> out(static_cast<size_t>(mesh_.size()));
+  for (size_t p = 0; p < out.size(); ++p) {
+    const auto position = static_cast<int64_t>(p);
+    out[p] = kind_[uniform_ ? ClassOfPattern(position) : static_cast<size_t>(ClassAt(position))];
+  }
+  return out;
+}
+
+size_t MeshTransfers::ClassOfPattern(int64_t position) const {
+  absl::InlinedVector<int64_t, 16> of_device;
+  for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(position));
+  const std::pair pattern(PatternOf(of_device.data()), size_t{0});
+  return std::lower_bound(class_of_pattern_.begin(), class_of_pattern_.end(), pattern)->second;
+}
+
+DeviceLoad MeshTransfers::Load(int64_t index) const {
+  if (counted_levels_.empty()) {
+    if (!uniform_) return load(static_cast<size_t>(ClassAt(index)));
+    if (!class_of_pattern_.empty()) return load(ClassOfPattern(index));
+  }
+  std::vector<int64_t> of_device;
+  for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
+  Peers peers;
+  DeviceLoad out = LoadOf(of_device.data(), peers);
+  if (!counted_levels_.empty()) out.levels = counted_levels_[static_cast<size_t>(index)];
+  return out;
 }
 
 }  // namespace reshard::transfers

@@ -20,7 +20,7 @@ void MeshTransfers::FindAxes() {
       // two coordinates of some receiver differ.
       for (const Sigma& sigma : sigma_) {
         for (size_t i = 0; sigma[e] != digit && i < classes_.size(); ++i) {
-          if (loads_[i].recv > 0 && coordinate(i, digit) != coordinate(i, sigma[e])) axes_[e] = true;
+          if (load(i).recv > 0 && coordinate(i, digit) != coordinate(i, sigma[e])) axes_[e] = true;
         }
       }
       continue;
@@ -36,15 +36,15 @@ void MeshTransfers::FindAxes() {
     const auto receiver = [&](const Pair& pair) { return pair.to_row / received % size; };
     if (to_dim_[e] == from_dim_[e]) {
       // In the same dimension the pairs say, for each message, whether the two coordinates differ.
-      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+      axes_[e] = std::any_of(from.overlap->pairs.begin(), from.overlap->pairs.end(),
                              [&](const Pair& pair) { return sender(pair) != receiver(pair); });
     } else {
       // In different dimensions any of these coordinates of a sender meets any of those of a receiver. There are pairs:
       // something is received.
-      const int64_t one = sender(from.overlap.pairs[0]);
-      axes_[e] = std::any_of(from.overlap.pairs.begin(), from.overlap.pairs.end(),
+      const int64_t one = sender(from.overlap->pairs[0]);
+      axes_[e] = std::any_of(from.overlap->pairs.begin(), from.overlap->pairs.end(),
                              [&](const Pair& pair) { return sender(pair) != one; }) ||
-                 std::any_of(to.overlap.pairs.begin(), to.overlap.pairs.end(),
+                 std::any_of(to.overlap->pairs.begin(), to.overlap->pairs.end(),
                              [&](const Pair& pair) { return receiver(pair) != one; });
     }
   }
@@ -61,13 +61,13 @@ bool MeshTransfers::IsAllGather() const {
     if (axes_[e] && from_dim_[e] < 0) return false;
   }
   for (const Dim& dim : dims_) {
-    for (const Pair& pair : dim.overlap.pairs) {
+    for (const Pair& pair : dim.overlap->pairs) {
       if (pair.elements != dim.from_length[pair.from_row]) return false;
     }
     // Rows of the source that a member of the group of a device in target row t can hold: all that agree with t on the
     // digits outside the axes. They must add up to row t.
-    std::vector<int64_t> fixed_from(static_cast<size_t>(dim.overlap.from_rows), 0);
-    std::vector<int64_t> fixed_to(static_cast<size_t>(dim.overlap.to_rows), 0);
+    std::vector<int64_t> fixed_from(static_cast<size_t>(dim.overlap->from_rows), 0);
+    std::vector<int64_t> fixed_to(static_cast<size_t>(dim.overlap->to_rows), 0);
     int64_t keys = 1;
     for (size_t j = 0; j < dim.from.digits.size(); ++j) {
       const int digit = dim.from.digits[j];
@@ -97,19 +97,19 @@ bool MeshTransfers::IsAllGather() const {
 // that size is then the same for all members. Groups that hold nothing exchange nothing.
 bool MeshTransfers::IsAllToAll() const {
   for (const Dim& dim : dims_) {
-    for (const Pair& pair : dim.overlap.pairs) {
-      const auto first = static_cast<size_t>(dim.overlap.first_of_to[pair.to_row]);
-      if (pair.elements != dim.overlap.pairs[first].elements) return false;
+    for (const Pair& pair : dim.overlap->pairs) {
+      const auto first = static_cast<size_t>(dim.overlap->first_of_to[pair.to_row]);
+      if (pair.elements != dim.overlap->pairs[first].elements) return false;
     }
   }
   for (size_t i = 0; i < classes_.size(); ++i) {
-    const DeviceLoad& load = loads_[i];
-    if (load.before != load.after) return false;
-    if (load.before == 0) continue;
+    const DeviceLoad& one = load(i);
+    if (one.before != one.after) return false;
+    if (one.before == 0) continue;
     int64_t count = 1;
     for (const Dim& dim : dims_) {
-      count *= dim.received[dim.to_row[i]].total_count();
-      if (dim.overlap.Find(dim.from_row[i], dim.to_row[i]) == nullptr) return false;
+      count *= dim.received.back().At(dim.to_row[i], coordinates(i)).total_count();
+      if (dim.overlap->Find(dim.from_row[i], dim.to_row[i]) == nullptr) return false;
     }
     if (count != group_size_) return false;
   }
@@ -139,7 +139,7 @@ void MeshTransfers::ClassifyPattern() {
     }
   }
   for (const Dim& dim : dims_) {
-    for (const Pair& pair : dim.overlap.pairs) {
+    for (const Pair& pair : dim.overlap->pairs) {
       if (pair.elements != dim.from_length[pair.from_row] || pair.elements != dim.to_length[pair.to_row]) {
         return;
       }
@@ -152,7 +152,7 @@ Message MeshTransfers::MakeMessage(int64_t sender, int64_t receiver, const std::
   Message message{mesh_.Device(sender), mesh_.Device(receiver), {}};
   message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
-    const auto begin = dims_[d].overlap.runs.begin() + pairs[d]->first_run;
+    const auto begin = dims_[d].overlap->runs.begin() + pairs[d]->first_run;
     message.runs[d].assign(begin, begin + pairs[d]->num_runs);
   }
   return message;
@@ -175,8 +175,8 @@ void MeshTransfers::EachReceived(int64_t position, PieceVisitor visit) const {
     const Dim& dim = dims_[d];
     own[d] = dim.from.RowAt(position, digits_);
     const auto t = static_cast<size_t>(dim.to.RowAt(position, digits_));
-    begin[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[t];
-    end[d] = dim.overlap.pairs.data() + dim.overlap.first_of_to[t + 1];
+    begin[d] = dim.overlap->pairs.data() + dim.overlap->first_of_to[t];
+    end[d] = dim.overlap->pairs.data() + dim.overlap->first_of_to[t + 1];
     if (begin[d] == end[d]) return;
     at[d] = begin[d];
   }
@@ -222,12 +222,12 @@ void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
     own[d] = dim.from.RowAt(position, digits_);
-    const DimOverlap& overlap = dim.overlap;
+    const DimOverlap& overlap = *dim.overlap;
     for (int64_t i = overlap.first_of_from[own[d]]; i < overlap.first_of_from[static_cast<size_t>(own[d]) + 1]; ++i) {
       of_shard[d].push_back(&overlap.pairs[overlap.by_from[i]]);
     }
     if (of_shard[d].empty()) return;
-    pairs[d] = dim.overlap.Find(own[d], dim.to.RowAt(position, digits_));
+    pairs[d] = dim.overlap->Find(own[d], dim.to.RowAt(position, digits_));
   }
   const auto keeps = [](const Pair* pair) { return pair != nullptr; };
   if (std::all_of(pairs.begin(), pairs.end(), keeps)) visit(position, pairs);

@@ -11,7 +11,7 @@ namespace reshard::transfers {
 std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                       const std::vector<const DimShards*>& from,
                                                       const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                      Senders senders) {
+                                                      Senders senders, const MeshTransfers* like) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
@@ -31,7 +31,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
     for (int digit : dim.from.digits) out->from_dim_[digit] = static_cast<int>(d);
     for (int digit : dim.to.digits) out->to_dim_[digit] = static_cast<int>(d);
   }
-  out->AddDims(from, to);
+  out->AddDims(from, to, like);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
   if (senders == Senders::kAll) {
@@ -39,16 +39,16 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
   } else {
     out->sigma_.assign(static_cast<size_t>(out->num_levels_), out->ByPlace());
   }
-  out->SumByRow();
-  if (out->num_levels_ > 1) out->SumNear();
+  out->SumSent();
+  out->SumReceived();
   return out;
 }
 
 std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const digits::Refinement& refinement,
                                                      const std::vector<const DimShards*>& from,
                                                      const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                     Senders senders) {
-  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders);
+                                                     Senders senders, const MeshTransfers* like) {
+  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, like);
   out->EnumerateClasses();
   // Of few classes few rows are looked at.
   if (!out->uniform_) out->Tabulate();
@@ -58,10 +58,12 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   return out;
 }
 
-void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to) {
+void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                            const MeshTransfers* like) {
   for (size_t d = 0; d < dims_.size(); ++d) {
     Dim& dim = dims_[d];
-    dim.overlap = Overlap(*from[d], *to[d]);
+    dim.overlap =
+        like != nullptr ? like->dims_[d].overlap : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d]));
     dim.from_length = from[d]->length;
     dim.to_length = to[d]->length;
   }
@@ -286,25 +288,31 @@ void MeshTransfers::EnumerateClasses() {
   uniform_ = classes.has_value();
   if (uniform_) {
     classes_ = *std::move(classes);
+    for (const digits::DeviceClass& one : classes_) {
+      for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
+    }
   } else {
     // Digits that neither layout uses change nothing: devices that differ only in these do the same.
-    classes_.reserve(active);
+    classes_.reserve(static_cast<size_t>(active));
+    coordinates_.reserve(static_cast<size_t>(active) * k);
+    std::vector<int64_t> at(k, 0);
+    int64_t position = 0;
     for (int64_t i = 0; i < active; ++i) {
-      int64_t rest = i, position = 0;
+      classes_.push_back({position, mesh_.size() / active});
+      coordinates_.insert(coordinates_.end(), at.begin(), at.end());
       for (size_t e = k; e-- > 0;) {
         if (!active_digit_[e]) continue;
-        position += rest % digits_[e].size * digits_[e].stride;
-        rest /= digits_[e].size;
+        position += digits_[e].stride;
+        if (++at[e] < digits_[e].size) break;
+        position -= digits_[e].size * digits_[e].stride;
+        at[e] = 0;
       }
-      classes_.push_back({position, mesh_.size() / active});
     }
-  }
-  coordinates_.reserve(classes_.size() * k);
-  for (const digits::DeviceClass& one : classes_) {
-    for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
   }
   if (uniform_) NumberPatterns(first);
   for (Dim& dim : dims_) {
+    dim.from_row.reserve(classes_.size());
+    dim.to_row.reserve(classes_.size());
     for (size_t i = 0; i < classes_.size(); ++i) {
       dim.from_row.push_back(dim.from.Row(coordinates(i)));
       dim.to_row.push_back(dim.to.Row(coordinates(i)));
@@ -336,11 +344,7 @@ uint64_t MeshTransfers::PatternOf(const int64_t* coordinates) const {
   return pattern;
 }
 
-void MeshTransfers::SumByRow() {
-  for (Dim& dim : dims_) {
-    dim.received.resize(dim.overlap.to_rows);
-    for (const Pair& pair : dim.overlap.pairs) dim.received[pair.to_row].Add(pair.in_to, pair.elements);
-  }
+void MeshTransfers::SumSent() {
   for (int level = 0; level < num_levels_; ++level) {
     const Sigma& sigma = sigma_[level];
     std::vector<std::pair<int, int>> pins;
@@ -381,7 +385,7 @@ MeshTransfers::Receivers MeshTransfers::ReceiversOf(const std::vector<std::pair<
   for (const Dim& dim : dims_) {
     std::vector<int> fixed_by;
     for (int f : dim.to.digits) fixed_by.push_back(out.pinned_by[f]);
-    out.sums.emplace_back(dim.overlap, digits_, dim.from, dim.to, fixed_by, false);
+    out.sums.emplace_back(*dim.overlap, digits_, dim.from, dim.to, fixed_by, false);
   }
   return out;
 }

@@ -13,9 +13,11 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "planner/digits/device_classes.h"
+#include "planner/digits/device_kinds.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
 #include "reshard/planner/traffic.h"
@@ -33,6 +35,11 @@ class PinnedSums {
   SpreadSums At(int64_t row, const int64_t* coordinates) const;
   // Sums up for all rows and coordinates at once, before many are asked for.
   void Tabulate();
+  // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
+  // ones, below `numbers()`.
+  bool by_row() const { return num_keys_ == 1; }
+  int32_t NumberAt(int64_t row, const int64_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
+  int32_t numbers() const { return once_.size(); }
 
  private:
   // A digit of the other row, and what fixes it: a digit of the own row, or one outside, which is part of the key.
@@ -44,12 +51,18 @@ class PinnedSums {
   };
   // Whether the digits agree that are fixed within the rows.
   bool Counts(int64_t mine, int64_t theirs) const;
+  size_t IndexOf(int64_t row, const int64_t* coordinates) const {
+    int64_t key = 0;
+    for (const Condition& c : keys_) key = key * c.size + coordinates[c.fixed_by];
+    return static_cast<size_t>(row * num_keys_ + key);
+  }
 
   const DimOverlap* overlap_;
   bool of_receivers_;
   std::vector<Condition> conditions_, keys_;
   int64_t num_keys_ = 1;
-  std::vector<SpreadSums> table_;  // by row, then key; empty unless tabulated
+  std::vector<int32_t> table_;  // by row, then key: the number of the sums; empty unless tabulated
+  SumsOnce once_;
 };
 
 // A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e
@@ -65,19 +78,21 @@ class MeshTransfers final : public TransferSchedule {
   };
   // `from` and `to` are the shard tables of the real dimensions, followed by one for the axes that stay partial, if
   // any; `rank` is the number of real ones. `num_levels`: of the topology, if every digit belongs to one of them, which
-  // the refinement has; else 1.
+  // the refinement has; else 1. `like`: one between the same two layouts, if there is one already: what overlaps is
+  // found once.
   static std::unique_ptr<MeshTransfers> Create(const Mesh& mesh, const digits::Refinement& refinement,
                                                const std::vector<const DimShards*>& from,
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                               Senders senders = Senders::kByPlace);
+                                               Senders senders = Senders::kByPlace,
+                                               const MeshTransfers* like = nullptr);
   // All that does not depend on how many devices there are; of what is public, only what follows may be used.
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                Senders senders);
-  // The most elements that one device receives, and sends, across the outermost level: of at most `most_devices`, from
+                                                Senders senders, const MeshTransfers* like = nullptr);
+  // By level the most elements that one device receives, and sends, and its most peers: of at most `most_devices`, from
   // all over the mesh.
-  LevelLoad BusiestOfSome(int64_t most_devices);
+  LevelLoads BusiestOfSome(int64_t most_devices);
   // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
   // ResourceExhausted above 2^24 messages.
   absl::Status CountLevels(const Topology& topology);
@@ -96,19 +111,19 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<int64_t> Devices() const override;
   DeviceLoad Load(int64_t index) const override;
   const std::vector<digits::DigitLink>* Links() const override { return uniform_ ? &links_ : nullptr; }
+  std::vector<int32_t> Kinds() const override;
   Op Classify() const override { return op_; }
   std::vector<AxisRef> Axes() const override;
   int64_t GroupSize() const override { return group_size_; }
 
  private:
   struct Dim {
-    DimOverlap overlap;
+    std::shared_ptr<const DimOverlap> overlap;
     digits::RowDigits from, to;
     std::vector<int64_t> from_length, to_length;  // elements of a row
     std::vector<int64_t> from_row, to_row;        // of each class
-    std::vector<SpreadSums> received;             // by to_row
-    // For each level but the outermost: what comes from devices of the same domain.
-    std::vector<PinnedSums> received_near;
+    // For each level, of what a device needs, what comes from devices of its domain; at the outermost, all of it.
+    std::vector<PinnedSums> received;
   };
 
   // A product over dimensions of what a device sends, before what it need not send is left out.
@@ -125,7 +140,8 @@ class MeshTransfers final : public TransferSchedule {
   };
 
   MeshTransfers() = default;
-  void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to);
+  void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+               const MeshTransfers* like);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
   Sigma InPlace() const;
@@ -138,14 +154,15 @@ class MeshTransfers final : public TransferSchedule {
   void NumberPatterns(const std::vector<int>& first);
   // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
   uint64_t PatternOf(const int64_t* coordinates) const;
-  void SumByRow();
-  void SumNear();
+  void SumSent();
+  void SumReceived();
   void Tabulate();
   // `pins`: (the receiver's digit, the device's).
   Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
   Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
   // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.
   int LevelOf(int64_t holder, int64_t receiver) const;
+  digits::DeviceKinds KindsOfClasses() const;
   void ComputeLoads();
   bool Balanced(const std::vector<int64_t>& sends) const;
   void FindAxes();
@@ -169,6 +186,11 @@ class MeshTransfers final : public TransferSchedule {
   void AddReceived(const int64_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const;
   const int64_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
   int64_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
+  const DeviceLoad& load(size_t one) const { return loads_[static_cast<size_t>(kind_[one])]; }
+  // Its place among `classes_` where layouts are not uniform.
+  int64_t ClassAt(int64_t position) const;
+  // The same where they are. Requires that patterns are numbered.
+  size_t ClassOfPattern(int64_t position) const;
 
   Mesh mesh_;
   int rank_ = 0;
@@ -199,7 +221,8 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
   std::vector<int64_t> coordinates_;        // of the classes, one per digit
-  std::vector<DeviceLoad> loads_;           // of the classes
+  std::vector<int32_t> kind_;               // of the classes: those of one have the same load
+  std::vector<DeviceLoad> loads_;           // of the kinds
   std::vector<LevelLoads> counted_levels_;  // of every position, where they were counted
   std::vector<bool> axes_;                  // digits that vary inside a group
   TransferFigures figures_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "reshard/layout/checked.h"
@@ -71,18 +72,26 @@ void SortByRow(int64_t Segment::*row, int64_t rows, std::vector<Segment>& segmen
   segments = std::move(sorted);
 }
 
-// Whether row r is interval r, and rows are in ascending order: any nest of plain axes that leaves no row empty.
-bool OneAscendingIntervalEach(const DimShards& shards) {
-  if (static_cast<int64_t>(shards.intervals.size()) != shards.num_rows()) return false;
-  for (size_t row = 0; row < shards.intervals.size(); ++row) {
-    if (shards.first[row] != static_cast<int64_t>(row)) return false;
-    if (row > 0 && shards.intervals[row].begin < shards.intervals[row - 1].begin) return false;
+// The row of each interval, where no row has several and rows are in ascending order: any nest of plain axes. nullopt
+// otherwise.
+std::optional<std::vector<int64_t>> RowsInOrder(const DimShards& shards) {
+  std::vector<int64_t> rows;
+  rows.reserve(shards.intervals.size());
+  for (int64_t row = 0; row < shards.num_rows(); ++row) {
+    const int64_t begin = shards.first[row], end = shards.first[static_cast<size_t>(row) + 1];
+    if (end - begin > 1) return std::nullopt;
+    if (begin == end) continue;
+    if (begin > 0 && shards.intervals[begin].begin < shards.intervals[static_cast<size_t>(begin) - 1].begin) {
+      return std::nullopt;
+    }
+    rows.push_back(row);
   }
-  return true;
+  return rows;
 }
 
 // Where both sides are such, the stretches they share come in the order of the pairs, one each.
-void OverlapInOrder(const DimShards& from, const DimShards& to, DimOverlap& out) {
+void OverlapInOrder(const DimShards& from, const std::vector<int64_t>& from_rows, const DimShards& to,
+                    const std::vector<int64_t>& to_rows, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;
   const std::vector<Interval>& b = to.intervals;
   out.pairs.reserve(a.size() + b.size());
@@ -91,11 +100,12 @@ void OverlapInOrder(const DimShards& from, const DimShards& to, DimOverlap& out)
     const int64_t begin = std::max(a[i].begin, b[j].begin);
     const int64_t length = std::min(a[i].end, b[j].end) - begin;
     if (length > 0) {
-      out.pairs.push_back({static_cast<int64_t>(i), static_cast<int64_t>(j), length,
-                           SpreadOf(true, length, from.length[i]), SpreadOf(true, length, to.length[j]),
-                           static_cast<int64_t>(out.runs.size()), 1});
+      const int64_t row = from_rows[i], other = to_rows[j];
+      out.pairs.push_back({static_cast<int32_t>(row), static_cast<int32_t>(other), length,
+                           static_cast<int32_t>(out.runs.size()), 1, SpreadOf(true, length, from.length[row]),
+                           SpreadOf(true, length, to.length[other])});
       out.runs.push_back({begin - a[i].begin, begin - b[j].begin, begin, length});
-      ++out.first_of_to[j + 1];
+      ++out.first_of_to[static_cast<size_t>(other) + 1];
     }
     (a[i].end < b[j].end) ? ++i : ++j;
   }
@@ -121,19 +131,16 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
   SortByRow(&Segment::to_row, out.to_rows, segments);
 
   for (size_t i = 0; i < segments.size();) {
-    Pair pair{segments[i].from_row,
-              segments[i].to_row,
-              0,
-              Spread::kWhole,
-              Spread::kWhole,
-              static_cast<int64_t>(out.runs.size()),
-              0};
+    Pair pair;
+    pair.from_row = static_cast<int32_t>(segments[i].from_row);
+    pair.to_row = static_cast<int32_t>(segments[i].to_row);
+    pair.first_run = static_cast<int32_t>(out.runs.size());
     bool contiguous_from = true;
     bool contiguous_to = true;
     for (; i < segments.size() && segments[i].from_row == pair.from_row && segments[i].to_row == pair.to_row; ++i) {
       const Run& run = segments[i].run;
       pair.elements += run.length;
-      if (static_cast<int64_t>(out.runs.size()) > pair.first_run) {
+      if (static_cast<int32_t>(out.runs.size()) > pair.first_run) {
         Run& last = out.runs.back();
         const bool touches_from = last.from + last.length == run.from;
         const bool touches_to = last.to + last.length == run.to;
@@ -146,7 +153,7 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
       }
       out.runs.push_back(run);
     }
-    pair.num_runs = static_cast<int64_t>(out.runs.size()) - pair.first_run;
+    pair.num_runs = static_cast<int32_t>(out.runs.size()) - pair.first_run;
     pair.in_from = SpreadOf(contiguous_from, pair.elements, from.length[pair.from_row]);
     pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[pair.to_row]);
     out.pairs.push_back(pair);
@@ -156,9 +163,18 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
 
 }  // namespace
 
+int32_t SumsOnce::NumberOf(const SpreadSums& sums) {
+  // Neighbors are mostly alike.
+  if (last_ >= 0 && sums_[static_cast<size_t>(last_)] == sums) return last_;
+  const auto [at, fresh] = numbers_.emplace(sums, size());
+  if (fresh) sums_.push_back(sums);
+  return last_ = at->second;
+}
+
 const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
   auto begin = pairs.begin() + first_of_to[to_row];
   auto end = pairs.begin() + first_of_to[static_cast<size_t>(to_row) + 1];
+  if (end - begin == from_rows) return &begin[from_row];
   auto it = std::lower_bound(begin, end, from_row, [](const Pair& p, int64_t row) { return p.from_row < row; });
   return it != end && it->from_row == from_row ? &*it : nullptr;
 }
@@ -168,8 +184,10 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
   out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
-  if (OneAscendingIntervalEach(from) && OneAscendingIntervalEach(to)) {
-    OverlapInOrder(from, to, out);
+  const auto from_rows = RowsInOrder(from);
+  const auto to_rows = from_rows ? RowsInOrder(to) : std::nullopt;
+  if (from_rows && to_rows) {
+    OverlapInOrder(from, *from_rows, to, *to_rows, out);
   } else {
     OverlapSorted(from, to, out);
   }
@@ -179,7 +197,7 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
   std::partial_sum(out.first_of_from.begin(), out.first_of_from.end(), out.first_of_from.begin());
   out.by_from.resize(out.pairs.size());
   std::vector<int64_t> next(out.first_of_from.begin(), out.first_of_from.end() - 1);
-  for (size_t i = 0; i < out.pairs.size(); ++i) out.by_from[next[out.pairs[i].from_row]++] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < out.pairs.size(); ++i) out.by_from[next[out.pairs[i].from_row]++] = static_cast<int32_t>(i);
   return out;
 }
 

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/planner/traffic.h"
 
@@ -23,14 +25,15 @@ enum class Spread : uint8_t {
 };
 inline constexpr int kNumSpreads = 5;
 
+// There may be a pair for each of 2^24 intervals, so that they are small.
 struct Pair {
-  int64_t from_row = 0;
-  int64_t to_row = 0;
+  int32_t from_row = 0;
+  int32_t to_row = 0;
   int64_t elements = 0;
+  int32_t first_run = 0;  // into DimOverlap::runs
+  int32_t num_runs = 0;
   Spread in_from = Spread::kWhole;
   Spread in_to = Spread::kWhole;
-  int64_t first_run = 0;  // into DimOverlap::runs
-  int64_t num_runs = 0;
 };
 
 struct DimOverlap {
@@ -40,7 +43,8 @@ struct DimOverlap {
   int64_t from_rows = 0;
   int64_t to_rows = 0;
   // Pairs of from_row s: those at by_from[first_of_from[s] .. first_of_from[s+1]), by to_row.
-  std::vector<int64_t> by_from, first_of_from;
+  std::vector<int32_t> by_from;
+  std::vector<int64_t> first_of_from;
 
   // The pair of these rows, or nullptr if they share no element.
   const Pair* Find(int64_t from_row, int64_t to_row) const;
@@ -66,6 +70,25 @@ struct SpreadSums {
   }
   int64_t total_elements() const { return elements[0] + elements[1] + elements[2] + elements[3] + elements[4]; }
   int64_t total_count() const { return count[0] + count[1] + count[2] + count[3] + count[4]; }
+  bool operator==(const SpreadSums&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const SpreadSums& sums) {
+    return H::combine(std::move(h), sums.elements, sums.count);
+  }
+};
+
+// Sums of which many are the same: each kept once, and known by its number.
+class SumsOnce {
+ public:
+  // The number of `sums`, a new one where it is the first of its kind.
+  int32_t NumberOf(const SpreadSums& sums);
+  const SpreadSums& at(int32_t number) const { return sums_[static_cast<size_t>(number)]; }
+  int32_t size() const { return static_cast<int32_t>(sums_.size()); }
+
+ private:
+  std::vector<SpreadSums> sums_;
+  absl::flat_hash_map<SpreadSums, int32_t> numbers_;
+  int32_t last_ = -1;
 };
 
 // Folds the sums of dimensions, which are added from the last (fastest) to the first, into those of their product.

@@ -15,20 +15,24 @@
 
 namespace reshard::transfers {
 
-// State: a few layouts, and the map of each that was asked for. Invariant: a map is that of its layout. Not
-// thread-safe.
+// State: the maps that were asked for, as long as they are not too large together; those of the layouts that it was
+// made for always. Invariant: a map is that of its layout. Not thread-safe.
 class ShardMaps {
  public:
-  // Keeps the maps of these: the ends of a problem, say. Those of other layouts are made at every call.
-  explicit ShardMaps(const std::vector<Layout>& kept) {
-    for (const Layout& layout : kept) kept_.emplace_back(layout, nullptr);
+  // Always keeps the maps of these: the ends of a problem, say.
+  explicit ShardMaps(const std::vector<Layout>& always) {
+    for (const Layout& layout : always) kept_.emplace_back(layout, nullptr);
   }
   // Never null. Errors: those of ShardMap::Create.
   absl::StatusOr<std::shared_ptr<const ShardMap>> Of(const Layout& layout);
 
  private:
   std::vector<std::pair<Layout, std::shared_ptr<const ShardMap>>> kept_;
+  int64_t size_ = 0;  // rows and intervals of the maps that need not be kept
 };
+
+// Those of all dimensions together: what looking at a map costs.
+int64_t RowsAndIntervals(const ShardMap& map);
 
 // A layout with its map. Both must outlive it.
 struct MappedLayout {
@@ -41,9 +45,9 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
                                                                   const MappedLayout& to, const Topology& topology,
                                                                   int64_t first_holder = 0);
 
-// About the most elements that one device receives or sends across the outermost level in an exchange from -> to, over
-// one mesh: as far as a few hundred devices tell. nullopt where only all messages would tell.
-std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
+// About the most elements that one device receives, and sends, across each level in an exchange from -> to, over one
+// mesh, and with how many peers: as far as a few hundred devices tell. nullopt where only all messages would tell.
+std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
 
 }  // namespace reshard::transfers
 

@@ -159,8 +159,9 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
     if (!refinement) refinement = digits::Refine(from, to);
     if (refinement) {
       using Senders = MeshTransfers::Senders;
-      const auto create = [&](const digits::Refinement& by, int num_levels, Senders senders) {
-        return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders);
+      const auto create = [&](const digits::Refinement& by, int num_levels, Senders senders,
+                              const MeshTransfers* like = nullptr) {
+        return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders, like);
       };
       const auto counted = [&](std::unique_ptr<MeshTransfers> one,
                                bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
@@ -171,7 +172,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
       if (op == Op::kAllPermute && topology.num_levels() > 1 &&
           (!out->balanced() || out->Classify() != Op::kAllPermute)) {
         // The nearest holders make no permutation of it; without regard to distance there may be one.
-        auto permuting = create(*refinement, 1, Senders::kByPlace);
+        auto permuting = create(*refinement, 1, Senders::kByPlace, out.get());
         if (permuting->balanced() && permuting->Classify() == Op::kAllPermute) {
           return counted(std::move(permuting), false);
         }
@@ -179,7 +180,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
       if (out->balanced()) return counted(std::move(out), aligned);
       if (aligned && out->Figures().messages_total > kMostLooks / out->holders()) {
         const auto finer = digits::Refine(from, to, levels ? &*levels : nullptr, out->CutsToSpread());
-        return counted(create(finer ? *finer : *refinement, topology.num_levels(), Senders::kAll), true);
+        return counted(create(finer ? *finer : *refinement, topology.num_levels(), Senders::kAll, out.get()), true);
       }
     }
   }
@@ -188,7 +189,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
   return std::unique_ptr<TransferSchedule>(std::move(out));
 }
 
-std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
+std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
   constexpr int64_t kLookedAt = 512;
   const Mesh& mesh = from.layout.mesh();
   if (!(mesh == to.layout.mesh()) || from.layout.partial() || to.layout.partial()) return std::nullopt;
@@ -202,18 +203,18 @@ std::optional<int64_t> BusiestAcross(const MappedLayout& from, const MappedLayou
     to_dims.push_back(&to.map.dim(d));
   }
   using Senders = MeshTransfers::Senders;
-  const auto busiest = [&](const digits::Refinement& by, Senders senders) {
-    const auto prepared =
-        MeshTransfers::Prepare(mesh, by, from_dims, to_dims, from.layout.rank(), topology.num_levels(), senders);
-    return std::pair(prepared->BusiestOfSome(kLookedAt), prepared->CutsToSpread());
+  const auto prepare = [&](const digits::Refinement& by, Senders senders, const MeshTransfers* like) {
+    return MeshTransfers::Prepare(mesh, by, from_dims, to_dims, from.layout.rank(), topology.num_levels(), senders,
+                                  like);
   };
-  const auto [by_place, cuts] = busiest(*refinement, Senders::kByPlace);
-  int64_t send = by_place.send;
-  if (send > by_place.recv) {
-    const auto finer = digits::Refine(from.layout, to.layout, &*levels, cuts);
-    send = std::min(send, busiest(finer ? *finer : *refinement, Senders::kAll).first.send);
+  const auto by_place = prepare(*refinement, Senders::kByPlace, nullptr);
+  LevelLoads loads = by_place->BusiestOfSome(kLookedAt);
+  if (loads.back().send > loads.back().recv) {
+    const auto finer = digits::Refine(from.layout, to.layout, &*levels, by_place->CutsToSpread());
+    LevelLoads spread = prepare(finer ? *finer : *refinement, Senders::kAll, by_place.get())->BusiestOfSome(kLookedAt);
+    if (spread.back().send < loads.back().send) loads = std::move(spread);
   }
-  return std::max(by_place.recv, send);
+  return loads;
 }
 
 }  // namespace transfers

@@ -111,6 +111,9 @@ class TransferSchedule {
   // For the planner: pairs of digits of the mesh such that the load of a device depends only on which pairs have equal
   // coordinates there. Null if any device may differ from any other.
   virtual const std::vector<digits::DigitLink>* Links() const { return nullptr; }
+  // For the planner, where there are no links: a number per device, in the order of Devices(); those that have the same
+  // have the same load. Empty if any device may differ from any other.
+  virtual std::vector<int32_t> Kinds() const { return {}; }
   // The most specific op whose definition this pattern meets (Slice, AllGather, AllToAll, AllPermute, else Exchange;
   // a reduction stays what it is).
   virtual Op Classify() const = 0;

@@ -12,6 +12,7 @@
 #include "tests/layouts.h"
 #include "tests/planner/candidates/chains.h"
 #include "tests/property.h"
+#include "tests/sanitized.h"
 
 namespace reshard {
 namespace {
@@ -82,6 +83,39 @@ TEST_CASE("stages lead to the target within max(source, target), and no more dev
     staged += stages.size() > 1;
   }
   CHECK(staged > 1000);
+}
+
+TEST_CASE("stages of sizes that do not divide are contiguous where nothing of the source is left") {
+  const Layout from = LayoutOf("[<a>131071, 65537]", "{a:1024}"), to = LayoutOf("[131071, <a>65537]", "{a:1024}");
+  CHECK(
+      Layouts(Stages(from, to, nullptr, 0, 32)) ==
+      std::vector<std::string>{ToString(LayoutOf("[<32,a:(32)32>131071, <a:(1)32>65537]", "{a:1024}")), ToString(to)});
+  // What stays along a dimension keeps its place there.
+  const Layout before = LayoutOf("[<a,b>1001, 999]", "{a:64,b:2}"), after = LayoutOf("[<b>1001, <a>999]", "{a:64,b:2}");
+  for (const Stage& stage : Stages(before, after, nullptr, 0, 8)) {
+    CHECK(stage.step.to.MaxLocalElements() <= std::max(before.MaxLocalElements(), after.MaxLocalElements()));
+  }
+}
+
+TEST_CASE("uneven stages are plans too") {
+  const uint64_t seed = testing::Seed();
+  const std::vector<std::vector<Axis>> meshes = {{{"a", 4}, {"b", 3}}, {{"a", 16}}, {{"a", 2}, {"b", 2}, {"c", 4}}};
+  int staged = 0;
+  constexpr int kProblems = testing::kSanitized ? 60 : 400;
+  for (int round = 0; round < kProblems; ++round) {
+    std::mt19937_64 random(seed + static_cast<uint64_t>(round));
+    const auto& axes = meshes[random() % meshes.size()];
+    const std::vector<int64_t> shape = {37, 53};
+    const Layout from = LayoutOf(RandomLayout(random, axes, shape, {.blocks = true}), MeshText(axes));
+    const Layout to = LayoutOf(RandomLayout(random, axes, shape, {.blocks = true}), MeshText(axes));
+    INFO("seed " << seed << ", round " << round << ": " << ToString(from.mesh()) << " " << ToString(from) << " -> "
+                 << ToString(to));
+    const std::vector<Stage> stages = Stages(from, to, nullptr, 0, 2 + static_cast<int64_t>(random() % 3));
+    REQUIRE(stages.back().step.to == to);
+    staged += stages.size() > 1;
+    if (stages.size() > 1) REQUIRE(WrongWith(from, to, ChainOf(stages)) == "");
+  }
+  CHECK(staged > kProblems / 10);
 }
 
 TEST_CASE("a plan with thousands of peers goes in stages if that is faster, and only for the time") {

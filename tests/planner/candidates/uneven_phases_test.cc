@@ -81,7 +81,8 @@ TEST_CASE("chains in uneven phases are plans, and cross less than the direct mov
     if (i % 3 == 2) std::swap(other[0].size, other[1].size);
     const Layout target =
         LayoutOf(testing::RandomLayout(random, other, shape, {.blocks = true}), testing::MeshText(other));
-    const std::vector<Chain> chains = UnevenPhaseChains(source, target, DType::kI8, topology, 0);
+    transfers::ShardMaps maps({source, target});
+    const std::vector<Chain> chains = UnevenPhaseChains(source, target, DType::kI8, topology, 0, maps);
     INFO("seed " << seed << ", " << i << ": " << ToString(source.mesh()) << " " << ToString(source) << " -> "
                  << ToString(target));
     REQUIRE(chains.size() <= 4);
@@ -100,7 +101,8 @@ TEST_CASE("no uneven phases where they mean nothing") {
   const Layout source = LayoutOf("[<N>63, 8]", "{N:2,X:4}");
   const Layout target = LayoutOf("[63, 8]", "{N:2,X:4}");
   const auto chains = [](const Layout& from, const Layout& to, const Topology& topology) {
-    return UnevenPhaseChains(from, to, DType::kF32, topology, 0).size();
+    transfers::ShardMaps maps({from, to});
+    return UnevenPhaseChains(from, to, DType::kF32, topology, 0, maps).size();
   };
   CHECK(chains(source, target, LocalityDomains(4)) > 0);
   CHECK(chains(source, target, Topology::Flat()) == 0);

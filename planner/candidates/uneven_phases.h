@@ -4,7 +4,7 @@
 // What a middle layout is there is said in digits, and is said here in layouts. A middle keeps how its end is cut
 // between domains, so that nothing leaves a domain on the way from or to it: axes inside the domains become blocks,
 // which keep every part. What a domain then holds as a whole its devices share, by cutting a dimension, or two, once
-// more along the axes inside: behind the other cuts or in front of them. An domain then fetches each element that it
+// more along the axes inside: behind the other cuts or in front of them. A domain then fetches each element that it
 // lacks once, and its devices have equal shares of that up to the rounding of one cut.
 #ifndef RESHARD_PLANNER_CANDIDATES_UNEVEN_PHASES_H_
 #define RESHARD_PLANNER_CANDIDATES_UNEVEN_PHASES_H_

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """reshard.calibrate beside loops by hand in the same run: all-to-alls as nccl-tests times them, of sends and receives
-over Gloo, and over memory that the processes share.
+over Gloo, and, in C, over memory that the processes share.
 
 usage: PYTHONPATH=build/full/python build/venv/bin/python tests/bench/calibrate_bench.py [--ranks N] [--size BYTES]
 
@@ -8,9 +8,11 @@ Prints, for each, what calibrate says and what the loop says: the time of an exc
 of one of --size bytes per rank (bytes received over time, the slowest rank's median). The last column is their ratio.
 """
 import argparse
+import ctypes
 import mmap
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +23,35 @@ import torch.multiprocessing as multiprocessing
 
 FEW = 8  # bytes to each peer
 BLOCK = 256 << 10  # bytes
+
+# In blocks that stay in the cache, each rank writes what it sends to shared memory, says so, takes what the others have
+# written for it, and says so. A rank's flags have a cache line each.
+LOOP = """
+#include <stdint.h>
+#include <string.h>
+static void meet(volatile int64_t* flags, int rank, int ranks, int64_t turn) {
+  __atomic_store_n(&flags[8 * rank], turn, __ATOMIC_RELEASE);
+  for (int peer = 0; peer < ranks; ++peer)
+    while (__atomic_load_n(&flags[8 * peer], __ATOMIC_ACQUIRE) < turn) __builtin_ia32_pause();
+}
+int64_t exchange(char* memory, int rank, int ranks, const char* mine, char* theirs, int64_t to_each, int64_t block,
+                 int64_t turn) {
+  volatile int64_t* flags = (volatile int64_t*)memory;
+  char* cells = memory + 4096;  // by sender, then receiver
+  for (int64_t begin = 0; begin < to_each; begin += block) {
+    const int64_t n = to_each - begin < block ? to_each - begin : block;
+    ++turn;
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank) memcpy(cells + (rank * ranks + peer) * block, mine + peer * to_each + begin, n);
+    meet(flags, rank, ranks, turn);
+    for (int peer = 0; peer < ranks; ++peer)
+      memcpy(theirs + peer * to_each + begin,
+             peer == rank ? mine + peer * to_each + begin : cells + (peer * ranks + rank) * block, n);
+    meet(flags + 8 * ranks, rank, ranks, turn);
+  }
+  return turn;
+}
+"""
 
 
 def median(once, repeat=20):
@@ -51,34 +82,25 @@ def gloo_loop(rank, ranks, to_each, _):
 
 
 def memory_loop(rank, ranks, to_each, path):
-    """In blocks that stay in the cache, each rank writes what it sends to shared memory, says so, and takes what the others
-    have written for it."""
-    page, block = 4096, min(to_each, BLOCK)
-    whole = ranks * ranks * block
+    block = min(to_each, BLOCK)
+    size = 4096 + ranks * ranks * block
     if rank == 0:
         with open(path, "wb") as file:
-            file.truncate(page + whole)
+            file.truncate(size)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", f"{path}.so"], input=LOOP, text=True, check=True)
     dist.barrier()
+    exchange = ctypes.CDLL(f"{path}.so").exchange
+    exchange.restype = ctypes.c_int64
     with open(path, "r+b") as file:
-        memory = mmap.mmap(file.fileno(), page + whole)
-    flags = torch.frombuffer(memory, dtype=torch.int64, count=2 * 8 * ranks)[::8].view(2, ranks)
-    cells = torch.frombuffer(memory, dtype=torch.uint8, count=whole, offset=page).view(ranks, ranks, block)
-    mine, theirs = torch.zeros(ranks, to_each, dtype=torch.uint8), torch.empty(ranks, to_each, dtype=torch.uint8)
-    turn = [int(flags[0, rank])]
+        memory = mmap.mmap(file.fileno(), size)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    mine, theirs = (torch.zeros(ranks, to_each, dtype=torch.uint8) for _ in range(2))
+    turn = [0]
 
     def once():
-        for begin in range(0, to_each, block):
-            turn[0] += 1
-            end = min(begin + block, to_each)
-            for step in (0, 1):
-                for peer in range(ranks):
-                    if step == 0:
-                        cells[rank, peer, : end - begin].copy_(mine[peer, begin:end])
-                    else:
-                        theirs[peer, begin:end].copy_(cells[peer, rank, : end - begin])
-                flags[step, rank] = turn[0]
-                while int(flags[step].min()) < turn[0]:
-                    pass
+        turn[0] = exchange(ctypes.c_void_p(start), rank, ranks, ctypes.c_void_p(mine.data_ptr()),
+                           ctypes.c_void_p(theirs.data_ptr()), ctypes.c_int64(to_each), ctypes.c_int64(block),
+                           ctypes.c_int64(turn[0]))
 
     return median(once)
 

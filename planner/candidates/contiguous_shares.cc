@@ -30,7 +30,8 @@ class ShareSearch {
     Layout layout;
     int64_t time_ns = 0;
   };
-  // The end itself, and what its domains hold shared along each dimension.
+  // The end itself, and what its domains hold shared along each dimension: behind the cuts between domains where there
+  // are some, so that nothing leaves a domain; where there are none, that is in front of everything.
   std::vector<Layout> LayoutsOf(const Layout& end, const std::vector<int64_t>& outer) const;
   // nullopt where a few devices do not tell.
   std::optional<int64_t> Time(const Layout& from, const Layout& to);

@@ -7,7 +7,7 @@
 #include "planner/candidates/domain_cuts.h"
 #include "planner/candidates/staged.h"
 #include "planner/digits/domains.h"
-#include "planner/transfers/shard_maps.h"
+#include "planner/transfers/sampled_loads.h"
 
 namespace reshard::candidates {
 namespace {
@@ -20,7 +20,7 @@ class ShareSearch {
  public:
   ShareSearch(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
               transfers::ShardMaps& maps)
-      : source_(source), target_(target), dtype_(dtype), topology_(topology), maps_(maps) {}
+      : source_(source), target_(target), topology_(topology), sampled_(dtype, topology, maps, kMostSharesLookedAt) {}
 
   std::vector<ShareChain> Chains();
 
@@ -38,10 +38,8 @@ class ShareSearch {
 
   const Layout& source_;
   const Layout& target_;
-  const DType dtype_;
   const Topology& topology_;
-  transfers::ShardMaps& maps_;
-  int64_t looked_at_ = 0;
+  transfers::SampledLoads sampled_;
 };
 
 std::vector<Layout> ShareSearch::LayoutsOf(const Layout& end, const std::vector<int64_t>& outer) const {
@@ -61,16 +59,12 @@ std::vector<Layout> ShareSearch::LayoutsOf(const Layout& end, const std::vector<
 
 std::optional<int64_t> ShareSearch::Time(const Layout& from, const Layout& to) {
   if (from == to) return 0;
-  const auto before = maps_.Of(from), after = maps_.Of(to);
-  if (!before.ok() || !after.ok() || looked_at_ > kMostSharesLookedAt) return std::nullopt;
-  looked_at_ += transfers::RowsAndIntervals(**before) + transfers::RowsAndIntervals(**after);
-  const auto busiest = transfers::BusiestLoads({from, **before}, {to, **after}, topology_);
-  if (!busiest) return std::nullopt;
+  const auto loads = sampled_.Of(from, to);
+  if (!loads) return std::nullopt;
   int64_t time = 0;
   for (int level = 0; level < topology_.num_levels(); ++level) {
-    const LevelLoad& load = (*busiest)[static_cast<size_t>(level)];
-    const int64_t bytes = std::max(load.recv, load.send) * SizeOf(dtype_) * topology_.DevicesPerNic(level);
-    if (bytes > 0) time = std::max(time, topology_.StepTime(level, load.peers, bytes));
+    const int64_t bytes = sampled_.LinkBytes(*loads, level);
+    if (bytes > 0) time = std::max(time, topology_.StepTime(level, (*loads)[static_cast<size_t>(level)].peers, bytes));
   }
   return time;
 }
@@ -94,11 +88,7 @@ std::vector<ShareChain> ShareSearch::Chains() {
     for (const Shared& m2 : last) {
       const auto between = Time(m1.layout, m2.layout);
       if (!between) continue;
-      ShareChain found{{}, m1.time_ns + *between + m2.time_ns};
-      for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
-        const Layout& at = found.chain.empty() ? source_ : found.chain.back().to;
-        if (!(*layout == at)) found.chain.push_back({cost::ChainStep::Kind::kMove, *layout});
-      }
+      ShareChain found{Through(source_, {&m1.layout, &m2.layout, &target_}), m1.time_ns + *between + m2.time_ns};
       if (found.chain.size() > 1) out.push_back(std::move(found));
     }
   }

@@ -27,4 +27,13 @@ absl::Span<const Family> Families() {
   return kFamilies;
 }
 
+Chain Through(const Layout& source, std::initializer_list<const Layout*> layouts) {
+  Chain chain;
+  for (const Layout* layout : layouts) {
+    const Layout& at = chain.empty() ? source : chain.back().to;
+    if (!(*layout == at)) chain.push_back({cost::ChainStep::Kind::kMove, *layout});
+  }
+  return chain;
+}
+
 }  // namespace reshard::candidates

@@ -7,6 +7,7 @@
 #define RESHARD_PLANNER_CANDIDATES_FAMILY_H_
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ namespace reshard::candidates {
 
 // source -> steps[0].to -> steps[1].to -> ... -> target.
 using Chain = std::vector<cost::ChainStep>;
+
+// source -> each of `layouts` in turn, without the moves that change nothing.
+Chain Through(const Layout& source, std::initializer_list<const Layout*> layouts);
 
 // The best plan between two layouts over one mesh: families build on plans without knowing their origin.
 using PlanWithin = std::function<absl::StatusOr<Plan>(const Layout& from, const Layout& to)>;

@@ -7,6 +7,7 @@
 #include "planner/candidates/domain_cuts.h"
 #include "planner/cost/price.h"
 #include "planner/digits/domains.h"
+#include "planner/transfers/sampled_loads.h"
 #include "planner/transfers/shard_maps.h"
 
 namespace reshard::candidates {
@@ -92,7 +93,8 @@ class Search {
         target_(target),
         dtype_(dtype),
         most_(std::max(source.MaxLocalElements(), target.MaxLocalElements())),
-        maps_(maps) {
+        maps_(maps),
+        sampled_(dtype, topology, maps, kMostLookedAt) {
     options_.topology = topology;
   }
 
@@ -120,20 +122,13 @@ class Search {
   // Bytes through the busiest link between domains; nothing where the move is none.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
-    if (looked_at_ > kMostLookedAt) return std::nullopt;
+    if (sampled_.exhausted()) return std::nullopt;
     // The chains that are kept are priced exactly. To find them on a large mesh, some of its devices are enough.
     if (from.mesh().size() > kAllLookedAt && from.mesh() == to.mesh()) {
-      const auto before = maps_.Of(from), after = maps_.Of(to);
-      if (!before.ok() || !after.ok()) return std::nullopt;
-      looked_at_ += transfers::RowsAndIntervals(**before) + transfers::RowsAndIntervals(**after);
-      const Topology& topology = options_.topology;
-      const auto busiest = transfers::BusiestLoads({from, **before}, {to, **after}, topology);
-      if (busiest) {
-        const int64_t elements = std::max(busiest->back().recv, busiest->back().send);
-        return elements * SizeOf(dtype_) * topology.DevicesPerNic(topology.num_levels() - 1);
-      }
+      const auto loads = sampled_.Of(from, to);
+      if (loads) return sampled_.LinkBytes(*loads, options_.topology.num_levels() - 1);
     }
-    looked_at_ += std::max(from.mesh().size(), to.mesh().size());
+    sampled_.LookedAt(std::max(from.mesh().size(), to.mesh().size()));
     const auto priced = cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, dtype_, options_, maps_);
     if (!priced.ok()) return std::nullopt;
     return priced->totals.levels.back().nic_bytes_max;
@@ -147,7 +142,7 @@ class Search {
   const int64_t most_;  // elements of a fragment
   PlanOptions options_;
   transfers::ShardMaps& maps_;
-  mutable int64_t looked_at_ = 0;
+  mutable transfers::SampledLoads sampled_;
 };
 
 std::vector<Search::Middle> Search::MiddlesOf(const End& end, const End& other, const Share& share, bool leaving,
@@ -175,12 +170,7 @@ std::vector<Chain> Search::Chains(int64_t enough) {
   const auto add = [&](const Middle& m1, const Middle& m2) {
     const auto across = Across(m1.layout, m2.layout);
     if (!across || m1.across + *across + m2.across >= *direct) return;
-    Chain chain;
-    for (const Layout* layout : {&m1.layout, &m2.layout, &target_}) {
-      const Layout& at = chain.empty() ? source_ : chain.back().to;
-      if (!(*layout == at)) chain.push_back({cost::ChainStep::Kind::kMove, *layout});
-    }
-    found.push_back({m1.across + *across + m2.across, std::move(chain)});
+    found.push_back({m1.across + *across + m2.across, Through(source_, {&m1.layout, &m2.layout, &target_})});
   };
   const bool same_mesh = source_.mesh() == target_.mesh();
   std::vector<std::vector<Middle>> arriving(target->shares.size());  // of each share; found when first needed

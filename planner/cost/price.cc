@@ -40,6 +40,18 @@ struct Devices {
   int64_t copies(size_t i) const { return symbolic() ? classes[i].devices : 1; }
 };
 
+// The devices of the mesh by what they do in all steps together; empty where a step does not tell them apart.
+std::vector<digits::DeviceClass> KindsOf(const Layout& source,
+                                         const std::vector<std::unique_ptr<TransferSchedule>>& schedules) {
+  digits::DeviceKinds together(static_cast<size_t>(source.mesh().size()));
+  for (const auto& transfers : schedules) {
+    const std::vector<int32_t> of_step = transfers->Kinds();
+    if (static_cast<int64_t>(of_step.size()) != source.mesh().size()) return {};
+    together.TellApart(of_step, 1 + *std::max_element(of_step.begin(), of_step.end()));
+  }
+  return together.Classes();
+}
+
 Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<TransferSchedule>>& schedules) {
   Devices out;
   std::vector<digits::DigitLink> links;
@@ -56,19 +68,8 @@ Devices DevicesOf(const Layout& source, const std::vector<std::unique_ptr<Transf
       return out;
     }
   }
-  std::vector<std::vector<int32_t>> kinds;
-  for (const auto& transfers : schedules) {
-    kinds.push_back(transfers->Kinds());
-    if (kinds.back().size() != static_cast<size_t>(source.mesh().size())) break;
-  }
-  if (kinds.size() == schedules.size() && kinds.back().size() == static_cast<size_t>(source.mesh().size())) {
-    digits::DeviceKinds together(kinds.back().size());
-    for (const std::vector<int32_t>& of_step : kinds) {
-      together.TellApart(of_step, 1 + *std::max_element(of_step.begin(), of_step.end()));
-    }
-    out.classes = together.Classes();
-    return out;
-  }
+  out.classes = KindsOf(source, schedules);
+  if (out.symbolic()) return out;
   for (size_t i = 0; i < schedules.size(); ++i) {
     std::vector<int64_t> of_step = schedules[i]->Devices();
     if (i == 0) {

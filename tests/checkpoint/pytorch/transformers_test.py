@@ -20,6 +20,8 @@ from safetensors.torch import load_file
 
 from reshard.torch.record.command import main as record
 
+from tiny_models import tiny
+
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -28,21 +30,6 @@ transformers.utils.logging.disable_progress_bar()
 TYPES = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "deepseek_v2", "deepseek_v3", "glm4_moe", "jamba", "minimax",
          "ernie4_5_moe", "lfm2_moe", "dots1", "flex_olmo", "hunyuan_v1_moe", "qwen3_next", "olmo_hybrid", "afmoe", "minimax_m2",
          "nemotron_h", "llama", "gpt_oss", "gemma3_text"]
-TINY = dict(hidden_size=64, intermediate_size=96, moe_intermediate_size=48, shared_expert_intermediate_size=48, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=128, num_experts=4, num_local_experts=4,
-            n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, n_shared_experts=1, first_k_dense_replace=1,
-            q_lora_rank=24, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16, moe_num_experts=4, moe_k=2,
-            mamba_d_state=8, mamba_dt_rank=8, mamba_d_conv=2, mamba_expand=2, num_dense_layers=1, moe_layer_start_index=1,
-            moe_layer_end_index=1, max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-
-
-def tiny(kind):
-    """A random model of a type, or why there is none."""
-    known = transformers.CONFIG_MAPPING[kind]().to_dict()
-    config = transformers.CONFIG_MAPPING[kind](**{k: v for k, v in TINY.items() if k in known})
-    torch.manual_seed(0)
-    return transformers.AutoModelForCausalLM.from_config(config)
-
 
 def one(command, kind, folder):
     """What came out of a type: how many tensors are equal, and how many rules do more than rename."""

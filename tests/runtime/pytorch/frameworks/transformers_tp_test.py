@@ -21,30 +21,18 @@ from torch.distributed.fsdp import fully_shard
 
 import gloo
 import jobs
+from tiny_models import VOCABULARY, tiny
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 
 TP, STEPS = 2, 3
-TINY = dict(
-    hidden_size=64, intermediate_size=96, moe_intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-    num_key_value_heads=2, head_dim=16, vocab_size=128, num_experts=4, num_local_experts=4, n_routed_experts=4,
-    num_experts_per_tok=2, n_group=1, topk_group=1, n_shared_experts=1, first_k_dense_replace=1, q_lora_rank=24,
-    kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16, max_position_embeddings=64, pad_token_id=0,
-    bos_token_id=1, eos_token_id=2,
-)  # fmt: skip
 FAMILIES = ["llama", "mixtral", "qwen3_moe", "deepseek_v3", "gemma3_text", "gpt_oss"]
 
 
-def tiny(family):
-    known = transformers.CONFIG_MAPPING[family]().to_dict()
-    given = {k: v for k, v in TINY.items() if k in known}
-    if "qk_rope_head_dim" in known:
-        given.pop("head_dim", None)  # follows from it
-    config = transformers.CONFIG_MAPPING[family](**given)
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+def random(family):
+    model = tiny(family).float()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
@@ -61,7 +49,7 @@ def local(tensor):
 
 
 def logits(model, step=0):
-    tokens = torch.randint(3, TINY["vocab_size"], (2, 12), generator=torch.Generator().manual_seed(step))
+    tokens = torch.randint(3, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(step))
     with torch.no_grad():
         return local(model(input_ids=tokens).logits).clone()
 
@@ -85,7 +73,7 @@ def load(path, recipe):
 def train(member, path, family):
     import reshard
 
-    model = tiny(family)
+    model = random(family)
     for layer in model.model.layers:
         fully_shard(layer, mesh=init_device_mesh("cpu", (2,)))
     fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
@@ -94,7 +82,7 @@ def train(member, path, family):
     with member.join() as joined:
         refit = reshard.Refit(source=model, group=joined)
         for step in range(STEPS):
-            tokens = torch.randint(3, TINY["vocab_size"], (2, 12), generator=torch.Generator().manual_seed(100 + step))
+            tokens = torch.randint(3, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(100 + step))
             optimizer.zero_grad()
             model.train()(input_ids=tokens, labels=tokens).loss.backward()
             optimizer.step()
@@ -127,7 +115,7 @@ class TransformersTensorParallelTest(unittest.TestCase):
         for family in FAMILIES:
             with self.subTest(family=family), tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "hub")
-                tiny(family).save_pretrained(path)
+                random(family).save_pretrained(path)
                 check(family, path)
 
     def test_checkpoints_of_the_hub(self):

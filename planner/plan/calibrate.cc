@@ -27,6 +27,14 @@ absl::StatusOr<Probe> MakeProbe(const CalibratedJob& job, bool is_between, int64
   return Probe{{source, target, DType::kU8}, is_large, is_between, group - 1, to_each * (group - 1)};
 }
 
+// A call that has nothing to move.
+absl::StatusOr<Probe> MakeIdleProbe(const CalibratedJob& job) {
+  ASSIGN_OR_RETURN(Probe probe, MakeProbe(job, job.devices == 1, kFewBytes, false));
+  probe.problem.target = probe.problem.source;
+  probe.peers = probe.received = 0;
+  return probe;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Probe>> CalibrationProbes(const CalibratedJob& job) {
@@ -43,6 +51,8 @@ absl::StatusOr<std::vector<Probe>> CalibrationProbes(const CalibratedJob& job) {
         absl::StrCat("the size must be from ", kLeast, " to ", kMost, " bytes, not ", job.bytes));
   }
   std::vector<Probe> probes;
+  ASSIGN_OR_RETURN(Probe idle, MakeIdleProbe(job));
+  probes.push_back(std::move(idle));
   for (const bool is_between : {false, true}) {
     const int64_t group = is_between ? job.nodes : job.devices;
     if (group == 1) continue;
@@ -63,12 +73,14 @@ absl::StatusOr<Topology> FitTopology(const CalibratedJob& job, absl::Span<const 
     if (!(time > 0) || !std::isfinite(time)) return absl::InvalidArgumentError(absl::StrCat(time, " s is not a time"));
   }
   Topology topology{"measured", {}};
-  for (size_t i = 0; i + 1 < probes.size(); i += 2) {
+  for (size_t i = 1; i + 1 < probes.size(); i += 2) {
     const Probe& large = probes[i + 1];
+    // Noise must make neither latency nothing nor bandwidth infinite.
+    const auto less = [](double time, double part) { return std::max(time - part, time / 100); };
     // A few bytes flow at once: what is left is one latency for each message, and one until the last has come.
-    const double latency = seconds[i] / static_cast<double>(1 + large.peers);
-    // Bytes flow while messages are posted, but for two latencies. Noise must not make bandwidth infinite.
-    const double flowing = std::max(seconds[i + 1] - 2 * latency, seconds[i + 1] / 16);
+    const double latency = less(seconds[i], seconds[0]) / static_cast<double>(1 + large.peers);
+    // Bytes flow while messages are posted, but for two latencies.
+    const double flowing = less(seconds[i + 1], seconds[0] + 2 * latency);
     Topology::Level level;
     level.devices = large.is_between || job.nodes == 1 ? 0 : job.devices;
     level.latency_ns = std::llround(latency * 1e9);

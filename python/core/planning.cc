@@ -170,11 +170,11 @@ void AddBatches(nb::module_& module) {
   module.def(
       "calibration_probes",
       [](int64_t nodes, int64_t devices, int64_t bytes) {
-        std::vector<std::tuple<std::string, std::string, std::string, int64_t>> out;
+        std::vector<std::tuple<std::string, std::string, std::string, int64_t, bool>> out;
         for (const Probe& probe : ValueOrRaise(CalibrationProbes({nodes, devices, bytes}))) {
           const Layout& source = probe.problem.source;
-          out.emplace_back(ToString(source.mesh()), ToString(source), ToString(probe.problem.target),
-                           source.shape()[1]);
+          out.emplace_back(ToString(source.mesh()), ToString(source), ToString(probe.problem.target), source.shape()[1],
+                           probe.is_large);
         }
         return out;
       },

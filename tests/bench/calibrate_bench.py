@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """reshard.calibrate beside loops by hand in the same run: all-to-alls as nccl-tests times them, of sends and receives
-over Gloo, and, in C, over memory that the processes share.
+over Gloo and MPI, and, in C, over memory that the processes share.
 
 usage: PYTHONPATH=build/full/python build/venv/bin/python tests/bench/calibrate_bench.py [--ranks N] [--size BYTES]
+       [--reshard build/full/bin/reshard]
 
 Prints, for each, what calibrate says and what the loop says: the time of an exchange of 8 bytes per peer, and the bandwidth
 of one of --size bytes per rank (bytes received over time, the slowest rank's median). The last column is their ratio.
 """
 import argparse
 import ctypes
+import json
 import mmap
 import os
 import statistics
@@ -24,52 +26,98 @@ import torch.multiprocessing as multiprocessing
 FEW = 8  # bytes to each peer
 BLOCK = 256 << 10  # bytes
 
-# In blocks that stay in the cache, each rank writes what it sends to shared memory, says so, takes what the others have
-# written for it, and says so. A rank's flags have a cache line each.
+# Each rank writes a block for each other into memory that they share, says so, and takes what the others have written.
+# Of two cells for each pair of ranks one is written while the other is read; what is taken does not go through the
+# cache, as nobody reads it soon. A rank's flags have a cache line each.
 LOOP = """
+#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
-static void meet(volatile int64_t* flags, int rank, int ranks, int64_t turn) {
-  __atomic_store_n(&flags[8 * rank], turn, __ATOMIC_RELEASE);
+static void wait_for(volatile int64_t* flags, int ranks, int64_t turn) {
   for (int peer = 0; peer < ranks; ++peer)
-    while (__atomic_load_n(&flags[8 * peer], __ATOMIC_ACQUIRE) < turn) __builtin_ia32_pause();
+    while (__atomic_load_n(&flags[8 * peer], __ATOMIC_ACQUIRE) < turn) _mm_pause();
+}
+__attribute__((target("avx2"))) static void take(char* to, const char* from, int64_t n) {
+  if (n % 32 != 0 || (uintptr_t)to % 32 != 0) { memcpy(to, from, n); return; }
+  for (int64_t i = 0; i < n; i += 32)
+    _mm256_stream_si256((__m256i*)(to + i), _mm256_loadu_si256((const __m256i*)(from + i)));
 }
 int64_t exchange(char* memory, int rank, int ranks, const char* mine, char* theirs, int64_t to_each, int64_t block,
-                 int64_t turn) {
-  volatile int64_t* flags = (volatile int64_t*)memory;
-  char* cells = memory + 4096;  // by sender, then receiver
-  for (int64_t begin = 0; begin < to_each; begin += block) {
+                 int64_t turn, int64_t times) {
+  volatile int64_t *written = (volatile int64_t*)memory, *taken = written + 8 * ranks;
+  for (; times > 0; --times) for (int64_t begin = 0; begin < to_each; begin += block) {
     const int64_t n = to_each - begin < block ? to_each - begin : block;
-    ++turn;
+    char* cells = memory + 4096 + ++turn % 2 * ranks * ranks * block;  // by sender, then receiver
+    wait_for(taken, ranks, turn - 2);
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank) memcpy(cells + (rank * ranks + peer) * block, mine + peer * to_each + begin, n);
-    meet(flags, rank, ranks, turn);
+    __atomic_store_n(&written[8 * rank], turn, __ATOMIC_RELEASE);
+    take(theirs + rank * to_each + begin, mine + rank * to_each + begin, n);
+    wait_for(written, ranks, turn);
     for (int peer = 0; peer < ranks; ++peer)
-      memcpy(theirs + peer * to_each + begin,
-             peer == rank ? mine + peer * to_each + begin : cells + (peer * ranks + rank) * block, n);
-    meet(flags + 8 * ranks, rank, ranks, turn);
+      if (peer != rank) take(theirs + peer * to_each + begin, cells + (peer * ranks + rank) * block, n);
+    __atomic_store_n(&taken[8 * rank], turn, __ATOMIC_RELEASE);
   }
   return turn;
 }
 """
 
+MPI_LOOP = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int less(const void* a, const void* b) { return *(const double*)a < *(const double*)b ? -1 : 1; }
+static double slowest_median(int rank, int ranks, int to_each) {
+  char *mine = calloc(ranks, to_each), *theirs = calloc(ranks, to_each);
+  memset(mine, 1, (size_t)ranks * to_each);  // otherwise it is all one page of zeros
+  MPI_Request waits[2 * ranks];
+  double times[20], median = 0;
+  for (int turn = -3; turn < 20; ++turn) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    int n = 0;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer == rank) continue;
+      MPI_Irecv(theirs + (size_t)peer * to_each, to_each, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &waits[n++]);
+      MPI_Isend(mine + (size_t)peer * to_each, to_each, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &waits[n++]);
+    }
+    memcpy(theirs + (size_t)rank * to_each, mine + (size_t)rank * to_each, to_each);
+    MPI_Waitall(n, waits, MPI_STATUSES_IGNORE);
+    if (turn >= 0) times[turn] = MPI_Wtime() - begin;
+  }
+  qsort(times, 20, sizeof(double), less);
+  MPI_Allreduce(&times[10], &median, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return median;
+}
+int main(int argc, char** argv) {
+  int rank, ranks;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const double few = slowest_median(rank, ranks, atoi(argv[1])), many = slowest_median(rank, ranks, atoi(argv[2]));
+  if (rank == 0) printf("%g %g\\n", few, many);
+  MPI_Finalize();
+}
+"""
 
-def median(once, repeat=20):
+
+def median(once, times=1, repeat=20):
     for _ in range(3):
         once()
-    times = []
+    taken = []
     for _ in range(repeat):
         dist.barrier()
         begin = time.perf_counter()
         once()
-        times.append(time.perf_counter() - begin)
-    slowest = torch.tensor(statistics.median(times), dtype=torch.float64)
+        taken.append((time.perf_counter() - begin) / times)
+    slowest = torch.tensor(statistics.median(taken), dtype=torch.float64)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return slowest.item()
 
 
 def gloo_loop(rank, ranks, to_each, _):
-    mine, theirs = torch.zeros(ranks, to_each, dtype=torch.uint8), torch.empty(ranks, to_each, dtype=torch.uint8)
+    mine, theirs = torch.ones(ranks, to_each, dtype=torch.uint8), torch.empty(ranks, to_each, dtype=torch.uint8)
 
     def once():
         waits = [dist.irecv(theirs[peer], peer) for peer in range(ranks) if peer != rank]
@@ -78,12 +126,12 @@ def gloo_loop(rank, ranks, to_each, _):
         for wait in waits:
             wait.wait()
 
-    return median(once)
+    return median(once, repeat=200 if to_each == FEW else 20)
 
 
 def memory_loop(rank, ranks, to_each, path):
     block = min(to_each, BLOCK)
-    size = 4096 + ranks * ranks * block
+    size = 4096 + 2 * ranks * ranks * block
     if rank == 0:
         with open(path, "wb") as file:
             file.truncate(size)
@@ -94,15 +142,36 @@ def memory_loop(rank, ranks, to_each, path):
     with open(path, "r+b") as file:
         memory = mmap.mmap(file.fileno(), size)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    mine, theirs = (torch.zeros(ranks, to_each, dtype=torch.uint8) for _ in range(2))
+    mine, theirs = (torch.ones(ranks, to_each, dtype=torch.uint8) for _ in range(2))
     turn = [0]
+    times = 1000 if to_each == FEW else 1
 
     def once():
         turn[0] = exchange(ctypes.c_void_p(start), rank, ranks, ctypes.c_void_p(mine.data_ptr()),
                            ctypes.c_void_p(theirs.data_ptr()), ctypes.c_int64(to_each), ctypes.c_int64(block),
-                           ctypes.c_int64(turn[0]))
+                           ctypes.c_int64(turn[0]), ctypes.c_int64(times))
 
-    return median(once)
+    return median(once, times)
+
+
+def compare(over, ranks, size, level, loops):
+    few, many = loops  # seconds
+    short = level["latency_us"] * ranks  # as topology.h has it: one per peer, and one until the last has come
+    print(f"{over}: {FEW} bytes per peer: calibrate {short:.2f} us, loop {few * 1e6:.2f} us, {short / (few * 1e6):.2f}")
+    rate = size // ranks * (ranks - 1) / many / 1e9
+    print(f"{over}: {size} bytes: calibrate {level['gb_per_s']:.2f} GB/s, loop {rate:.2f} GB/s, {level['gb_per_s'] / rate:.2f}", flush=True)
+
+
+def over_mpi(reshard, ranks, size):
+    """Messages of MPI itself: the command would otherwise share memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        subprocess.run(["mpicc", "-O2", "-x", "c", "-", "-o", f"{folder}/loop"], input=MPI_LOOP, text=True, check=True)
+        environment = {**os.environ, "RESHARD_SHARED_MEMORY": "0"}
+        program = ["mpirun", "--allow-run-as-root", "-n", str(ranks)]
+        for _ in range(3):
+            outputs = [subprocess.run([*program, *command], env=environment, check=True, capture_output=True).stdout
+                       for command in ([f"{folder}/loop", str(FEW), str(size // ranks)], [reshard, "calibrate", "--json", "--size", str(size)])]
+            compare("MPI", ranks, size, json.loads(outputs[1])["levels"][0], [float(text) for text in outputs[0].split()])
 
 
 def run(rank, ranks, meeting, size, over):
@@ -117,10 +186,7 @@ def run(rank, ranks, meeting, size, over):
         loops = [(gloo_loop if over == "Gloo" else memory_loop)(rank, ranks, n, path) for n in (FEW, to_each)]
         level = reshard.calibrate(size=size)["levels"][0]
         if rank == 0:
-            short = level["latency_us"] * ranks  # as topology.h has it: one per peer, and one until the last has come
-            print(f"{over}: {FEW} bytes per peer: calibrate {short:.1f} us, loop {loops[0] * 1e6:.1f} us, {short / (loops[0] * 1e6):.2f}")
-            rate = to_each * (ranks - 1) / loops[1] / 1e9
-            print(f"{over}: {size} bytes: calibrate {level['gb_per_s']:.2f} GB/s, loop {rate:.2f} GB/s, {level['gb_per_s'] / rate:.2f}", flush=True)
+            compare(over, ranks, size, level, loops)
     dist.destroy_process_group()
 
 
@@ -128,7 +194,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--size", type=int, default=64 << 20)
+    parser.add_argument("--reshard", default="build/full/bin/reshard", help="the command, built with MPI")
     given = parser.parse_args()
+    over_mpi(given.reshard, given.ranks, given.size)
     for over in ("Gloo", "shared memory"):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
             multiprocessing.spawn(run, (given.ranks, f"{folder}/meeting", given.size, over), given.ranks)

@@ -21,7 +21,7 @@ struct CalibratedJob {
   int64_t bytes = int64_t{64} << 20;  // that each device holds in the probes of bandwidth
 };
 
-// An all-to-all that crosses one level and no other, all devices at once.
+// An all-to-all that crosses one level and no other, all devices at once; or, with no peers, a call that moves nothing.
 struct Probe {
   Problem problem;
   bool is_large = false;    // of CalibratedJob::bytes, for bandwidth; else of a few bytes, for latency
@@ -30,13 +30,15 @@ struct Probe {
   int64_t received = 0;     // bytes that a device receives
 };
 
-// What to measure: for each level a small and a large probe, inside nodes first. InvalidArgument: fewer than two
+// What to measure: a call that moves nothing, then for each level a small and a large probe, inside nodes first. The
+// first is what any call costs once, however many messages it has: the ranks agree. InvalidArgument: fewer than two
 // devices in all, numbers below 1, or too many devices or bytes.
 absl::StatusOr<std::vector<Probe>> CalibrationProbes(const CalibratedJob& job);
 
-// The topology in which the probes take these times (topology.h says how long a step takes). `seconds`: one for each
-// probe, the same order, of the slowest rank. Post-condition: with the times of a topology's own formula, that topology
-// within rounding. InvalidArgument: another number of times, or one that is not positive.
+// The topology in which the probes take these times (topology.h says how long a step takes), each less the first.
+// `seconds`: one for each probe, the same order, of the slowest rank. Post-condition: with the times of a topology's
+// own formula, each later by the same, that topology within rounding. InvalidArgument: another number of times, or one
+// that is not positive.
 absl::StatusOr<Topology> FitTopology(const CalibratedJob& job, absl::Span<const double> seconds);
 
 // As Topology::FromJson reads it, with a newline at the end.

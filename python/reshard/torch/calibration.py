@@ -29,7 +29,7 @@ def calibrate(
         reshard.set_topology(reshard.calibrate(size="256MiB"))
 
     Runs all-to-alls of few and of many bytes by this library, each over one level of the network and on all ranks at
-    once, as they are on a busy machine. Times count what a call costs, agreement included.
+    once, as they are on a busy machine. What a call costs before its first message, as the ranks agree, is left out.
 
     Collective: every rank of the group calls it, with the same arguments.
 
@@ -37,7 +37,7 @@ def calibrate(
         device: of the tensors; None is this rank's GPU if the group has a backend for GPUs, else the host.
         nodes: (nodes, ranks of each); None: as the names of their hosts say it.
         size: what each rank holds when bandwidth is measured, in bytes.
-        repeat: number of timed executions, of which the median counts.
+        repeat: number of timed executions of which the median counts; ten times as many of few bytes.
 
     Returns:
         What `topology=` and `--topology` read: {"levels": [{"devices": 8, "gb_per_s": ..., "latency_us": ...}, ...]}.
@@ -55,7 +55,7 @@ def calibrate(
         raise InputError(f"repeat is at least 1, not {repeat}")
     on = torch.device(device) if device is not None else _device_of()
     job = (count, each, byte_count(size))
-    times = [_seconds(probe, span.name, on, repeat) for probe in _core.calibration_probes(*job)]
+    times = _seconds(_core.calibration_probes(*job), span.name, on, repeat)
     slowest = torch.ops.reshard.all_reduce(torch.tensor(times, dtype=torch.float64, device=on), "max", span.name)
     return json.loads(_core.fit_topology(*job, slowest.tolist()))
 
@@ -78,18 +78,28 @@ def _device_of() -> torch.device:
     return torch.device("cpu")
 
 
-def _seconds(probe: tuple[str, str, str, int], group: str, device: torch.device, repeat: int) -> float:
-    """The median time of one execution on this rank. probe: mesh, source, target, and bytes that a rank holds."""
-    mesh, source, target, held = probe
-    mine = torch.zeros(1, held, dtype=torch.uint8, device=device)
+def _seconds(
+    probes: list[tuple[str, str, str, int, bool]], group: str, device: torch.device, repeat: int
+) -> list[float]:
+    """For each probe the median time of one execution on this rank. A probe: mesh, source, target, the bytes that a
+    rank holds, and whether it measures bandwidth."""
+    mine = [torch.ones(1, probe[3], dtype=torch.uint8, device=device) for probe in probes]  # zeros may share one page
+    times: list[list[float]] = [[] for _ in probes]
 
-    def once() -> float:
+    def once(i: int) -> float:
+        mesh, source, target, _, _ = probes[i]
         begin = time.perf_counter()
-        torch.ops.reshard.redistribute(mine, mesh, source, target, group)
+        torch.ops.reshard.redistribute(mine[i], mesh, source, target, group)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - begin
 
-    for _ in range(3):  # plans, memory and connections are there afterwards
-        once()
-    return statistics.median(once() for _ in range(repeat))
+    # The differences of short ones count: they take turns, so that whatever slows the machine slows all of them.
+    for is_large, rounds in ((False, 10 * repeat), (True, repeat)):
+        those = [i for i, probe in enumerate(probes) if probe[4] == is_large]
+        for i in those * 3:  # plans, memory and connections are there afterwards
+            once(i)
+        for _ in range(rounds):
+            for i in those:
+                times[i].append(once(i))
+    return [statistics.median(of) for of in times]

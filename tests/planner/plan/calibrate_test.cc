@@ -15,17 +15,20 @@ TEST_CASE("calibration finds the topology whose formula made the times") {
     const CalibratedJob job{has_nodes ? 4 : 1, 8, int64_t{1} << 30};
     const auto probes = CalibrationProbes(job);
     REQUIRE(probes.ok());
-    REQUIRE(probes->size() == (has_nodes ? 4 : 2));
+    REQUIRE(probes->size() == (has_nodes ? 5 : 3));
+    const double agreed = 5e-4;  // what each call costs beside its messages
     std::vector<double> seconds;
     for (const Probe& probe : *probes) {
-      // Each probe is one step over its own level.
+      // Each probe but the first is one step over its own level.
       PlanOptions options;
       options.topology = expected;
       const auto plan = MakePlan(probe.problem, options);
       REQUIRE(plan.ok());
       CHECK(plan->totals.recv_bytes_max == probe.received);
-      seconds.push_back(static_cast<double>(expected.StepTime(probe.is_between ? 1 : 0, probe.peers, probe.received)) /
-                        1e9);
+      CHECK(plan->steps.size() == (probe.peers > 0 ? 1 : 0));
+      const int64_t step =
+          probe.peers == 0 ? 0 : expected.StepTime(probe.is_between ? 1 : 0, probe.peers, probe.received);
+      seconds.push_back(agreed + static_cast<double>(step) / 1e9);
     }
     const auto found = FitTopology(job, seconds);
     REQUIRE(found.ok());
@@ -44,9 +47,9 @@ TEST_CASE("calibration finds the topology whose formula made the times") {
 }
 
 TEST_CASE("calibration: one device a node has one level; what makes no sense is refused") {
-  CHECK(CalibrationProbes({4, 1, 1 << 20})->size() == 2);
-  CHECK((*CalibrationProbes({4, 1, 1 << 20}))[0].is_between);
-  const auto flat = FitTopology({4, 1, 1 << 20}, {1e-4, 1e-2});
+  CHECK(CalibrationProbes({4, 1, 1 << 20})->size() == 3);
+  CHECK((*CalibrationProbes({4, 1, 1 << 20}))[1].is_between);
+  const auto flat = FitTopology({4, 1, 1 << 20}, {1e-5, 1e-4, 1e-2});
   REQUIRE(flat.ok());
   CHECK(flat->num_levels() == 1);
   for (const CalibratedJob& job : {CalibratedJob{1, 1, 1 << 20},
@@ -57,7 +60,7 @@ TEST_CASE("calibration: one device a node has one level; what makes no sense is 
     CHECK(CalibrationProbes(job).status().code() == absl::StatusCode::kInvalidArgument);
   }
   for (const std::vector<double>& seconds :
-       {std::vector<double>{}, {1.0}, {1.0, 0.0}, {NAN, 1.0}, {1.0, INFINITY}, {1, 1, 1}}) {
+       {std::vector<double>{}, {1.0, 1.0}, {1.0, 1.0, 0.0}, {NAN, 1.0, 1.0}, {1.0, 1.0, INFINITY}, {1, 1, 1, 1}}) {
     CHECK(FitTopology({1, 2, 1 << 20}, seconds).status().code() == absl::StatusCode::kInvalidArgument);
   }
 }

@@ -40,9 +40,14 @@ std::string CalibrationText(const CalibratedJob& job, absl::Span<const Probe> pr
                       job.devices, "links", "received", "peers", "time", "GB/s");
   for (size_t i = 0; i < probes.size(); ++i) {
     const Probe& probe = probes[i];
-    absl::StrAppendFormat(&out, "%15s %10s %6d %12s %12.3f\n", probe.is_between ? "between nodes" : "inside nodes",
+    const std::string rate =
+        probe.peers == 0 ? "-" : absl::StrFormat("%.3f", static_cast<double>(probe.received) / seconds[i] / 1e9);
+    absl::StrAppendFormat(&out, "%15s %10s %6d %12s %12s\n",
+                          probe.peers == 0   ? "no messages"
+                          : probe.is_between ? "between nodes"
+                                             : "inside nodes",
                           HumanBytes(probe.received), probe.peers, HumanTime(static_cast<int64_t>(seconds[i] * 1e9)),
-                          static_cast<double>(probe.received) / seconds[i] / 1e9);
+                          rate);
   }
   return out + TopologyToJson(topology);
 }
@@ -71,7 +76,7 @@ Action AddCalibrate(CLI::App& app) {
   calibrate.add_option("--size", flags->size, "what each process holds when bandwidth is measured")
       ->capture_default_str()
       ->type_name("BYTES");
-  calibrate.add_option("--repeat", flags->command.repeat, "number of timed executions, of which the median counts")
+  calibrate.add_option("--repeat", flags->command.repeat, "number of timed executions of which the median counts; ten times as many of few bytes")
       ->capture_default_str()
       ->type_name("N");
   calibrate.option_defaults()->group("Output");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -134,9 +135,15 @@ bool FillSorted(CellWalk& walk, DimShards& out) {
   std::vector<int64_t>& cursor = last_cell;
   std::copy(out.first.begin(), out.first.end() - 1, cursor.begin());
   out.intervals.resize(cells.size());
-  for (const CellWalk::Cell& cell : cells) {
-    out.intervals[cursor[cell.row]++] = cell.interval;
+  out.ascending.resize(cells.size());
+  bool in_order = true;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const int64_t at = cursor[cells[i].row]++;
+    in_order &= at == static_cast<int64_t>(i);
+    out.intervals[at] = cells[i].interval;
+    out.ascending[i] = {static_cast<int32_t>(at), static_cast<int32_t>(cells[i].row)};
   }
+  if (in_order) out.ascending.clear();
   return true;
 }
 
@@ -191,8 +198,10 @@ absl::StatusOr<DimShards> EnumerateFlattened(const DimLayout& dim, DimShards out
     if (static_cast<int64_t>(out.intervals.size()) > kMaxTotalIntervals) return TooManyIntervals(dim);
     size_t i = at.size();
     while (i > 0 && ++at[i - 1] == inside[i - 1].num_rows()) at[--i] = 0;
-    if (i == 0) return out;
+    if (i == 0) break;
   }
+  PutInOrder(out);
+  return out;
 }
 
 absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
@@ -210,6 +219,35 @@ absl::StatusOr<DimShards> EnumerateDim(const DimLayout& dim) {
 }
 
 }  // namespace
+
+// Cuts spread intervals evenly, so that a first pass by a multiple of that leaves little to do.
+void PutInOrder(DimShards& shards) {
+  using IntervalOfRow = DimShards::IntervalOfRow;
+  const auto begin_of = [&](const IntervalOfRow& one) { return shards.intervals[one.interval].begin; };
+  std::vector<IntervalOfRow> all;
+  all.reserve(shards.intervals.size());
+  for (int64_t row = 0; row < shards.num_rows(); ++row) {
+    for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
+      all.push_back({static_cast<int32_t>(i), static_cast<int32_t>(row)});
+    }
+  }
+  const auto before = [&](const IntervalOfRow& a, const IntervalOfRow& b) { return begin_of(a) < begin_of(b); };
+  shards.ascending.clear();
+  if (std::is_sorted(all.begin(), all.end(), before)) return;
+  const int64_t even = CeilDiv(shards.size, static_cast<int64_t>(all.size()));
+  const auto bucket = [&](const IntervalOfRow& one) { return static_cast<size_t>(begin_of(one) / even); };
+  std::vector<size_t> next(all.size() + 1, 0);
+  for (const IntervalOfRow& one : all) ++next[bucket(one) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  shards.ascending.resize(all.size());
+  for (const IntervalOfRow& one : all) shards.ascending[next[bucket(one)]++] = one;
+  for (auto begin = shards.ascending.begin(); begin != shards.ascending.end();) {
+    auto end = std::next(begin);
+    while (end != shards.ascending.end() && bucket(*end) == bucket(*begin)) ++end;
+    std::sort(begin, end, before);
+    begin = end;
+  }
+}
 
 absl::StatusOr<ShardMap> ShardMap::Create(const Layout& layout) {
   ShardMap map;

@@ -147,6 +147,7 @@ std::optional<DimShards> OfDomains(const DimShards& shards, const std::vector<in
     out.length.push_back(length);
     out.first.push_back(static_cast<int64_t>(out.intervals.size()));
   }
+  PutInOrder(out);
   return out;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <unordered_map>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "layout/cut.h"
@@ -20,23 +20,27 @@ constexpr int64_t kMaxPieces = int64_t{1} << 24;
 // State: what each holder of one shard has sent so far, and whose turn it is.
 class ListTransfers::Turn {
  public:
-  Turn(std::vector<int64_t> holders, int64_t demand, const Topology& topology, int64_t first)
-      : holders_(std::move(holders)),
-        sent_(holders_.size(), 0),
-        even_share_(CeilDiv(demand, static_cast<int64_t>(holders_.size()))),
-        topology_(topology),
-        at_(static_cast<size_t>(first) % holders_.size()) {}
+  // `holders`: device ids.
+  Turn(const std::vector<int64_t>& holders, int64_t demand, const Topology& topology, int64_t first)
+      : topology_(topology),
+        sent_(holders.size(), 0),
+        even_share_(CeilDiv(demand, static_cast<int64_t>(holders.size()))),
+        at_(static_cast<size_t>(first) % holders.size()) {
+    if (topology.num_levels() == 1) return;
+    for (const int64_t id : holders) holders_.push_back(Where(id));
+  }
 
   // The index of the holder that sends `elements` to `receiver`.
   size_t Next(int64_t receiver, int64_t elements) {
-    const size_t h = holders_.size();
+    const size_t h = sent_.size();
     size_t best = at_;
     const bool levels = topology_.num_levels() > 1;
+    if (levels) receiver_ = Where(receiver);
     // Without levels nothing beats a holder that has not sent anything yet, so that the usual case looks at one holder.
-    std::array<int64_t, 3> least = Cost(best, receiver);
+    std::array<int64_t, 3> least = Cost(best);
     for (size_t step = 1; step < h && (levels || sent_[best] > 0); ++step) {
-      const size_t other = (at_ + step) % h;
-      const auto cost = Cost(other, receiver);
+      const size_t other = at_ + step < h ? at_ + step : at_ + step - h;
+      const auto cost = Cost(other);
       if (cost < least) {
         best = other;
         least = cost;
@@ -49,26 +53,42 @@ class ListTransfers::Turn {
   }
 
  private:
+  // Where a device is in the topology: its domain of each level but the last, and its place in the innermost one.
+  struct WhereInDomains {
+    absl::InlinedVector<int64_t, 2> domains;
+    int64_t rail = 0;
+  };
+  WhereInDomains Where(int64_t id) const {
+    WhereInDomains out;
+    for (int level = 0; level + 1 < topology_.num_levels(); ++level) {
+      out.domains.push_back(id / topology_.levels[static_cast<size_t>(level)].devices);
+    }
+    out.rail = id % topology_.levels[0].devices;
+    return out;
+  }
   // The level first; then whether the holder is on the receiver's rail, as long as it has not sent its even share; then
   // the load.
-  std::array<int64_t, 3> Cost(size_t holder, int64_t receiver) const {
-    if (topology_.num_levels() == 1) return {0, 0, sent_[holder]};
-    const int64_t id = holders_[holder];
-    const int64_t domain = topology_.levels[0].devices;
-    const bool aligned = id % domain == receiver % domain && sent_[holder] < even_share_;
-    return {topology_.LevelOf(id, receiver), aligned ? 0 : 1, sent_[holder]};
+  std::array<int64_t, 3> Cost(size_t holder) const {
+    if (holders_.empty()) return {0, 0, sent_[holder]};
+    const WhereInDomains& one = holders_[holder];
+    size_t level = 0;
+    while (level < one.domains.size() && one.domains[level] != receiver_.domains[level]) ++level;
+    const bool aligned = one.rail == receiver_.rail && sent_[holder] < even_share_;
+    return {static_cast<int64_t>(level), aligned ? 0 : 1, sent_[holder]};
   }
 
-  std::vector<int64_t> holders_;
+  const Topology& topology_;
+  std::vector<WhereInDomains> holders_;  // empty without levels
+  WhereInDomains receiver_;
   std::vector<int64_t> sent_;
   int64_t even_share_;
-  const Topology& topology_;
   size_t at_;
 };
 
 absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side& from, const Side& to, int rank,
                                                                      const digits::Refinement* refinement,
-                                                                     const Topology& topology, int64_t first_holder) {
+                                                                     const Topology& topology, int64_t first_holder,
+                                                                     Asked asked) {
   auto out = std::unique_ptr<ListTransfers>(new ListTransfers());
   out->rank_ = rank;
   const size_t n = from.dims.size();
@@ -81,16 +101,13 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     from_rows[d] = RowsOf(*from.mesh, *from.dims[d]);
     to_rows[d] = RowsOf(*to.mesh, *to.dims[d]);
   }
-  std::vector<std::vector<int32_t>> holders;
-  std::unordered_map<int64_t, size_t> cell_index;
   std::vector<int64_t> cell_of(static_cast<size_t>(from.mesh->size()));
+  std::vector<std::vector<int32_t>> holders(cell_of.size());  // of a cell: the dimensions' digits are disjoint
   for (size_t p = 0; p < cell_of.size(); ++p) {
-    int64_t cell = 0;  // below the number of devices: the dimensions' digits are disjoint
+    int64_t cell = 0;
     for (size_t d = 0; d < n; ++d) cell = cell * out->overlaps_[d].from_rows + from_rows[d][p];
     cell_of[p] = cell;
-    const auto [it, added] = cell_index.emplace(cell, holders.size());
-    if (added) holders.emplace_back();
-    holders[it->second].push_back(static_cast<int32_t>(p));
+    holders[cell].push_back(static_cast<int32_t>(p));
   }
 
   // Every piece, by receiver. If the receiver holds it itself, the sender is known. The others wait in the queue of
@@ -119,7 +136,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
       if (static_cast<int64_t>(out->pieces_.size()) >= kMaxPieces) {
         return absl::ResourceExhaustedError(absl::StrCat("the exchange has more than ", kMaxPieces, " pieces"));
       }
-      if (cell != own) waiting[cell_index.at(cell)].push_back(static_cast<int64_t>(out->pieces_.size()));
+      if (cell != own) waiting[cell].push_back(static_cast<int64_t>(out->pieces_.size()));
       out->pieces_.push_back({cell == own ? receiver : -1, receiver, first_pair, elements});
       size_t d = n;
       while (d > 0 && ++at[d - 1] == end[d - 1]) {
@@ -130,21 +147,24 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     }
   }
 
-  out->SetSizes(from, to, from_rows, to_rows);
-
   for (size_t c = 0; c < holders.size(); ++c) {
+    if (waiting[c].empty()) continue;
     int64_t demand = 0;
     for (int64_t piece : waiting[c]) demand += out->pieces_[piece].elements;
     std::vector<int64_t> ids;
     for (int32_t holder : holders[c]) ids.push_back(out->ends_.devices[holder]);
-    Turn turn(std::move(ids), demand, topology, first_holder);
+    Turn turn(ids, demand, topology, first_holder);
     for (int64_t waits : waiting[c]) {
       BoxTransfer& piece = out->pieces_[waits];
       piece.sender = holders[c][turn.Next(out->ends_.devices[piece.receiver], piece.elements)];
     }
   }
 
-  out->Finish(refinement != nullptr ? refinement->digits : WholeAxes(*from.mesh), topology);
+  out->Sort();
+  if (asked == Asked::kMessages) return out;
+  out->SetSizes(from, to, from_rows, to_rows);
+  out->Count(topology);
+  out->FindAxes(refinement != nullptr ? refinement->digits : WholeAxes(*from.mesh));
   // What digits say is classified by MeshTransfers, unless it would overload a sender.
   out->Classify(from, to, out->ends_.same_mesh && refinement == nullptr);
   return out;

@@ -23,7 +23,8 @@ class ListTransfers final : public PieceList {
   // ResourceExhausted above 2^24 pieces.
   static absl::StatusOr<std::unique_ptr<ListTransfers>> Create(const Side& from, const Side& to, int rank,
                                                                const digits::Refinement* refinement,
-                                                               const Topology& topology, int64_t first_holder);
+                                                               const Topology& topology, int64_t first_holder,
+                                                               Asked asked);
 
   Op Classify() const override { return op_; }
 

@@ -35,8 +35,9 @@ bool PinnedSums::Counts(int64_t mine, int64_t theirs) const {
   return counts;
 }
 
-void PinnedSums::Tabulate() {
+void PinnedSums::Tabulate(int64_t asked) {
   const int64_t rows = of_receivers_ ? overlap_->to_rows : overlap_->from_rows;
+  if (asked < rows) return;
   const int64_t other_rows = of_receivers_ ? overlap_->from_rows : overlap_->to_rows;
   const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
   // Of every row on the other side, the key, and the coordinates that the own row fixes, as one number.
@@ -54,7 +55,16 @@ void PinnedSums::Tabulate() {
   for (int64_t row = 0; row < rows; ++row) {
     int64_t fixed = 0;
     for (const Condition& c : conditions_) fixed = fixed * c.size + row / c.own_weight % c.size;
-    for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
+    const int64_t begin = first[row], end = first[static_cast<size_t>(row) + 1];
+    if (end - begin == 1) {
+      const Pair& pair = overlap_->pairs[of_receivers_ ? begin : overlap_->by_from[begin]];
+      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+      if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
+      table_[static_cast<size_t>(row * num_keys_ + (key_of.empty() ? 0 : key_of[theirs]))] =
+          once_.NumberOfOne(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+      continue;
+    }
+    for (int64_t i = begin; i < end; ++i) {
       const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
       const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
       if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
@@ -84,16 +94,16 @@ SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
   return out;
 }
 
-void MeshTransfers::Tabulate() {
+void MeshTransfers::Tabulate(int64_t devices) {
   for (Dim& dim : dims_) {
-    for (PinnedSums& sums : dim.received) sums.Tabulate();
+    for (PinnedSums& sums : dim.received) sums.Tabulate(devices);
   }
   for (Receivers& receivers : within_) {
-    for (PinnedSums& sums : receivers.sums) sums.Tabulate();
+    for (PinnedSums& sums : receivers.sums) sums.Tabulate(devices);
   }
   for (std::optional<Receivers>& receivers : nearer_) {
     if (!receivers) continue;
-    for (PinnedSums& sums : receivers->sums) sums.Tabulate();
+    for (PinnedSums& sums : receivers->sums) sums.Tabulate(devices);
   }
 }
 
@@ -249,7 +259,6 @@ LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
     for (size_t i = 0; i < classes_.size(); ++i) look_at(coordinates(i));
     return busiest;
   }
-  Tabulate();
   std::vector<int64_t> looked_at(digits_.size(), 1);
   int64_t devices = 1;
   for (bool grown = true; grown;) {
@@ -263,6 +272,7 @@ LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
       grown = true;
     }
   }
+  Tabulate(devices);
   std::vector<int64_t> coordinates(digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
@@ -367,6 +377,13 @@ void MeshTransfers::ComputeLoads() {
     figures_.peers_max = std::max({figures_.peers_max, peers.senders, peers.receivers});
   }
   balanced_ = Balanced(sends);
+}
+
+bool MeshTransfers::IsHeldOnce() const {
+  for (size_t e = 0; e < digits_.size(); ++e) {
+    if (from_dim_[e] < 0 && to_dim_[e] >= 0) return false;
+  }
+  return true;
 }
 
 int64_t MeshTransfers::holders() const {

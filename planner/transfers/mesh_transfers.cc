@@ -51,7 +51,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, like);
   out->EnumerateClasses();
   // Of few classes few rows are looked at.
-  if (!out->uniform_) out->Tabulate();
+  if (!out->uniform_) out->Tabulate(static_cast<int64_t>(out->classes_.size()));
   out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();

@@ -33,8 +33,9 @@ class PinnedSums {
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
   SpreadSums At(int64_t row, const int64_t* coordinates) const;
-  // Sums up for all rows and coordinates at once, before many are asked for.
-  void Tabulate();
+  // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than there
+  // are rows.
+  void Tabulate(int64_t asked);
   // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
   // ones, below `numbers()`.
   bool by_row() const { return num_keys_ == 1; }
@@ -85,7 +86,8 @@ class MeshTransfers final : public TransferSchedule {
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                Senders senders = Senders::kByPlace,
                                                const MeshTransfers* like = nullptr);
-  // All that does not depend on how many devices there are; of what is public, only what follows may be used.
+  // All that does not depend on how many devices there are; of what is public, only what follows may be used, and, if
+  // IsHeldOnce(), Receives and Sends.
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
@@ -93,6 +95,9 @@ class MeshTransfers final : public TransferSchedule {
   // By level the most elements that one device receives, and sends, and its most peers: of at most `most_devices`, from
   // all over the mesh.
   LevelLoads BusiestOfSome(int64_t most_devices);
+  // Whether every shard has one holder, apart from those that differ in digits that neither layout uses. Then it is
+  // balanced, and all ways to choose senders are the same.
+  bool IsHeldOnce() const;
   // Counts message by message what crosses the levels of a topology whose domains are not sub-meshes.
   // ResourceExhausted above 2^24 messages.
   absl::Status CountLevels(const Topology& topology);
@@ -156,7 +161,7 @@ class MeshTransfers final : public TransferSchedule {
   uint64_t PatternOf(const int64_t* coordinates) const;
   void SumSent();
   void SumReceived();
-  void Tabulate();
+  void Tabulate(int64_t devices);
   // `pins`: (the receiver's digit, the device's).
   Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
   Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;

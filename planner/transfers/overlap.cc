@@ -17,40 +17,26 @@ struct RowInterval {
   int64_t local;
 };
 
-// By where they begin, all in [0, size). Cuts spread intervals evenly, so that a first pass by a multiple of that
-// leaves little to do.
-void SortByBegin(int64_t size, std::vector<RowInterval>& pieces) {
-  const int64_t even = CeilDiv(size, static_cast<int64_t>(pieces.size()));
-  const auto place = [&](const RowInterval& piece) { return static_cast<size_t>(piece.interval.begin / even); };
-  std::vector<size_t> next(pieces.size() + 1, 0);
-  for (const RowInterval& piece : pieces) ++next[place(piece) + 1];
-  std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<RowInterval> sorted(pieces.size());
-  for (const RowInterval& piece : pieces) sorted[next[place(piece)]++] = piece;
-  pieces = std::move(sorted);
-  const auto before = [](const RowInterval& a, const RowInterval& b) { return a.interval.begin < b.interval.begin; };
-  for (auto begin = pieces.begin(); begin != pieces.end();) {
-    auto end = std::next(begin);
-    while (end != pieces.end() && place(*end) == place(*begin)) ++end;
-    std::sort(begin, end, before);
-    begin = end;
-  }
-}
-
+// In ascending order of the tensor.
 std::vector<RowInterval> Sorted(const DimShards& shards) {
   std::vector<RowInterval> pieces;
   pieces.reserve(shards.intervals.size());
-  bool ascending = true;
-  for (int64_t row = 0; row < shards.num_rows(); ++row) {
-    int64_t local = 0;
-    for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
-      const Interval& interval = shards.intervals[i];
-      if (!pieces.empty() && interval.begin < pieces.back().interval.begin) ascending = false;
-      pieces.push_back({interval, row, local});
-      local += interval.length();
+  if (shards.ascending.empty()) {
+    for (int64_t row = 0; row < shards.num_rows(); ++row) {
+      int64_t local = 0;
+      for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
+        pieces.push_back({shards.intervals[i], row, local});
+        local += shards.intervals[i].length();
+      }
     }
+    return pieces;
   }
-  if (!ascending) SortByBegin(shards.size, pieces);
+  std::vector<int64_t> local(shards.length.size(), 0);  // of the next interval of each row
+  for (const DimShards::IntervalOfRow& one : shards.ascending) {
+    const Interval& interval = shards.intervals[one.interval];
+    pieces.push_back({interval, one.row, local[one.row]});
+    local[one.row] += interval.length();
+  }
   return pieces;
 }
 
@@ -169,6 +155,15 @@ int32_t SumsOnce::NumberOf(const SpreadSums& sums) {
   const auto [at, fresh] = numbers_.emplace(sums, size());
   if (fresh) sums_.push_back(sums);
   return last_ = at->second;
+}
+
+int32_t SumsOnce::NumberOfOne(Spread spread, int64_t elements) {
+  One& one = ones_[static_cast<uint64_t>(elements) % ones_.size()];
+  if (one.elements == elements && one.spread == spread) return one.number;
+  SpreadSums sums;
+  sums.Add(spread, elements);
+  one = {spread, elements, NumberOf(sums)};
+  return one.number;
 }
 
 const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {

@@ -82,6 +82,8 @@ class SumsOnce {
  public:
   // The number of `sums`, a new one where it is the first of its kind.
   int32_t NumberOf(const SpreadSums& sums);
+  // The same for one message.
+  int32_t NumberOfOne(Spread spread, int64_t elements);
   const SpreadSums& at(int32_t number) const { return sums_[static_cast<size_t>(number)]; }
   int32_t size() const { return static_cast<int32_t>(sums_.size()); }
 
@@ -89,6 +91,13 @@ class SumsOnce {
   std::vector<SpreadSums> sums_;
   absl::flat_hash_map<SpreadSums, int32_t> numbers_;
   int32_t last_ = -1;
+  // Single messages are of few kinds: those that came last.
+  struct One {
+    Spread spread = Spread::kWhole;
+    int64_t elements = -1;
+    int32_t number = 0;
+  };
+  std::array<One, 8> ones_;
 };
 
 // Folds the sums of dimensions, which are added from the last (fastest) to the first, into those of their product.

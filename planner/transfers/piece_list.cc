@@ -7,6 +7,13 @@
 namespace reshard::transfers {
 
 Ends::Ends(const Mesh& from, const Mesh& to) : num_from(from.size()), same_mesh(from == to) {
+  if (same_mesh) {
+    for (int64_t p = 0; p < from.size(); ++p) {
+      devices.push_back(from.Device(p));
+      to_index.push_back(static_cast<int32_t>(p));
+    }
+    return;
+  }
   std::unordered_map<int64_t, int32_t> index;
   for (int64_t p = 0; p < from.size(); ++p) {
     index.emplace(from.Device(p), static_cast<int32_t>(p));
@@ -38,12 +45,6 @@ void PieceList::SetSizes(const Side& from, const Side& to, const std::vector<std
     int64_t& after = loads_[ends_.to_index[p]].after = 1;
     for (size_t d = 0; d < to_rows.size(); ++d) after *= to.dims[d]->length[to_rows[d][p]];
   }
-}
-
-void PieceList::Finish(const std::vector<digits::Digit>& digits, const Topology& topology) {
-  Sort();
-  Count(topology);
-  FindAxes(digits);
 }
 
 void PieceList::Sort() {

@@ -27,6 +27,9 @@ struct Side {
   std::vector<const DimShards*> dims;  // real dimensions, then retained partial axes
 };
 
+// What is asked of a schedule. Of kMessages, only what MessageSchedule has may be used.
+enum class Asked { kMessages, kAll };
+
 class PieceList : public TransferSchedule {
  public:
   std::vector<Message> Receives(int64_t device) const final;
@@ -53,9 +56,12 @@ class PieceList : public TransferSchedule {
   // What loads_ hold before and after. Rows: of each dimension, by position.
   void SetSizes(const Side& from, const Side& to, const std::vector<std::vector<int32_t>>& from_rows,
                 const std::vector<std::vector<int32_t>>& to_rows);
-  // Brings pieces_ into order and counts. `digits`: of the mesh, so fine that Axes() can return some of them; not used
-  // between meshes. Requires ends_, pieces_, and SetSizes().
-  void Finish(const std::vector<digits::Digit>& digits, const Topology& topology);
+  // Brings pieces_ into order, for Receives and Sends. Requires ends_ and pieces_.
+  void Sort();
+  // Loads and figures. Requires SetSizes().
+  void Count(const Topology& topology);
+  // `digits`: of the mesh, so fine that Axes() can return some of them; not used between meshes.
+  void FindAxes(const std::vector<digits::Digit>& digits);
   virtual Message MakeMessage(const BoxTransfer& piece) const = 0;
   virtual InOnePart Contiguous(const BoxTransfer& piece) const = 0;
 
@@ -65,11 +71,8 @@ class PieceList : public TransferSchedule {
   TransferFigures figures_;
 
  private:
-  void Sort();
-  void Count(const Topology& topology);
   // Those that the device sends, or receives, by ascending peer.
   std::vector<Message> MessagesOf(int64_t device, bool sent) const;
-  void FindAxes(const std::vector<digits::Digit>& digits);
 
   std::vector<int64_t> first_of_receiver_;
   std::vector<int32_t> by_sender_;

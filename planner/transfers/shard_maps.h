@@ -45,6 +45,11 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
                                                                   const MappedLayout& to, const Topology& topology,
                                                                   int64_t first_holder = 0);
 
+// The messages of one step of a plan, the same as those of TransferSchedule::Create, at a fraction of its cost: nothing
+// is counted that says only how good they are. `maps` makes those of both layouts.
+absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
+                                                                ShardMaps& maps);
+
 // About the most elements that one device receives, and sends, across each level in an exchange from -> to, over one
 // mesh, and with how many peers: as far as a few hundred devices tell. nullopt where only all messages would tell.
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);

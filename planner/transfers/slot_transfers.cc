@@ -268,13 +268,17 @@ class SlotTransfers::Builder {
 };
 
 absl::StatusOr<std::unique_ptr<SlotTransfers>> SlotTransfers::Create(const Side& from, const Side& to, int slot_dim,
-                                                                     const Topology& topology, int64_t first_holder) {
+                                                                     const Topology& topology, int64_t first_holder,
+                                                                     Asked asked) {
   auto out = std::unique_ptr<SlotTransfers>(new SlotTransfers());
   out->slot_dim_ = static_cast<size_t>(slot_dim);
   out->ends_ = Ends(*from.mesh, *to.mesh);
   ASSIGN_OR_RETURN(SlotAtoms atoms, SlotAtoms::Create(*from.dims[slot_dim], *to.dims[slot_dim]));
   RETURN_IF_ERROR(Builder(from, to, std::move(atoms), topology, first_holder, *out).Run());
-  out->Finish(WholeAxes(*from.mesh), topology);
+  out->Sort();
+  if (asked == Asked::kMessages) return out;
+  out->Count(topology);
+  out->FindAxes(WholeAxes(*from.mesh));
   return out;
 }
 

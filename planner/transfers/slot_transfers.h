@@ -26,7 +26,8 @@ class SlotTransfers final : public PieceList {
   // InvalidArgument if a device would get an index for two slots of its own: it has to get it once and copy it in a
   // step of its own. ResourceExhausted above 2^24 pairs of an index and a holder.
   static absl::StatusOr<std::unique_ptr<SlotTransfers>> Create(const Side& from, const Side& to, int slot_dim,
-                                                               const Topology& topology, int64_t first_holder);
+                                                               const Topology& topology, int64_t first_holder,
+                                                               Asked asked);
 
   Op Classify() const override { return figures_.recv_total == 0 && ends_.same_mesh ? Op::kSlice : Op::kExchange; }
 

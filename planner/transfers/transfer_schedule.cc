@@ -95,11 +95,10 @@ namespace {
 // number of messages.
 constexpr int64_t kMostLooks = int64_t{1} << 20;
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& mapped_from,
-                                                                  const MappedLayout& mapped_to,
-                                                                  const Topology& topology, int64_t first_holder) {
+// See CreateTransfers and CreateMessages.
+absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const MappedLayout& mapped_from,
+                                                               const MappedLayout& mapped_to, const Topology& topology,
+                                                               int64_t first_holder, Asked asked) {
   const Layout& from = mapped_from.layout;
   const Layout& to = mapped_to.layout;
   RETURN_IF_ERROR(SameShape(from, to));
@@ -111,7 +110,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
   ASSIGN_OR_RETURN(const std::optional<int> slot_dim, SlotDim(from, to));
   if (slot_dim) {
     ASSIGN_OR_RETURN(auto out, SlotTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, *slot_dim,
-                                                     topology, first_holder));
+                                                     topology, first_holder, asked));
     return std::unique_ptr<TransferSchedule>(std::move(out));
   }
   const bool same_mesh = from.mesh() == to.mesh();
@@ -165,10 +164,17 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
       };
       const auto counted = [&](std::unique_ptr<MeshTransfers> one,
                                bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
-        if (!by_levels) RETURN_IF_ERROR(one->CountLevels(topology));
+        if (!by_levels && asked == Asked::kAll) RETURN_IF_ERROR(one->CountLevels(topology));
         return one;
       };
-      auto out = create(*refinement, aligned ? topology.num_levels() : 1, Senders::kByPlace);
+      const int num_levels = aligned ? topology.num_levels() : 1;
+      std::unique_ptr<MeshTransfers> prepared;
+      if (asked == Asked::kMessages) {
+        prepared = MeshTransfers::Prepare(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels,
+                                          Senders::kByPlace);
+        if (prepared->IsHeldOnce()) return prepared;
+      }
+      auto out = create(*refinement, num_levels, Senders::kByPlace, prepared.get());
       if (op == Op::kAllPermute && topology.num_levels() > 1 &&
           (!out->balanced() || out->Classify() != Op::kAllPermute)) {
         // The nearest holders make no permutation of it; without regard to distance there may be one.
@@ -185,8 +191,24 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
     }
   }
   ASSIGN_OR_RETURN(auto out, ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
-                                                   refinement ? &*refinement : nullptr, topology, first_holder));
+                                                   refinement ? &*refinement : nullptr, topology, first_holder, asked));
   return std::unique_ptr<TransferSchedule>(std::move(out));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
+                                                                  const MappedLayout& to, const Topology& topology,
+                                                                  int64_t first_holder) {
+  return MakeSchedule(op, from, to, topology, first_holder, Asked::kAll);
+}
+
+absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
+                                                                ShardMaps& maps) {
+  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(step.from, step.to));
+  ASSIGN_OR_RETURN(const auto from, maps.Of(ends.first));
+  ASSIGN_OR_RETURN(const auto to, maps.Of(ends.second));
+  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, Asked::kMessages);
 }
 
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {

@@ -99,7 +99,7 @@ void PrepareExchange(DevicePreparation& p) {
     if (block.members > 0) {
       const int64_t at = block.placed++ * block.pitch;
       if (transfer.peer == p.rank) {
-        own.push_back({p.copies.MakePack(transfer.region, in), p.Input(transfer.tensor), 0, block.base, at});
+        own.push_back({p.copies.MakePack(*transfer.region, in), p.Input(transfer.tensor), 0, block.base, at});
       } else {
         receives.push_back({transfer.peer, nullptr, p.copies.Bytes(0, at, transfer.bytes), transfer.bytes, block.base});
       }
@@ -229,7 +229,7 @@ class CollectiveMoves {
       const bool own_apart = !receive.direct && (gathers || !send.direct);
       for (size_t m = 0; m < members && !send.direct; ++m) {
         if (gathers ? m != 0 : (m == self && own_apart)) continue;
-        const Region& region = gathers || m == self ? of.receives[self]->region : of.sends[m]->region;
+        const Region& region = gathers || m == self ? *of.receives[self]->region : *of.sends[m]->region;
         const int64_t to = gathers ? at : static_cast<int64_t>(m) * bytes + at;
         pack_.push_back({p_.copies.MakePack(region, p_.inputs[t]), p_.Input(index), 0, call.send.base, to});
       }
@@ -238,7 +238,7 @@ class CollectiveMoves {
           unpack_.push_back({p_.copies.Own(*of.receives[m], p_.inputs[t], p_.outputs[t], false), p_.Input(index), 0,
                              p_.Output(index), 0});
         } else {
-          unpack_.push_back({p_.copies.MakeUnpack(of.receives[m]->region, p_.outputs[t]), call.receive.base,
+          unpack_.push_back({p_.copies.MakeUnpack(*of.receives[m]->region, p_.outputs[t]), call.receive.base,
                              static_cast<int64_t>(m) * bytes + at, p_.Output(index), 0});
         }
       }
@@ -260,7 +260,7 @@ class CollectiveMoves {
     std::vector<const StridedCopy*> copies;
     for (size_t m = 0; m < of.receives.size(); ++m) {
       if (p_.step.op == Op::kAllGather && m != self) continue;
-      copies.push_back(p_.copies.MakePack((m == self ? of.receives[m] : of.sends[m])->region, p_.inputs[t]));
+      copies.push_back(p_.copies.MakePack(*(m == self ? of.receives[m] : of.sends[m])->region, p_.inputs[t]));
     }
     if (!FollowEachOther(copies, &StridedCopy::from_offset, of.bytes)) return {};
     return {true, {p_.Input(static_cast<int>(t)), copies[0]->from_offset()}};
@@ -272,7 +272,7 @@ class CollectiveMoves {
     const Parts& of = parts_[t];
     std::vector<const StridedCopy*> copies;
     for (const Transfer* transfer : of.receives) {
-      copies.push_back(p_.copies.MakeUnpack(transfer->region, p_.outputs[t]));
+      copies.push_back(p_.copies.MakeUnpack(*transfer->region, p_.outputs[t]));
     }
     if (!FollowEachOther(copies, &StridedCopy::to_offset, of.bytes)) return {};
     return {true, {p_.Output(static_cast<int>(t)), copies[0]->to_offset()}};

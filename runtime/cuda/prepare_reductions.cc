@@ -77,7 +77,7 @@ void NativeReduceScatter(DevicePreparation& p, const std::vector<Contributions>&
     if (bytes == 0) continue;
     const auto index = static_cast<int>(t);
     std::vector<const StridedCopy*> copies;
-    for (const Transfer* transfer : all[t].to) copies.push_back(p.copies.MakePack(transfer->region, p.inputs[t]));
+    for (const Transfer* transfer : all[t].to) copies.push_back(p.copies.MakePack(*transfer->region, p.inputs[t]));
     MemoryOffset send;
     if (FollowEachOther(copies, &StridedCopy::from_offset, bytes)) {
       send = {p.Input(index), copies[0]->from_offset()};

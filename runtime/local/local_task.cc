@@ -26,7 +26,7 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
   if (dense) {
     transfer.copy.RunPart(in.data, out.data, part, parts, mode);
   } else {
-    StridedCopy(transfer.region, SizeOf(out.dtype), in.strides, out.strides)
+    StridedCopy(*transfer.region, SizeOf(out.dtype), in.strides, out.strides)
         .RunPart(in.data, out.data, part, parts, mode);
   }
 }
@@ -63,7 +63,7 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
     case LocalTask::Kind::kPull: {
       const Transfer& transfer = step.receives[index];
       const TensorView& out = slot.outputs[transfer.tensor];
-      if (!Fits(transfer.region, out.dtype, peer.inputs, transfer.tensor)) return misfit(transfer.peer);
+      if (!Fits(*transfer.region, out.dtype, peer.inputs, transfer.tensor)) return misfit(transfer.peer);
       Pull(transfer, peer.inputs[transfer.tensor], out, peer.dense && slot.dense, task.begin, task.end, mode);
       return true;
     }
@@ -74,8 +74,8 @@ bool RunLocalTask(const LocalShared& shared, LocalSlot& slot, const LocalTask& t
       for (const Transfer& transfer : step.receives) {
         if (transfer.tensor != task.index) continue;
         const LocalSlot& member = shared.slots[shared.IndexOf(transfer.peer)];
-        if (!Fits(transfer.region, out.dtype, member.inputs, transfer.tensor)) return misfit(transfer.peer);
-        region = &transfer.region;
+        if (!Fits(*transfer.region, out.dtype, member.inputs, transfer.tensor)) return misfit(transfer.peer);
+        region = transfer.region.get();
         const ConstTensorView& in = member.inputs[index];
         values.push_back({in.data, in.strides});
       }

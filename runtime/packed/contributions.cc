@@ -13,7 +13,7 @@ absl::Status Contributions::Allocate() {
     tensors_.resize(step_.tensors.size());
     OfTensor& of = tensors_[t];
     of.pitch = host::AlignedHostBytes(transfer.bytes);
-    of.region = &transfer.region;
+    of.region = transfer.region.get();
     of.members.push_back(transfer.peer);
   }
   for (OfTensor& of : tensors_) {

@@ -38,7 +38,7 @@ absl::Status ReduceScatterIntraHost(PackedStep& packed, IntraHostExchange& intra
   int64_t written = 0;
   for (const Transfer& transfer : step.receives) {
     if (transfer.peer != packed.rank) continue;
-    tensors.push_back({transfer.tensor, &transfer.region});
+    tensors.push_back({transfer.tensor, transfer.region.get()});
     lengths.push_back(transfer.bytes);
     written += transfer.bytes;
   }

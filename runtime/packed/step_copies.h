@@ -17,17 +17,17 @@ class StepCopies {
   // From the fragment to the message.
   const StridedCopy* Pack(const Transfer& transfer, const ConstTensorView& in, bool dense) {
     if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return MakePack(transfer.region, in);
+    return MakePack(*transfer.region, in);
   }
   // From the message to the fragment.
   const StridedCopy* Unpack(const Transfer& transfer, const TensorView& out, bool dense) {
     if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return MakeUnpack(transfer.region, out);
+    return MakeUnpack(*transfer.region, out);
   }
   // From this rank's input to its output.
   const StridedCopy* Own(const Transfer& transfer, const ConstTensorView& in, const TensorView& out, bool dense) {
     if (dense && transfer.copy.bytes() > 0) return &transfer.copy;
-    return &made_.emplace_back(transfer.region, SizeOf(out.dtype), in.strides, out.strides);
+    return &made_.emplace_back(*transfer.region, SizeOf(out.dtype), in.strides, out.strides);
   }
 
   const StridedCopy* MakePack(const Region& region, const ConstTensorView& in) {

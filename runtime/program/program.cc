@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "runtime/host/host_pool.h"
@@ -20,13 +22,13 @@
 namespace reshard {
 namespace {
 
-Region RegionOf(const Message& message) {
+std::shared_ptr<const Region> RegionOf(const Message& message) {
   Region region(message.runs.size());
   for (size_t d = 0; d < region.size(); ++d) {
     region[d].reserve(message.runs[d].size());
     for (const Run& run : message.runs[d]) region[d].push_back({run.from, run.to, run.length});
   }
-  return region;
+  return std::make_shared<const Region>(std::move(region));
 }
 
 int64_t RegionBytes(const Region& region) {
@@ -106,9 +108,9 @@ StridedCopy UnpackCopy(const Region& region, int64_t element, absl::Span<const i
 struct ProgramCompiler::State {
   struct StepState {
     Step step;
-    std::unique_ptr<TransferSchedule> transfers;
-    ShardMap from;                        // for the shapes of the peers' fragments
-    std::vector<int64_t> member_offsets;  // empty: no group
+    std::unique_ptr<MessageSchedule> messages;
+    std::shared_ptr<const ShardMap> from;  // for the shapes of the peers' fragments
+    std::vector<int64_t> member_offsets;   // empty: no group
   };
 
   Layout source;
@@ -168,7 +170,7 @@ absl::Status ProgramCompiler::State::CheckReceives(const StepProgram& step, cons
   const int64_t expected = Reduces(step.op) ? output.bytes * contributions : output.bytes;
   bool same_region = true;
   if (Reduces(step.op)) {
-    for (const Transfer& t : step.receives) same_region &= t.region == step.receives[0].region;
+    for (const Transfer& t : step.receives) same_region &= *t.region == *step.receives[0].region;
     if (output.bytes > 0 && contributions == 0) same_region = false;
     if (step.op == Op::kAllReduce && output.bytes > 0) {
       same_region &= step.receives.size() == step.group.size();
@@ -212,14 +214,14 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
 
   const Buffer& out = program->buffers[output];
   const Dims out_strides = DenseStrides(out.shape);
-  for (const Message& message : state.transfers->Receives(rank)) {
+  for (const Message& message : state.messages->Receives(rank)) {
     Transfer transfer{message.sender, 0, RegionOf(message), message.elements() * element, {}};
     if (!Reduces(step.op)) {
       if (options.copies == CopyFor::kPull || message.sender == rank) {
-        const Dims from_strides = DenseStrides(ShapeAt(state.from, message.sender));
-        transfer.copy = StridedCopy(transfer.region, element, from_strides, out_strides);
+        const Dims from_strides = DenseStrides(ShapeAt(*state.from, message.sender));
+        transfer.copy = StridedCopy(*transfer.region, element, from_strides, out_strides);
       } else {
-        transfer.copy = UnpackCopy(transfer.region, element, out_strides);
+        transfer.copy = UnpackCopy(*transfer.region, element, out_strides);
       }
       if (message.sender != rank) step.recv_bytes += transfer.bytes;
     }
@@ -237,11 +239,11 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
   }
   if (options.sends) {
     const Dims in_strides = DenseStrides(program->buffers[input].shape);
-    for (const Message& message : state.transfers->Sends(rank)) {
+    for (const Message& message : state.messages->Sends(rank)) {
       if (message.receiver == rank) continue;
       step.sends.push_back({message.receiver, 0, RegionOf(message), message.elements() * element, {}});
       if (options.copies == CopyFor::kMessages && !Reduces(step.op)) {
-        step.sends.back().copy = PackCopy(step.sends.back().region, element, in_strides);
+        step.sends.back().copy = PackCopy(*step.sends.back().region, element, in_strides);
       }
     }
   }
@@ -271,20 +273,22 @@ void ProgramCompiler::State::AppendRounds(StepProgram step, int64_t rounds, cons
     part.receives.clear();
     part.recv_bytes = 0;
     for (const Transfer& transfer : step.sends) {
-      Region region = PartOf(transfer.region, round, rounds);
+      Region region = PartOf(*transfer.region, round, rounds);
       const int64_t bytes = ElementsOf(region) * element;
       if (bytes == 0) continue;
       StridedCopy copy = PackCopy(region, element, in_strides);
-      part.sends.push_back({transfer.peer, 0, std::move(region), bytes, std::move(copy)});
+      part.sends.push_back(
+          {transfer.peer, 0, std::make_shared<const Region>(std::move(region)), bytes, std::move(copy)});
     }
     for (const Transfer& transfer : step.receives) {
-      Region region = PartOf(transfer.region, round, rounds);
+      Region region = PartOf(*transfer.region, round, rounds);
       const int64_t bytes = ElementsOf(region) * element;
       if (bytes == 0) continue;
       StridedCopy copy = transfer.peer == program.rank ? StridedCopy(region, element, in_strides, out_strides)
                                                        : UnpackCopy(region, element, out_strides);
       if (transfer.peer != program.rank) part.recv_bytes += bytes;
-      part.receives.push_back({transfer.peer, 0, std::move(region), bytes, std::move(copy)});
+      part.receives.push_back(
+          {transfer.peer, 0, std::make_shared<const Region>(std::move(region)), bytes, std::move(copy)});
     }
     out->push_back(std::move(part));
   }
@@ -303,7 +307,8 @@ absl::Status ProgramCompiler::State::CompileWithoutSteps(Program* program) const
     const Dims strides = DenseStrides(from.shape);
     Region region = WholeRegion(from.shape);
     StridedCopy copy(region, SizeOf(dtype), strides, strides);
-    step.receives.push_back({program->rank, 0, std::move(region), from.bytes, std::move(copy)});
+    step.receives.push_back(
+        {program->rank, 0, std::make_shared<const Region>(std::move(region)), from.bytes, std::move(copy)});
   }
   program->steps.push_back(std::move(step));
   return absl::OkStatus();
@@ -397,6 +402,7 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
     state->signature = program::SignatureOf(plan);
     state->world = plan.world();
     state->chunks = plan.chunks;
+    transfers::ShardMaps maps({});  // a step ends in the layout in which the next one begins
     for (const Step& step : plan.steps) {
       if (Reduces(step.op)) {
         if (!step.from.partial()) return absl::InternalError("a reduction of a layout that has nothing partial");
@@ -406,12 +412,11 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
       if (plan.chunks.count > 1) {
         ASSIGN_OR_RETURN(one, StepOfChunk(step, plan.chunks));
       }
-      ASSIGN_OR_RETURN(std::unique_ptr<TransferSchedule> transfers,
-                       TransferSchedule::Create(one, plan.options.topology));
-      ASSIGN_OR_RETURN(ShardMap from, ShardMap::Create(one.from));
+      ASSIGN_OR_RETURN(auto messages, transfers::CreateMessages(one, plan.options.topology, maps));
+      ASSIGN_OR_RETURN(auto from, maps.Of(one.from));
       std::vector<int64_t> offsets;
       if (one.op != Op::kExchange && !one.crosses_meshes()) offsets = MemberOffsets(one.from.mesh(), one.axes);
-      state->steps.push_back({std::move(one), std::move(transfers), std::move(from), std::move(offsets)});
+      state->steps.push_back({std::move(one), std::move(messages), std::move(from), std::move(offsets)});
     }
     return ProgramCompiler(std::move(state));
   });
@@ -440,11 +445,13 @@ absl::StatusOr<Program> ProgramCompiler::Compile(int64_t rank, const CompileOpti
 
 int64_t Program::MemoryBytes() const {
   int64_t bytes = static_cast<int64_t>(sizeof(*this));
+  absl::flat_hash_set<const Region*> regions;
   for (const StepProgram& step : steps) {
     bytes += static_cast<int64_t>(sizeof(step) + step.group.capacity() * sizeof(int64_t));
     for (const auto* list : {&step.sends, &step.receives}) {
       for (const Transfer& transfer : *list) {
-        bytes += static_cast<int64_t>(sizeof(transfer)) + RegionBytes(transfer.region);
+        bytes += static_cast<int64_t>(sizeof(transfer));
+        if (regions.insert(transfer.region.get()).second) bytes += RegionBytes(*transfer.region);
       }
     }
   }

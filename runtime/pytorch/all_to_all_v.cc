@@ -128,14 +128,17 @@ StepProgram FlatStep(DType dtype, int64_t rank, const std::vector<Range>& sends,
   StepProgram step;
   step.op = Op::kExchange;
   step.tensors.push_back({0, 1, dtype, step.op, ReduceOp::kSum});
+  const auto run = [](int64_t from, int64_t to, int64_t length) {
+    return std::make_shared<const Region>(Region{{{from, to, length}}});
+  };
   for (size_t j = 0; j < sends.size(); ++j) {
     const auto peer = static_cast<int64_t>(j);
     if (sends[j].count > 0 && peer != rank) {
-      step.sends.push_back({peer, 0, {{{sends[j].begin, 0, sends[j].count}}}, sends[j].count * SizeOf(dtype), {}});
+      step.sends.push_back({peer, 0, run(sends[j].begin, 0, sends[j].count), sends[j].count * SizeOf(dtype), {}});
     }
     if (receives[j].count > 0) {
       const int64_t bytes = receives[j].count * SizeOf(dtype);
-      step.receives.push_back({peer, 0, {{{receives[j].begin, places[j], receives[j].count}}}, bytes, {}});
+      step.receives.push_back({peer, 0, run(receives[j].begin, places[j], receives[j].count), bytes, {}});
       if (peer != rank) step.recv_bytes += bytes;
     }
   }

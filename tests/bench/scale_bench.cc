@@ -1,7 +1,7 @@
 // Plans for large clusters: random pairs of layouts over 1,024 to 65,536 devices of a DGX H100 cluster. Prints how long
 // planning takes (processor time of the planning thread, with the JSON), how long one rank takes to compile its program
-// of the plan, what the busiest NIC carries against the node cut, and the modelled time against what no plan can beat:
-// the bytes of the node cut at full bandwidth plus two latencies of the network.
+// of the plan and the memory that it takes, what the busiest NIC carries against the node cut, and the modelled time
+// against what no plan can beat: the bytes of the node cut at full bandwidth plus two latencies of the network.
 //
 // Usage: bench_scale [--even N] [--uneven N] [--objective time|bytes] [--seed S] [--slow SECONDS] [--list]
 #include <sys/resource.h>
@@ -99,7 +99,7 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
   options.objective = settings.objective;
   options.topology = *reshard::Topology::Preset("dgx-h100");
   const auto& outer = options.topology.levels.back();
-  Sorted seconds, compile, nic, slowness, slowness_all;
+  Sorted seconds, compile, program_mib, nic, slowness, slowness_all;
   double log_nic = 0;
   for (int i = 0; i < count; ++i) {
     const Mesh mesh = RandomMesh(random);
@@ -117,7 +117,11 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
     const double planned = Seconds();
     const auto program =
         reshard::CompileProgram(*plan, static_cast<int64_t>(random() % static_cast<uint64_t>(mesh.size())));
-    if (!program.ok()) std::printf("no program: %s\n", pair.c_str());
+    if (program.ok()) {
+      program_mib.values.push_back(static_cast<double>(program->MemoryBytes()) / (1 << 20));
+    } else {
+      std::printf("no program: %s\n", pair.c_str());
+    }
     compile.values.push_back(Seconds() - planned);
     const bool slow = seconds.values.back() > settings.slow_seconds;
     std::string more;
@@ -142,8 +146,9 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
   std::printf("%s: %zu plans, %s: p50 %.4f s, p90 %.4f, p99 %.4f, worst %.4f; peak memory %ld MiB\n", name,
               seconds.values.size(), settings.objective == reshard::Objective::kTime ? "time" : "bytes",
               seconds.at(0.5), seconds.at(0.9), seconds.at(0.99), seconds.at(1), usage.ru_maxrss / 1024);
-  std::printf("  program of one rank: p50 %.4f s, p90 %.4f, p99 %.4f, worst %.4f\n", compile.at(0.5), compile.at(0.9),
-              compile.at(0.99), compile.at(1));
+  std::printf("  program of one rank: p50 %.4f s, p90 %.4f, p99 %.4f, worst %.4f; p99 %.2f MiB, worst %.2f\n",
+              compile.at(0.5), compile.at(0.9), compile.at(0.99), compile.at(1), program_mib.at(0.99),
+              program_mib.at(1));
   if (nic.values.empty()) return;
   std::printf("  busiest NIC / node cut: geomean %.4f, worst %.4f (%zu pairs that cross)\n",
               std::exp(log_nic / static_cast<double>(nic.values.size())), nic.at(1), nic.values.size());

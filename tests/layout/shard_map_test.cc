@@ -86,6 +86,15 @@ TEST_CASE("the shard map keeps its invariants and agrees with Intervals") {
         RC_ASSERT(length == dim.length[r]);
       }
       RC_ASSERT(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));
+      const auto begins = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
+      std::vector<Interval> in_order;
+      for (const DimShards::IntervalOfRow& place : dim.ascending) {
+        RC_ASSERT(dim.first[place.row] <= place.interval && place.interval < dim.first[place.row + 1]);
+        in_order.push_back(dim.intervals[place.interval]);
+      }
+      RC_ASSERT(in_order.empty() == std::is_sorted(dim.intervals.begin(), dim.intervals.end(), begins));
+      RC_ASSERT(in_order.empty() || in_order.size() == dim.intervals.size());
+      RC_ASSERT(std::is_sorted(in_order.begin(), in_order.end(), begins));
     }
     for (int64_t p = 0; p < layout.mesh().size(); ++p) {
       int64_t elements = 1;

@@ -28,9 +28,19 @@ struct DimShards {
   std::vector<int64_t> length;      // number of elements of row r
   bool slots = false;               // cut by a slot table
 
+  struct IntervalOfRow {
+    int32_t interval = 0;  // index into `intervals`
+    int32_t row = 0;       // that it is of
+  };
+  // All intervals by where they begin in the tensor. Empty where `intervals` has them so, and for a slot table.
+  std::vector<IntervalOfRow> ascending;
+
   // Product of the sizes of `digits`; at least 1.
   int64_t num_rows() const { return static_cast<int64_t>(length.size()); }
 };
+
+// Fills `ascending` of a table that has everything else.
+void PutInOrder(DimShards& shards);
 
 // The tables of all dimensions.
 class ShardMap {

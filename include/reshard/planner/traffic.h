@@ -38,6 +38,7 @@ struct Message {
   std::vector<std::vector<Run>> runs;  // one list per dimension, ascending
   // Product over dimensions of the total length of the runs; at least 1.
   int64_t elements() const;
+  bool operator==(const Message&) const = default;
 };
 
 // Figures of one step, in elements. What a device keeps does not count.
@@ -75,10 +76,19 @@ struct DigitLink;
 }
 
 // All messages of one step, in enumerated or in closed form. Immutable.
-class TransferSchedule {
+class MessageSchedule {
  public:
-  virtual ~TransferSchedule() = default;
+  virtual ~MessageSchedule() = default;
 
+  // The messages to `device`, by ascending sender, the copy of what it keeps included. Empty if it is in neither mesh.
+  virtual std::vector<Message> Receives(int64_t device) const = 0;
+  // The messages from `device`, by ascending receiver, the copy of what it keeps included.
+  virtual std::vector<Message> Sends(int64_t device) const = 0;
+};
+
+// The messages with what the planner asks about all of them.
+class TransferSchedule : public MessageSchedule {
+ public:
   // The transfers of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
   // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
   // member to the whole fragment; which member reduces what is given by AllReduceChunk, and the figures count that.
@@ -93,11 +103,6 @@ class TransferSchedule {
   static absl::StatusOr<std::unique_ptr<TransferSchedule>> Create(const Step& step, const Topology& topology) {
     return Create(step.op, step.from, step.to, topology, step.first_holder);
   }
-
-  // The messages to `device`, by ascending sender, the copy of what it keeps included. Empty if it is in neither mesh.
-  virtual std::vector<Message> Receives(int64_t device) const = 0;
-  // The messages from `device`, by ascending receiver, the copy of what it keeps included.
-  virtual std::vector<Message> Sends(int64_t device) const = 0;
 
   // The figures of the whole step.
   virtual TransferFigures Figures() const = 0;

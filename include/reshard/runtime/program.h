@@ -68,9 +68,10 @@ struct StepTensor {
 // One message between this rank and a peer, never empty. In a step's `sends` this rank's input fragment is the `from`
 // side of the region, in its `receives` this rank's output fragment is the `to` side.
 struct Transfer {
-  int64_t peer = 0;   // device id; a transfer to this rank itself is a local copy, listed in `receives` only
-  int tensor = 0;     // index into StepProgram::tensors
-  Region region;      // from the sender's fragment to the receiver's, in elements
+  int64_t peer = 0;  // device id; a transfer to this rank itself is a local copy, listed in `receives` only
+  int tensor = 0;    // index into StepProgram::tensors
+  // From the sender's fragment to the receiver's, in elements; never null. Chunks, and tensors of one shape, share it.
+  std::shared_ptr<const Region> region;
   int64_t bytes = 0;  // of all its elements
   // The copy that this rank makes if all fragments are dense, as CompileOptions::copies says; empty in reductions.
   StridedCopy copy;

@@ -12,6 +12,7 @@
 #include "planner/digits/domains.h"
 #include "planner/transfers/list_transfers.h"
 #include "planner/transfers/mesh_transfers.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "tests/catch.h"
@@ -50,7 +51,8 @@ struct Ends {
                                  Senders::kAll);
   }
   std::unique_ptr<ListTransfers> Listed(const Topology& topology) const {
-    return *ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(), nullptr, topology, 0);
+    return *ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(), nullptr, topology, 0,
+                                  transfers::Asked::kAll);
   }
 
   Layout from, to;
@@ -147,6 +149,37 @@ TEST_CASE("holders that take turns by digits send what the list says, from as ne
   CHECK(spread == kRounds);
   CAPTURE(unbalanced);
   CHECK(unbalanced <= 6);
+}
+
+TEST_CASE("the messages of a step are those of its schedule") {
+  const uint64_t seed = testing::Seed();
+  const std::vector<std::vector<Axis>> meshes = {{{"a", 8}, {"b", 4}}, {{"a", 2}, {"b", 3}, {"c", 4}}, {{"a", 16}}};
+  const std::vector<std::vector<int64_t>> shapes = {{64, 64}, {37, 19}, {16}, {16, 9, 8}};
+  const std::vector<std::vector<int64_t>> topologies = {{4}, {8}, {2, 8}, {3}, {}};
+  int moving = 0;
+  for (uint64_t round = 0; round < 300; ++round) {
+    std::mt19937_64 random(seed + round);
+    const auto& axes = meshes[random() % meshes.size()];
+    const auto& shape = shapes[random() % shapes.size()];
+    const Topology topology = OfDomains(topologies[random() % topologies.size()]);
+    Step step;
+    step.op = random() % 2 == 0 ? Op::kExchange : Op::kAllPermute;
+    step.first_holder = static_cast<int64_t>(random() % 3);
+    step.from = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    step.to = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    INFO("seed " << seed << ", round " << round << ": " << ToString(step.from) << " -> " << ToString(step.to));
+    ShardMaps maps({});
+    const auto messages = CreateMessages(step, topology, maps);
+    const auto schedule = TransferSchedule::Create(step, topology);
+    REQUIRE(messages.ok());
+    REQUIRE(schedule.ok());
+    for (int64_t device = 0; device < step.from.mesh().size(); ++device) {
+      CHECK((*messages)->Receives(device) == (*schedule)->Receives(device));
+      CHECK((*messages)->Sends(device) == (*schedule)->Sends(device));
+      moving += (*messages)->Receives(device).size() > 1;
+    }
+  }
+  CHECK(moving > 1000);
 }
 
 TEST_CASE("what a plan over many devices costs follows from few of them") {

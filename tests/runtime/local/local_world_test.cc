@@ -46,11 +46,14 @@ Program AllToAll(int64_t rank, int64_t n, int64_t block) {
   StepProgram step;
   step.op = Op::kAllToAll;
   step.tensors = {{0, 1, DType::kI32, Op::kExchange, ReduceOp::kSum}};
+  const auto block_from = [&](int64_t from, int64_t to) {
+    return std::make_shared<const Region>(Region{{{from * block, to * block, block}}});
+  };
   for (int64_t peer = 0; peer < n; ++peer) {
-    Transfer receive{peer, 0, {{{rank * block, peer * block, block}}}, block * 4, {}};
-    receive.copy = StridedCopy(receive.region, 4, {1}, {1});
+    Transfer receive{peer, 0, block_from(rank, peer), block * 4, {}};
+    receive.copy = StridedCopy(*receive.region, 4, {1}, {1});
     step.receives.push_back(receive);
-    if (peer != rank) step.sends.push_back({peer, 0, {{{peer * block, rank * block, block}}}, block * 4, {}});
+    if (peer != rank) step.sends.push_back({peer, 0, block_from(peer, rank), block * 4, {}});
   }
   step.recv_bytes = (n - 1) * block * 4;
   program.steps = {step};

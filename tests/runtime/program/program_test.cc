@@ -65,10 +65,10 @@ TEST_CASE("sends and receives of all ranks mirror each other") {
           std::vector<Region> sent;
           std::vector<Region> received;
           for (const Transfer& t : programs[i].steps[k].sends) {
-            if (t.peer == devices[j]) sent.push_back(t.region);
+            if (t.peer == devices[j]) sent.push_back(*t.region);
           }
           for (const Transfer& t : programs[j].steps[k].receives) {
-            if (t.peer == devices[i]) received.push_back(t.region);
+            if (t.peer == devices[i]) received.push_back(*t.region);
           }
           CHECK(sent == received);
         }

@@ -10,6 +10,21 @@
 
 namespace reshard::transfers {
 
+namespace {
+
+// number[r] = number[r] * size + (r / weight % size).
+void AppendDigit(int64_t weight, int64_t size, std::vector<int64_t>& number) {
+  int64_t digit = 0, left = weight;
+  for (int64_t& one : number) {
+    one = one * size + digit;
+    if (--left > 0) continue;
+    left = weight;
+    if (++digit == size) digit = 0;
+  }
+}
+
+}  // namespace
+
 PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits,
                        const digits::RowDigits& own, const digits::RowDigits& other, const std::vector<int>& fixed_by,
                        bool of_receivers)
@@ -43,12 +58,8 @@ void PinnedSums::Tabulate(int64_t asked) {
   // Of every row on the other side, the key, and the coordinates that the own row fixes, as one number.
   std::vector<int64_t> key_of(keys_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
   std::vector<int64_t> fixed_of(conditions_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
-  for (const Condition& c : keys_) {
-    for (int64_t r = 0; r < other_rows; ++r) key_of[r] = key_of[r] * c.size + c.Of(r);
-  }
-  for (const Condition& c : conditions_) {
-    for (int64_t r = 0; r < other_rows; ++r) fixed_of[r] = fixed_of[r] * c.size + c.Of(r);
-  }
+  for (const Condition& c : keys_) AppendDigit(c.weight, c.size, key_of);
+  for (const Condition& c : conditions_) AppendDigit(c.weight, c.size, fixed_of);
   table_.assign(static_cast<size_t>(rows * num_keys_), once_.NumberOf({}));
   std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
   std::vector<int64_t> found;  // keys that the row has
@@ -450,6 +461,7 @@ std::vector<int64_t> MeshTransfers::Devices() const {
 }
 
 int64_t MeshTransfers::ClassAt(int64_t position) const {
+  if (static_cast<int64_t>(classes_.size()) == mesh_.size()) return position;
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(position);

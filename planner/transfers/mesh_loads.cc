@@ -118,6 +118,28 @@ void MeshTransfers::Tabulate(int64_t devices) {
   }
 }
 
+void PinnedSums::Forget() {
+  table_ = std::vector<int32_t>();
+  once_ = SumsOnce();
+}
+
+void MeshTransfers::ForgetClasses() {
+  for (Dim& dim : dims_) {
+    for (PinnedSums& sums : dim.received) sums.Forget();
+    dim.from_row = std::vector<int64_t>();
+    dim.to_row = std::vector<int64_t>();
+  }
+  for (Receivers& receivers : within_) {
+    for (PinnedSums& sums : receivers.sums) sums.Forget();
+  }
+  for (std::optional<Receivers>& receivers : nearer_) {
+    if (!receivers) continue;
+    for (PinnedSums& sums : receivers->sums) sums.Forget();
+  }
+  classes_ = std::vector<digits::DeviceClass>();
+  coordinates_ = std::vector<int64_t>();
+}
+
 // A sender of the same domain has the receiver's coordinates on the digits outside it.
 void MeshTransfers::SumReceived() {
   for (Dim& dim : dims_) {
@@ -461,7 +483,7 @@ std::vector<int64_t> MeshTransfers::Devices() const {
 }
 
 int64_t MeshTransfers::ClassAt(int64_t position) const {
-  if (static_cast<int64_t>(classes_.size()) == mesh_.size()) return position;
+  if (each_device_is_one_) return position;
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(position);

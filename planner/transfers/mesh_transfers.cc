@@ -55,6 +55,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();
+  if (!out->uniform_) out->ForgetClasses();
   return out;
 }
 
@@ -309,6 +310,7 @@ void MeshTransfers::EnumerateClasses() {
       }
     }
   }
+  each_device_is_one_ = static_cast<int64_t>(classes_.size()) == mesh_.size();
   if (uniform_) NumberPatterns(first);
   for (Dim& dim : dims_) {
     dim.from_row.reserve(classes_.size());

@@ -33,9 +33,11 @@ class PinnedSums {
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
   SpreadSums At(int64_t row, const int64_t* coordinates) const;
-  // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than there
-  // are rows.
+  // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than
+  // there are rows.
   void Tabulate(int64_t asked);
+  // Forgets what was tabulated.
+  void Forget();
   // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
   // ones, below `numbers()`.
   bool by_row() const { return num_keys_ == 1; }
@@ -162,6 +164,8 @@ class MeshTransfers final : public TransferSchedule {
   void SumSent();
   void SumReceived();
   void Tabulate(int64_t devices);
+  // Gives back what nothing reads once loads and pattern are known: a plan keeps the schedules of all its steps.
+  void ForgetClasses();
   // `pins`: (the receiver's digit, the device's).
   Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
   Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
@@ -225,6 +229,7 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
+  bool each_device_is_one_ = false;         // a class for every position
   std::vector<int64_t> coordinates_;        // of the classes, one per digit
   std::vector<int32_t> kind_;               // of the classes: those of one have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds

@@ -60,7 +60,8 @@ void PinnedSums::Tabulate(int64_t asked) {
   std::vector<int64_t> fixed_of(conditions_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
   for (const Condition& c : keys_) AppendDigit(c.weight, c.size, key_of);
   for (const Condition& c : conditions_) AppendDigit(c.weight, c.size, fixed_of);
-  table_.assign(static_cast<size_t>(rows * num_keys_), once_.NumberOf({}));
+  once_ = std::make_unique<SumsOnce>();
+  table_.assign(static_cast<size_t>(rows * num_keys_), once_->NumberOf({}));
   std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
   std::vector<int64_t> found;  // keys that the row has
   for (int64_t row = 0; row < rows; ++row) {
@@ -72,7 +73,7 @@ void PinnedSums::Tabulate(int64_t asked) {
       const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
       if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
       table_[static_cast<size_t>(row * num_keys_ + (key_of.empty() ? 0 : key_of[theirs]))] =
-          once_.NumberOfOne(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+          once_->NumberOfOne(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
       continue;
     }
     for (int64_t i = begin; i < end; ++i) {
@@ -84,7 +85,7 @@ void PinnedSums::Tabulate(int64_t asked) {
       of_row[key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
     }
     for (int64_t key : found) {
-      table_[static_cast<size_t>(row * num_keys_ + key)] = once_.NumberOf(of_row[key]);
+      table_[static_cast<size_t>(row * num_keys_ + key)] = once_->NumberOf(of_row[key]);
       of_row[key] = {};
     }
     found.clear();
@@ -92,7 +93,7 @@ void PinnedSums::Tabulate(int64_t asked) {
 }
 
 SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
-  if (!table_.empty()) return once_.at(table_[IndexOf(row, coordinates)]);
+  if (!table_.empty()) return once_->at(table_[IndexOf(row, coordinates)]);
   SpreadSums out;
   const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
   for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
@@ -120,7 +121,7 @@ void MeshTransfers::Tabulate(int64_t devices) {
 
 void PinnedSums::Forget() {
   table_ = std::vector<int32_t>();
-  once_ = SumsOnce();
+  once_.reset();
 }
 
 void MeshTransfers::ForgetClasses() {

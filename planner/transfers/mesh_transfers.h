@@ -42,7 +42,7 @@ class PinnedSums {
   // ones, below `numbers()`.
   bool by_row() const { return num_keys_ == 1; }
   int32_t NumberAt(int64_t row, const int64_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
-  int32_t numbers() const { return once_.size(); }
+  int32_t numbers() const { return once_->size(); }
 
  private:
   // A digit of the other row, and what fixes it: a digit of the own row, or one outside, which is part of the key.
@@ -65,7 +65,7 @@ class PinnedSums {
   std::vector<Condition> conditions_, keys_;
   int64_t num_keys_ = 1;
   std::vector<int32_t> table_;  // by row, then key: the number of the sums; empty unless tabulated
-  SumsOnce once_;
+  std::unique_ptr<SumsOnce> once_;  // that the table numbers
 };
 
 // A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e

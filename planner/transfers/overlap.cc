@@ -58,26 +58,36 @@ void SortByRow(int64_t Segment::*row, int64_t rows, std::vector<Segment>& segmen
   segments = std::move(sorted);
 }
 
-// The row of each interval, where no row has several and rows are in ascending order: any nest of plain axes. nullopt
-// otherwise.
-std::optional<std::vector<int64_t>> RowsInOrder(const DimShards& shards) {
-  std::vector<int64_t> rows;
-  rows.reserve(shards.intervals.size());
-  for (int64_t row = 0; row < shards.num_rows(); ++row) {
-    const int64_t begin = shards.first[row], end = shards.first[static_cast<size_t>(row) + 1];
-    if (end - begin > 1) return std::nullopt;
-    if (begin == end) continue;
-    if (begin > 0 && shards.intervals[begin].begin < shards.intervals[static_cast<size_t>(begin) - 1].begin) {
-      return std::nullopt;
+// The row of each interval, where no row has several and rows are in ascending order: any nest of plain axes.
+class RowsInOrder {
+ public:
+  // nullopt where they are not so.
+  static std::optional<RowsInOrder> Of(const DimShards& shards) {
+    RowsInOrder out;
+    const size_t rows = shards.length.size();
+    // Mostly no row is empty: then each is its interval's number.
+    const bool all = shards.intervals.size() == rows;
+    if (!all) out.rows_.reserve(shards.intervals.size());
+    for (size_t row = 0; row < rows; ++row) {
+      const int64_t begin = shards.first[row], end = shards.first[row + 1];
+      if (end - begin > 1) return std::nullopt;
+      if (begin == end) continue;
+      if (begin > 0 && shards.intervals[begin].begin < shards.intervals[static_cast<size_t>(begin) - 1].begin) {
+        return std::nullopt;
+      }
+      if (!all) out.rows_.push_back(static_cast<int64_t>(row));
     }
-    rows.push_back(row);
+    return out;
   }
-  return rows;
-}
+  int64_t operator[](size_t interval) const { return rows_.empty() ? static_cast<int64_t>(interval) : rows_[interval]; }
+
+ private:
+  std::vector<int64_t> rows_;  // empty if all rows have one
+};
 
 // Where both sides are such, the stretches they share come in the order of the pairs, one each.
-void OverlapInOrder(const DimShards& from, const std::vector<int64_t>& from_rows, const DimShards& to,
-                    const std::vector<int64_t>& to_rows, DimOverlap& out) {
+void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const DimShards& to,
+                    const RowsInOrder& to_rows, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;
   const std::vector<Interval>& b = to.intervals;
   out.pairs.reserve(a.size() + b.size());
@@ -179,20 +189,23 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
   out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
-  const auto from_rows = RowsInOrder(from);
-  const auto to_rows = from_rows ? RowsInOrder(to) : std::nullopt;
+  const auto from_rows = RowsInOrder::Of(from);
+  const auto to_rows = from_rows ? RowsInOrder::Of(to) : std::nullopt;
   if (from_rows && to_rows) {
     OverlapInOrder(from, *from_rows, to, *to_rows, out);
   } else {
     OverlapSorted(from, to, out);
   }
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
-  out.first_of_from.assign(static_cast<size_t>(out.from_rows) + 1, 0);
-  for (const Pair& pair : out.pairs) ++out.first_of_from[static_cast<size_t>(pair.from_row) + 1];
+  // While pairs are placed, first_of_from[s + 1] is where the next one of row s goes.
+  out.first_of_from.assign(static_cast<size_t>(out.from_rows) + 2, 0);
+  for (const Pair& pair : out.pairs) ++out.first_of_from[static_cast<size_t>(pair.from_row) + 2];
   std::partial_sum(out.first_of_from.begin(), out.first_of_from.end(), out.first_of_from.begin());
   out.by_from.resize(out.pairs.size());
-  std::vector<int64_t> next(out.first_of_from.begin(), out.first_of_from.end() - 1);
-  for (size_t i = 0; i < out.pairs.size(); ++i) out.by_from[next[out.pairs[i].from_row]++] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < out.pairs.size(); ++i) {
+    out.by_from[out.first_of_from[static_cast<size_t>(out.pairs[i].from_row) + 1]++] = static_cast<int32_t>(i);
+  }
+  out.first_of_from.pop_back();
   return out;
 }
 

@@ -20,53 +20,10 @@
 #include "planner/digits/device_kinds.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
+#include "planner/transfers/pinned_sums.h"
 #include "reshard/planner/traffic.h"
 
 namespace reshard::transfers {
-
-// Sums over the pairs of a row of one side, with some digits of the row on the other side fixed by the coordinates of
-// one device.
-class PinnedSums {
- public:
-  // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` is about
-  // rows of the target, otherwise of the source. `overlap` must outlive it.
-  PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
-             const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
-  SpreadSums At(int64_t row, const int64_t* coordinates) const;
-  // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than
-  // there are rows.
-  void Tabulate(int64_t asked);
-  // Forgets what was tabulated.
-  void Forget();
-  // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
-  // ones, below `numbers()`.
-  bool by_row() const { return num_keys_ == 1; }
-  int32_t NumberAt(int64_t row, const int64_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
-  int32_t numbers() const { return once_->size(); }
-
- private:
-  // A digit of the other row, and what fixes it: a digit of the own row, or one outside, which is part of the key.
-  struct Condition {
-    int64_t weight, size;    // of the digit in the other row
-    int64_t own_weight = 0;  // of the digit that fixes it in the own row
-    int fixed_by = -1;       // the digit outside that does
-    int64_t Of(int64_t row) const { return row / weight % size; }
-  };
-  // Whether the digits agree that are fixed within the rows.
-  bool Counts(int64_t mine, int64_t theirs) const;
-  size_t IndexOf(int64_t row, const int64_t* coordinates) const {
-    int64_t key = 0;
-    for (const Condition& c : keys_) key = key * c.size + coordinates[c.fixed_by];
-    return static_cast<size_t>(row * num_keys_ + key);
-  }
-
-  const DimOverlap* overlap_;
-  bool of_receivers_;
-  std::vector<Condition> conditions_, keys_;
-  int64_t num_keys_ = 1;
-  std::vector<int32_t> table_;  // by row, then key: the number of the sums; empty unless tabulated
-  std::unique_ptr<SumsOnce> once_;  // that the table numbers
-};
 
 // A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e
 // has the shard's coordinate, since the source uses it.

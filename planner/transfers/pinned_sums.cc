@@ -1,0 +1,107 @@
+#include "planner/transfers/pinned_sums.h"
+
+#include <algorithm>
+
+namespace reshard::transfers {
+namespace {
+
+// number[r] = number[r] * size + (r / weight % size).
+void AppendDigit(int64_t weight, int64_t size, std::vector<int64_t>& number) {
+  int64_t digit = 0, left = weight;
+  for (int64_t& one : number) {
+    one = one * size + digit;
+    if (--left > 0) continue;
+    left = weight;
+    if (++digit == size) digit = 0;
+  }
+}
+
+}  // namespace
+
+PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits,
+                       const digits::RowDigits& own, const digits::RowDigits& other, const std::vector<int>& fixed_by,
+                       bool of_receivers)
+    : overlap_(&overlap), of_receivers_(of_receivers) {
+  for (size_t j = 0; j < other.digits.size(); ++j) {
+    if (fixed_by[j] < 0) continue;
+    Condition one{other.weights[j], digits[other.digits[j]].size};
+    const auto at = std::find(own.digits.begin(), own.digits.end(), fixed_by[j]);
+    if (at != own.digits.end()) {
+      one.own_weight = own.weights[at - own.digits.begin()];
+      conditions_.push_back(one);
+    } else {
+      one.fixed_by = fixed_by[j];
+      keys_.push_back(one);
+      num_keys_ *= one.size;
+    }
+  }
+}
+
+bool PinnedSums::Counts(int64_t mine, int64_t theirs) const {
+  bool counts = true;
+  for (const Condition& c : conditions_) counts &= c.Of(theirs) == mine / c.own_weight % c.size;
+  return counts;
+}
+
+void PinnedSums::Tabulate(int64_t asked) {
+  const int64_t rows = of_receivers_ ? overlap_->to_rows : overlap_->from_rows;
+  if (asked < rows) return;
+  const int64_t other_rows = of_receivers_ ? overlap_->from_rows : overlap_->to_rows;
+  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
+  // Of every row on the other side, the key, and the coordinates that the own row fixes, as one number.
+  std::vector<int64_t> key_of(keys_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
+  std::vector<int64_t> fixed_of(conditions_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
+  for (const Condition& c : keys_) AppendDigit(c.weight, c.size, key_of);
+  for (const Condition& c : conditions_) AppendDigit(c.weight, c.size, fixed_of);
+  once_ = std::make_unique<SumsOnce>();
+  table_.assign(static_cast<size_t>(rows * num_keys_), once_->NumberOf({}));
+  std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
+  std::vector<int64_t> found;  // keys that the row has
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t fixed = 0;
+    for (const Condition& c : conditions_) fixed = fixed * c.size + row / c.own_weight % c.size;
+    const int64_t begin = first[row], end = first[static_cast<size_t>(row) + 1];
+    if (end - begin == 1) {
+      const Pair& pair = overlap_->pairs[of_receivers_ ? begin : overlap_->by_from[begin]];
+      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+      if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
+      table_[static_cast<size_t>(row * num_keys_ + (key_of.empty() ? 0 : key_of[theirs]))] =
+          once_->NumberOfOne(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+      continue;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
+      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+      if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
+      const int64_t key = key_of.empty() ? 0 : key_of[theirs];
+      if (of_row[key].total_count() == 0) found.push_back(key);
+      of_row[key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+    }
+    for (int64_t key : found) {
+      table_[static_cast<size_t>(row * num_keys_ + key)] = once_->NumberOf(of_row[key]);
+      of_row[key] = {};
+    }
+    found.clear();
+  }
+}
+
+SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
+  if (!table_.empty()) return once_->at(table_[IndexOf(row, coordinates)]);
+  SpreadSums out;
+  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
+  for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
+    const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
+    const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+    bool counts = Counts(row, theirs);
+    for (const Condition& c : keys_) counts &= c.Of(theirs) == coordinates[c.fixed_by];
+    if (counts) out.Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+  }
+  return out;
+}
+
+void PinnedSums::Forget() {
+  table_ = std::vector<int32_t>();
+  once_.reset();
+}
+
+}  // namespace reshard::transfers

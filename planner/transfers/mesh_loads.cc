@@ -119,6 +119,7 @@ absl::Status MeshTransfers::CountLevels(const Topology& topology) {
   uniform_ = false;
   const auto levels = static_cast<size_t>(topology.num_levels());
   const auto devices = static_cast<size_t>(mesh_.size());
+  Tabulate(mesh_.size());  // each device has a load of its own now
   counted_levels_.assign(devices, LevelLoads(levels));
   std::vector<int64_t> senders(devices * levels, 0), receivers = senders;
   for (size_t p = 0; p < devices; ++p) {

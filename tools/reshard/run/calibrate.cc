@@ -76,7 +76,9 @@ Action AddCalibrate(CLI::App& app) {
   calibrate.add_option("--size", flags->size, "what each process holds when bandwidth is measured")
       ->capture_default_str()
       ->type_name("BYTES");
-  calibrate.add_option("--repeat", flags->command.repeat, "number of timed executions of which the median counts; ten times as many of few bytes")
+  calibrate
+      .add_option("--repeat", flags->command.repeat,
+                  "number of timed executions of which the median counts; ten times as many of few bytes")
       ->capture_default_str()
       ->type_name("N");
   calibrate.option_defaults()->group("Output");

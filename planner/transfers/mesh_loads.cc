@@ -10,31 +10,24 @@
 
 namespace reshard::transfers {
 
-void MeshTransfers::Tabulate(int64_t devices) {
+void MeshTransfers::EachSums(absl::FunctionRef<void(PinnedSums&)> visit) {
   for (Dim& dim : dims_) {
-    for (PinnedSums& sums : dim.received) sums.Tabulate(devices);
+    for (PinnedSums& sums : dim.received) visit(sums);
   }
   for (Receivers& receivers : within_) {
-    for (PinnedSums& sums : receivers.sums) sums.Tabulate(devices);
+    for (PinnedSums& sums : receivers.sums) visit(sums);
   }
   for (std::optional<Receivers>& receivers : nearer_) {
     if (!receivers) continue;
-    for (PinnedSums& sums : receivers->sums) sums.Tabulate(devices);
+    for (PinnedSums& sums : receivers->sums) visit(sums);
   }
 }
 
 void MeshTransfers::ForgetClasses() {
+  EachSums([](PinnedSums& sums) { sums.Forget(); });
   for (Dim& dim : dims_) {
-    for (PinnedSums& sums : dim.received) sums.Forget();
     dim.from_row = std::vector<int64_t>();
     dim.to_row = std::vector<int64_t>();
-  }
-  for (Receivers& receivers : within_) {
-    for (PinnedSums& sums : receivers.sums) sums.Forget();
-  }
-  for (std::optional<Receivers>& receivers : nearer_) {
-    if (!receivers) continue;
-    for (PinnedSums& sums : receivers->sums) sums.Forget();
   }
   classes_ = std::vector<digits::DeviceClass>();
   coordinates_ = std::vector<int64_t>();
@@ -119,7 +112,8 @@ absl::Status MeshTransfers::CountLevels(const Topology& topology) {
   uniform_ = false;
   const auto levels = static_cast<size_t>(topology.num_levels());
   const auto devices = static_cast<size_t>(mesh_.size());
-  Tabulate(mesh_.size());  // each device has a load of its own now
+  // Each device has a load of its own now.
+  EachSums([&](PinnedSums& sums) { sums.Tabulate(mesh_.size()); });
   counted_levels_.assign(devices, LevelLoads(levels));
   std::vector<int64_t> senders(devices * levels, 0), receivers = senders;
   for (size_t p = 0; p < devices; ++p) {
@@ -206,7 +200,7 @@ LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
       grown = true;
     }
   }
-  Tabulate(devices);
+  EachSums([devices](PinnedSums& sums) { sums.Tabulate(devices); });
   std::vector<int64_t> coordinates(digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
@@ -384,7 +378,7 @@ std::vector<int64_t> MeshTransfers::Devices() const {
 }
 
 int64_t MeshTransfers::ClassAt(int64_t position) const {
-  if (each_device_is_one_) return position;
+  if (static_cast<int64_t>(kind_.size()) == mesh_.size()) return position;  // a class for each
   int64_t active = 0;
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (active_digit_[e]) active = active * digits_[e].size + digits_[e].Coordinate(position);

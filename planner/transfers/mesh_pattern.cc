@@ -14,6 +14,7 @@ void MeshTransfers::FindAxes() {
   };
   for (size_t e = 0; e < digits_.size(); ++e) {
     const int digit = static_cast<int>(e);
+    const int64_t size = digits_[e].size;
     if (from_dim_[e] < 0) {
       // The senders of a receiver have its coordinate on sigma(e) as theirs on e. So data moves along e only if these
       // two coordinates of some receiver differ.
@@ -30,12 +31,9 @@ void MeshTransfers::FindAxes() {
     }
     const Dim& from = dims_[from_dim_[e]];
     const Dim& to = dims_[to_dim_[e]];
-    // In 32 bits, as rows are.
-    const auto sent = static_cast<uint32_t>(weight(from.from, digit));
-    const auto received = static_cast<uint32_t>(weight(to.to, digit));
-    const auto size = static_cast<uint32_t>(digits_[e].size);
-    const auto sender = [&](const Pair& pair) { return static_cast<uint32_t>(pair.from_row) / sent % size; };
-    const auto receiver = [&](const Pair& pair) { return static_cast<uint32_t>(pair.to_row) / received % size; };
+    const int64_t sent = weight(from.from, digit), received = weight(to.to, digit);
+    const auto sender = [&](const Pair& pair) { return pair.from_row / sent % size; };
+    const auto receiver = [&](const Pair& pair) { return pair.to_row / received % size; };
     if (to_dim_[e] == from_dim_[e]) {
       // In the same dimension the pairs say, for each message, whether the two coordinates differ.
       axes_[e] = std::any_of(from.overlap->pairs.begin(), from.overlap->pairs.end(),
@@ -43,7 +41,7 @@ void MeshTransfers::FindAxes() {
     } else {
       // In different dimensions any of these coordinates of a sender meets any of those of a receiver. There are pairs:
       // something is received.
-      const uint32_t one = sender(from.overlap->pairs[0]);
+      const int64_t one = sender(from.overlap->pairs[0]);
       axes_[e] = std::any_of(from.overlap->pairs.begin(), from.overlap->pairs.end(),
                              [&](const Pair& pair) { return sender(pair) != one; }) ||
                  std::any_of(to.overlap->pairs.begin(), to.overlap->pairs.end(),

@@ -51,7 +51,10 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, like);
   out->EnumerateClasses();
   // Of few classes few rows are looked at.
-  if (!out->uniform_) out->Tabulate(static_cast<int64_t>(out->classes_.size()));
+  if (!out->uniform_) {
+    const auto classes = static_cast<int64_t>(out->classes_.size());
+    out->EachSums([classes](PinnedSums& sums) { sums.Tabulate(classes); });
+  }
   out->ComputeLoads();
   out->FindAxes();
   out->ClassifyPattern();
@@ -310,7 +313,6 @@ void MeshTransfers::EnumerateClasses() {
       }
     }
   }
-  each_device_is_one_ = static_cast<int64_t>(classes_.size()) == mesh_.size();
   if (uniform_) NumberPatterns(first);
   for (Dim& dim : dims_) {
     dim.from_row.reserve(classes_.size());

@@ -120,7 +120,8 @@ class MeshTransfers final : public TransferSchedule {
   uint64_t PatternOf(const int64_t* coordinates) const;
   void SumSent();
   void SumReceived();
-  void Tabulate(int64_t devices);
+  // Calls `visit` for the sums of all dimensions.
+  void EachSums(absl::FunctionRef<void(PinnedSums&)> visit);
   // Gives back what nothing reads once loads and pattern are known: a plan keeps the schedules of all its steps.
   void ForgetClasses();
   // `pins`: (the receiver's digit, the device's).
@@ -186,7 +187,6 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
-  bool each_device_is_one_ = false;         // a class for every position
   std::vector<int64_t> coordinates_;        // of the classes, one per digit
   std::vector<int32_t> kind_;               // of the classes: those of one have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds

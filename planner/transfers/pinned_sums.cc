@@ -47,7 +47,6 @@ void PinnedSums::Tabulate(int64_t asked) {
   const int64_t rows = of_receivers_ ? overlap_->to_rows : overlap_->from_rows;
   if (asked < rows) return;
   const int64_t other_rows = of_receivers_ ? overlap_->from_rows : overlap_->to_rows;
-  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
   // Of every row on the other side, the key, and the coordinates that the own row fixes, as one number.
   std::vector<int64_t> key_of(keys_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
   std::vector<int64_t> fixed_of(conditions_.empty() ? 0 : static_cast<size_t>(other_rows), 0);
@@ -57,29 +56,27 @@ void PinnedSums::Tabulate(int64_t asked) {
   table_.assign(static_cast<size_t>(rows * num_keys_), once_->NumberOf({}));
   std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
   std::vector<int64_t> found;  // keys that the row has
+  const auto key_at = [&](int64_t theirs) { return key_of.empty() ? 0 : key_of[theirs]; };
   for (int64_t row = 0; row < rows; ++row) {
     int64_t fixed = 0;
     for (const Condition& c : conditions_) fixed = fixed * c.size + row / c.own_weight % c.size;
-    const int64_t begin = first[row], end = first[static_cast<size_t>(row) + 1];
-    if (end - begin == 1) {
-      const Pair& pair = overlap_->pairs[of_receivers_ ? begin : overlap_->by_from[begin]];
-      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
-      if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
-      table_[static_cast<size_t>(row * num_keys_ + (key_of.empty() ? 0 : key_of[theirs]))] =
-          once_->NumberOfOne(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
-      continue;
-    }
+    const auto number = [&](int64_t key) -> int32_t& { return table_[static_cast<size_t>(row * num_keys_ + key)]; };
+    const int64_t begin = first()[row], end = first()[static_cast<size_t>(row) + 1];
     for (int64_t i = begin; i < end; ++i) {
-      const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
-      const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
+      const Pair& pair = PairAt(i);
+      const int64_t theirs = OtherRow(pair);
       if (!fixed_of.empty() && fixed_of[theirs] != fixed) continue;
-      const int64_t key = key_of.empty() ? 0 : key_of[theirs];
-      if (of_row[key].total_count() == 0) found.push_back(key);
-      of_row[key].Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+      if (end - begin == 1) {
+        number(key_at(theirs)) = once_->NumberOfOne(SpreadIn(pair), pair.elements);
+        continue;
+      }
+      SpreadSums& sums = of_row[key_at(theirs)];
+      if (sums.total_count() == 0) found.push_back(key_at(theirs));
+      sums.Add(SpreadIn(pair), pair.elements);
     }
-    for (int64_t key : found) {
-      table_[static_cast<size_t>(row * num_keys_ + key)] = once_->NumberOf(of_row[key]);
-      of_row[key] = {};
+    for (int64_t one : found) {
+      number(one) = once_->NumberOf(of_row[one]);
+      of_row[one] = {};
     }
     found.clear();
   }
@@ -88,13 +85,11 @@ void PinnedSums::Tabulate(int64_t asked) {
 SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
   if (!table_.empty()) return once_->at(table_[IndexOf(row, coordinates)]);
   SpreadSums out;
-  const std::vector<int64_t>& first = of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from;
-  for (int64_t i = first[row]; i < first[static_cast<size_t>(row) + 1]; ++i) {
-    const Pair& pair = overlap_->pairs[of_receivers_ ? i : overlap_->by_from[i]];
-    const int64_t theirs = of_receivers_ ? pair.from_row : pair.to_row;
-    bool counts = Counts(row, theirs);
-    for (const Condition& c : keys_) counts &= c.Of(theirs) == coordinates[c.fixed_by];
-    if (counts) out.Add(of_receivers_ ? pair.in_to : pair.in_from, pair.elements);
+  for (int64_t i = first()[row]; i < first()[static_cast<size_t>(row) + 1]; ++i) {
+    const Pair& pair = PairAt(i);
+    bool counts = Counts(row, OtherRow(pair));
+    for (const Condition& c : keys_) counts &= c.Of(OtherRow(pair)) == coordinates[c.fixed_by];
+    if (counts) out.Add(SpreadIn(pair), pair.elements);
   }
   return out;
 }

@@ -40,6 +40,13 @@ class PinnedSums {
     int fixed_by = -1;       // the digit outside that does
     int64_t Of(int64_t row) const { return row / weight % size; }
   };
+  // The pairs of the own row r are PairAt(first()[r]) to, but not, PairAt(first()[r + 1]).
+  const std::vector<int64_t>& first() const { return of_receivers_ ? overlap_->first_of_to : overlap_->first_of_from; }
+  const Pair& PairAt(int64_t number) const {
+    return overlap_->pairs[of_receivers_ ? number : overlap_->by_from[number]];
+  }
+  int64_t OtherRow(const Pair& pair) const { return of_receivers_ ? pair.from_row : pair.to_row; }
+  Spread SpreadIn(const Pair& pair) const { return of_receivers_ ? pair.in_to : pair.in_from; }
   // Whether the digits agree that are fixed within the rows.
   bool Counts(int64_t mine, int64_t theirs) const;
   size_t IndexOf(int64_t row, const int64_t* coordinates) const {

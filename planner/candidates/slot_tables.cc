@@ -21,7 +21,8 @@ class Needs {
   Needs(const Task& task, const ShardMap& from, const ShardMap& to, int slot_dim, transfers::SlotAtoms atoms)
       : topology_(task.options.topology), from_(from), to_(to), slot_dim_(slot_dim), atoms_(std::move(atoms)) {
     for (int d = 0; d < from.rank(); ++d) {
-      overlaps_.push_back(d == slot_dim ? transfers::DimOverlap() : transfers::Overlap(from.dim(d), to.dim(d)));
+      overlaps_.push_back(d == slot_dim ? transfers::DimOverlap()
+                                        : transfers::Overlap(from.dim(d), to.dim(d), transfers::Detail::kSizes));
     }
     atoms_of_row_ = atoms_.HeldByRow(from.dim(slot_dim).num_rows());
     FindHolders();

@@ -24,7 +24,8 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   ASSIGN_OR_RETURN(auto from, ShardMap::Create(source));
   ASSIGN_OR_RETURN(auto to, ShardMap::Create(target));
   std::vector<transfers::DimOverlap> overlaps;
-  for (int d = 0; d < source.rank(); ++d) overlaps.push_back(transfers::Overlap(from.dim(d), to.dim(d)));
+  for (int d = 0; d < source.rank(); ++d)
+    overlaps.push_back(transfers::Overlap(from.dim(d), to.dim(d), transfers::Detail::kSizes));
   auto shared = [&](int64_t p, int64_t q) {
     int64_t elements = 1;
     for (int d = 0; d < source.rank() && elements > 0; ++d) {
@@ -171,7 +172,7 @@ absl::StatusOr<std::optional<DomainsLack>> WhatDomainsLack(const Layout& source,
   for (int d = 0; d < source.rank(); ++d) {
     auto of_from = OfDomains(from_map.dim(d), outer), of_to = OfDomains(to_map.dim(d), outer);
     if (!of_from || !of_to) return std::nullopt;
-    overlaps.push_back(transfers::Overlap(*of_from, *of_to));
+    overlaps.push_back(transfers::Overlap(*of_from, *of_to, transfers::Detail::kSizes));
     from.push_back(*std::move(of_from));
     to.push_back(*std::move(of_to));
   }

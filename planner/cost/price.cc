@@ -183,7 +183,8 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
                                                                       : Op::kExchange;
     ASSIGN_OR_RETURN(std::shared_ptr<const ShardMap> after, maps.Of(steps[i].to));
     const transfers::MappedLayout from{i == 0 ? source : steps[i - 1].to, *before};
-    ASSIGN_OR_RETURN(auto created, transfers::CreateTransfers(asked, from, {steps[i].to, *after}, topology));
+    ASSIGN_OR_RETURN(auto created, transfers::CreateTransfers(asked, from, {steps[i].to, *after}, topology,
+                                                              transfers::Asked::kLoads));
     schedules.push_back(std::move(created));
     before = std::move(after);
   }
@@ -213,40 +214,44 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
     step.levels.resize(num_levels);
 
     const StepLoads step_loads(transfers, devices);
-    std::vector<std::optional<DeviceLoad>> loads(devices.size());
-    for (size_t p = 0; p < loads.size(); ++p) {
-      loads[p] = step_loads.Of(p);
-      if (!loads[p]) continue;
-      const DeviceLoad& load = *loads[p];
-      if (i == 0) sums[p].source = load.before;
-      (i + 1 < steps.size() ? sums[p].between : sums[p].target) += load.after;
-      sums[p].recv += load.recv;
-      sums[p].send += load.send;
+    int64_t peak = 0;  // of what a device holds while the step runs, in elements
+    for (size_t p = 0; p < devices.size(); ++p) {
+      const std::optional<DeviceLoad> load = step_loads.Of(p);
+      if (!load) continue;
+      if (i == 0) sums[p].source = load->before;
+      (i + 1 < steps.size() ? sums[p].between : sums[p].target) += load->after;
+      sums[p].recv += load->recv;
+      sums[p].send += load->send;
       if (num_levels == 1) AddLevel({sums[p].recv, sums[p].send, 0}, element, 0, out.totals.levels[0]);
       out.totals.recv_bytes_max = std::max(out.totals.recv_bytes_max, sums[p].recv * element);
-      step.local_bytes_before_max = std::max(step.local_bytes_before_max, load.before * element);
-      step.local_bytes_after_max = std::max(step.local_bytes_after_max, load.after * element);
-      const int64_t base = (sums[p].source + (i > 0 ? load.before : 0) + load.after) * element;
+      step.local_bytes_before_max = std::max(step.local_bytes_before_max, load->before * element);
+      step.local_bytes_after_max = std::max(step.local_bytes_after_max, load->after * element);
+      const int64_t base = sums[p].source + (i > 0 ? load->before : 0) + load->after;
+      peak = std::max(peak, base + load->staging);
       out.smallest_peak_bytes =
-          std::max(out.smallest_peak_bytes, base + std::min(load.staging, load.staging_messages) * element);
+          std::max(out.smallest_peak_bytes, (base + std::min(load->staging, load->staging_messages)) * element);
       if (options.memory_limit_bytes) {
-        const int64_t allowed = (*options.memory_limit_bytes - base) / element;
-        if (allowed >= load.staging_messages) step.rounds = std::max(step.rounds, RoundsFor(load, allowed));
+        const int64_t allowed = (*options.memory_limit_bytes - base * element) / element;
+        if (allowed >= load->staging_messages) step.rounds = std::max(step.rounds, RoundsFor(*load, allowed));
       }
-      for (size_t level = 0; level < load.levels.size(); ++level) {
-        AddLevel(load.levels[level], element, devices.copies(p), step.levels[level]);
+      for (size_t level = 0; level < load->levels.size(); ++level) {
+        AddLevel(load->levels[level], element, devices.copies(p), step.levels[level]);
         LevelLoad& sum = level_sums[p * num_levels + level];
-        sum.recv += load.levels[level].recv;
-        sum.send += load.levels[level].send;
+        sum.recv += load->levels[level].recv;
+        sum.send += load->levels[level].send;
         AddLevel(sum, element, 0, out.totals.levels[level]);
       }
     }
-    for (size_t p = 0; p < loads.size(); ++p) {
-      if (!loads[p]) continue;
-      const int64_t base = sums[p].source + (i > 0 ? loads[p]->before : 0) + loads[p]->after;
-      out.totals.peak_bytes =
-          std::max(out.totals.peak_bytes, (base + StagingInRounds(*loads[p], step.rounds)) * element);
+    if (step.rounds > 1) {  // which is known only after all devices
+      peak = 0;
+      for (size_t p = 0; p < devices.size(); ++p) {
+        const std::optional<DeviceLoad> load = step_loads.Of(p);
+        if (!load) continue;
+        const int64_t base = sums[p].source + (i > 0 ? load->before : 0) + load->after;
+        peak = std::max(peak, base + StagingInRounds(*load, step.rounds));
+      }
     }
+    out.totals.peak_bytes = std::max(out.totals.peak_bytes, peak * element);
     if (num_levels == 1) {
       step.levels[0] = {step.recv_bytes_max, step.send_bytes_max, step.recv_bytes_total, 0, step.peers_max};
     }

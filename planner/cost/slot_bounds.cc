@@ -25,7 +25,7 @@ class Cells {
     for (int d = 0; d < from.rank(); ++d) {
       if (d == slot_dim) continue;
       dims_.push_back(d);
-      overlaps_.push_back(transfers::Overlap(from.dim(d), to.dim(d)));
+      overlaps_.push_back(transfers::Overlap(from.dim(d), to.dim(d), transfers::Detail::kSizes));
     }
   }
 

@@ -21,7 +21,8 @@ struct Digit {
   int64_t size = 1;    // == ref.size
   int64_t stride = 1;  // positions between neighboring coordinates
   int level = 0;       // of the topology, at which devices that differ in this digit only meet
-  int64_t Coordinate(int64_t position) const { return position / stride % size; }
+  // A mesh has at most kMaxDevices devices.
+  int32_t Coordinate(int64_t position) const { return static_cast<int32_t>(position / stride % size); }
 };
 
 // A cut of one dimension by one factor of one layout: the multiplicative interval [lo, hi) of the dimension's
@@ -57,7 +58,7 @@ struct RowDigits {
   std::vector<int> digits;  // major first
   std::vector<int64_t> weights;
 
-  int64_t Row(const int64_t* coordinates) const {
+  int64_t Row(const int32_t* coordinates) const {
     int64_t out = 0;
     for (size_t j = 0; j < digits.size(); ++j) out += coordinates[digits[j]] * weights[j];
     return out;

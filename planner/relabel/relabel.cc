@@ -180,7 +180,8 @@ absl::Status Relabeler::ReadTensors() {
         tensor.overlaps.push_back(std::move(shared));
       } else {
         std::vector<int64_t> elements(static_cast<size_t>(from_rows * to_rows), 0);
-        for (const transfers::Pair& pair : transfers::Overlap(from.dim(d), to.dim(d)).pairs) {
+        for (const transfers::Pair& pair :
+             transfers::Overlap(from.dim(d), to.dim(d), transfers::Detail::kSizes).pairs) {
           elements[pair.from_row * to_rows + pair.to_row] = pair.elements;
         }
         tensor.overlaps.push_back(std::move(elements));

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
   auto out = std::unique_ptr<ListTransfers>(new ListTransfers());
   out->rank_ = rank;
   const size_t n = from.dims.size();
-  for (size_t d = 0; d < n; ++d) out->overlaps_.push_back(Overlap(*from.dims[d], *to.dims[d]));
+  for (size_t d = 0; d < n; ++d) out->overlaps_.push_back(Overlap(*from.dims[d], *to.dims[d], Detail::kRuns));
 
   out->ends_ = Ends(*from.mesh, *to.mesh);
   const std::vector<int32_t>& to_index = out->ends_.to_index;

@@ -26,11 +26,11 @@ void MeshTransfers::EachSums(absl::FunctionRef<void(PinnedSums&)> visit) {
 void MeshTransfers::ForgetClasses() {
   EachSums([](PinnedSums& sums) { sums.Forget(); });
   for (Dim& dim : dims_) {
-    dim.from_row = std::vector<int64_t>();
-    dim.to_row = std::vector<int64_t>();
+    dim.from_row = std::vector<int32_t>();
+    dim.to_row = std::vector<int32_t>();
   }
   classes_ = std::vector<digits::DeviceClass>();
-  coordinates_ = std::vector<int64_t>();
+  coordinates_ = std::vector<int32_t>();
 }
 
 // A sender of the same domain has the receiver's coordinates on the digits outside it.
@@ -46,7 +46,7 @@ void MeshTransfers::SumReceived() {
   }
 }
 
-MeshTransfers::Sums MeshTransfers::SentTo(const Receivers& receivers, const int64_t* coordinates) const {
+MeshTransfers::Sums MeshTransfers::SentTo(const Receivers& receivers, const int32_t* coordinates) const {
   for (const auto& [a, b] : receivers.equal) {
     if (coordinates[a] != coordinates[b]) return {{0, 0}, {0, 0}};
   }
@@ -62,7 +62,7 @@ MeshTransfers::Sums MeshTransfers::SentTo(const Receivers& receivers, const int6
 }
 
 // What crosses a level goes to the receivers within the domains of that level but those that have a holder nearer.
-void MeshTransfers::AddSent(const int64_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const {
+void MeshTransfers::AddSent(const int32_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const {
   Sums before = own;
   for (int level = 0; level < num_levels_; ++level) {
     const Sums within = SentTo(within_[level], coordinates);
@@ -82,7 +82,7 @@ void MeshTransfers::AddSent(const int64_t* coordinates, const Sums& own, Peers& 
 
 // What crosses a level is what comes from within its domains minus what comes from within those of the next level in.
 // Both are products over dimensions, which the crossing transfers itself is not. `own`: what the device keeps.
-void MeshTransfers::AddReceived(const int64_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const {
+void MeshTransfers::AddReceived(const int32_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const {
   Contiguity::Sum before{0, 0};  // of the domains inside, the device itself left out
   for (int level = 0; level < num_levels_; ++level) {
     Contiguity::Sum received{1, 1};
@@ -135,7 +135,7 @@ absl::Status MeshTransfers::CountLevels(const Topology& topology) {
   return absl::OkStatus();
 }
 
-DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const {
+DeviceLoad MeshTransfers::LoadOf(const int32_t* coordinates, Peers& peers) const {
   Contiguity received, own_in_to, own_in_from;
   bool own = true;
   DeviceLoad load;
@@ -171,7 +171,7 @@ DeviceLoad MeshTransfers::LoadOf(const int64_t* coordinates, Peers& peers) const
 // between as the number of devices allows.
 LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
   LevelLoads busiest(static_cast<size_t>(num_levels_));
-  const auto look_at = [&](const int64_t* coordinates) {
+  const auto look_at = [&](const int32_t* coordinates) {
     Peers peers;
     const DeviceLoad load = LoadOf(coordinates, peers);
     for (size_t level = 0; level < busiest.size(); ++level) {
@@ -201,12 +201,12 @@ LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
     }
   }
   EachSums([devices](PinnedSums& sums) { sums.Tabulate(devices); });
-  std::vector<int64_t> coordinates(digits_.size());
+  std::vector<int32_t> coordinates(digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
     for (size_t e = digits_.size(); e-- > 0;) {
       const int64_t steps = std::max<int64_t>(1, looked_at[e] - 1);
-      coordinates[e] = rest % looked_at[e] * (digits_[e].size - 1) / steps;
+      coordinates[e] = static_cast<int32_t>(rest % looked_at[e] * (digits_[e].size - 1) / steps);
       rest /= looked_at[e];
     }
     look_at(coordinates.data());
@@ -227,7 +227,7 @@ digits::DeviceKinds MeshTransfers::KindsOfClasses() const {
   for (size_t d = 0; d < dims_.size(); ++d) {
     const Dim& dim = dims_[d];
     // Sums that a row alone decides are told apart by row; the others by device.
-    const auto rows_of = [&](const std::vector<int64_t>& lengths, const std::vector<int64_t>& row_of,
+    const auto rows_of = [&](const std::vector<int64_t>& lengths, const std::vector<int32_t>& row_of,
                              const std::vector<const PinnedSums*>& sums) {
       digits::DeviceKinds rows(lengths.size());
       rows.TellApart(lengths);
@@ -398,7 +398,7 @@ std::vector<int32_t> MeshTransfers::Kinds() const {
 }
 
 size_t MeshTransfers::ClassOfPattern(int64_t position) const {
-  absl::InlinedVector<int64_t, 16> of_device;
+  absl::InlinedVector<int32_t, 16> of_device;
   for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(position));
   const std::pair pattern(PatternOf(of_device.data()), size_t{0});
   return std::lower_bound(class_of_pattern_.begin(), class_of_pattern_.end(), pattern)->second;
@@ -409,7 +409,7 @@ DeviceLoad MeshTransfers::Load(int64_t index) const {
     if (!uniform_) return load(static_cast<size_t>(ClassAt(index)));
     if (!class_of_pattern_.empty()) return load(ClassOfPattern(index));
   }
-  std::vector<int64_t> of_device;
+  std::vector<int32_t> of_device;
   for (const digits::Digit& digit : digits_) of_device.push_back(digit.Coordinate(index));
   Peers peers;
   DeviceLoad out = LoadOf(of_device.data(), peers);

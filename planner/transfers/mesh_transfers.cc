@@ -11,7 +11,7 @@ namespace reshard::transfers {
 std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                       const std::vector<const DimShards*>& from,
                                                       const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                      Senders senders, const MeshTransfers* like) {
+                                                      Senders senders, Detail detail, const MeshTransfers* like) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
@@ -31,7 +31,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
     for (int digit : dim.from.digits) out->from_dim_[digit] = static_cast<int>(d);
     for (int digit : dim.to.digits) out->to_dim_[digit] = static_cast<int>(d);
   }
-  out->AddDims(from, to, like);
+  out->AddDims(from, to, detail, like);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
   if (senders == Senders::kAll) {
@@ -47,8 +47,8 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
 std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const digits::Refinement& refinement,
                                                      const std::vector<const DimShards*>& from,
                                                      const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                     Senders senders, const MeshTransfers* like) {
-  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, like);
+                                                     Senders senders, Detail detail, const MeshTransfers* like) {
+  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, detail, like);
   out->EnumerateClasses();
   // Of few classes few rows are looked at.
   if (!out->uniform_) {
@@ -63,11 +63,11 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
 }
 
 void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
-                            const MeshTransfers* like) {
+                            Detail detail, const MeshTransfers* like) {
   for (size_t d = 0; d < dims_.size(); ++d) {
     Dim& dim = dims_[d];
-    dim.overlap =
-        like != nullptr ? like->dims_[d].overlap : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d]));
+    dim.overlap = like != nullptr ? like->dims_[d].overlap
+                                  : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail));
     dim.from_length = from[d]->length;
     dim.to_length = to[d]->length;
   }
@@ -298,12 +298,12 @@ void MeshTransfers::EnumerateClasses() {
   } else {
     // Digits that neither layout uses change nothing: devices that differ only in these do the same.
     classes_.reserve(static_cast<size_t>(active));
-    coordinates_.reserve(static_cast<size_t>(active) * k);
-    std::vector<int64_t> at(k, 0);
+    coordinates_.resize(static_cast<size_t>(active) * k);
+    std::vector<int32_t> at(k, 0);
     int64_t position = 0;
     for (int64_t i = 0; i < active; ++i) {
       classes_.push_back({position, mesh_.size() / active});
-      coordinates_.insert(coordinates_.end(), at.begin(), at.end());
+      for (size_t e = 0; e < k; ++e) coordinates_[static_cast<size_t>(i) * k + e] = at[e];
       for (size_t e = k; e-- > 0;) {
         if (!active_digit_[e]) continue;
         position += digits_[e].stride;
@@ -315,11 +315,11 @@ void MeshTransfers::EnumerateClasses() {
   }
   if (uniform_) NumberPatterns(first);
   for (Dim& dim : dims_) {
-    dim.from_row.reserve(classes_.size());
-    dim.to_row.reserve(classes_.size());
+    dim.from_row.resize(classes_.size());
+    dim.to_row.resize(classes_.size());
     for (size_t i = 0; i < classes_.size(); ++i) {
-      dim.from_row.push_back(dim.from.Row(coordinates(i)));
-      dim.to_row.push_back(dim.to.Row(coordinates(i)));
+      dim.from_row[i] = static_cast<int32_t>(dim.from.Row(coordinates(i)));
+      dim.to_row[i] = static_cast<int32_t>(dim.to.Row(coordinates(i)));
     }
   }
 }
@@ -335,7 +335,7 @@ void MeshTransfers::NumberPatterns(const std::vector<int>& first) {
 
 // Each linked digit says which is the first one of those that it hangs together with to have its coordinate:
 //   a, b, c hang together, with coordinates 3, 5, 3: 0, 1, 0, in four bits each.
-uint64_t MeshTransfers::PatternOf(const int64_t* coordinates) const {
+uint64_t MeshTransfers::PatternOf(const int32_t* coordinates) const {
   uint64_t pattern = 0;
   for (size_t i = 0; i < linked_.size(); ++i) {
     size_t equal = 0;

@@ -38,19 +38,19 @@ class MeshTransfers final : public TransferSchedule {
   };
   // `from` and `to` are the shard tables of the real dimensions, followed by one for the axes that stay partial, if
   // any; `rank` is the number of real ones. `num_levels`: of the topology, if every digit belongs to one of them, which
-  // the refinement has; else 1. `like`: one between the same two layouts, if there is one already: what overlaps is
-  // found once.
+  // the refinement has; else 1. `detail`: of kSizes, Receives and Sends may not be used. `like`: one of the same detail
+  // between the same two layouts, if there is one already: what overlaps is found once.
   static std::unique_ptr<MeshTransfers> Create(const Mesh& mesh, const digits::Refinement& refinement,
                                                const std::vector<const DimShards*>& from,
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                               Senders senders = Senders::kByPlace,
+                                               Senders senders = Senders::kByPlace, Detail detail = Detail::kRuns,
                                                const MeshTransfers* like = nullptr);
   // All that does not depend on how many devices there are; of what is public, only what follows may be used, and, if
   // IsHeldOnce(), Receives and Sends.
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                Senders senders, const MeshTransfers* like = nullptr);
+                                                Senders senders, Detail detail, const MeshTransfers* like = nullptr);
   // By level the most elements that one device receives, and sends, and its most peers: of at most `most_devices`, from
   // all over the mesh.
   LevelLoads BusiestOfSome(int64_t most_devices);
@@ -85,7 +85,7 @@ class MeshTransfers final : public TransferSchedule {
     std::shared_ptr<const DimOverlap> overlap;
     digits::RowDigits from, to;
     std::vector<int64_t> from_length, to_length;  // elements of a row
-    std::vector<int64_t> from_row, to_row;        // of each class
+    std::vector<int32_t> from_row, to_row;        // of each class
     // For each level, of what a device needs, what comes from devices of its domain; at the outermost, all of it.
     std::vector<PinnedSums> received;
   };
@@ -104,7 +104,7 @@ class MeshTransfers final : public TransferSchedule {
   };
 
   MeshTransfers() = default;
-  void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+  void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to, Detail detail,
                const MeshTransfers* like);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
@@ -117,7 +117,7 @@ class MeshTransfers final : public TransferSchedule {
   // `first`: per digit, the first of those that links tie together with it.
   void NumberPatterns(const std::vector<int>& first);
   // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
-  uint64_t PatternOf(const int64_t* coordinates) const;
+  uint64_t PatternOf(const int32_t* coordinates) const;
   void SumSent();
   void SumReceived();
   // Calls `visit` for the sums of all dimensions.
@@ -126,7 +126,7 @@ class MeshTransfers final : public TransferSchedule {
   void ForgetClasses();
   // `pins`: (the receiver's digit, the device's).
   Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
-  Sums SentTo(const Receivers& receivers, const int64_t* coordinates) const;
+  Sums SentTo(const Receivers& receivers, const int32_t* coordinates) const;
   // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.
   int LevelOf(int64_t holder, int64_t receiver) const;
   digits::DeviceKinds KindsOfClasses() const;
@@ -148,11 +148,11 @@ class MeshTransfers final : public TransferSchedule {
     int64_t receivers = 0;
   };
   // The load of the device with these coordinates, one per digit.
-  DeviceLoad LoadOf(const int64_t* coordinates, Peers& peers) const;
-  void AddSent(const int64_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const;
-  void AddReceived(const int64_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const;
-  const int64_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
-  int64_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
+  DeviceLoad LoadOf(const int32_t* coordinates, Peers& peers) const;
+  void AddSent(const int32_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const;
+  void AddReceived(const int32_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const;
+  const int32_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
+  int32_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
   const DeviceLoad& load(size_t one) const { return loads_[static_cast<size_t>(kind_[one])]; }
   // Its place among `classes_` where layouts are not uniform.
   int64_t ClassAt(int64_t position) const;
@@ -187,7 +187,7 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
-  std::vector<int64_t> coordinates_;        // of the classes, one per digit
+  std::vector<int32_t> coordinates_;        // of the classes, one per digit
   std::vector<int32_t> kind_;               // of the classes: those of one have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds
   std::vector<LevelLoads> counted_levels_;  // of every position, where they were counted

@@ -40,22 +40,25 @@ std::vector<RowInterval> Sorted(const DimShards& shards) {
   return pieces;
 }
 
+// What two rows share in one stretch.
 struct Segment {
-  int64_t from_row;
-  int64_t to_row;
+  int32_t from_row;
+  int32_t to_row;
   Run run;
 };
 
-// Stable, since segments come in ascending order of the tensor, which those of a pair keep.
-void SortByRow(int64_t Segment::*row, int64_t rows, std::vector<Segment>& segments) {
-  const auto before = [row](const Segment& a, const Segment& b) { return a.*row < b.*row; };
-  if (std::is_sorted(segments.begin(), segments.end(), before)) return;
-  std::vector<int64_t> next(static_cast<size_t>(rows) + 1, 0);
-  for (const Segment& segment : segments) ++next[static_cast<size_t>(segment.*row) + 1];
+// Brings an order of segments into that of their rows. Stable, since segments come in ascending order of the tensor,
+// which those of a pair keep. Few orders come with a row for each, so that segments themselves stay where they are.
+void SortByRow(int32_t Segment::*row, int64_t rows, const std::vector<Segment>& segments, std::vector<int32_t>& order) {
+  const auto row_of = [&](int32_t one) { return static_cast<size_t>(segments[static_cast<size_t>(one)].*row); };
+  const auto before = [&](int32_t a, int32_t b) { return row_of(a) < row_of(b); };
+  if (std::is_sorted(order.begin(), order.end(), before)) return;
+  std::vector<int32_t> next(static_cast<size_t>(rows) + 1, 0);
+  for (int32_t one : order) ++next[row_of(one) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<Segment> sorted(segments.size());
-  for (const Segment& segment : segments) sorted[next[segment.*row]++] = segment;
-  segments = std::move(sorted);
+  std::vector<int32_t> sorted(order.size());
+  for (int32_t one : order) sorted[static_cast<size_t>(next[row_of(one)]++)] = one;
+  order = std::move(sorted);
 }
 
 // The row of each interval, where no row has several and rows are in ascending order: any nest of plain axes.
@@ -87,20 +90,21 @@ class RowsInOrder {
 
 // Where both sides are such, the stretches they share come in the order of the pairs, one each.
 void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const DimShards& to,
-                    const RowsInOrder& to_rows, DimOverlap& out) {
+                    const RowsInOrder& to_rows, Detail detail, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;
   const std::vector<Interval>& b = to.intervals;
+  const bool runs = detail == Detail::kRuns;
   out.pairs.reserve(a.size() + b.size());
-  out.runs.reserve(a.size() + b.size());
+  if (runs) out.runs.reserve(a.size() + b.size());
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].begin, b[j].begin);
     const int64_t length = std::min(a[i].end, b[j].end) - begin;
     if (length > 0) {
       const int64_t row = from_rows[i], other = to_rows[j];
       out.pairs.push_back({static_cast<int32_t>(row), static_cast<int32_t>(other), length,
-                           static_cast<int32_t>(out.runs.size()), 1, SpreadOf(true, length, from.length[row]),
-                           SpreadOf(true, length, to.length[other])});
-      out.runs.push_back({begin - a[i].begin, begin - b[j].begin, begin, length});
+                           static_cast<int32_t>(out.runs.size()), runs ? 1 : 0,
+                           SpreadOf(true, length, from.length[row]), SpreadOf(true, length, to.length[other])});
+      if (runs) out.runs.push_back({begin - a[i].begin, begin - b[j].begin, begin, length});
       ++out.first_of_to[static_cast<size_t>(other) + 1];
     }
     (a[i].end < b[j].end) ? ++i : ++j;
@@ -108,7 +112,7 @@ void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const D
 }
 
 // Any rows.
-void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) {
+void OverlapSorted(const DimShards& from, const DimShards& to, Detail detail, DimOverlap& out) {
   const std::vector<RowInterval> a = Sorted(from);
   const std::vector<RowInterval> b = Sorted(to);
   std::vector<Segment> segments;
@@ -117,38 +121,43 @@ void OverlapSorted(const DimShards& from, const DimShards& to, DimOverlap& out) 
     const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
     const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
     if (begin < end) {
-      segments.push_back({a[i].row, b[j].row,
+      segments.push_back({static_cast<int32_t>(a[i].row), static_cast<int32_t>(b[j].row),
                           Run{a[i].local + begin - a[i].interval.begin, b[j].local + begin - b[j].interval.begin, begin,
                               end - begin}});
     }
     (a[i].interval.end < b[j].interval.end) ? ++i : ++j;
   }
-  SortByRow(&Segment::from_row, out.from_rows, segments);
-  SortByRow(&Segment::to_row, out.to_rows, segments);
+  std::vector<int32_t> order(segments.size());
+  std::iota(order.begin(), order.end(), 0);
+  SortByRow(&Segment::from_row, out.from_rows, segments, order);
+  SortByRow(&Segment::to_row, out.to_rows, segments, order);
 
+  const auto at = [&](size_t i) -> const Segment& { return segments[static_cast<size_t>(order[i])]; };
   for (size_t i = 0; i < segments.size();) {
     Pair pair;
-    pair.from_row = static_cast<int32_t>(segments[i].from_row);
-    pair.to_row = static_cast<int32_t>(segments[i].to_row);
+    pair.from_row = at(i).from_row;
+    pair.to_row = at(i).to_row;
     pair.first_run = static_cast<int32_t>(out.runs.size());
     bool contiguous_from = true;
     bool contiguous_to = true;
-    for (; i < segments.size() && segments[i].from_row == pair.from_row && segments[i].to_row == pair.to_row; ++i) {
-      const Run& run = segments[i].run;
+    std::optional<Run> last;
+    for (; i < segments.size() && at(i).from_row == pair.from_row && at(i).to_row == pair.to_row; ++i) {
+      const Run& run = at(i).run;
       pair.elements += run.length;
-      if (static_cast<int32_t>(out.runs.size()) > pair.first_run) {
-        Run& last = out.runs.back();
-        const bool touches_from = last.from + last.length == run.from;
-        const bool touches_to = last.to + last.length == run.to;
+      if (last) {
+        const bool touches_from = last->from + last->length == run.from;
+        const bool touches_to = last->to + last->length == run.to;
         contiguous_from &= touches_from;
         contiguous_to &= touches_to;
-        if (touches_from && touches_to && last.global + last.length == run.global) {
-          last.length += run.length;
+        if (touches_from && touches_to && last->global + last->length == run.global) {
+          last->length += run.length;
           continue;
         }
+        if (detail == Detail::kRuns) out.runs.push_back(*last);
       }
-      out.runs.push_back(run);
+      last = run;
     }
+    if (detail == Detail::kRuns) out.runs.push_back(*last);
     pair.num_runs = static_cast<int32_t>(out.runs.size()) - pair.first_run;
     pair.in_from = SpreadOf(contiguous_from, pair.elements, from.length[pair.from_row]);
     pair.in_to = SpreadOf(contiguous_to, pair.elements, to.length[pair.to_row]);
@@ -184,7 +193,7 @@ const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
   return it != end && it->from_row == from_row ? &*it : nullptr;
 }
 
-DimOverlap Overlap(const DimShards& from, const DimShards& to) {
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail) {
   DimOverlap out;
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
@@ -192,9 +201,9 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to) {
   const auto from_rows = RowsInOrder::Of(from);
   const auto to_rows = from_rows ? RowsInOrder::Of(to) : std::nullopt;
   if (from_rows && to_rows) {
-    OverlapInOrder(from, *from_rows, to, *to_rows, out);
+    OverlapInOrder(from, *from_rows, to, *to_rows, detail, out);
   } else {
-    OverlapSorted(from, to, out);
+    OverlapSorted(from, to, detail, out);
   }
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
   // While pairs are placed, first_of_from[s + 1] is where the next one of row s goes.

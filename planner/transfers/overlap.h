@@ -39,7 +39,7 @@ struct Pair {
 struct DimOverlap {
   std::vector<Pair> pairs;           // by (to_row, from_row)
   std::vector<int64_t> first_of_to;  // pairs of to_row t: pairs[first_of_to[t] .. first_of_to[t+1])
-  std::vector<Run> runs;             // runs that touch in the tensor and on both sides are merged
+  std::vector<Run> runs;             // runs that touch in the tensor and on both sides are merged; see Overlap
   int64_t from_rows = 0;
   int64_t to_rows = 0;
   // Pairs of from_row s: those at by_from[first_of_from[s] .. first_of_from[s+1]), by to_row.
@@ -50,8 +50,12 @@ struct DimOverlap {
   const Pair* Find(int64_t from_row, int64_t to_row) const;
 };
 
+// Whether an overlap says where in its rows a pair's elements lie, or only how many there are.
+enum class Detail { kSizes, kRuns };
+
+// Of kSizes, pairs have no runs.
 // Requires that no slot table cuts either.
-DimOverlap Overlap(const DimShards& from, const DimShards& to);
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail);
 
 // How `elements` of a row of `row_length` lie in it.
 Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length);

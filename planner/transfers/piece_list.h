@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/digits/digits.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/planner/traffic.h"
 
@@ -26,9 +27,6 @@ struct Side {
   const Mesh* mesh = nullptr;
   std::vector<const DimShards*> dims;  // real dimensions, then retained partial axes
 };
-
-// What is asked of a schedule. Of kMessages, only what MessageSchedule has may be used.
-enum class Asked { kMessages, kAll };
 
 class PieceList : public TransferSchedule {
  public:

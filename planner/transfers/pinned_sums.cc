@@ -82,7 +82,7 @@ void PinnedSums::Tabulate(int64_t asked) {
   }
 }
 
-SpreadSums PinnedSums::At(int64_t row, const int64_t* coordinates) const {
+SpreadSums PinnedSums::At(int64_t row, const int32_t* coordinates) const {
   if (!table_.empty()) return once_->at(table_[IndexOf(row, coordinates)]);
   SpreadSums out;
   for (int64_t i = first()[row]; i < first()[static_cast<size_t>(row) + 1]; ++i) {

@@ -20,7 +20,7 @@ class PinnedSums {
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
   // Of the pairs of `row` with rows that have the device's coordinates (one per digit) where they are fixed.
-  SpreadSums At(int64_t row, const int64_t* coordinates) const;
+  SpreadSums At(int64_t row, const int32_t* coordinates) const;
   // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than
   // there are rows.
   void Tabulate(int64_t asked);
@@ -29,7 +29,7 @@ class PinnedSums {
   // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
   // ones, below `numbers()`.
   bool by_row() const { return num_keys_ == 1; }
-  int32_t NumberAt(int64_t row, const int64_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
+  int32_t NumberAt(int64_t row, const int32_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
   int32_t numbers() const { return once_->size(); }
 
  private:
@@ -49,7 +49,7 @@ class PinnedSums {
   Spread SpreadIn(const Pair& pair) const { return of_receivers_ ? pair.in_to : pair.in_from; }
   // Whether the digits agree that are fixed within the rows.
   bool Counts(int64_t mine, int64_t theirs) const;
-  size_t IndexOf(int64_t row, const int64_t* coordinates) const {
+  size_t IndexOf(int64_t row, const int32_t* coordinates) const {
     int64_t key = 0;
     for (const Condition& c : keys_) key = key * c.size + coordinates[c.fixed_by];
     return static_cast<size_t>(row * num_keys_ + key);

@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<ReduceTransfers>> ReduceTransfers::Create(Op op, 
   }
   std::sort(out->members_.begin(), out->members_.end());
   for (size_t d = 0; d < from.size(); ++d) {
-    out->overlaps_.push_back(Overlap(*from[d], *to[d]));
+    out->overlaps_.push_back(Overlap(*from[d], *to[d], Detail::kRuns));
     out->from_.push_back(digits::RowDigitsOf(refinement, from[d]->digits));
     out->to_.push_back(digits::RowDigitsOf(refinement, to[d]->digits));
   }

@@ -9,7 +9,7 @@ std::optional<LevelLoads> SampledLoads::Of(const Layout& from, const Layout& to)
   const auto before = maps_.Of(from), after = maps_.Of(to);
   if (!before.ok() || !after.ok()) return std::nullopt;
   looked_at_ += RowsAndIntervals(**before) + RowsAndIntervals(**after);
-  return BusiestLoads({from, **before}, {to, **after}, topology_);
+  return maps_.BusiestLoads(from, to, topology_);
 }
 
 int64_t SampledLoads::LinkBytes(const LevelLoads& loads, int level) const {

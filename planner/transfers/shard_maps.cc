@@ -35,4 +35,14 @@ absl::StatusOr<std::shared_ptr<const ShardMap>> ShardMaps::Of(const Layout& layo
   return map;
 }
 
+std::optional<LevelLoads> ShardMaps::BusiestLoads(const Layout& from, const Layout& to, const Topology& topology) {
+  for (const Move& move : moves_) {
+    if (move.from == from && move.to == to) return move.busiest;
+  }
+  const auto before = Of(from), after = Of(to);
+  if (!before.ok() || !after.ok()) return std::nullopt;
+  moves_.push_back({from, to, transfers::BusiestLoads({from, **before}, {to, **after}, topology)});
+  return moves_.back().busiest;
+}
+
 }  // namespace reshard::transfers

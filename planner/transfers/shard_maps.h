@@ -16,7 +16,7 @@
 namespace reshard::transfers {
 
 // State: the maps that were asked for, as long as they are not too large together; those of the layouts that it was
-// made for always. Invariant: a map is that of its layout. Not thread-safe.
+// made for always; and what was found of moves between them. Invariant: a map is that of its layout. Not thread-safe.
 class ShardMaps {
  public:
   // Always keeps the maps of these: the ends of a problem, say.
@@ -25,10 +25,20 @@ class ShardMaps {
   }
   // Never null. Errors: those of ShardMap::Create.
   absl::StatusOr<std::shared_ptr<const ShardMap>> Of(const Layout& layout);
+  // About the most elements that one device receives, and sends, across each level in an exchange from -> to, over one
+  // mesh, and with how many peers: as far as a few hundred devices tell. nullopt where only all messages would tell.
+  // Requires that the topology is always the same.
+  std::optional<LevelLoads> BusiestLoads(const Layout& from, const Layout& to, const Topology& topology);
 
  private:
+  struct Move {
+    Layout from, to;
+    std::optional<LevelLoads> busiest;
+  };
+
   std::vector<std::pair<Layout, std::shared_ptr<const ShardMap>>> kept_;
-  int64_t size_ = 0;  // rows and intervals of the maps that need not be kept
+  int64_t size_ = 0;         // rows and intervals of the maps that need not be kept
+  std::vector<Move> moves_;  // families of candidates ask for many again
 };
 
 // Those of all dimensions together: what looking at a map costs.
@@ -40,18 +50,20 @@ struct MappedLayout {
   const ShardMap& map;
 };
 
+// What is asked of a schedule. Of kMessages, only what MessageSchedule has may be used; of kLoads, only the rest.
+enum class Asked { kMessages, kLoads, kAll };
+
 // TransferSchedule::Create without enumerating the layouts again. The result does not refer to the maps.
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
                                                                   const MappedLayout& to, const Topology& topology,
-                                                                  int64_t first_holder = 0);
+                                                                  Asked asked, int64_t first_holder = 0);
 
 // The messages of one step of a plan, the same as those of TransferSchedule::Create, at a fraction of its cost: nothing
 // is counted that says only how good they are. `maps` makes those of both layouts.
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps);
 
-// About the most elements that one device receives, and sends, across each level in an exchange from -> to, over one
-// mesh, and with how many peers: as far as a few hundred devices tell. nullopt where only all messages would tell.
+// See ShardMaps.
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
 
 }  // namespace reshard::transfers

@@ -46,7 +46,8 @@ class SlotTransfers::Builder {
   absl::Status Run() {
     const size_t n = from_.dims.size();
     for (size_t d = 0; d < n; ++d) {
-      out_.overlaps_.push_back(d == out_.slot_dim_ ? DimOverlap() : Overlap(*from_.dims[d], *to_.dims[d]));
+      const bool slots = d == out_.slot_dim_;
+      out_.overlaps_.push_back(slots ? DimOverlap() : Overlap(*from_.dims[d], *to_.dims[d], Detail::kRuns));
       from_rows_.push_back(RowsOf(*from_.mesh, *from_.dims[d]));
       to_rows_.push_back(RowsOf(*to_.mesh, *to_.dims[d]));
     }

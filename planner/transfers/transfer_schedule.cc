@@ -84,7 +84,8 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op
   RETURN_IF_ERROR(SameShape(ends.first, ends.second));
   ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(ends.first));
   ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(ends.second));
-  return transfers::CreateTransfers(op, {ends.first, from_map}, {ends.second, to_map}, topology, first_holder);
+  return transfers::CreateTransfers(op, {ends.first, from_map}, {ends.second, to_map}, topology, transfers::Asked::kAll,
+                                    first_holder);
 }
 
 namespace transfers {
@@ -158,20 +159,22 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
     if (!refinement) refinement = digits::Refine(from, to);
     if (refinement) {
       using Senders = MeshTransfers::Senders;
+      const Detail detail = asked == Asked::kLoads ? Detail::kSizes : Detail::kRuns;
       const auto create = [&](const digits::Refinement& by, int num_levels, Senders senders,
                               const MeshTransfers* like = nullptr) {
-        return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders, like);
+        return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders, detail,
+                                     like);
       };
       const auto counted = [&](std::unique_ptr<MeshTransfers> one,
                                bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
-        if (!by_levels && asked == Asked::kAll) RETURN_IF_ERROR(one->CountLevels(topology));
+        if (!by_levels && asked != Asked::kMessages) RETURN_IF_ERROR(one->CountLevels(topology));
         return one;
       };
       const int num_levels = aligned ? topology.num_levels() : 1;
       std::unique_ptr<MeshTransfers> prepared;
       if (asked == Asked::kMessages) {
         prepared = MeshTransfers::Prepare(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels,
-                                          Senders::kByPlace);
+                                          Senders::kByPlace, detail);
         if (prepared->IsHeldOnce()) return prepared;
       }
       auto out = create(*refinement, num_levels, Senders::kByPlace, prepared.get());
@@ -199,8 +202,8 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
                                                                   const MappedLayout& to, const Topology& topology,
-                                                                  int64_t first_holder) {
-  return MakeSchedule(op, from, to, topology, first_holder, Asked::kAll);
+                                                                  Asked asked, int64_t first_holder) {
+  return MakeSchedule(op, from, to, topology, first_holder, asked);
 }
 
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
@@ -227,7 +230,7 @@ std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLay
   using Senders = MeshTransfers::Senders;
   const auto prepare = [&](const digits::Refinement& by, Senders senders, const MeshTransfers* like) {
     return MeshTransfers::Prepare(mesh, by, from_dims, to_dims, from.layout.rank(), topology.num_levels(), senders,
-                                  like);
+                                  Detail::kSizes, like);
   };
   const auto by_place = prepare(*refinement, Senders::kByPlace, nullptr);
   LevelLoads loads = by_place->BusiestOfSome(kLookedAt);

@@ -87,7 +87,7 @@ TEST_CASE("shards of one dimension meet as their elements do") {
         if (!from.ok() || !to.ok()) continue;  // explicit sizes of another length
         INFO(ToString(*from) << " -> " << ToString(*to));
         const ShardMap from_shards = ShardMap::Create(*from).value(), to_shards = ShardMap::Create(*to).value();
-        const DimOverlap overlap = transfers::Overlap(from_shards.dim(0), to_shards.dim(0));
+        const DimOverlap overlap = transfers::Overlap(from_shards.dim(0), to_shards.dim(0), transfers::Detail::kRuns);
         REQUIRE(overlap.from_rows == from_shards.dim(0).num_rows());
         REQUIRE(overlap.to_rows == to_shards.dim(0).num_rows());
         size_t pairs = 0;

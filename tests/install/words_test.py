@@ -24,7 +24,7 @@ WORDS = [
     (r"\bHop\b|\bhops\b", "step", "std::vector<Hop> hops", "Hopper"),
     (r"\btwins?_?\b|\bkin\b", "interchangeable; swap class", "digits that are kin", "kind"),
     (r"(?i)\bislands?\b", "domain, locality domain", "between islands of 8", "island_recv_bytes_max"),
-    (r"\b[Pp]ending(Axes|Refs|Digit|Within)?\b reduction|\bPending(?!Save)\w*", "partial", "with pending reductions", "class PendingSave"),
+    (r"\b[Pp]ending(Axes|Refs|Digit|Within)?\b reduction|\bPending(?!Save|Publication)\w*", "partial", "with pending reductions", "class PendingSave"),
     (r"\b[Ll]eavings\b|\bLeaving\b(?! out)", "stale staging", "RemoveLeavings, the leavings", "leaving out"),
     (r"\bBands?\b|\bMakeBands\b", "batched reads", "struct Band {", "bandwidth"),
     (r"\btrial(::|/)", "self_test", "runtime/trial/rank_run.h", "for (int trial = 0;"),

@@ -25,7 +25,7 @@ from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: 
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
 from .joined import Joined, join  # noqa: E402
-from .published import Published, Pulled, Puller, publish, pull  # noqa: E402
+from .published import PendingPublication, Published, Pulled, Puller, publish, publish_async, pull  # noqa: E402
 from .record import Recording, record  # noqa: E402
 from .refit import Refit  # noqa: E402
 from .sequence_parallel import (  # noqa: E402
@@ -49,6 +49,7 @@ __all__ = [
     "BoundBatch",
     "Fragment",
     "Joined",
+    "PendingPublication",
     "PendingSave",
     "Published",
     "Pulled",
@@ -75,6 +76,7 @@ __all__ = [
     "load",
     "pad_sequence_tensor",
     "publish",
+    "publish_async",
     "pull",
     "recent_operations",
     "record",

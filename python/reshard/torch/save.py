@@ -2,16 +2,14 @@
 
 import json
 import os
-import threading
-import warnings
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from .entries import ALONE, Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
-from .groups import Group, Span, side_group
+from .behind import Behind
+from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, rank_in, span_or_alone, states_of
+from .groups import Group, Span
 from .mesh_texts import alike
 from .progress import Progress, Told, told, told_of
 from .state import rank_local as of_ranks
@@ -74,54 +72,12 @@ def save(
     """
     span = span_or_alone(group)
     tell = told_of(progress, rank_in(span))
-    how = _How(check_replicas, rank_local, copies=False)
-    return _write(path, _Staged.of(state_dict, span, how), span, overwrite, tell)
+    how = How(check_replicas, rank_local, copies=False)
+    return write(path, Staged.of(state_dict, span, how), span, overwrite, tell)
 
 
-class PendingSave:
+class PendingSave(Behind[dict[str, Any]]):
     """A save that is written behind; see `save_async`."""
-
-    def __init__(self, path: str | os.PathLike, work: Callable[[], dict[str, Any]]) -> None:
-        self._path = os.fspath(path)
-        self._result: dict[str, Any] | None = None
-        self._error: BaseException | None = None
-        self._seen = False
-
-        def run() -> None:
-            try:
-                self._result = work()
-            except BaseException as error:  # kept for whoever waits
-                self._error = error
-
-        # No daemon: a program that ends waits for its checkpoint.
-        self._thread = threading.Thread(target=run, name=f"reshard.save {self._path}")
-        self._thread.start()
-
-    def done(self) -> bool:
-        """Whether it has ended, well or not."""
-        return not self._thread.is_alive()
-
-    def wait(self, timeout: float | None = None) -> dict[str, Any]:
-        """What `save` returns, once the checkpoint is complete; raises what `save` raises.
-
-        Args:
-            timeout: seconds to wait at most.
-
-        Raises:
-            TimeoutError: it is not done; wait again.
-        """
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            raise TimeoutError(f"{self._path} is not written yet, after {timeout} s")
-        self._seen = True
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    def __del__(self) -> None:
-        if not self._seen and self._error is not None:
-            warnings.warn(f"{self._path} was not saved, and nobody waited: {self._error}", RuntimeWarning, 1)
 
 
 def save_async(
@@ -152,25 +108,14 @@ def save_async(
     """
     span = span_or_alone(group)
     tell = told_of(progress, rank_in(span))
-    staged = _Staged.of(state_dict, span, _How(check_replicas, rank_local, copies=True))
-    side = side_group(span) if span != ALONE else span
-    before = _pending.get(side.name, lambda: None)()
-
-    def work() -> dict[str, Any]:
-        if before is not None:
-            before._thread.join()
-        return _write(path, staged, side, overwrite, tell)
-
-    pending = PendingSave(path, work)
-    _pending[side.name] = weakref.ref(pending)
-    return pending
+    staged = Staged.of(state_dict, span, How(check_replicas, rank_local, copies=True))
+    where = os.fspath(path)
+    return PendingSave(
+        span, lambda side: write(where, staged, side, overwrite, tell), f"{where} is not written yet", f"{where} was not saved"
+    )
 
 
-# The last one on each group. Not kept: one that is dropped says what went wrong.
-_pending: dict[str, Callable[[], PendingSave | None]] = {}
-
-
-class _How(NamedTuple):
+class How(NamedTuple):
     """How a state is staged: `check_replicas` and `rank_local` of `save`, and whether host memory is copied."""
 
     check_replicas: str
@@ -178,7 +123,7 @@ class _How(NamedTuple):
     copies: bool
 
 
-class _Staged(NamedTuple):
+class Staged(NamedTuple):
     """What a rank saves."""
 
     own: dict[str, Entry]
@@ -188,7 +133,7 @@ class _Staged(NamedTuple):
     paths: dict[str, tuple]
 
     @classmethod
-    def of(cls, state_dict: Mapping[str, Any], span: Span, how: _How) -> "_Staged":
+    def of(cls, state_dict: Mapping[str, Any], span: Span, how: How) -> "Staged":
         if how.check_replicas not in replicas.MODES:
             raise ValueError(f'check_replicas is "small", "all" or "none", not {how.check_replicas!r}')
         own: dict[str, Entry] = {}
@@ -228,7 +173,7 @@ class _Staged(NamedTuple):
         return cls(own, items, entries, item_facts, all_paths)
 
 
-def _write(path: str | os.PathLike, staged: _Staged, span: Span, overwrite: bool, tell: Told | None) -> dict[str, Any]:
+def write(path: str | os.PathLike, staged: Staged, span: Span, overwrite: bool, tell: Told | None) -> dict[str, Any]:
     rank = rank_in(span)
     names = [entry[0] for entry in staged.entries]
     item_names = sorted(staged.item_facts)

@@ -10,6 +10,7 @@ import tempfile
 import time
 import unittest
 import unittest.mock
+import warnings
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -188,7 +189,7 @@ def serve_with_refit(member):
             assert pulled.version == version
             check(later, alone, 5, how)
             forms.add(pulled.form)
-            refit.publish()
+            refit.publish_async().wait()
             for place in published_places():  # few have read it, but the trainer's
                 for copy in place.versions():
                     if copy.form == "source":
@@ -282,6 +283,60 @@ class Names(unittest.TestCase):
             self.assertIsNone(reshard.pull(f"{folder}/none", {"a": torch.zeros(3)}, newer_than=0))
         with self.assertRaisesRegex(ValueError, "what there is on a server cannot be listed"):
             reshard.pull("https://example.org/weights", {"a": torch.zeros(3)})
+
+
+def published_behind(rank, world, folder):
+    """What the job does meanwhile is not in its way, nor in what is published."""
+    import reshard
+
+    mesh = DeviceMesh("cpu", torch.arange(4))
+    memory = torch.distributed.PrefixStore("behind", torch.distributed.distributed_c10d._get_default_store())
+    for place in (memory, folder):
+        state = {"w": distribute_tensor(torch.ones(64, 1024), mesh, [Shard(0)]), "v": torch.ones(5)}
+        begun = []
+        for step in (1, 2, 3):
+            for tensor in (state["w"].to_local(), state["v"]):
+                tensor.fill_(step)
+            begun.append(reshard.publish_async(place, state, keep=4))
+            for tensor in (state["w"].to_local(), state["v"]):
+                tensor.fill_(99)
+            for _ in range(20):
+                torch.distributed.all_reduce(torch.ones(4))
+        state["w"].to_local().fill_(4)
+        assert reshard.publish(place, state, keep=4).version == 4, "after those that were begun before it"
+        assert all(pending.done() for pending in begun)
+        whole = state["w"].numel() * 4 + 20
+        written = torch.tensor([pending.wait().bytes for pending in begun])
+        torch.distributed.all_reduce(written)
+        assert written.tolist() == [whole] * 3, written
+        assert [pending.wait(timeout=1).version for pending in begun] == [1, 2, 3]
+        got = {"w": torch.zeros(64, 1024), "v": torch.zeros(5)}
+        assert reshard.pull(place, got).version == 4 and bool((got["w"] == 4).all() and (got["v"] == 99).all())
+        if place is folder:
+            for number in (1, 2, 3):
+                (name,) = (name for name in os.listdir(folder) if name.startswith(f"{number:012d}."))
+                reshard.load(os.path.join(folder, name), got)
+                assert bool((got["w"] == number).all() and (got["v"] == number).all()), number
+    pending = reshard.publish_async(f"{folder}/{name}/.metadata", state)  # a file
+    try:
+        pending.wait()
+        raise AssertionError("published into a file")
+    except (OSError, RuntimeError) as error:
+        assert ".metadata" in str(error), error
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        lost = reshard.publish_async(f"{folder}/{name}/.metadata", state)
+        while not lost.done():
+            time.sleep(0.01)
+        del lost
+    assert any("the weights are not published at" in str(warning.message) for warning in warned), warned
+    torch.distributed.barrier()
+
+
+class Behind(unittest.TestCase):
+    def test_the_job_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            gloo.values(gloo.run_ranks(4, published_behind, os.path.join(folder, "versions")))
 
 
 def live_or_die(member, phase):

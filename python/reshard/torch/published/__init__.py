@@ -1,6 +1,7 @@
 """Weights that a job leaves for whoever comes later: a server takes the newest version while the trainer trains on."""
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -9,20 +10,21 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from ...errors import InputError, LimitError, MissingFileError, PeerError, UndeterminedError
+from ..behind import Behind, wait_for_last
 from ..entries import gathered, gathered_or_raised, rank_in, span_or_alone
 from ..groups import Group, Span
 from ..problems import Tensors, flat
 from ..record import Export, Loader, shapes_of
-from ..save import save
+from ..save import How, Staged, write
 from ..shared_store import default_timeout
 from ..stored import Recipe
 from . import by_nixl
 from .forms import Shared, of_trainer
-from .given import given_by, put_given, remove_given
+from .given import Given, given_by, put_given, remove_given
 from .publications import InFolder, InMemory, Publications, Version, place_of
 from .takers import OtherForm, Taker, taker_of
 
-__all__ = ["Published", "Pulled", "Puller", "publish", "pull"]
+__all__ = ["PendingPublication", "Published", "Pulled", "Puller", "publish", "publish_async", "pull"]
 
 _LOOKS_PER_SECOND = 10
 
@@ -90,44 +92,106 @@ def publish(
         RuntimeError: another rank failed.
         reshard.PeerError: the store is lost.
     """
-    def made(_: Span) -> Shared:
-        state_dict = flat(state)
-        return of_trainer(state_dict, given_by(shapes_of(state_dict), export) if export is not None else None)
-
-    return publish_made(place, made, version, name, keep, transport, address, group)
+    return Publishing(place, version, name, keep, transport, address).now(lambda _: _of_state(state, export), group)
 
 
-def publish_made(
+class PendingPublication(Behind[Published]):
+    """A version that is published behind; see `publish_async`."""
+
+
+def publish_async(
     place: "dist.Store | str | os.PathLike",
-    made: Callable[[Span], Shared],
-    version: int | None,
-    name: str,
-    keep: int,
-    transport: str,
-    address: str | None,
-    group: Group,
-) -> Published:
-    """`publish`, of what a function makes on all ranks together."""
-    begun = time.perf_counter()
-    span = span_or_alone(group)
-    where, what, error = None, None, None
-    try:
-        if keep < 1:
-            raise InputError(f"keep: {keep} versions; at least the new one is kept")
-        where = place_of(place, name, address)
-        _use(where, transport)
-        what = made(span)
-    except Exception as failure:
-        error = failure
-    gathered_or_raised(None, error, span)
-    assert where is not None and what is not None
-    done = _published_at(where, what, version, keep, span, group)
-    return done._replace(seconds=time.perf_counter() - begun)
+    state: Tensors,
+    *,
+    version: int | None = None,
+    name: str = "weights",
+    keep: int = 1,
+    export: Export | None = None,
+    transport: str = "http",
+    address: str | None = None,
+    group: Group = None,
+) -> PendingPublication:
+    """`publish`, of the weights as they are now, while the job goes on.
+
+        pending = reshard.publish_async("s3://bucket/weights", model)
+        ...                                                     # the next steps
+        pending.wait()
+
+    Copies the weights into host memory, then publishes the copy on a thread of its own, over process groups of its own.
+    What is begun later on the same group, such as the next version or a `save_async`, comes after it. A program that
+    ends waits for it; an error that nobody waits for is a warning.
+
+    Collective; arguments and errors are those of `publish`. What is wrong with the weights is raised here, the rest
+    where somebody waits.
+
+    Returns:
+        The publication, to wait for.
+    """
+    return Publishing(place, version, name, keep, transport, address).behind(lambda _: _of_state(state, export), group)
 
 
-def _published_at(
-    place: Publications, what: Shared, number: int | None, keep: int, span: Span, group: Group
-) -> Published:
+def _of_state(state: Tensors, export: Export | None) -> Shared:
+    state_dict = flat(state)
+    return of_trainer(state_dict, given_by(shapes_of(state_dict), export) if export is not None else None)
+
+
+class Publishing(NamedTuple):
+    """`publish` of what a function makes on all ranks together; the arguments are those of `publish`."""
+
+    place: "dist.Store | str | os.PathLike"
+    version: int | None
+    name: str
+    keep: int
+    transport: str
+    address: str | None
+
+    def now(self, made: Callable[[Span], Shared], group: Group) -> Published:
+        begun = time.perf_counter()
+        span = span_or_alone(group)
+        wait_for_last(span)  # what is published behind is older
+        work = self._prepared(made, span, False)
+        return work(span)._replace(seconds=time.perf_counter() - begun)
+
+    def behind(self, made: Callable[[Span], Shared], group: Group) -> PendingPublication:
+        begun = time.perf_counter()
+        span = span_or_alone(group)
+        work = self._prepared(made, span, True)
+        text = f"the weights are not published at {self.place}"
+        return PendingPublication(
+            span, lambda side: work(side)._replace(seconds=time.perf_counter() - begun), f"{text} yet", text
+        )
+
+    def _prepared(self, made: Callable[[Span], Shared], span: Span, copies: bool) -> Callable[[Span], Published]:
+        """What is to be done on a group of these ranks."""
+        where, what, error = None, None, None
+        try:
+            if self.keep < 1:
+                raise InputError(f"keep: {self.keep} versions; at least the new one is kept")
+            where = place_of(self.place, self.name, self.address)
+            _use(where, self.transport)
+            what = made(span)
+        except Exception as failure:
+            error = failure
+        gathered_or_raised(None, error, span)
+        assert where is not None and what is not None
+        copy = _copy_of(what, span, copies)
+        return functools.partial(_published_at, where, copy, self.version, self.keep)
+
+
+class _Copy(NamedTuple):
+    """What is published, as it is written."""
+
+    staged: Staged
+    form: str
+    given: Given | None
+
+
+def _copy_of(what: Shared, span: Span, copies: bool) -> _Copy:
+    """Collective. `copies`: the tensors may change before they are written."""
+    return _Copy(Staged.of(what.state, span, How("none", what.rank_local, copies)), what.form, what.given)
+
+
+def _published_at(place: Publications, what: _Copy, number: int | None, keep: int, span: Span) -> Published:
     new, error = None, None
     try:
         if rank_in(span) == 0:
@@ -142,7 +206,7 @@ def _published_at(
         error = failure
     new = Version(*gathered_or_raised(new, error, span)[0])
     try:
-        facts = save(place.url(new), what.state, group=group, rank_local=what.rank_local, check_replicas="none")
+        facts = write(place.url(new), what.staged, span, False, None)
     except BaseException:
         place.free(new)
         raise
@@ -279,7 +343,7 @@ class Puller:
             ValueError: a recipe that does not fit, or beside a loader; `share` with a directory or a bucket.
             reshard.PeerError: the store is lost.
         """
-        self._span, self._group, self._staged, self._share = span_or_alone(group), group, staged, share
+        self._span, self._staged, self._share = span_or_alone(group), staged, share
         where, taker, error = None, None, None
         try:
             where = place_of(place, name, address)
@@ -325,11 +389,11 @@ class Puller:
             tried.append(version)
         self.version = version.number
         if self._share:
-            _share(where, self._taker, version, span, self._group)
+            _share(where, self._taker, version, span)
         return Pulled(version.number, version.form, taken["bytes"], taken["read_bytes"], time.perf_counter() - begun)
 
 
-def _share(place: Publications, taker: Taker, version: Version, span: Span, group: Group) -> None:
+def _share(place: Publications, taker: Taker, version: Version, span: Span) -> None:
     """Publishes what was taken, unless a newer version is there by now."""
     what = taker.shared()
     newest, error = 0, None
@@ -340,7 +404,7 @@ def _share(place: Publications, taker: Taker, version: Version, span: Span, grou
         error = failure
     if gathered_or_raised(newest, error, span)[0] <= version.number:
         with contextlib.suppress(InputError):  # it came just now, which all ranks are told alike
-            _published_at(place, what, version.number, 1, span, group)
+            _published_at(place, _copy_of(what, span, False), version.number, 1, span)
 
 
 def _chosen(

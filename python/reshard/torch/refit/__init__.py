@@ -17,7 +17,7 @@ from ..entries import dtype_of, gathered
 from ..groups import Group, Span
 from ..joined import Joined
 from ..problems import Tensors, flat
-from ..published import Published, publish_made
+from ..published import PendingPublication, Published, Publishing
 from ..published.forms import Shared, of_engine, of_names, of_trainer
 from ..published.given import Given
 from ..record import Export, Loader, Recording, Shapes, exported
@@ -202,10 +202,28 @@ class Refit:
             RuntimeError: no version is installed yet.
             OSError: it cannot be written; and what else reshard.publish raises.
         """
+        return self._publishing(place, name, keep, transport, address).now(self._shared, group)
+
+    def publish_async(
+        self,
+        place: "dist.Store | str | os.PathLike | None" = None,
+        *,
+        name: str = "weights",
+        keep: int = 1,
+        transport: str = "http",
+        address: str | None = None,
+        group: Group = None,
+    ) -> PendingPublication:
+        """`publish` while this job goes on, of a copy in host memory; see reshard.publish_async."""
+        return self._publishing(place, name, keep, transport, address).behind(self._shared, group)
+
+    def _publishing(
+        self, place: "dist.Store | str | os.PathLike | None", name: str, keep: int, transport: str, address: str | None
+    ) -> Publishing:
         if self.version is None:
             raise RuntimeError("no version is installed yet: publish after the first call")
         where = self._group.store if place is None else place
-        return publish_made(where, self._shared, self.version, name, keep, transport, address, group)
+        return Publishing(where, self.version, name, keep, transport, address)
 
     def _shared(self, span: Span) -> Shared:
         """What this job publishes. Collective over it."""

@@ -60,7 +60,7 @@ absl::Status CompleteAlready(const convert::Conversion& conversion) {
   return io::FromSystem(absl::AlreadyExistsError(
       absl::StrCat(conversion.destination,
                    " already exists; --overwrite (in Python overwrite=True) replaces it; it is the complete result of "
-                   "this same job, which --resume takes for a success")));
+                   "this same job, which --resume (in Python resume=True) takes for a success")));
 }
 
 // For a result that is in its place: removes what an interrupted run may have left beside it.

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -148,6 +149,8 @@ absl::Status StoreRun::Enter() {
                    into_store::LookAt(*store_, conversion_.destination, job_.folder()));
   RETURN_IF_ERROR(into_store::CheckFree(place, conversion_.destination, options_.overwrite, job_.folder()));
   if (options_.restart) RETURN_IF_ERROR(job_.Remove());
+  is_new_ = options_.restart || std::none_of(place.jobs.begin(), place.jobs.end(),
+                                             [this](const auto& left) { return left.folder == job_.folder(); });
   RETURN_IF_ERROR(job_.Begin(names));
   if (options_.overwrite || conversion_.summary.side_files.empty()) return absl::OkStatus();
   // Some readers take files of contents for a checkpoint as soon as all of them are there.
@@ -185,7 +188,10 @@ absl::Status StoreRun::WriteMissing() {
   auto got_on = Clock::now();
   size_t last_missing = static_cast<size_t>(count) + 1;
   for (bool first = true;; first = false) {
-    ASSIGN_OR_RETURN(const StoreJob::Seen seen, job_.Look());
+    StoreJob::Seen seen;
+    if (options_.workers > 1 || !std::exchange(is_new_, false)) {
+      ASSIGN_OR_RETURN(seen, job_.Look());
+    }
     std::vector<int64_t> missing, free;
     std::set<int64_t> slow;
     for (int64_t i = 0; i < count; ++i) {

@@ -1,6 +1,7 @@
 // What kind of checkpoint a path is, and the formats there are.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -111,9 +112,11 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
 }
 
 absl::StatusOr<Catalog> ReadItself(const std::string& path, const CatalogLimits& limits) {
-  ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path));
+  std::optional<std::vector<std::string>> known;
+  ASSIGN_OR_RETURN(const io::FileKind kind, io::KindOf(path, &known));
   if (kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   if (kind == io::FileKind::kFile) return ReadOneFile(path, limits);
+  if (known) return ReadDirectory(path, *known, limits);
   const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(path);
   if (names.ok()) return ReadDirectory(path, *names, limits);
   if (kind == io::FileKind::kDirectory) return names.status();

@@ -304,8 +304,8 @@ absl::Status SyncDirectory(const std::string& path) {
   return done == 0 || error == EINVAL ? absl::OkStatus() : SystemError(error, "sync", path);
 }
 
-absl::StatusOr<FileKind> KindOf(const std::string& path) {
-  if (stores::IsUrl(path)) return KindOfRemote(path);
+absl::StatusOr<FileKind> KindOf(const std::string& path, std::optional<std::vector<std::string>>* names) {
+  if (stores::IsUrl(path)) return KindOfRemote(path, names);
   struct stat facts;
   if (Uninterrupted([&] { return CurrentSystem().LStat(path.c_str(), &facts); }) != 0) {
     if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return FileKind::kNothing;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -140,7 +141,8 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 // Makes the entries of a directory durable.
 absl::Status SyncDirectory(const std::string& path);
 enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
-absl::StatusOr<FileKind> KindOf(const std::string& path);
+// `names`: what ListDirectory says, where finding out has told it: of a directory at a URL.
+absl::StatusOr<FileKind> KindOf(const std::string& path, std::optional<std::vector<std::string>>* names = nullptr);
 // The same of names in a directory; at a URL all are asked for at the same time.
 absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names);
 // What a symbolic link says, whether there is anything or not. DataLoss: more than 4096 bytes.

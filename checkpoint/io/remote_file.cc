@@ -4,6 +4,7 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -265,12 +266,12 @@ absl::StatusOr<FileFacts> LookAtRemote(const std::string& url) {
   return FileFacts{object.bytes, NumberFor(object.version)};
 }
 
-absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
+absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std::vector<std::string>>* names) {
   absl::StatusOr<FileFacts> file = absl::UnknownError("not asked for");
-  absl::StatusOr<std::vector<std::string>> names = absl::UnknownError("not asked for");
+  absl::StatusOr<std::vector<std::string>> inside = absl::UnknownError("not asked for");
   const auto ask = [&](int64_t what) -> absl::Status {
     if (what == 0) file = LookAtRemote(url);
-    if (what == 1) names = ListRemote(url);
+    if (what == 1) inside = ListRemote(url);
     return absl::OkStatus();
   };
   // A server is asked for many names in place of a list: only where there is no file.
@@ -282,8 +283,11 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url) {
                            absl::IsUnimplemented(file.status()) || absl::IsInvalidArgument(file.status());
   if (!maybe_above) return file.status();
   if (!lists) RETURN_IF_ERROR(ask(1));
-  if (names.ok()) return FileKind::kDirectory;
-  if (!absl::IsNotFound(names.status())) return names.status();
+  if (inside.ok()) {
+    if (names != nullptr) *names = *std::move(inside);
+    return FileKind::kDirectory;
+  }
+  if (!absl::IsNotFound(inside.status())) return inside.status();
   if (absl::IsNotFound(file.status())) return FileKind::kNothing;
   return file.status();
 }

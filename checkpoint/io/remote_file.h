@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std
 absl::StatusOr<FileFacts> LookAtRemote(const std::string& url);
 
 // A file, where the store has one there; a directory, where it has some below; or nothing.
-absl::StatusOr<FileKind> KindOfRemote(const std::string& url);
+absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std::vector<std::string>>* names);
 
 // The names right below, as Store::List has them. NotFound: none.
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url);

@@ -55,17 +55,24 @@ absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int6
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index) {
-  const status::MutexLock lock(mutex);
-  const auto found = files.find(index);
-  if (found != files.end()) return found->second;
+  std::shared_ptr<OpenFile> one;
+  {
+    const status::MutexLock lock(mutex);
+    auto found = files.find(index);
+    if (found == files.end()) {
+      if (files.size() >= kFilesOpen) files.erase(files.begin());
+      found = files.emplace(index, std::make_shared<OpenFile>()).first;
+    }
+    one = found->second;
+  }
+  // In a store that takes long: whoever wants another file does not wait for this one.
+  const status::MutexLock lock(one->mutex);
+  if (one->file != nullptr) return one->file;
   const Catalog::File& entry = catalog.files()[index];
-  if (entry.content != nullptr)
-    return files.emplace(index, io::ReadFile::OfBytes(entry.path, entry.content)).first->second;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<io::ReadFile> opened,
-      io::ReadFile::Open(io::JoinPath(catalog.root(), entry.path), catalog.traits().may_be_links, &bytes_read));
-  if (files.size() >= kFilesOpen) files.erase(files.begin());
-  return files.emplace(index, std::move(opened)).first->second;
+  if (entry.content != nullptr) return one->file = io::ReadFile::OfBytes(entry.path, entry.content);
+  ASSIGN_OR_RETURN(one->file, io::ReadFile::Open(io::JoinPath(catalog.root(), entry.path),
+                                                 catalog.traits().may_be_links, &bytes_read));
+  return one->file;
 }
 
 std::shared_ptr<const ChunkIndex> Source::State::Index(int64_t tensor) {

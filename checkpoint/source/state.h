@@ -38,6 +38,12 @@ struct Overlap {
   bool is_whole = false;  // it is the whole chunk
 };
 
+// A file of the checkpoint, from when somebody wants it.
+struct OpenFile {
+  status::Mutex mutex;  // held by the one that opens it
+  std::shared_ptr<io::ReadFile> file ABSL_GUARDED_BY(mutex);
+};
+
 struct Source::State {
   Catalog catalog;  // of what is stored
   std::vector<LeftOut> not_selected;
@@ -49,7 +55,7 @@ struct Source::State {
   std::atomic<int64_t> bytes_read{0};  // counted by the files
 
   status::Mutex mutex;
-  std::map<int32_t, std::shared_ptr<io::ReadFile>> files ABSL_GUARDED_BY(mutex);
+  std::map<int32_t, std::shared_ptr<OpenFile>> files ABSL_GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const ChunkIndex>> indices ABSL_GUARDED_BY(mutex);  // by tensor
   absl::flat_hash_map<int64_t, std::shared_ptr<const catalog::StoredElements>> streams
       ABSL_GUARDED_BY(mutex);        // by chunk

@@ -156,7 +156,7 @@ class StoresTest(unittest.TestCase):
         self.assertEqual(self.names(f"{self.place}/dcp"), [".metadata", "__0_0.distcp", "config.json", "reshard.json"])
         again = self.run_command("convert", "s3://bucket/a", f"{url}/dcp", *TO_DCP)
         self.assertEqual(again.returncode, 5, again)
-        self.assertIn("--resume takes for a success", again.stderr)
+        self.assertIn("--resume (in Python resume=True) takes for a success", again.stderr)
         self.assertIn("already complete", self.check_command("convert", "s3://bucket/a", f"{url}/dcp", *TO_DCP, "--resume").stdout)
         other = self.run_command("convert", "s3://bucket/b", f"{url}/dcp", *TO_DCP)
         self.assertEqual(other.returncode, 5, other)

@@ -174,7 +174,7 @@ TEST_CASE("convert to a store: what a killed run has left is found and removed")
   options.format = CheckpointFormat::kSafetensors;
   options.file_bytes = 200;
   options.recipe.selection.byte_items = false;
-  shelf->FailAt(12, true);
+  shelf->FailAt(11, true);
   CHECK_FALSE(Convert(source.path(), "shelf://a/dst", std::nullopt, options).ok());
   shelf->FailAt(kNever, false);
   // Its heartbeat has stopped; with it, looking takes some seconds.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/cost/price.h"
 #include "reshard/layout/shard_map.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
@@ -32,9 +33,9 @@ std::vector<ShareChain> Chains(const Layout& from, const Layout& to, const Topol
   return ContiguousShareChains(from, to, DType::kI8, topology, maps);
 }
 
-int64_t PeersAcross(const Plan& plan) {
+int64_t PeersAcross(const std::vector<Step>& steps) {
   int64_t most = 0;
-  for (const Step& step : plan.steps) most = std::max(most, step.levels.back().peers_max);
+  for (const Step& step : steps) most = std::max(most, step.levels.back().peers_max);
   return most;
 }
 
@@ -47,8 +48,8 @@ TEST_CASE("a device meets the domains that its share concerns") {
         testing::Text(from, {{cost::ChainStep::Kind::kMove, LayoutOf("[<a:(1)128>8192, <a:(128)8>8192]", "{a:1024}")},
                              {cost::ChainStep::Kind::kMove, LayoutOf("[<a:(128)8>8192, <a:(1)128>8192]", "{a:1024}")},
                              {cost::ChainStep::Kind::kMove, to}}));
-  CHECK(PeersAcross(testing::PlanOf(from, to, chains[0].chain, On(topology))) == 16);
-  CHECK(PeersAcross(testing::PlanOf(from, to, {{cost::ChainStep::Kind::kMove, to}}, On(topology))) == 1016);
+  CHECK(PeersAcross(cost::Price(from, chains[0].chain, DType::kI8, On(topology))->steps) == 16);
+  CHECK(PeersAcross(cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, DType::kI8, On(topology))->steps) == 1016);
 }
 
 TEST_CASE("chains by contiguous shares are plans, the estimated fastest first") {
@@ -95,7 +96,7 @@ TEST_CASE("a plan takes them where time is mostly latencies") {
   const Layout to = LayoutOf("[65536, <a,b>65536]", "{a:128,b:64,c:4,d:2}");
   const auto plan = MakePlan({from, to, DType::kBF16}, options);
   REQUIRE(plan.ok());
-  CHECK(PeersAcross(*plan) < 32);
+  CHECK(PeersAcross(plan->steps) < 32);
   CHECK(plan->totals.levels.back().nic_bytes_max < 4 * plan->bounds.levels.back().nic_recv_bytes_max);
 }
 

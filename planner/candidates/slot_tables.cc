@@ -1,5 +1,7 @@
 #include "planner/candidates/slot_tables.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -9,10 +11,27 @@
 #include "planner/transfers/assign_senders.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/slot_atoms.h"
+#include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
 
 namespace reshard::candidates {
 namespace {
+
+// A set of atoms, by number.
+class AtomSet {
+ public:
+  AtomSet(int64_t atoms, bool all) : words_(static_cast<size_t>(CeilDiv(atoms, kBits)), all ? ~uint64_t{0} : 0) {}
+  bool Has(int64_t atom) const { return (words_[static_cast<size_t>(atom / kBits)] >> (atom % kBits) & 1) != 0; }
+  void Add(int64_t atom) { words_[static_cast<size_t>(atom / kBits)] |= uint64_t{1} << (atom % kBits); }
+  void Clear() { std::fill(words_.begin(), words_.end(), 0); }
+  void KeepThoseOf(const AtomSet& other) {
+    for (size_t i = 0; i < words_.size(); ++i) words_[i] &= other.words_[i];
+  }
+
+ private:
+  static constexpr int64_t kBits = 64;
+  std::vector<uint64_t> words_;
+};
 
 // What the coordinates of the target's table need, and what is near them: on all devices of a coordinate, which differ
 // in the other axes.
@@ -37,8 +56,8 @@ class Needs {
   }
   const Interval& atom(int64_t a) const { return atoms_.atom(a); }
   // Whether every device of the coordinate holds all that it needs of the atom, or some device of its domain does.
-  bool HeldBy(int64_t j, int64_t a) const { return held_[j][a]; }
-  bool HeldNear(int64_t j, int64_t a) const { return near_[j][a]; }
+  bool HeldBy(int64_t j, int64_t a) const { return held_[static_cast<size_t>(j)].Has(a); }
+  bool HeldNear(int64_t j, int64_t a) const { return near_[static_cast<size_t>(j)].Has(a); }
   // Equal for coordinates whose devices, pair by pair, lie in one domain.
   int64_t Domain(int64_t j) const { return domain_of_[j]; }
 
@@ -61,30 +80,29 @@ class Needs {
 
   void FindHolders() {
     const auto n = static_cast<size_t>(coordinates());
-    const std::vector<bool> all(static_cast<size_t>(atoms_.size()), true);
-    held_.assign(n, all);
-    near_.assign(n, all);
+    held_.assign(n, AtomSet(atoms_.size(), true));
+    near_ = held_;
+    AtomSet held(atoms_.size(), false), near = held;             // of a device
     absl::flat_hash_map<int64_t, std::vector<int64_t>> sources;  // by domain, positions
     for (int64_t p = 0; p < from_.mesh().size(); ++p) sources[DomainOf(from_.mesh().Device(p))].push_back(p);
     std::vector<std::vector<int64_t>> domains(n);
     for (int64_t q = 0; q < to_.mesh().size(); ++q) {
       const int64_t j = to_.Row(q, slot_dim_), device = to_.mesh().Device(q), domain = DomainOf(device);
       domains[j].push_back(domain);
-      std::vector<bool> held(all.size(), false), near = held;
+      held.Clear();
+      near.Clear();
       if (const auto it = sources.find(domain); it != sources.end()) {
         for (const int64_t p : it->second) {
           if (!Covers(p, q)) continue;
           const bool own = from_.mesh().Device(p) == device;
           for (const int64_t a : atoms_of_row_[from_.Row(p, slot_dim_)]) {
-            near[a] = true;
-            if (own) held[a] = true;
+            near.Add(a);
+            if (own) held.Add(a);
           }
         }
       }
-      for (size_t a = 0; a < all.size(); ++a) {
-        held_[j][a] = held_[j][a] && held[a];
-        near_[j][a] = near_[j][a] && near[a];
-      }
+      held_[static_cast<size_t>(j)].KeepThoseOf(held);
+      near_[static_cast<size_t>(j)].KeepThoseOf(near);
     }
     std::map<std::vector<int64_t>, int64_t> numbers;
     for (const std::vector<int64_t>& of_one : domains) {
@@ -99,7 +117,7 @@ class Needs {
   const transfers::SlotAtoms atoms_;
   std::vector<transfers::DimOverlap> overlaps_;
   std::vector<std::vector<int64_t>> atoms_of_row_;  // of the source
-  std::vector<std::vector<bool>> held_, near_;      // by coordinate and atom
+  std::vector<AtomSet> held_, near_;                // by coordinate
   std::vector<int64_t> domain_of_;                  // by coordinate
 };
 
@@ -122,8 +140,8 @@ Table WithoutDuplicates(const Needs& needs) {
 // Of `table`, without what another device of the same domain is to have first.
 Table FirstInDomain(const Needs& needs, const Table& table) {
   struct Lacking {
-    int64_t atom;
-    std::vector<int32_t> needed_by;  // coordinates
+    int64_t atom = 0;
+    transfers::SomeDevices needed_by;  // coordinates
   };
   std::vector<Lacking> lacking;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, size_t> index;  // by domain and atom
@@ -131,7 +149,7 @@ Table FirstInDomain(const Needs& needs, const Table& table) {
     for (const int64_t a : table[j]) {
       if (needs.HeldBy(j, a) || needs.HeldNear(j, a)) continue;
       const auto [it, added] = index.try_emplace({needs.Domain(j), a}, lacking.size());
-      if (added) lacking.push_back({a, {}});
+      if (added) lacking.emplace_back().atom = a;
       lacking[it->second].needed_by.push_back(static_cast<int32_t>(j));
     }
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/slot_atoms.h"
 #include "reshard/layout/shard_map.h"
@@ -12,10 +13,11 @@
 namespace reshard::cost {
 namespace {
 
-// One box of the other dimensions, within one domain: which atoms are needed, and which are held.
+// One box of the other dimensions, within one domain: which atoms are needed, each at least once, and which are held.
 struct Cell {
   int64_t elements = 1;  // per index of the table's dimension
-  std::vector<bool> needed, held;
+  std::vector<int64_t> needed;
+  std::vector<bool> held;
 };
 
 // The cells of other dimensions that a device takes part in, as combinations of their pairs.
@@ -32,16 +34,16 @@ class Cells {
   // Calls visit(number, elements) for each combination of pairs of the rows of the device at `position` of one side.
   template <typename Visit>
   void ForEach(const ShardMap& side, bool is_source, int64_t position, const Visit& visit) const {
-    std::vector<std::vector<int64_t>> pairs;
+    absl::InlinedVector<absl::InlinedVector<int64_t, 4>, 4> pairs;
     for (size_t k = 0; k < dims_.size(); ++k) {
       const transfers::DimOverlap& overlap = overlaps_[k];
       const auto row = static_cast<size_t>(side.Row(position, dims_[k]));
-      std::vector<int64_t>& of_dim = pairs.emplace_back();
+      absl::InlinedVector<int64_t, 4>& of_dim = pairs.emplace_back();
       const auto& first = is_source ? overlap.first_of_from : overlap.first_of_to;
       for (int64_t i = first[row]; i < first[row + 1]; ++i) of_dim.push_back(is_source ? overlap.by_from[i] : i);
       if (of_dim.empty()) return;
     }
-    std::vector<size_t> at(pairs.size(), 0);
+    absl::InlinedVector<size_t, 4> at(pairs.size(), 0);
     while (true) {
       int64_t number = 0, elements = 1;
       for (size_t k = 0; k < pairs.size(); ++k) {
@@ -82,10 +84,7 @@ absl::StatusOr<Lack> LackWithSlots(const Layout& source, const Layout& target, i
     cells.ForEach(side, is_source, p, [&](int64_t number, int64_t elements) {
       Cell& cell = domain[number];
       cell.elements = elements;
-      if (cell.needed.empty()) {
-        cell.needed.resize(static_cast<size_t>(atoms.size()));
-        cell.held.resize(static_cast<size_t>(atoms.size()));
-      }
+      cell.held.resize(static_cast<size_t>(atoms.size()));
       visit(cell);
     });
   };
@@ -96,15 +95,17 @@ absl::StatusOr<Lack> LackWithSlots(const Layout& source, const Layout& target, i
   }
   for (int64_t q = 0; q < to.mesh().size(); ++q) {
     mark(to, q, [&](Cell& cell) {
-      for (const transfers::AtomSlot& slot : atoms.Needs(to.Row(q, slot_dim))) cell.needed[slot.atom] = true;
+      for (const transfers::AtomSlot& slot : atoms.Needs(to.Row(q, slot_dim))) cell.needed.push_back(slot.atom);
     });
   }
   Lack out;
-  for (const auto& [id, domain] : domains) {
+  for (auto& [id, domain] : domains) {
     int64_t lack = 0;
-    for (const auto& [number, cell] : domain) {
-      for (int64_t a = 0; a < atoms.size(); ++a) {
-        if (cell.needed[a] && !cell.held[a]) lack += cell.elements * atoms.atom(a).length();
+    for (auto& [number, cell] : domain) {
+      for (const int64_t a : cell.needed) {
+        if (cell.held[a]) continue;
+        lack += cell.elements * atoms.atom(a).length();
+        cell.held[a] = true;  // once it is there
       }
     }
     out.most = std::max(out.most, lack);

@@ -22,7 +22,7 @@ class Assignment {
       return x.elements > y.elements;
     });
     for (const size_t r : order) {
-      const std::vector<int32_t>& from = requests_[r].candidates;
+      const SomeDevices& from = requests_[r].candidates;
       const int32_t least =
           *std::min_element(from.begin(), from.end(), [&](int32_t a, int32_t b) { return loads_[a] < loads_[b]; });
       sender_[r] = least;

@@ -5,12 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+
 namespace reshard::transfers {
+
+// A few devices, mostly: those that hold one thing.
+using SomeDevices = absl::InlinedVector<int32_t, 4>;
 
 // Something to be sent. `candidates`: who can, in the order of preference among equals; at least one.
 struct Request {
   int64_t elements = 0;
-  std::vector<int32_t> candidates;
+  SomeDevices candidates;
 };
 
 // For every request one of its candidates. With requests of one size the load of the busiest sender is the least that

@@ -61,7 +61,7 @@ class SlotTransfers::Builder {
 
  private:
   // Positions of the source mesh that hold the same rows of all other dimensions, by their row of the table's.
-  using Group = absl::flat_hash_map<int32_t, std::vector<int32_t>>;
+  using Group = absl::flat_hash_map<int32_t, SomeDevices>;
   // One receiver's part of a group: a pair of rows of each other dimension.
   struct Box {
     int32_t receiver = 0;
@@ -169,7 +169,7 @@ class SlotTransfers::Builder {
     request.elements = box.elements * atoms_.atom(need.slot.atom).length();
     const int64_t receiver = out_.ends_.devices[box.receiver];
     int nearest = topology_.num_levels();
-    std::vector<int32_t>& out = request.candidates;
+    SomeDevices& out = request.candidates;
     for (const AtomHolder& holder : atoms_.Holders(need.slot.atom)) {
       const auto members = groups_[box.group].find(holder.row);
       if (members == groups_[box.group].end()) continue;
@@ -180,6 +180,10 @@ class SlotTransfers::Builder {
         nearest = level;
         out.push_back(p);
       }
+    }
+    if (out.size() == 1) {
+      ++turn_;
+      return nearest;
     }
     // Equals take turns, so that ties do not all fall on the first.
     const auto turn = static_cast<size_t>(first_holder_ + turn_++) % out.size();

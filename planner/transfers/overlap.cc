@@ -47,8 +47,8 @@ struct Segment {
   Run run;
 };
 
-// Brings an order of segments into that of their rows. Stable, since segments come in ascending order of the tensor,
-// which those of a pair keep. Few orders come with a row for each, so that segments themselves stay where they are.
+// Sorts numbers of segments by the segments' rows. Stable, since segments come in ascending order of the tensor, which
+// those of a pair keep. Numbers, since a segment is ten times as large.
 void SortByRow(int32_t Segment::*row, int64_t rows, const std::vector<Segment>& segments, std::vector<int32_t>& order) {
   const auto row_of = [&](int32_t one) { return static_cast<size_t>(segments[static_cast<size_t>(one)].*row); };
   const auto before = [&](int32_t a, int32_t b) { return row_of(a) < row_of(b); };

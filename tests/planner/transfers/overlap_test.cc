@@ -88,6 +88,15 @@ TEST_CASE("shards of one dimension meet as their elements do") {
         INFO(ToString(*from) << " -> " << ToString(*to));
         const ShardMap from_shards = ShardMap::Create(*from).value(), to_shards = ShardMap::Create(*to).value();
         const DimOverlap overlap = transfers::Overlap(from_shards.dim(0), to_shards.dim(0), transfers::Detail::kRuns);
+        // The same without runs.
+        const DimOverlap sizes = transfers::Overlap(from_shards.dim(0), to_shards.dim(0), transfers::Detail::kSizes);
+        CHECK(sizes.runs.empty());
+        CHECK(sizes.by_from == overlap.by_from);
+        const auto same = [](const Pair& x, const Pair& y) {
+          return x.from_row == y.from_row && x.to_row == y.to_row && x.elements == y.elements &&
+                 x.in_from == y.in_from && x.in_to == y.in_to && x.num_runs == 0;
+        };
+        CHECK(std::equal(sizes.pairs.begin(), sizes.pairs.end(), overlap.pairs.begin(), overlap.pairs.end(), same));
         REQUIRE(overlap.from_rows == from_shards.dim(0).num_rows());
         REQUIRE(overlap.to_rows == to_shards.dim(0).num_rows());
         size_t pairs = 0;

@@ -149,8 +149,9 @@ absl::Status StoreRun::Enter() {
                    into_store::LookAt(*store_, conversion_.destination, job_.folder()));
   RETURN_IF_ERROR(into_store::CheckFree(place, conversion_.destination, options_.overwrite, job_.folder()));
   if (options_.restart) RETURN_IF_ERROR(job_.Remove());
-  is_new_ = options_.restart || std::none_of(place.jobs.begin(), place.jobs.end(),
-                                             [this](const auto& left) { return left.folder == job_.folder(); });
+  const bool is_left = std::any_of(place.jobs.begin(), place.jobs.end(),
+                                   [this](const auto& left) { return left.folder == job_.folder(); });
+  is_new_ = options_.workers == 1 && (options_.restart || !is_left);
   RETURN_IF_ERROR(job_.Begin(names));
   if (options_.overwrite || conversion_.summary.side_files.empty()) return absl::OkStatus();
   // Some readers take files of contents for a checkpoint as soon as all of them are there.
@@ -189,7 +190,7 @@ absl::Status StoreRun::WriteMissing() {
   size_t last_missing = static_cast<size_t>(count) + 1;
   for (bool first = true;; first = false) {
     StoreJob::Seen seen;
-    if (options_.workers > 1 || !std::exchange(is_new_, false)) {
+    if (!std::exchange(is_new_, false)) {
       ASSIGN_OR_RETURN(seen, job_.Look());
     }
     std::vector<int64_t> missing, free;

@@ -70,7 +70,7 @@ class StoreRun {
   std::vector<hash::ContentHash> hashes_;            // of the plan's pieces
   bool is_over_ = false;                             // another worker has completed the result
   bool copied_ = false;                              // auxiliary files, by this run
-  bool is_new_ = false;                              // the job: nothing is there of it that another run has written
+  bool is_new_ = false;                              // nobody else has written or writes anything of the job
   std::vector<char> own_claims_;                     // of this run, by object
   std::vector<into_store::ObjectRecord> records_;    // of what this run has written, by object
 };

@@ -214,7 +214,11 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
     step.levels.resize(num_levels);
 
     const StepLoads step_loads(transfers, devices);
-    int64_t peak = 0;  // of what a device holds while the step runs, in elements
+    // What a device holds while the step runs, but for staging, and the most of it all, in elements.
+    const auto held = [&](size_t p, const DeviceLoad& load) {
+      return sums[p].source + (i > 0 ? load.before : 0) + load.after;
+    };
+    int64_t peak = 0;
     for (size_t p = 0; p < devices.size(); ++p) {
       const std::optional<DeviceLoad> load = step_loads.Of(p);
       if (!load) continue;
@@ -226,7 +230,7 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
       out.totals.recv_bytes_max = std::max(out.totals.recv_bytes_max, sums[p].recv * element);
       step.local_bytes_before_max = std::max(step.local_bytes_before_max, load->before * element);
       step.local_bytes_after_max = std::max(step.local_bytes_after_max, load->after * element);
-      const int64_t base = sums[p].source + (i > 0 ? load->before : 0) + load->after;
+      const int64_t base = held(p, *load);
       peak = std::max(peak, base + load->staging);
       out.smallest_peak_bytes =
           std::max(out.smallest_peak_bytes, (base + std::min(load->staging, load->staging_messages)) * element);
@@ -246,9 +250,7 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
       peak = 0;
       for (size_t p = 0; p < devices.size(); ++p) {
         const std::optional<DeviceLoad> load = step_loads.Of(p);
-        if (!load) continue;
-        const int64_t base = sums[p].source + (i > 0 ? load->before : 0) + load->after;
-        peak = std::max(peak, base + StagingInRounds(*load, step.rounds));
+        if (load) peak = std::max(peak, held(p, *load) + StagingInRounds(*load, step.rounds));
       }
     }
     out.totals.peak_bytes = std::max(out.totals.peak_bytes, peak * element);

@@ -6,10 +6,10 @@ namespace reshard::transfers {
 
 std::optional<LevelLoads> SampledLoads::Of(const Layout& from, const Layout& to) {
   if (exhausted()) return std::nullopt;
-  const auto before = maps_.Of(from), after = maps_.Of(to);
-  if (!before.ok() || !after.ok()) return std::nullopt;
-  looked_at_ += RowsAndIntervals(**before) + RowsAndIntervals(**after);
-  return maps_.BusiestLoads(from, to, topology_);
+  const absl::StatusOr<ShardMaps::Sample> sample = maps_.SampleOf(from, to, topology_);
+  if (!sample.ok()) return std::nullopt;
+  looked_at_ += sample->looked_at;
+  return sample->busiest;
 }
 
 int64_t SampledLoads::LinkBytes(const LevelLoads& loads, int level) const {

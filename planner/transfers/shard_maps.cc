@@ -35,14 +35,16 @@ absl::StatusOr<std::shared_ptr<const ShardMap>> ShardMaps::Of(const Layout& layo
   return map;
 }
 
-std::optional<LevelLoads> ShardMaps::BusiestLoads(const Layout& from, const Layout& to, const Topology& topology) {
+absl::StatusOr<ShardMaps::Sample> ShardMaps::SampleOf(const Layout& from, const Layout& to, const Topology& topology) {
   for (const Move& move : moves_) {
-    if (move.from == from && move.to == to) return move.busiest;
+    if (move.from == from && move.to == to) return move.sample;
   }
-  const auto before = Of(from), after = Of(to);
-  if (!before.ok() || !after.ok()) return std::nullopt;
-  moves_.push_back({from, to, transfers::BusiestLoads({from, **before}, {to, **after}, topology)});
-  return moves_.back().busiest;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ShardMap> before, Of(from));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ShardMap> after, Of(to));
+  Sample sample{RowsAndIntervals(*before) + RowsAndIntervals(*after),
+                BusiestLoads({from, *before}, {to, *after}, topology)};
+  moves_.push_back({from, to, sample});
+  return sample;
 }
 
 }  // namespace reshard::transfers

@@ -25,15 +25,21 @@ class ShardMaps {
   }
   // Never null. Errors: those of ShardMap::Create.
   absl::StatusOr<std::shared_ptr<const ShardMap>> Of(const Layout& layout);
-  // About the most elements that one device receives, and sends, across each level in an exchange from -> to, over one
-  // mesh, and with how many peers: as far as a few hundred devices tell. nullopt where only all messages would tell.
-  // Requires that the topology is always the same.
-  std::optional<LevelLoads> BusiestLoads(const Layout& from, const Layout& to, const Topology& topology);
+
+  // What a few hundred devices tell of a move.
+  struct Sample {
+    int64_t looked_at = 0;  // rows and intervals of both maps
+    // About the most elements that one device receives, and sends, across each level in an exchange over one mesh, and
+    // with how many peers. nullopt where only all messages would tell.
+    std::optional<LevelLoads> busiest;
+  };
+  // Of from -> to, found once. Requires that the topology is always the same. Errors: those of Of.
+  absl::StatusOr<Sample> SampleOf(const Layout& from, const Layout& to, const Topology& topology);
 
  private:
   struct Move {
     Layout from, to;
-    std::optional<LevelLoads> busiest;
+    Sample sample;
   };
 
   std::vector<std::pair<Layout, std::shared_ptr<const ShardMap>>> kept_;
@@ -63,7 +69,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps);
 
-// See ShardMaps.
+// See ShardMaps::Sample.
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
 
 }  // namespace reshard::transfers

@@ -181,12 +181,9 @@ class SlotTransfers::Builder {
         out.push_back(p);
       }
     }
-    if (out.size() == 1) {
-      ++turn_;
-      return nearest;
-    }
     // Equals take turns, so that ties do not all fall on the first.
     const auto turn = static_cast<size_t>(first_holder_ + turn_++) % out.size();
+    if (out.size() == 1) return nearest;  // most have one, and partitions take memory
     std::rotate(out.begin(), out.begin() + static_cast<ptrdiff_t>(turn), out.end());
     if (topology_.num_levels() > 1) {
       const int64_t domain = topology_.levels[0].devices;

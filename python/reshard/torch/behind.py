@@ -2,7 +2,6 @@
 
 import threading
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -36,19 +35,19 @@ class Behind(Generic[Result]):
         self._outcome = outcome = _Outcome[Result]()
         self._seen = False
         side = side_group(span) if span != ALONE else span
-        before = _last.get(span.name, lambda: None)()
+        before = _last.get(span.name)
 
         def run() -> None:
             try:
                 if before is not None:
-                    before._thread.join()
+                    before.join()
                 outcome.result = work(side)
             except BaseException as error:  # kept for whoever waits
                 outcome.error = error
 
         self._thread = threading.Thread(target=run, name=f"reshard: {unfinished}")
         self._thread.start()
-        _last[span.name] = weakref.ref(self)
+        _last[span.name] = self._thread
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -76,12 +75,11 @@ class Behind(Generic[Result]):
             warnings.warn(f"{self._failed}, and nobody waited: {self._outcome.error}", RuntimeWarning, 1)
 
 
-# The last one on each group. Not kept: one that is dropped says what went wrong.
-_last: dict[str, Callable[[], Behind | None]] = {}
+# The last one on each group. The thread alone: of work that is dropped the object goes, and says what went wrong.
+_last: dict[str, threading.Thread] = {}
 
 
 def wait_for_last(span: Span) -> None:
     """Until what was begun on the group before is done, well or not."""
-    last = _last.get(span.name, lambda: None)()
-    if last is not None:
-        last._thread.join()
+    if span.name in _last:
+        _last[span.name].join()

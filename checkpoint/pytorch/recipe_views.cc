@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/catalog/catalog_builder.h"
 #include "checkpoint/formats/dcp/format.h"
@@ -48,10 +50,43 @@ absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::I
   return std::move(builder).BuildUnstored();
 }
 
-// Which elements of which tensors the elements of a view are, in row-major order of the view.
-absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& catalog) {
-  nlohmann::json boxes = nlohmann::json::array();
-  const std::vector<int64_t> offset(view.shape.size());
+// Boxes of tensors, column by column, as JSON: what some of them have alike, and of each its kind, its tensor, the
+// element of the view at which it begins, and the index in the tensor at which it begins.
+//
+// Example: rows 2 and 3 of tensor 5, which is 8 x 4, and all of tensor 6, which is 2 x 4, one below the other:
+//   [[[[], [[0, 2, 1, 4], [1, 4, 1, 1]]]], [0, 0], [5, 6], [0, 8], [2, 0, 0, 0]]
+//   A kind is its casts and its loops, each [dimension, count, step, elements of the view].
+class BoxTable {
+ public:
+  void Add(const views::StridedBox& box, const views::Casts& casts, int64_t tensor) {
+    std::string kind = "[[";
+    for (const DType cast : casts) absl::StrAppend(&kind, Comma(kind), "\"", status::View(Name(cast)), "\"");
+    kind += "],[";
+    for (const views::StridedBox::Loop& loop : box.loops) {
+      absl::StrAppend(&kind, Comma(kind), "[", loop.dim, ",", loop.count, ",", loop.step, ",", loop.to, "]");
+    }
+    kind += "]]";
+    const auto [known, fresh] = numbers_.emplace(std::move(kind), numbers_.size());
+    if (fresh) absl::StrAppend(&kinds_, Comma(kinds_), known->first);
+    absl::StrAppend(&kind_of_, Comma(kind_of_), known->second);
+    absl::StrAppend(&tensor_of_, Comma(tensor_of_), tensor);
+    absl::StrAppend(&to_, Comma(to_), box.to);
+    for (const int64_t at : box.at) absl::StrAppend(&at_, Comma(at_), at);
+  }
+  std::string ToJson() const { return absl::StrCat(kinds_, "],", kind_of_, "],", tensor_of_, "],", to_, "],", at_, "]]"); }
+
+ private:
+  static const char* Comma(const std::string& list) { return list.back() == '[' ? "" : ","; }
+
+  std::string kinds_ = "[[", kind_of_ = "[", tensor_of_ = "[", to_ = "[", at_ = "[";
+  absl::flat_hash_map<std::string, size_t> numbers_;  // of kinds
+};
+
+// Which elements of which tensors the elements of a view are, in row-major order of the view. `numbers` are those of
+// tensors by their names.
+absl::StatusOr<BoxTable> BoxesOf(const views::Node& view, const Catalog& catalog,
+                                 const absl::flat_hash_map<std::string, int64_t>& numbers) {
+  BoxTable boxes;
   if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end()) return boxes;
   int64_t count = 0;
   const auto visit = [&](const views::Node& leaf, const views::StridedBox& box,
@@ -66,24 +101,19 @@ absl::StatusOr<nlohmann::json> BoxesOf(const views::Node& view, const Catalog& c
     if (++count > kMostBoxes) {
       return absl::ResourceExhaustedError(absl::StrCat("it is made of more than ", kMostBoxes, " boxes"));
     }
-    nlohmann::json loops = nlohmann::json::array();
-    for (const views::StridedBox::Loop& loop : box.loops) loops.push_back({loop.dim, loop.count, loop.step, loop.to});
-    nlohmann::json types = nlohmann::json::array();
-    for (const DType cast : casts) types.push_back(std::string(Name(cast)));
-    const Catalog::Tensor& tensor = catalog.tensors()[leaf.tensor];
-    boxes.push_back({{"tensor", std::string(tensor.stored_name)},
-                     {"at", box.at},
-                     {"to", box.to},
-                     {"loops", std::move(loops)},
-                     {"casts", std::move(types)}});
+    boxes.Add(box, casts, numbers.at(status::View(catalog.tensors()[leaf.tensor].stored_name)));
     return absl::OkStatus();
   };
+  const std::vector<int64_t> offset(view.shape.size());
   RETURN_IF_ERROR(views::VisitLeaves(view, views::StridedBox::Of(offset, view.shape), visit));
   return boxes;
 }
 
-absl::StatusOr<std::string> RecipeViews(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
-                                        at::IntArrayRef sizes, const std::string& recipe_text) {
+// What a recipe makes, as JSON, and the boxes of each of it.
+using Made = std::tuple<std::string, std::vector<std::string>>;
+
+absl::StatusOr<Made> RecipeViews(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
+                                 const std::string& recipe_text) {
   if (dtypes.size() != names.size() || ranks.size() != names.size() ||
       std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) != static_cast<int64_t>(sizes.size())) {
     return absl::InvalidArgumentError("names, dtypes and shapes differ in number");
@@ -92,28 +122,30 @@ absl::StatusOr<std::string> RecipeViews(const Texts& names, const Texts& dtypes,
   ASSIGN_OR_RETURN(Catalog all, CatalogOf(names, dtypes, ranks, sizes));
   ASSIGN_OR_RETURN(const Catalog stored, Select(std::move(all), recipe.selection));
   ASSIGN_OR_RETURN(const views::Applied applied, views::Apply(recipe, stored));
+  absl::flat_hash_map<std::string, int64_t> numbers;
+  for (size_t i = 0; i < names.size(); ++i) numbers.emplace(std::string(names[i]), static_cast<int64_t>(i));
   nlohmann::json tensors = nlohmann::json::array();
+  std::vector<std::string> tables;
   for (size_t i = 0; i < applied.views.size(); ++i) {
     const Catalog::Tensor& made = applied.catalog.tensors()[i];
     const views::View& view = applied.views[i];
     if (!made.dtype) continue;  // of a type that is not known; it may be asked for, and is not there
-    const absl::StatusOr<nlohmann::json> boxes =
-        BoxesOf(view.node ? *view.node : views::TensorNode(stored, view.stored), stored);
+    const absl::StatusOr<BoxTable> boxes =
+        BoxesOf(view.node ? *view.node : views::TensorNode(stored, view.stored), stored, numbers);
     if (!boxes.ok()) {
       return absl::Status(boxes.status().code(), absl::StrCat(status::View(made.name), ": ", boxes.status().message()));
     }
     tensors.push_back({{"name", std::string(made.name)},
-                       {"dtype", std::string(Name(*made.dtype))},
                        {"shape", std::vector<int64_t>(made.shape.begin(), made.shape.end())},
-                       {"text", view.text},
-                       {"boxes", *boxes}});
+                       {"text", view.text}});
+    tables.push_back(boxes->ToJson());
   }
-  return tensors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Made(tensors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), std::move(tables));
 }
 
-std::string RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
-                          c10::string_view recipe) {
-  return pytorch::ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<std::string> {
+Made RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
+                   c10::string_view recipe) {
+  return pytorch::ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<Made> {
     return RecipeViews(names, dtypes, ranks, sizes, std::string(recipe));
   }));
 }
@@ -145,7 +177,7 @@ std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
-  library.def("_recipe_views(str[] names, str[] dtypes, int[] ranks, int[] sizes, str recipe) -> str", RecipeViewsOp);
+  library.def("_recipe_views(str[] names, str[] dtypes, int[] ranks, int[] sizes, str recipe) -> (str, str[])", RecipeViewsOp);
   library.def("_shards(str mesh, str layout) -> int[]", ShardsOp);
 }
 

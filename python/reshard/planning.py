@@ -347,7 +347,7 @@ def plan_batch(
         if strange := set(one) - known:
             raise InputError(f"{name}: unknown key {sorted(strange)[0]!r} (known: {', '.join(sorted(known))})")
         try:
-            read.append(_problem_of_line(one, dtype))
+            read.append(problem_of_line(one, dtype))
         except (InputError, TypeError) as error:
             raise InputError(f"{name}: {error}") from None
         names.append(name)
@@ -355,7 +355,8 @@ def plan_batch(
     return scheduled(read, names, bucket, (objective, ops, memory_limit, named, nodes), relabel)
 
 
-def _problem_of_line(line: Mapping[str, Any], dtype: object) -> _core.Problem:
+def problem_of_line(line: Mapping[str, Any], dtype: object = "bf16") -> _core.Problem:
+    """Of one tensor, as plan_batch takes it, which says what it raises."""
     named = dtype_name(line.get("dtype") or dtype)
     source, target = line.get("from"), line.get("to")
     if isinstance(source, Layout) and isinstance(target, Layout):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A refit of a small model's weights against what is written by hand: the trainers gather every tensor whole, the first
-one broadcasts it to all servers, and each takes its part. Two jobs of Gloo ranks, both ways in the same run, medians.
+one broadcasts it to all servers, and each takes its part; each tensor by itself, or all of them packed into one message.
+Two jobs of Gloo ranks, all ways in the same run, medians.
 With --loader the servers' parameters are plain tensors that a loader fills, which the refit records.
 
 usage: refit_bench.py [--mib 64] [--layers 8] [--repeat 7] [--loader]
@@ -89,7 +90,19 @@ def run(member, mib, layers, repeat, with_loader):
                 if not trains:
                     load([(n, full)])
 
-        everything = medians([refit, by_hand], repeat, joined.span.name)
+        sizes = [torch.Size(shape).numel() for shape in shapes(mib, layers).values()]
+        flat = torch.empty(sum(sizes))
+
+        def packed():
+            if trains:
+                torch.cat([tensor.full_tensor().view(-1) for tensor in state.values()], out=flat)
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = 0, 0
+            wire.broadcast([flat], options).wait()
+            if not trains:
+                load((n, part.view(shape)) for (n, shape), part in zip(shapes(mib, layers).items(), flat.split(sizes)))
+
+        everything = medians([refit, by_hand, packed], repeat, joined.span.name)
         moved = refit.timings()
         lately = reshard.Refit(**side, group=joined)
         shown = []
@@ -116,11 +129,12 @@ if __name__ == "__main__":
     gloo.load_library()
     sizes = (arguments.mib, arguments.layers, arguments.repeat, arguments.loader)
     results = gloo.values(jobs.run_jobs([TRAINERS, SERVERS], run, *sizes, timeout=300))
-    ours, theirs, one, none = (max(result[0][place] for result in results) for place in range(4))
+    ours, theirs, together, one, none = (max(result[0][place] for result in results) for place in range(5))
     _, server, lately = results[-1]
     print(
         f"{arguments.mib} MiB, {2 * arguments.layers} tensors, {TRAINERS} ranks to {SERVERS}: "
-        f"refit {ours * 1e3:.1f} ms, gathered and broadcast by hand {theirs * 1e3:.1f} ms: {theirs / ours:.1f} times as long"
+        f"refit {ours * 1e3:.1f} ms, gathered and broadcast by hand {theirs * 1e3:.1f} ms: {theirs / ours:.1f} times as long; "
+        f"packed {together * 1e3:.1f} ms: {together / ours:.1f} times as long"
     )
     parts = ", ".join(f"{part} {server[part] * 1e3:.1f} ms" for part in ("wire", "commit", "install", "finish"))
     print(f"a server: {parts}; received {server['received_bytes']} bytes, bound {server['received_bytes_bound']}")

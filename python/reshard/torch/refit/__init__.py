@@ -30,7 +30,7 @@ from .changes import Changes
 from .commit import Committer
 from .exchanges import Exchanges
 from .explain import Explanation, Timings
-from .loaded import joined
+from .loaded import joined, parts_of
 from .schedule import Move, Rounds, Schedule
 from .specs import Agreed, Side, describe, merge
 from .stage import Stage
@@ -320,18 +320,20 @@ class Refit:
         """With a target as loaders say it."""
         failed: Exception | None = None
         engine = EngineParts.none()
+        parts: list[list[Any]] = []
         try:
             if loader is not None and target is not None:
                 engine = self._engine = recorded(target, loader, given)
+                parts = parts_of(agreed.source.specs, engine)
         except Exception as error:
             failed = error
-        said: dict[str, Any] = {"parts": engine.described, "reads": engine.needed}
+        said: dict[str, Any] = {"parts": parts, "reads": engine.needed}
         said["on_gpus"] = any(tensor.is_cuda for tensor in engine.tensors.values())
         said["error"] = f"{type(failed).__name__}: {failed}" if failed else ""
         everybody = gathered(said, self._group.span)
         self._raise(failed, [other["error"] for other in everybody])
         everything = [[other[key] for other in everybody] for key in ("parts", "reads")]
-        loaded = joined(given, *everything, engine, self._group.rank)
+        loaded = joined(agreed.source.specs, given, *everything, engine, self._group.rank)
         on_gpus = agreed.on_gpus or any(other["on_gpus"] for other in everybody)
         return agreed._replace(target=loaded.side, rows=loaded.rows, kept=loaded.kept, on_gpus=on_gpus)
 

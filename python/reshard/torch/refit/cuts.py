@@ -22,6 +22,7 @@ Interval = tuple[int, int]  # of iterations of a loop, or of indices of a dimens
 Box = tuple[Interval, ...]  # one interval for each loop
 Steps = list[tuple[int, int]]  # dimension and step of each loop, in the source or in the target
 Held = dict[int, tuple[tuple[Interval, ...], ...]]  # by rank, the intervals of each dimension, or of each loop
+Where = tuple[tuple[int, ...], Steps, Box]  # where the loops begin in a tensor, and their iterations
 Extent = tuple[tuple[int, ...], tuple[int, ...]]  # offset and size
 # More than this of one tensor is not a view of shards any more.
 _MOST_CUTS = 1 << 14
@@ -44,8 +45,18 @@ class Cut(NamedTuple):
     target_boxes: dict[int, Box]
     source: Placed
     target: Placed
+    source_elements: dict[int, int]  # of the boxes, by rank
+    target_elements: dict[int, int]
     source_part: int  # of parts()
     target_part: int
+
+    def in_source(self, rank: int) -> Where:
+        """What a rank gives of it, for part_of."""
+        return self.source_start, [(loop.source_dim, loop.source_step) for loop in self.loops], self.source_boxes[rank]
+
+    def in_target(self, rank: int) -> Where:
+        """What a rank gets of it, for part_of."""
+        return self.target_start, [(loop.target_dim, loop.target_step) for loop in self.loops], self.target_boxes[rank]
 
 
 class Part(NamedTuple):
@@ -182,10 +193,25 @@ def _cuts_between(
         left, right = _as_layout(holders, counts), _as_layout(needers, counts)
         if left and right:
             boxes = [{rank: tuple(i for (i,) in parts) for rank, parts in held.items()} for held in (holders, needers)]
-            cuts.append(Cut(start, to, these, *boxes, left, right, 0, 0))
+            cuts.append(_cut(start, to, these, *boxes, left, right))
         else:
             cuts += _cells(start, to, these, holders, needers)
     return cuts
+
+
+def _cut(
+    start: tuple[int, ...],
+    to: tuple[int, ...],
+    loops: tuple[Loop, ...],
+    have: dict[int, Box],
+    need: dict[int, Box],
+    left: Placed,
+    right: Placed,
+) -> Cut:
+    elements = [
+        {rank: math.prod([high - low for low, high in box]) for rank, box in boxes.items()} for boxes in (have, need)
+    ]
+    return Cut(start, to, loops, have, need, left, right, *elements, 0, 0)
 
 
 def _moved(start: tuple[int, ...], dim: int, by: int) -> tuple[int, ...]:
@@ -296,7 +322,7 @@ def _cells(
             continue  # between the intervals of the target's shards, or in another part of the source
         whole = f"[{', '.join(str(end - begin) for begin, end in box)}]"
         left, right = (Placed(mesh_of([("x0", len(ranks))], ranks), whole) for ranks in (have, need))
-        cells.append(Cut(start, to, loops, dict.fromkeys(have, box), dict.fromkeys(need, box), left, right, 0, 0))
+        cells.append(_cut(start, to, loops, dict.fromkeys(have, box), dict.fromkeys(need, box), left, right))
     return cells
 
 

@@ -19,6 +19,7 @@ from ..record.engine import EngineParts, for_loader
 from ..record.expressions import Expression
 from ..record.recipes import to_json
 from .specs import Row, Side, Spec
+from .views import made_of
 
 
 class Loaded(NamedTuple):
@@ -29,7 +30,15 @@ class Loaded(NamedTuple):
     kept: list[int]  # bytes that each rank keeps for what its loader is called on
 
 
+def parts_of(sources: dict[str, Spec], engine: EngineParts) -> list[list[Any]]:
+    """What other ranks have to know of this rank's parameters: of each the name, shape, dtype, its boxes of the source, and
+    what it is made of, for people. Raises as made_of."""
+    made = made_of(sources, [expression for *_, expression in engine.described])
+    return [[name, shape, dtype, new.boxes, new.text] for (name, shape, dtype, _), new in zip(engine.described, made)]
+
+
 def joined(
+    sources: dict[str, Spec],
     given: Mapping[str, Expression],
     described: list[list[list[Any]]],
     reads: list[list[str]],
@@ -39,36 +48,40 @@ def joined(
     """The target of all ranks. The same on all of them, but for this rank's tensors.
 
     Args:
-        described, reads: of each rank, what its EngineParts say.
+        described: of each rank, its parts_of.
+        reads: of each rank, what its loader needs.
         engine: of this rank.
     """
     alike: dict[tuple, dict[str, list[int]]] = {}
+    texts: dict[str, str] = {}
     for other, parts in enumerate(described):
-        for name, shape, dtype, made_of in parts:
-            alike.setdefault((name, tuple(shape), dtype), {}).setdefault(made_of, []).append(other)
+        for name, shape, dtype, boxes, text in parts:
+            alike.setdefault((name, tuple(shape), dtype), {}).setdefault(boxes, []).append(other)
+            texts.setdefault(boxes, text)
     specs: dict[str, Spec] = {}
     rows: list[Row] = []
     own: dict[str, torch.Tensor] = {}
-    for (name, shape, dtype), by_text in alike.items():
+    for (name, shape, dtype), by_boxes in alike.items():
         by_replicas: dict[int, list[tuple[str, list[int]]]] = {}
-        for made_of, ranks in by_text.items():
-            by_replicas.setdefault(len(ranks), []).append((made_of, ranks))
+        for boxes, ranks in by_boxes.items():
+            by_replicas.setdefault(len(ranks), []).append((boxes, ranks))
         for replicas, group in by_replicas.items():
             target = _free(name, specs)
             mesh = mesh_of([("x0", len(group)), ("x1", replicas)], [r for _, ranks in group for r in ranks])
             layout = f"[{', '.join([f'<x0>{len(group)}', *map(str, shape)])}]"
             specs[target] = Spec(target, mesh, layout, dtype, (len(group), *shape))
-            for row, (made_of, ranks) in enumerate(group):
-                rows.append(Row(target, row, made_of))
+            for row, (boxes, ranks) in enumerate(group):
+                rows.append(Row(target, row, boxes, texts[boxes]))
                 if rank in ranks:
                     own[target] = engine.tensors[name].unsqueeze(0)
     kept = [0] * len(described)
-    for name in sorted(set().union(*reads)):
+    needed = sorted(set().union(*reads))
+    for name, new in zip(needed, made_of(sources, [json.dumps(to_json(given[name])) for name in needed])):
         ranks = [other for other, names in enumerate(reads) if name in names]
         value, target = given[name], for_loader(name)
         whole = f"[{', '.join(map(str, value.shape))}]"
         specs[target] = Spec(target, mesh_of([("x0", len(ranks))], ranks), whole, str(value.dtype), value.shape)
-        rows.append(Row(target, -1, json.dumps(to_json(value))))
+        rows.append(Row(target, -1, new.boxes, new.text))
         for other in ranks:
             kept[other] += math.prod(value.shape) * value.dtype.itemsize
         if rank in ranks:

@@ -1,5 +1,6 @@
 """What is moved in which exchange, and what that takes: the same on all ranks, made of what all have agreed on."""
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..._core import Problem
 from ...errors import LimitError
-from ...planning import Batch, plan_batch
+from ...planning import Batch, problem_of_line, scheduled
 from ..entries import dtype_of
 from .cuts import Cut, Placed, cuts_of, shard_shapes
 from .links import links_of
@@ -113,18 +115,17 @@ class Schedule:
 
 
 def _planned(moves: list[Move], topology: str) -> Batch:
-    lines = [
-        {
-            "id": f"{place} {move.view.target}",
-            "mesh": move.source.mesh,
-            "from": move.source.layout,
-            "to_mesh": move.target.mesh,
-            "to": move.target.layout,
-            "dtype": str(move.wire),
-        }
-        for place, move in enumerate(moves)
-    ]
-    return plan_batch(lines, topology=topology, bucket=_BUCKET)
+    # Thousands of moves are between few layouts.
+    problems = [_problem(move.source, move.target, move.wire) for move in moves]
+    names = [f"{place} {move.view.target}" for place, move in enumerate(moves)]
+    return scheduled(problems, names, _BUCKET, ("time", "all", None, (topology, None), None), False)
+
+
+@functools.lru_cache(maxsize=4096)
+def _problem(source: Placed, target: Placed, wire: torch.dtype) -> Problem:
+    return problem_of_line(
+        {"mesh": source.mesh, "from": source.layout, "to_mesh": target.mesh, "to": target.layout, "dtype": str(wire)}
+    )
 
 
 def _messages(rank: int, facts: dict[str, Any]) -> int:
@@ -151,10 +152,7 @@ def _moves(agreed: Agreed) -> list[Move]:
             moves.append(Move(len(moves), view, None, before, after, wire, given, staged))
             continue
         for cut in cuts_of(before, after, view.source_start, view.target_start, view.loops):
-            given, staged = (
-                {rank: math.prod(high - low for low, high in box) for rank, box in boxes.items()}
-                for boxes in (cut.source_boxes, cut.target_boxes)
-            )
+            given, staged = cut.source_elements, cut.target_elements
             moves.append(Move(len(moves), view, cut, cut.source, cut.target, wire, given, staged))
     return moves
 

@@ -32,8 +32,9 @@ class Row(NamedTuple):
     """What the parameters of some ranks are made of: one row of a target tensor."""
 
     target: str
-    row: int
-    made_of: str  # JSON of an expression over the source's tensors
+    row: int  # -1: all of it
+    boxes: str  # of the source: JSON, as Made.boxes
+    text: str  # what it is made of, for people
 
 
 class Agreed(NamedTuple):

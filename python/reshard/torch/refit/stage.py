@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ..bound import BoundBatch
-from .cuts import Part, Placed, part_of, parts, shard_shapes
+from .cuts import Cut, Placed, part_of, parts, shard_shapes
 from .schedule import Move, Rounds, Schedule
 from .specs import Side, Spec
 
@@ -32,6 +32,9 @@ class Stage:
             for name, tensor in side.tensors.items():
                 _check_shape(side.specs[name], tensor, rank)
         self._device = _device(source, target)
+        # Sizes, strides and offset of what cuts are in shards of given strides: layers have the same ones.
+        self._views: dict[tuple[int, bool, tuple[int, ...]], tuple[torch.Size, tuple[int, ...], int]] = {}
+        self._empty: dict[torch.dtype, torch.Tensor] = {}
         self._casts: dict[tuple, _Cast] = {}
         # By the place of their move.
         self._casts_of: dict[int, _Cast] = {}
@@ -90,7 +93,7 @@ class Stage:
         view = move.view
         shard = self._source.tensors.get(view.source)
         if shard is None or self._rank not in move.source_elements:
-            return torch.empty(0, dtype=move.wire, device=self._device)
+            return self._nothing(move.wire)
         if move.casts_first:
             key = (view.source, view.casts)
             if key not in self._casts:
@@ -99,31 +102,38 @@ class Stage:
             shard = self._casts[key].copy
         if move.cut is None:
             return shard
-        part = _part(self._source.specs[view.source], move.cut.source_part)
-        steps = [(loop.source_dim, loop.source_step) for loop in move.cut.loops]
-        box = move.cut.source_boxes[self._rank]
-        return part_of(part.of(shard, self._rank), part.held[self._rank], move.cut.source_start, steps, box)
+        return self._part(shard, self._source.specs[view.source], move.cut, True)
 
     def _take(self, move: Move) -> torch.Tensor:
         view = move.view
         out = self._target.tensors.get(view.target)
         if out is None or self._rank not in move.target_elements:
-            return torch.empty(0, dtype=move.wire, device=self._device)
+            return self._nothing(move.wire)
         if move.cut is not None:
-            part = _part(self._target.specs[view.target], move.cut.target_part)
-            steps = [(loop.target_dim, loop.target_step) for loop in move.cut.loops]
-            box = move.cut.target_boxes[self._rank]
-            out = part_of(part.of(out, self._rank), part.held[self._rank], move.cut.target_start, steps, box)
+            out = self._part(out, self._target.specs[view.target], move.cut, False)
         self._outs[move.place] = out
         return torch.empty(out.shape, dtype=move.wire, device=out.device)
+
+    def _part(self, shard: torch.Tensor, spec: Spec, cut: Cut, of_source: bool) -> torch.Tensor:
+        """What of this rank's shard a cut moves, in place."""
+        key = (id(cut), of_source, shard.stride())
+        if key not in self._views:
+            part = parts(Placed(spec.mesh, spec.layout), len(spec.shape))[cut.source_part if of_source else cut.target_part]
+            where = cut.in_source(self._rank) if of_source else cut.in_target(self._rank)
+            made = part_of(part.of(shard, self._rank), part.held[self._rank], *where)
+            self._views[key] = made.shape, made.stride(), made.storage_offset() - shard.storage_offset()
+        sizes, strides, offset = self._views[key]
+        return shard.as_strided(sizes, strides, shard.storage_offset() + offset)
+
+    def _nothing(self, dtype: torch.dtype) -> torch.Tensor:
+        """For what this rank has no part in."""
+        if dtype not in self._empty:
+            self._empty[dtype] = torch.empty(0, dtype=dtype, device=self._device)
+        return self._empty[dtype]
 
 
 def _placements(moves: list[Move]) -> tuple[list[Placed], list[Placed]]:
     return [move.source for move in moves], [move.target for move in moves]
-
-
-def _part(spec: Spec, number: int) -> Part:
-    return parts(Placed(spec.mesh, spec.layout), len(spec.shape))[number]
 
 
 def _check_shape(spec: Spec, tensor: torch.Tensor, rank: int) -> None:

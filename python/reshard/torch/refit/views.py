@@ -1,5 +1,6 @@
 """What the tensors of the target are made of, as boxes of those of the source."""
 
+import itertools
 import json
 from typing import NamedTuple
 
@@ -39,6 +40,60 @@ class View(NamedTuple):
         return sorted(self.loops, key=lambda loop: loop.source_dim) == wanted
 
 
+class Made(NamedTuple):
+    """What a recipe makes of tensors that are nowhere but in jobs."""
+
+    shape: tuple[int, ...]
+    text: str  # what it is made of, for people; "" where it is a tensor of the source
+    boxes: str  # JSON of a table of boxes of the source, whose tensors are numbered in the order of their specs
+
+
+class _Kind(NamedTuple):
+    """What many boxes have alike."""
+
+    casts: tuple[torch.dtype | None, ...]  # None: a type that PyTorch lacks
+    loops: tuple[tuple[int, int, int, int], ...]  # dimension of the source, count, step there, elements of the target
+
+
+class _Table(NamedTuple):
+    """Boxes of the source, column by column."""
+
+    kinds: list[_Kind]
+    kind_of: list[int]
+    source_of: list[int]
+    to: list[int]  # the element of the target at which it begins
+    starts: list[int]  # the index in the source at which it begins, of one box after the other
+
+
+def made_by(sources: dict[str, Spec], recipe: str) -> dict[str, Made]:
+    """What a recipe makes of the sources, by name.
+
+    Args:
+        recipe: as JSON; "" is one that changes nothing.
+
+    Raises:
+        ValueError: a malformed recipe, or one that does not fit.
+        NotImplementedError: what is not boxes of the source, such as padding.
+    """
+    text = recipe or json.dumps({"schema": "reshard.recipe/1"})
+    specs = list(sources.values())
+    sizes = [size for spec in specs for size in spec.shape]
+    names = [spec.name for spec in specs]
+    dtypes = [spec.dtype for spec in specs]
+    made, tables = torch.ops.reshard._recipe_views(names, dtypes, [len(spec.shape) for spec in specs], sizes, text)
+    return {new["name"]: Made(tuple(new["shape"]), new["text"], boxes) for new, boxes in zip(json.loads(made), tables)}
+
+
+def made_of(sources: dict[str, Spec], expressions: list[str]) -> list[Made]:
+    """What expressions (JSON of a recipe's) over the sources make; raises as made_by."""
+    if not expressions:
+        return []
+    numbers = {expression: str(number) for number, expression in enumerate(dict.fromkeys(expressions))}
+    rules = ",".join(f'{{"to":"{number}","from":{expression}}}' for expression, number in numbers.items())
+    made = made_by(sources, f'{{"schema":"reshard.recipe/1","tensors":[{rules}],"drop":["*"]}}')
+    return [made[numbers[expression]] for expression in expressions]
+
+
 def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) -> list[View]:
     """In the order of the targets; of empty tensors there are none.
 
@@ -47,22 +102,23 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
             does not fit.
         NotImplementedError: what a recipe makes that is not boxes of the source, such as padding.
     """
-    made = _made(sources, recipe)
+    made = made_by(sources, recipe)
     for missing, there, where in (
         (targets.keys() - made.keys(), made, "what the recipe makes of the source" if recipe else "the source"),
         (made.keys() - targets.keys(), targets, "the target"),
     ):
         if missing:
             raise ValueError(torch.ops.reshard._missing_names(sorted(missing), sorted(there), where))
+    viewing = _Viewing(sources)
     views = []
     for target in targets.values():
         new = made[target.name]
-        if tuple(new["shape"]) != target.shape:
+        if new.shape != target.shape:
             raise ValueError(
-                f"{target.name}: the target's shape is {list(target.shape)}, the source's {list(new['shape'])}"
-                + (f" (it is {new['text']})" if new["text"] else "")
+                f"{target.name}: the target's shape is {list(target.shape)}, the source's {list(new.shape)}"
+                + (f" (it is {new.text})" if new.text else "")
             )
-        views += _joined([_view(box, sources[box["tensor"]], target, new["text"]) for box in new["boxes"]])
+        views += viewing.views(target, new.text, target.shape, [(-1, new.boxes)])
     return views
 
 
@@ -73,38 +129,122 @@ def views_of_rows(sources: dict[str, Spec], targets: dict[str, Spec], rows: list
     Raises:
         ValueError, NotImplementedError: as views_of.
     """
-    numbers = {made_of: str(number) for number, made_of in enumerate(dict.fromkeys(row.made_of for row in rows))}
-    rules = [{"to": number, "from": json.loads(made_of)} for made_of, number in numbers.items()]
-    made = _made(sources, json.dumps({"schema": "reshard.recipe/1", "tensors": rules, "drop": ["*"]})) if rules else {}
     by_target: dict[str, list[Row]] = {}
     for row in rows:
         by_target.setdefault(row.target, []).append(row)
+    viewing = _Viewing(sources)
     views: list[View] = []
     for name, of_target in by_target.items():
         target = targets[name]
-        text = made[numbers[of_target[0].made_of]]["text"]
-        of_rows: list[View] = []
-        for row in of_target:
-            new = made[numbers[row.made_of]]
-            if row.row < 0:
-                of_rows += [_view(box, sources[box["tensor"]], target, text) for box in new["boxes"]]
-                continue
-            one = target._replace(shape=target.shape[1:])
-            boxes = _joined([_view(box, sources[box["tensor"]], one, text) for box in new["boxes"]])
-            of_rows += [_in_row(view, row.row) for view in boxes]
-        views += _joined(of_rows)
+        shape = target.shape if of_target[0].row < 0 else target.shape[1:]
+        views += viewing.views(target, of_target[0].text, shape, [(row.row, row.boxes) for row in of_target])
     return views
 
 
-def _in_row(view: View, row: int) -> View:
-    source, target, start, to, loops, casts, text = view
-    loops = tuple([Loop(count, dim, step, target_dim + 1, by) for count, dim, step, target_dim, by in loops])
-    return View(source, target, start, (row, *to), loops, casts, text)
+class _Placed(NamedTuple):
+    """What boxes of one kind have alike that begin at one element of a target."""
+
+    start: tuple[int, ...]  # in the target
+    loops: tuple[Loop, ...]
+    casts: tuple[torch.dtype, ...]
+
+
+class _Viewing:
+    """Turns tables of boxes into views. A model has very many boxes, and those of its layers are alike: what is alike is
+    found once."""
+
+    def __init__(self, sources: dict[str, Spec]):
+        self._specs = list(sources.values())
+        # By shape, row, and dtype of the target; then by kind, beginning, and dtype of the source.
+        self._placed: dict[tuple, dict[tuple, _Placed]] = {}
+        self._kinds: dict[_Kind, int] = {}
+
+    def views(self, target: Spec, text: str, shape: tuple[int, ...], rows: list[tuple[int, str]]) -> list[View]:
+        """
+        Args:
+            shape: of a row, or of the target where it has none.
+            rows: which one, or -1, and its table as JSON.
+        """
+        tables = [_table(boxes) for _, boxes in rows]
+        numbers = [row for row, _ in rows]
+        if len(rows) > 1 and numbers == list(range(len(rows))) and all(table[:4] == tables[0][:4] for table in tables):
+            steps = _even_steps([table.starts for table in tables])
+            if steps is not None:
+                return _joined(self._rows_of_table(target, text, shape, tables[0], len(rows), steps))
+        views: list[View] = []
+        for row, table in zip(numbers, tables):
+            views += _joined(self._of_table(target, text, shape, row, table))
+        return _joined(views)
+
+    def _of_table(self, target: Spec, text: str, shape: tuple[int, ...], row: int, table: _Table) -> list[View]:
+        """
+        Args:
+            row: where it is in the target; -1: it is all of that.
+        """
+        placed = self._placed.setdefault((shape, row, target.dtype), {})
+        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in table.kinds]
+        views: list[View] = []
+        at = 0
+        for kind, number, to in zip(table.kind_of, table.source_of, table.to):
+            source = self._specs[number]
+            key = (kinds[kind], to, source.dtype)
+            if key not in placed:
+                placed[key] = _placed(table.kinds[kind], to, shape, row, source, target, text)
+            end = at + len(source.shape)
+            views.append(View(source.name, target.name, tuple(table.starts[at:end]), *placed[key], text))
+            at = end
+        return views
+
+    def _rows_of_table(
+        self, target: Spec, text: str, shape: tuple[int, ...], table: _Table, rows: int, steps: list[int]
+    ) -> list[View]:
+        """
+        Args:
+            table: of the first row.
+            steps: how much further each row begins in the source than the one before it, in the order of the starts.
+        """
+        views: list[View] = []
+        at = 0
+        for view in self._of_table(target, text, shape, 0, table):
+            end = at + len(view.source_start)
+            moved = [(dim, step) for dim, step in enumerate(steps[at:end]) if step]
+            if len(moved) == 1 and moved[0][1] > 0:
+                loops = (Loop(rows, *moved[0], 0, 1), *view.loops)
+                views.append(View(view.source, target.name, view.source_start, view.target_start, loops, view.casts, text))
+            else:
+                for row in range(rows):
+                    start = tuple([first + row * step for first, step in zip(view.source_start, steps[at:end])])
+                    views.append(view._replace(source_start=start, target_start=(row, *view.target_start[1:])))
+            at = end
+        return views
+
+
+def _table(boxes: str) -> _Table:
+    kinds, *columns = json.loads(boxes)
+    read = [
+        _Kind(tuple([_torch_dtype(cast) for cast in casts]), tuple([tuple(loop) for loop in loops])) for casts, loops in kinds
+    ]
+    return _Table(read, *columns)
+
+
+def _torch_dtype(name: str) -> torch.dtype | None:
+    return getattr(torch, RECIPE_DTYPES[name]) if name in RECIPE_DTYPES else None
+
+
+def _even_steps(starts: list[list[int]]) -> list[int] | None:
+    """How much further each list is than the one before it, element by element, where that is always the same."""
+    steps = [second - first for first, second in zip(starts[0], starts[1])]
+    for before, after in itertools.pairwise(starts):
+        if [second - first for first, second in zip(before, after)] != steps:
+            return None
+    return steps
 
 
 def _joined(views: list[View]) -> list[View]:
     """Views at equal distances, in one dimension of the source and one of the target, are one with a loop more: those
     that blocks leave, of which a layout knows no more than of the whole."""
+    if len({view.source for view in views}) == len(views):
+        return views
     alike: dict[tuple, list[View]] = {}
     for view in views:
         key = (view.source, view.target, view.loops, view.casts, view.text)
@@ -135,48 +275,51 @@ def _one_step(starts: list[tuple[int, ...]]) -> tuple[int, int] | None:
     return (dim, step) if step > 0 and starts == wanted else None
 
 
-def _made(sources: dict[str, Spec], recipe: str) -> dict[str, dict]:
-    text = recipe or json.dumps({"schema": "reshard.recipe/1"})
-    specs = list(sources.values())
-    sizes = [size for spec in specs for size in spec.shape]
-    names = [spec.name for spec in specs]
-    dtypes = [spec.dtype for spec in specs]
-    made = torch.ops.reshard._recipe_views(names, dtypes, [len(spec.shape) for spec in specs], sizes, text)
-    return {new["name"]: new for new in json.loads(made)}
-
-
-def _view(box: dict, source: Spec, target: Spec, text: str) -> View:
-    casts = [getattr(torch, RECIPE_DTYPES[name]) for name in box["casts"] if name in RECIPE_DTYPES]
+def _placed(
+    kind: _Kind, to: int, shape: tuple[int, ...], row: int, source: Spec, target: Spec, text: str
+) -> _Placed:
+    """Of a box that begins at that element of a row of such a shape; of the whole target, where the row is -1."""
+    casts = [cast for cast in kind.casts if cast is not None]
     last = casts[-1] if casts else dtype_of(source.dtype)
     final = dtype_of(target.dtype)
-    if len(casts) != len(box["casts"]) or (last != final and not (last.is_floating_point and final.is_floating_point)):
+    if len(casts) != len(kind.casts) or (last != final and not (last.is_floating_point and final.is_floating_point)):
         raise ValueError(f"{target.name}: the target is {target.dtype}, what comes is {last}, which is not cast")
     if last != final:
         casts.append(final)
-    strides = array_strides(target.shape)
-    start = tuple(box["to"] // stride % size for stride, size in zip(strides, target.shape))
+    strides = array_strides(shape)
+    start = tuple([to // stride % size for stride, size in zip(strides, shape)])
     loops: list[Loop] = []
-    for dim, count, step, to in box["loops"]:
-        loops += _within_dimensions(target, strides, start, dim, count, step, to)
-    for dim, size in enumerate(target.shape):
+    for dim, count, step, by in kind.loops:
+        loops += _within_dimensions(shape, target.name, strides, start, dim, count, step, by)
+    for dim, size in enumerate(shape):
         if start[dim] + sum((l.count - 1) * l.target_step for l in loops if l.target_dim == dim) >= size:
             raise NotImplementedError(f"{target.name}: {text} is not boxes of the target")
-    return View(source.name, target.name, tuple(box["at"]), start, tuple(loops), tuple(casts), text)
+    if row >= 0:
+        start = (row, *start)
+        loops = [loop._replace(target_dim=loop.target_dim + 1) for loop in loops]
+    return _Placed(start, tuple(loops), tuple(casts))
 
 
 def _within_dimensions(
-    target: Spec, strides: list[int], start: tuple[int, ...], source_dim: int, count: int, step: int, to: int
+    shape: tuple[int, ...],
+    name: str,
+    strides: list[int],
+    start: tuple[int, ...],
+    source_dim: int,
+    count: int,
+    step: int,
+    to: int,
 ) -> list[Loop]:
     """A loop over the target's elements in row-major order as loops of which each stays in one dimension: a reshape
     lets one run over several."""
     dim = max((d for d, stride in enumerate(strides) if to % stride == 0 and to >= stride), key=lambda d: strides[d])
     target_step = to // strides[dim]
-    room = -(-(target.shape[dim] - start[dim]) // target_step)
+    room = -(-(shape[dim] - start[dim]) // target_step)
     if count <= room:
         return [Loop(count, source_dim, step, dim, target_step)]
-    if dim == 0 or start[dim] or target.shape[dim] % target_step or count % room:
-        raise NotImplementedError(f"{target.name}: a reshape that cuts rows is not boxes of the target")
-    outer = _within_dimensions(target, strides, start, source_dim, count // room, step * room, to * room)
+    if dim == 0 or start[dim] or shape[dim] % target_step or count % room:
+        raise NotImplementedError(f"{name}: a reshape that cuts rows is not boxes of the target")
+    outer = _within_dimensions(shape, name, strides, start, source_dim, count // room, step * room, to * room)
     if room == 1:
         return outer
     return [*outer, Loop(room, source_dim, step, dim, target_step)]

@@ -1,6 +1,7 @@
 #include "layout/rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "layout/cut.h"
@@ -24,6 +25,31 @@ bool Overlap(const AxisRef& a, const AxisRef& b, int64_t axis_size) {
 
 // A reference within a message.
 std::string Text(const Mesh& mesh, const AxisRef& ref) { return Printable(ToString(mesh, ref)); }
+
+// The first index below `size` that no run holds; `size` where there is none. Requires runs within [0, size).
+int64_t FirstMissing(std::vector<Interval> runs, int64_t size) {
+  constexpr int64_t kDirect = 16;  // indices per run up to which the runs of each index are counted
+  if (size <= kDirect * (static_cast<int64_t>(runs.size()) + 1)) {
+    std::vector<int64_t> change(static_cast<size_t>(size) + 1, 0);  // of how many hold an index, from one to the next
+    for (const Interval& run : runs) {
+      ++change[run.begin];
+      --change[run.end];
+    }
+    int64_t index = 0;
+    for (int64_t holders = 0; index < size; ++index) {
+      holders += change[index];
+      if (holders == 0) break;
+    }
+    return index;
+  }
+  std::sort(runs.begin(), runs.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  int64_t reached = 0;
+  for (const Interval& run : runs) {
+    if (run.begin > reached) break;
+    reached = std::max(reached, run.end);
+  }
+  return reached;
+}
 
 }  // namespace
 
@@ -217,13 +243,8 @@ LayoutRules::Broken LayoutRules::CheckSlots(const Factor& factor) {
   if (static_cast<int64_t>(held.size()) > kMaxIntervals) {
     return absl::StrCat("the slot table of axis ", name, " has more than ", kMaxIntervals, " runs of indices");
   }
-  std::sort(held.begin(), held.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  int64_t reached = 0;
-  for (const Interval& run : held) {
-    if (run.begin > reached) break;
-    reached = std::max(reached, run.end);
-  }
-  if (reached < size_) return absl::StrCat("no slot of axis ", name, " holds the index ", reached);
+  const int64_t missing = FirstMissing(std::move(held), size_);
+  if (missing < size_) return absl::StrCat("no slot of axis ", name, " holds the index ", missing);
   common_length_ = std::nullopt;
   return std::nullopt;
 }

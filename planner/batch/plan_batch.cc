@@ -186,9 +186,10 @@ absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tens
     variant = std::make_unique<batch::Variant>();
     const Plan& plan = out_.plans[tensor.plan];
     variant->plan = &plan;
+    transfers::ShardMaps maps({});
     for (Step step : plan.steps) {
       if (step.crosses_meshes()) step.first_holder = tensor.first_holder;
-      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(step, plan.dtype, out_.options.plan.topology, devices_));
+      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(step, plan.dtype, out_.options.plan.topology, devices_, maps));
       variant->steps.push_back(std::move(loads));
     }
   }
@@ -242,7 +243,8 @@ absl::Status Batcher::FindBounds() {
       Step direct;
       direct.from = plan.source;
       direct.to = plan.target;
-      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(direct, plan.dtype, flat, devices_));
+      transfers::ShardMaps maps({});
+      ASSIGN_OR_RETURN(auto loads, batch::LoadsOf(direct, plan.dtype, flat, devices_, maps));
       lacks = std::move(loads);
     }
     bound_.push_back(std::move(lacks));

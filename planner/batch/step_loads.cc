@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reshard/layout/shard_map.h"
+#include "reshard/planner/traffic.h"
 #include "status/macros.h"
 
 namespace reshard::batch {
@@ -19,11 +20,11 @@ void DeviceList::Finish() {
 }
 
 absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
-                                          const DeviceList& devices) {
+                                          const DeviceList& devices, transfers::ShardMaps& maps) {
   const int64_t element = SizeOf(dtype);
   std::vector<Load> out;
   if (step.op == Op::kSlice) return out;
-  ASSIGN_OR_RETURN(auto transfers, TransferSchedule::Create(step, topology));
+  ASSIGN_OR_RETURN(auto transfers, transfers::CreateLoads(step, topology, maps));
   const std::vector<int64_t> ids = transfers->Devices();
   const std::vector<DeviceLoad> loads = transfers->Loads();
   for (size_t i = 0; i < loads.size(); ++i) {

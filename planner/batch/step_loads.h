@@ -7,8 +7,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/planner/plan.h"
-#include "reshard/planner/traffic.h"
 
 namespace reshard::batch {
 
@@ -35,9 +35,10 @@ struct Load {
   int64_t send = 0;
 };
 
-// Every device that receives or sends anything in a step; ascending by device, then level.
+// Every device that receives or sends anything in a step; ascending by device, then level. `maps` makes those of both
+// layouts.
 absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
-                                          const DeviceList& devices);
+                                          const DeviceList& devices, transfers::ShardMaps& maps);
 
 // How a step between meshes changes with its first holder. Holders of one shard are a list of devices in order of their
 // positions in the source mesh; counting them from f instead of 0 moves what each sends f places on. (On a topology

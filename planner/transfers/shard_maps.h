@@ -68,6 +68,9 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
 // is counted that says only how good they are. `maps` makes those of both layouts.
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps);
+// The loads of one step, without its messages: as CreateTransfers with Asked::kLoads.
+absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, const Topology& topology,
+                                                              ShardMaps& maps);
 
 // See ShardMaps::Sample.
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);

@@ -198,6 +198,14 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
   return std::unique_ptr<TransferSchedule>(std::move(out));
 }
 
+absl::StatusOr<std::unique_ptr<TransferSchedule>> ScheduleOf(const Step& step, const Topology& topology,
+                                                             ShardMaps& maps, Asked asked) {
+  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(step.from, step.to));
+  ASSIGN_OR_RETURN(const auto from, maps.Of(ends.first));
+  ASSIGN_OR_RETURN(const auto to, maps.Of(ends.second));
+  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, asked);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const MappedLayout& from,
@@ -208,10 +216,12 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
 
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps) {
-  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(step.from, step.to));
-  ASSIGN_OR_RETURN(const auto from, maps.Of(ends.first));
-  ASSIGN_OR_RETURN(const auto to, maps.Of(ends.second));
-  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, Asked::kMessages);
+  return ScheduleOf(step, topology, maps, Asked::kMessages);
+}
+
+absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, const Topology& topology,
+                                                              ShardMaps& maps) {
+  return ScheduleOf(step, topology, maps, Asked::kLoads);
 }
 
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {

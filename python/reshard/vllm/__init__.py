@@ -12,7 +12,8 @@ or, where servers take what a trainer publishes (reshard.publish), by load_forma
     vllm serve MODEL --load-format reshard --model-loader-extra-config '{"place": "s3://bucket/policy"}'
 
 Importing reshard registers nothing: vLLM loads `register` by the entry point vllm.general_plugins of an installed
-reshard, in every process of its own; a trainer's process that uses vLLM's factory calls it. Tried with vLLM 0.32.
+reshard, in every process of its own; a trainer's process that uses vLLM's factory calls it. Tried with vLLM 0.32, and with 0.25, which has
+no factory for trainers: there `Transfer.trainer_init(info, client=client, source=Source(model))` takes its place.
 """
 
 import functools
@@ -36,9 +37,12 @@ __all__ = ["register", *_MODULE_OF]
 
 def register() -> None:
     """Adds the backend "reshard" to both of vLLM's factories, and the load_format. May be called again."""
-    from vllm.distributed.weight_transfer import WeightTransferEngineFactory, WeightTransferTrainerFactory
+    from vllm.distributed import weight_transfer
 
-    for factory, module in ((WeightTransferEngineFactory, "worker"), (WeightTransferTrainerFactory, "trainer")):
+    for kind, module in (("WeightTransferEngineFactory", "worker"), ("WeightTransferTrainerFactory", "trainer")):
+        factory = getattr(weight_transfer, kind, None)
+        if factory is None:
+            continue  # vLLM 0.25 has none for trainers
         name = next(name for name, where in reversed(_MODULE_OF.items()) if where == module)
         try:
             factory.register_engine("reshard", f"{__name__}.{module}", name)

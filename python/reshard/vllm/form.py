@@ -7,17 +7,22 @@ which vLLM makes what its kernels need, layer by layer.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from vllm.model_executor.layers.attention import is_deferred_attention_layer
+from vllm.model_executor.layers import attention
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.model_loader.reload.sanitize import restore_layer_refs
 from vllm.model_executor.model_loader.weight_utils import default_weight_loader
 from vllm.platforms import current_platform
 
 from ..torch.private_pytorch import own_tensors, storage_key
+
+# vLLM 0.25 has no such function.
+is_deferred_attention_layer: Callable[[torch.nn.Module], bool] = getattr(
+    attention, "is_deferred_attention_layer", lambda layer: isinstance(layer, (attention.Attention, attention.MLAAttention))
+)
 
 # Whose parameters kernels use as they were loaded, but for those of CPUs.
 _AS_LOADED = {"NoneType", "UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}

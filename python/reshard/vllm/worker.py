@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -100,6 +102,17 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
     def finish_weight_update(self) -> None:
         """Nothing: the version is installed."""
+
+    @staticmethod
+    def trainer_send_weights(iterator: Any, trainer_args: Mapping[str, Any]) -> None:
+        """What trainers of vLLM 0.25 call: send_weights of a `Transfer`. Collective over the trainers.
+
+        Args:
+            iterator: nothing; the weights are those of the Transfer's source.
+            trainer_args: "trainer", the Transfer, and what its send_weights takes.
+        """
+        options = dict(trainer_args)
+        options.pop("trainer").send_weights(**options)
 
     def shutdown(self) -> None:
         self._refit = None

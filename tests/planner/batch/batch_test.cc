@@ -186,17 +186,18 @@ TEST_CASE("counting holders from another one moves what each sends") {
     devices.Add(step.to.mesh());
     devices.Finish();
     const auto rotation = batch::HolderRotation::Create(step, devices).value();
+    transfers::ShardMaps maps({});
     const auto sent = [&](int64_t first) {
       Step moved = step;
       moved.first_holder = first;
       std::map<int32_t, int64_t> out;
-      const auto now = batch::LoadsOf(moved, DType::kI8, Topology::Flat(), devices).value();
+      const auto now = batch::LoadsOf(moved, DType::kI8, Topology::Flat(), devices, maps).value();
       for (const batch::Load& load : now) {
         if (load.send > 0) out[load.device] += load.send;
       }
       return out;
     };
-    const auto loads = batch::LoadsOf(step, DType::kI8, Topology::Flat(), devices).value();
+    const auto loads = batch::LoadsOf(step, DType::kI8, Topology::Flat(), devices, maps).value();
     const auto zero = sent(0);
     const int64_t period = rotation.Period(loads);
     REQUIRE(rotation.holders() % period == 0);

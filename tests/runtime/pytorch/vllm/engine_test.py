@@ -94,7 +94,7 @@ def end_in(seconds, processes):
 
 def train(folder, kind, updates, workers, victim, delay):
     """A victim, a rank or the server, is killed so many seconds after the last update began."""
-    from vllm.distributed.weight_transfer import WeightTransferTrainerFactory
+    from vllm.distributed import weight_transfer
 
     import reshard.vllm
 
@@ -113,7 +113,9 @@ def train(folder, kind, updates, workers, victim, delay):
     server = Server(f"{folder}/socket")
     info = reshard.vllm.TrainerInfo(rank=rank, trainers=WORLD, workers=workers, host="127.0.0.1")
     source = reshard.vllm.Source(model)
-    trainer = WeightTransferTrainerFactory.trainer_init(info, client=server, source=source)
+    # vLLM 0.25 has no factory for trainers.
+    trainers = getattr(weight_transfer, "WeightTransferTrainerFactory", reshard.vllm.Transfer)
+    trainer = trainers.trainer_init(info, client=server, source=source)
     versions, answers = [], []
     for step in range(updates):
         change(model, step)

@@ -73,7 +73,9 @@ class BoxTable {
     absl::StrAppend(&to_, Comma(to_), box.to);
     for (const int64_t at : box.at) absl::StrAppend(&at_, Comma(at_), at);
   }
-  std::string ToJson() const { return absl::StrCat(kinds_, "],", kind_of_, "],", tensor_of_, "],", to_, "],", at_, "]]"); }
+  std::string ToJson() const {
+    return absl::StrCat(kinds_, "],", kind_of_, "],", tensor_of_, "],", to_, "],", at_, "]]");
+  }
 
  private:
   static const char* Comma(const std::string& list) { return list.back() == '[' ? "" : ","; }
@@ -177,7 +179,8 @@ std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
-  library.def("_recipe_views(str[] names, str[] dtypes, int[] ranks, int[] sizes, str recipe) -> (str, str[])", RecipeViewsOp);
+  library.def("_recipe_views(str[] names, str[] dtypes, int[] ranks, int[] sizes, str recipe) -> (str, str[])",
+              RecipeViewsOp);
   library.def("_shards(str mesh, str layout) -> int[]", ShardsOp);
 }
 

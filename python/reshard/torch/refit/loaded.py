@@ -18,8 +18,8 @@ from ..mesh_texts import mesh_of
 from ..record.engine import EngineParts, for_loader
 from ..record.expressions import Expression
 from ..record.recipes import to_json
+from .boxes import made_of
 from .specs import Row, Side, Spec
-from .views import made_of
 
 
 class Loaded(NamedTuple):

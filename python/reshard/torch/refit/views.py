@@ -1,13 +1,13 @@
 """What the tensors of the target are made of, as boxes of those of the source."""
 
 import itertools
-import json
 from typing import NamedTuple
 
 import torch
 
-from ..entries import RECIPE_DTYPES, dtype_of
+from ..entries import dtype_of
 from ..record.strided import array_strides
+from .boxes import Kind, Table, made_by, table_of
 from .specs import Row, Spec
 
 class Loop(NamedTuple):
@@ -40,60 +40,6 @@ class View(NamedTuple):
         return sorted(self.loops, key=lambda loop: loop.source_dim) == wanted
 
 
-class Made(NamedTuple):
-    """What a recipe makes of tensors that are nowhere but in jobs."""
-
-    shape: tuple[int, ...]
-    text: str  # what it is made of, for people; "" where it is a tensor of the source
-    boxes: str  # JSON of a table of boxes of the source, whose tensors are numbered in the order of their specs
-
-
-class _Kind(NamedTuple):
-    """What many boxes have alike."""
-
-    casts: tuple[torch.dtype | None, ...]  # None: a type that PyTorch lacks
-    loops: tuple[tuple[int, int, int, int], ...]  # dimension of the source, count, step there, elements of the target
-
-
-class _Table(NamedTuple):
-    """Boxes of the source, column by column."""
-
-    kinds: list[_Kind]
-    kind_of: list[int]
-    source_of: list[int]
-    to: list[int]  # the element of the target at which it begins
-    starts: list[int]  # the index in the source at which it begins, of one box after the other
-
-
-def made_by(sources: dict[str, Spec], recipe: str) -> dict[str, Made]:
-    """What a recipe makes of the sources, by name.
-
-    Args:
-        recipe: as JSON; "" is one that changes nothing.
-
-    Raises:
-        ValueError: a malformed recipe, or one that does not fit.
-        NotImplementedError: what is not boxes of the source, such as padding.
-    """
-    text = recipe or json.dumps({"schema": "reshard.recipe/1"})
-    specs = list(sources.values())
-    sizes = [size for spec in specs for size in spec.shape]
-    names = [spec.name for spec in specs]
-    dtypes = [spec.dtype for spec in specs]
-    made, tables = torch.ops.reshard._recipe_views(names, dtypes, [len(spec.shape) for spec in specs], sizes, text)
-    return {new["name"]: Made(tuple(new["shape"]), new["text"], boxes) for new, boxes in zip(json.loads(made), tables)}
-
-
-def made_of(sources: dict[str, Spec], expressions: list[str]) -> list[Made]:
-    """What expressions (JSON of a recipe's) over the sources make; raises as made_by."""
-    if not expressions:
-        return []
-    numbers = {expression: str(number) for number, expression in enumerate(dict.fromkeys(expressions))}
-    rules = ",".join(f'{{"to":"{number}","from":{expression}}}' for expression, number in numbers.items())
-    made = made_by(sources, f'{{"schema":"reshard.recipe/1","tensors":[{rules}],"drop":["*"]}}')
-    return [made[numbers[expression]] for expression in expressions]
-
-
 def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) -> list[View]:
     """In the order of the targets; of empty tensors there are none.
 
@@ -109,7 +55,7 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
     ):
         if missing:
             raise ValueError(torch.ops.reshard._missing_names(sorted(missing), sorted(there), where))
-    viewing = _Viewing(sources)
+    maker = _ViewMaker(sources)
     views = []
     for target in targets.values():
         new = made[target.name]
@@ -118,7 +64,7 @@ def views_of(sources: dict[str, Spec], targets: dict[str, Spec], recipe: str) ->
                 f"{target.name}: the target's shape is {list(target.shape)}, the source's {list(new.shape)}"
                 + (f" (it is {new.text})" if new.text else "")
             )
-        views += viewing.views(target, new.text, target.shape, [(-1, new.boxes)])
+        views += maker.views(target, new.text, target.shape, [(-1, new.boxes)])
     return views
 
 
@@ -132,16 +78,16 @@ def views_of_rows(sources: dict[str, Spec], targets: dict[str, Spec], rows: list
     by_target: dict[str, list[Row]] = {}
     for row in rows:
         by_target.setdefault(row.target, []).append(row)
-    viewing = _Viewing(sources)
+    maker = _ViewMaker(sources)
     views: list[View] = []
     for name, of_target in by_target.items():
         target = targets[name]
         shape = target.shape if of_target[0].row < 0 else target.shape[1:]
-        views += viewing.views(target, of_target[0].text, shape, [(row.row, row.boxes) for row in of_target])
+        views += maker.views(target, of_target[0].text, shape, [(row.row, row.boxes) for row in of_target])
     return views
 
 
-class _Placed(NamedTuple):
+class _InTarget(NamedTuple):
     """What boxes of one kind have alike that begin at one element of a target."""
 
     start: tuple[int, ...]  # in the target
@@ -149,15 +95,15 @@ class _Placed(NamedTuple):
     casts: tuple[torch.dtype, ...]
 
 
-class _Viewing:
-    """Turns tables of boxes into views. A model has very many boxes, and those of its layers are alike: what is alike is
+class _ViewMaker:
+    """Makes views of tables of boxes. A model has very many boxes, and those of its layers are alike: what is alike is
     found once."""
 
     def __init__(self, sources: dict[str, Spec]):
         self._specs = list(sources.values())
         # By shape, row, and dtype of the target; then by kind, beginning, and dtype of the source.
-        self._placed: dict[tuple, dict[tuple, _Placed]] = {}
-        self._kinds: dict[_Kind, int] = {}
+        self._known: dict[tuple, dict[tuple, _InTarget]] = {}
+        self._kinds: dict[Kind, int] = {}
 
     def views(self, target: Spec, text: str, shape: tuple[int, ...], rows: list[tuple[int, str]]) -> list[View]:
         """
@@ -165,7 +111,7 @@ class _Viewing:
             shape: of a row, or of the target where it has none.
             rows: which one, or -1, and its table as JSON.
         """
-        tables = [_table(boxes) for _, boxes in rows]
+        tables = [table_of(boxes) for _, boxes in rows]
         numbers = [row for row, _ in rows]
         if len(rows) > 1 and numbers == list(range(len(rows))) and all(table[:4] == tables[0][:4] for table in tables):
             steps = _even_steps([table.starts for table in tables])
@@ -176,27 +122,27 @@ class _Viewing:
             views += _joined(self._of_table(target, text, shape, row, table))
         return _joined(views)
 
-    def _of_table(self, target: Spec, text: str, shape: tuple[int, ...], row: int, table: _Table) -> list[View]:
+    def _of_table(self, target: Spec, text: str, shape: tuple[int, ...], row: int, table: Table) -> list[View]:
         """
         Args:
             row: where it is in the target; -1: it is all of that.
         """
-        placed = self._placed.setdefault((shape, row, target.dtype), {})
+        known = self._known.setdefault((shape, row, target.dtype), {})
         kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in table.kinds]
         views: list[View] = []
         at = 0
         for kind, number, to in zip(table.kind_of, table.source_of, table.to):
             source = self._specs[number]
             key = (kinds[kind], to, source.dtype)
-            if key not in placed:
-                placed[key] = _placed(table.kinds[kind], to, shape, row, source, target, text)
+            if key not in known:
+                known[key] = _in_target(table.kinds[kind], to, shape, row, source, target, text)
             end = at + len(source.shape)
-            views.append(View(source.name, target.name, tuple(table.starts[at:end]), *placed[key], text))
+            views.append(View(source.name, target.name, tuple(table.starts[at:end]), *known[key], text))
             at = end
         return views
 
     def _rows_of_table(
-        self, target: Spec, text: str, shape: tuple[int, ...], table: _Table, rows: int, steps: list[int]
+        self, target: Spec, text: str, shape: tuple[int, ...], table: Table, rows: int, steps: list[int]
     ) -> list[View]:
         """
         Args:
@@ -217,18 +163,6 @@ class _Viewing:
                     views.append(view._replace(source_start=start, target_start=(row, *view.target_start[1:])))
             at = end
         return views
-
-
-def _table(boxes: str) -> _Table:
-    kinds, *columns = json.loads(boxes)
-    read = [
-        _Kind(tuple([_torch_dtype(cast) for cast in casts]), tuple([tuple(loop) for loop in loops])) for casts, loops in kinds
-    ]
-    return _Table(read, *columns)
-
-
-def _torch_dtype(name: str) -> torch.dtype | None:
-    return getattr(torch, RECIPE_DTYPES[name]) if name in RECIPE_DTYPES else None
 
 
 def _even_steps(starts: list[list[int]]) -> list[int] | None:
@@ -275,9 +209,9 @@ def _one_step(starts: list[tuple[int, ...]]) -> tuple[int, int] | None:
     return (dim, step) if step > 0 and starts == wanted else None
 
 
-def _placed(
-    kind: _Kind, to: int, shape: tuple[int, ...], row: int, source: Spec, target: Spec, text: str
-) -> _Placed:
+def _in_target(
+    kind: Kind, to: int, shape: tuple[int, ...], row: int, source: Spec, target: Spec, text: str
+) -> _InTarget:
     """Of a box that begins at that element of a row of such a shape; of the whole target, where the row is -1."""
     casts = [cast for cast in kind.casts if cast is not None]
     last = casts[-1] if casts else dtype_of(source.dtype)
@@ -297,7 +231,7 @@ def _placed(
     if row >= 0:
         start = (row, *start)
         loops = [loop._replace(target_dim=loop.target_dim + 1) for loop in loops]
-    return _Placed(start, tuple(loops), tuple(casts))
+    return _InTarget(start, tuple(loops), tuple(casts))
 
 
 def _within_dimensions(

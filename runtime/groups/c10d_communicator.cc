@@ -37,6 +37,9 @@ int64_t C10dCommunicator::rank() const { return impl_->ranks.rank(); }
 int64_t C10dCommunicator::world_size() const { return impl_->ranks.world_size(); }
 bool C10dCommunicator::alive() const { return !impl_->ranks.closed() && !impl_->messages->expired(); }
 void C10dCommunicator::Close() { impl_->ranks.Close(); }
+std::vector<int64_t> C10dCommunicator::FindGone(absl::Span<const int64_t> ranks) {
+  return impl_->ranks.FindGone(ranks);
+}
 const RecentOperations* C10dCommunicator::recent_operations() const { return impl_->ranks.recent_operations(); }
 
 absl::Status C10dCommunicator::Agree(const absl::Status& own, const Signature& problem) {

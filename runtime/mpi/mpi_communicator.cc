@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(MPI_Com
 int64_t MpiCommunicator::rank() const { return impl_->ranks.rank(); }
 int64_t MpiCommunicator::world_size() const { return impl_->ranks.world_size(); }
 void MpiCommunicator::Close() { impl_->ranks.Close(); }
+std::vector<int64_t> MpiCommunicator::FindGone(absl::Span<const int64_t> ranks) { return impl_->ranks.FindGone(ranks); }
 const RecentOperations* MpiCommunicator::recent_operations() const { return impl_->ranks.recent_operations(); }
 
 absl::Status MpiCommunicator::Agree(const absl::Status& own, const Signature& problem) {

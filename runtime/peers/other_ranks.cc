@@ -51,6 +51,20 @@ void OtherRanks::GiveUpRendezvous(const std::vector<PeerAddress>& addresses, con
   Broadcast(addresses, std::string(error.message()));
 }
 
+std::vector<int64_t> OtherRanks::FindGone(absl::Span<const int64_t> ranks) const {
+  std::vector<PeerAddress> asked(addresses_.size());  // the others have no port: nobody asks them
+  for (const int64_t r : ranks) {
+    if (r >= 0 && r < static_cast<int64_t>(asked.size())) asked[r] = addresses_[r];
+  }
+  std::vector<PeerAnswer> answers(asked.size());
+  ForEach(asked, [&](size_t r) { answers[r] = AskPeer(asked[r], kAskOne); });
+  std::vector<int64_t> gone;
+  for (size_t r = 0; r < answers.size(); ++r) {
+    if (answers[r].kind == PeerAnswer::Kind::kGone) gone.push_back(static_cast<int64_t>(r));
+  }
+  return gone;
+}
+
 absl::Status OtherRanks::FindCulprit(int64_t peer, const std::string& reason) {
   const std::string known = told();
   const absl::Status status = !known.empty() ? absl::AbortedError(known)

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "reshard/runtime/rendezvous_store.h"
 #include "runtime/execute/culprit.h"
 #include "runtime/peers/peer_board.h"
@@ -46,6 +47,9 @@ class OtherRanks {
   // Not everybody came: tells those at `addresses`, where the port is not 0, and leaves word for the rest.
   void GiveUpRendezvous(const std::vector<PeerAddress>& addresses, const absl::Status& error) const;
 
+  // Those of these other ranks whose processes have ended, or whose boards are closed, ascending; none before everybody
+  // can be asked.
+  std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) const;
   // The error of a wait for `peer` (-1: for everybody) that failed. `reason` is what the transport said; empty after a
   // timeout. The communicator is lost then.
   absl::Status FindCulprit(int64_t peer, const std::string& reason);

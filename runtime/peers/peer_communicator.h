@@ -48,6 +48,7 @@ class PeerCommunicator final : public Communicator {
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
+  std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) override { return others_.FindGone(ranks); }
   const RecentOperations* recent_operations() const override { return &recent_; }
   // Returns the memory that it shares at the latest when the call in progress ends.
   void Close() override;

@@ -288,6 +288,7 @@ TORCH_LIBRARY(reshard, library) {
   library.def("_plan_figures(str mesh, str source, str target, str dtype) -> int[]", pytorch::PlanFigures);
   library.def("_set_topology(str? name, str? json) -> ()", pytorch::ConfigureTopology);
   library.def("_topology() -> (str, str)", pytorch::TopologyConfigured);
+  library.def("_gone_ranks(str group, int[] ranks) -> int[]", pytorch::GoneRanksOf);
   library.def("_recent_operations(str group) -> str", pytorch::RecentOperationsOf);
   library.def("_last_timings(str group) -> str", pytorch::LastTimingsOf);
   library.def("_forget_groups(str? name) -> ()", ForgetGroups);

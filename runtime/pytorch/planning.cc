@@ -97,6 +97,12 @@ std::string RecentOperationsOf(c10::string_view group) {
   return TensorCommunicator::InUseOf(std::string(group))->RecentOperationsJson();
 }
 
+std::vector<int64_t> GoneRanksOf(c10::string_view group, at::IntArrayRef ranks) {
+  return TensorCommunicator::OfGroup(std::string(group))
+      ->communicator()
+      .FindGone(absl::MakeConstSpan(ranks.data(), ranks.size()));
+}
+
 std::string LastTimingsOf(c10::string_view group) {
   const ExecuteResult result = TensorCommunicator::InUseOf(std::string(group))->last_result();
   const nlohmann::json object = {{"seconds", result.seconds},

@@ -32,6 +32,9 @@ void ConfigureTopology(std::optional<c10::string_view> name, std::optional<c10::
 // Name and JSON of what is told, empty if nothing is. Throws c10::ValueError.
 std::tuple<std::string, std::string> TopologyConfigured();
 
+// Communicator::FindGone of the group's communicator for the host.
+std::vector<int64_t> GoneRanksOf(c10::string_view group, at::IntArrayRef ranks);
+
 // As JSON: see RecentOperations; and {"seconds":..,"pack_seconds":..,"communicate_seconds":..,"unpack_seconds":..,
 // "received_bytes":..,"received_extra_bytes":..,"copied_local_bytes":..,"written_bytes":..} of the last call that
 // succeeded.

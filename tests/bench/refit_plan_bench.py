@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What it takes to plan a refit of a large mixture of experts, whose loader is recorded: 8 ranks of a trainer (FSDP over
-rows) to 8 of an engine (tensor parallelism). Seconds of each part, and boxes that are planned, on one core.
+rows) to 8 of an engine (tensor parallelism). Seconds of processor time of each part, and the boxes that are planned.
 
 usage: refit_plan_bench.py [--layers 60] [--experts 286] [--profile]
 """
@@ -81,6 +81,7 @@ class Engine(nn.Module):
 def main(layers, experts, profile):
     from reshard.torch.record.engine import recorded
     from reshard.torch.record.expressions import Source
+    from reshard.torch.refit.garbage import without_collections
     from reshard.torch.refit.loaded import joined, parts_of
     from reshard.torch.refit.schedule import Schedule
     from reshard.torch.refit.specs import Agreed, Side, Spec
@@ -94,9 +95,9 @@ def main(layers, experts, profile):
     seconds = {}
 
     def timed(what, function, *arguments):
-        begun = time.perf_counter()
+        begun = time.process_time()
         result = function(*arguments)
-        seconds[what] = time.perf_counter() - begun
+        seconds[what] = time.process_time() - begun
         return result
 
     described = [[]] * TRAINERS
@@ -109,7 +110,7 @@ def main(layers, experts, profile):
             described.append(timed("its boxes are found", parts_of, source, recording))
     del recording
     gc.collect()
-    with profile:
+    with profile, without_collections():
         loaded = timed("all ranks are joined", joined, source, given, described, [[]] * (TRAINERS + ENGINES), engine, TRAINERS)
         agreed = Agreed(Side({}, source), loaded.side, "", None, False, loaded.rows, loaded.kept)
         schedule = timed("scheduled", Schedule, agreed, TRAINERS + ENGINES)

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,7 @@ class MpiCommunicator final : public Communicator {
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
+  std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) override;
   const RecentOperations* recent_operations() const override;
   void Close() override;
 

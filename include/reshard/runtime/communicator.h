@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -112,6 +113,14 @@ class Communicator {
     static_cast<void>(next);
     static_cast<void>(inputs);
     return Agree(absl::OkStatus(), problem);
+  }
+
+  // Those of these other ranks whose processes have ended, or that have closed the communicator, ascending: for who
+  // waits for them by other means than a call of this communicator. Asks them, for less than a second in all; none of
+  // them does anything for it. Empty where a backend cannot tell, and before the ranks have met.
+  virtual std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) {
+    static_cast<void>(ranks);
+    return {};
   }
 
   // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i]: they have

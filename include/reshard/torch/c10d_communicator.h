@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "reshard/runtime/communicator.h"
@@ -51,6 +52,7 @@ class C10dCommunicator final : public Communicator {
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs, std::unique_ptr<StepMemo>* memo) override;
   absl::Status Barrier() override;
+  std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) override;
 
   // True while the group that it was made from exists and it has not been closed.
   bool alive() const;

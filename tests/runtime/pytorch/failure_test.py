@@ -238,6 +238,31 @@ class LostOverBothTest(LostRankTest):
 # Ranks that disagree.
 
 
+def find_the_gone(rank, world, manner):
+    """What a rank is told of the others: before they have met, when they have, and when the last one has ended."""
+    group, everybody = gloo.world_name(), list(range(world))
+    said = [OPS._gone_ranks(group, everybody)]
+    small_call(world, group)
+    said.append(OPS._gone_ranks(group, everybody))
+    small_call(world, group)
+    if rank == world - 1:
+        end_by(manner)
+    while world - 1 not in OPS._gone_ranks(group, everybody):
+        time.sleep(0.01)
+    return said
+
+
+class GoneTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        gloo.load_library()
+
+    def test_only_those_that_have_ended(self):
+        for manner in ("kill", "exit"):
+            *others, _ = gloo.run_ranks(3, find_the_gone, manner)
+            self.assertEqual(gloo.values(others), [[[], []]] * 2, manner)
+
+
 def check_disagreement(c):
     p, g = c.world, c.group
     mesh, source, target = f"{{X:{p}}}", f"[<X>{p}, {p}]", f"[{p}, <X>{p}]"

@@ -161,7 +161,7 @@ def lose_memory(member):
 class Decisions(unittest.TestCase):
     """What a rank reads in the store, without the other processes."""
 
-    def committers(self, timeout=0.2, world=2):
+    def committers(self, timeout=0.2, world=2, gone=()):
         from reshard.torch.refit.commit import Committer
         from reshard.torch.shared_store import SharedStore
 
@@ -170,7 +170,7 @@ class Decisions(unittest.TestCase):
         for rank in range(world):
             shared = SharedStore(store, "refit", 5)
             self.addCleanup(shared.close)
-            made.append(Committer(shared, "1.1", rank, world, timeout))
+            made.append(Committer(shared, "1.1", rank, world, timeout, lambda ranks: [r for r in ranks if r in gone]))
         begun = made[0].begin()
         for one in made:
             one.follow(begun)
@@ -208,6 +208,31 @@ class Decisions(unittest.TestCase):
         b.acknowledge()  # too late
         with self.assertRaisesRegex(reshard_errors().PeerError, "rank 1 did not acknowledge"):
             b.decide()
+
+    def test_nobody_waits_for_one_that_is_gone(self):
+        _, (a, b, c) = self.committers(timeout=600, world=3, gone=[2])
+        a.acknowledge()
+        b.acknowledge()
+        for one in (a, b):
+            with self.assertRaisesRegex(reshard_errors().PeerError, "version 1 was given up.*rank 2 did not acknowledge, and is gone"):
+                one.decide()
+
+    def test_the_last_to_acknowledge_is_gone(self):
+        _, (a, b) = self.committers(timeout=600, gone=[1])
+        for one in (a, b):
+            one.acknowledge()
+        self.assertEqual(a.decide(), 1)
+        with self.assertRaisesRegex(reshard_errors().PeerError, "installed here; rank 1 did not finish installing it, and is gone"):
+            a.finish()
+
+    def test_one_that_has_finished_may_leave(self):
+        _, (a, b) = self.committers(timeout=600)
+        for one in (a, b):
+            one.acknowledge()
+        self.assertEqual(a.decide(), 1)
+        self.assertEqual(b.decide(), 1)
+        a._find_gone = lambda ranks: (b._store.set(b._key("installed", 1), "1"), ranks)[1]  # between two looks
+        a.finish()
 
     def test_a_later_refit_has_begun(self):
         store, (a, b) = self.committers()

@@ -30,6 +30,7 @@ from .changes import Changes
 from .commit import Committer
 from .exchanges import Exchanges
 from .explain import Explanation, Timings
+from .garbage import without_collections
 from .loaded import joined, parts_of
 from .schedule import Move, Rounds, Schedule
 from .specs import Agreed, Side, describe, merge
@@ -106,7 +107,10 @@ class Refit:
             raise RuntimeError("the group has been left; join again")
         group._instances += 1
         label = f"{group.generation}.{group._instances}"
-        self._committer = Committer(group._store, label, group.rank, group.world, default_timeout())
+        self._committer = Committer(
+            group._store, label, group.rank, group.world, default_timeout(),
+            lambda ranks: torch.ops.reshard._gone_ranks(group.span.name, ranks),
+        )  # fmt: skip
         self._timings = Timings()
         begun = time.perf_counter()
         self._engine: EngineParts | None = None
@@ -347,9 +351,10 @@ class Refit:
         span, rank = self._group.span, self._group.rank
         failed: Exception | None = None
         try:
-            # The same on all ranks, errors included.
-            self._schedule = Schedule(self._agreed, self._group.world)
-            self._stage = Stage(self._schedule, self._agreed.source, self._agreed.target, rank)
+            with without_collections():
+                # The same on all ranks, errors included.
+                self._schedule = Schedule(self._agreed, self._group.world)
+                self._stage = Stage(self._schedule, self._agreed.source, self._agreed.target, rank)
         except Exception as error:
             failed = error
         self._raise(failed, gathered(f"{type(failed).__name__}: {failed}" if failed else "", span))

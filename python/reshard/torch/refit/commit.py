@@ -7,18 +7,34 @@ did.
 """
 
 import time
+from collections.abc import Callable
 
 from ...errors import PeerError, UndeterminedError
 from ..shared_store import SharedStore, ranks_text
 
 _SHORTEST, _LONGEST = 0.0005, 0.02  # seconds between two looks
+_PATIENCE = 1.0  # and between two questions whether those that are waited for are still there
 
 
 class Committer:
     """The versions of one refit, as one rank sees them."""
 
-    def __init__(self, store: SharedStore, label: str, rank: int, world: int, timeout: float):
-        """`label`: the same on all ranks, and of no other refit in the store."""
+    def __init__(
+        self,
+        store: SharedStore,
+        label: str,
+        rank: int,
+        world: int,
+        timeout: float,
+        find_gone: Callable[[list[int]], list[int]] = lambda ranks: [],
+    ):
+        """
+        Args:
+            label: the same on all ranks, and of no other refit in the store.
+            timeout: seconds that ranks wait for each other at one point.
+            find_gone: which of these ranks are gone; nobody has to wait for them.
+        """
+        self._find_gone = find_gone
         self._store = store
         self._label = label
         self._rank = rank
@@ -96,22 +112,27 @@ class Committer:
 
     def _wait(self) -> str:
         deadline = time.monotonic() + self._timeout
+        look = time.monotonic() + _PATIENCE
         pause = _SHORTEST
         while (there := self._store.get("committed")) == self._previous:
-            if time.monotonic() > deadline:
-                return self._end(f"within {self._timeout:g} s")
+            now = time.monotonic()
+            if now > min(look, deadline):
+                self._end(f"within {self._timeout:g} s" if now > deadline else "")
+                look = time.monotonic() + _PATIENCE
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
         return there
 
-    def _end(self, within: str) -> str:
-        """The time is over: commits if all have acknowledged, and gives up otherwise."""
+    def _end(self, within: str) -> None:
+        """Commits if all have acknowledged: one that was to be the last may have died before it saw that. Gives up for
+        those that are gone, or, where the time is over (`within`), for all that are late."""
         late = self._late("acknowledged")
         if not late:
-            committed = f"{self.version + 1} {self._label}"
-            return self._store.compare_set("committed", self._previous, committed)
-        self.abort(f"{ranks_text(late)} did not acknowledge {within}")
-        return self._store.get("committed")
+            self._store.compare_set("committed", self._previous, f"{self.version + 1} {self._label}")
+        elif within:
+            self.abort(f"{ranks_text(late)} did not acknowledge {within}")
+        elif gone := self._gone("acknowledged", late):
+            self.abort(f"{ranks_text(gone)} did not acknowledge, and {_is_gone(gone)}")
 
     def finish(self) -> None:
         """Says that this rank has installed the version, and waits until all have.
@@ -123,18 +144,30 @@ class Committer:
         try:
             self._store.set(self._key("installed", self._rank), "1")
             deadline = time.monotonic() + self._timeout
+            look = time.monotonic() + _PATIENCE
             pause = _SHORTEST
             while not self._store.has(self._keys("installed")):
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if now > deadline:
                     late = ranks_text(self._late("installed"))
                     raise PeerError(
                         f"{late} did not finish installing it within {self._timeout:g} s; until they do, or join again, "
                         "nothing of theirs is to be served"
                     )
+                if now > look:
+                    if gone := self._gone("installed", self._late("installed")):
+                        raise PeerError(f"{ranks_text(gone)} did not finish installing it, and {_is_gone(gone)}")
+                    look = time.monotonic() + _PATIENCE
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
         except PeerError as error:
             raise PeerError(f"{here}; {error}") from None
+
+    def _gone(self, kind: str, late: list[int]) -> list[int]:
+        """Those of the late ranks that will not do it any more."""
+        gone = self._find_gone(late)
+        # One may have done it before it left, since it was found to be late.
+        return sorted(set(gone) & set(self._late(kind))) if gone else []
 
     def _late(self, kind: str) -> list[int]:
         keys = self._keys(kind)
@@ -146,3 +179,7 @@ class Committer:
     def _key(self, kind: str, rank: int | str = "") -> str:
         # `version` is the committed one: the one before until the decision, and then this one.
         return f"{self._label}/{self.version + (kind != 'installed')}/{kind}/{rank}"
+
+
+def _is_gone(ranks: list[int]) -> str:
+    return "is gone: its process has ended or left the group" if len(ranks) == 1 else "are gone: their processes have ended or left the group"

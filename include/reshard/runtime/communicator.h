@@ -115,9 +115,9 @@ class Communicator {
     return Agree(absl::OkStatus(), problem);
   }
 
-  // Those of these other ranks whose processes have ended, or that have closed the communicator, ascending: for a caller
-  // that waits for them by other means than a call of this communicator. Asks them, for less than a second in all; none
-  // of them does anything for it. Empty where a backend cannot tell, and before the ranks have met.
+  // Those of these other ranks whose processes have ended, or that have closed the communicator, ascending: for a
+  // caller that waits for them by other means than a call of this communicator. Asks them, for less than a second in
+  // all; none of them does anything for it. Empty where a backend cannot tell, and before the ranks have met.
   virtual std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) {
     static_cast<void>(ranks);
     return {};

@@ -13,7 +13,7 @@ from ...errors import PeerError, UndeterminedError
 from ..shared_store import SharedStore, ranks_text
 
 _SHORTEST, _LONGEST = 0.0005, 0.02  # seconds between two looks
-_PATIENCE = 1.0  # and between two questions whether those that are waited for are still there
+_PATIENCE = 1.0  # and between two of those that take longer
 
 
 class Committer:
@@ -111,16 +111,13 @@ class Committer:
         )
 
     def _wait(self) -> str:
-        deadline = time.monotonic() + self._timeout
-        look = time.monotonic() + _PATIENCE
-        pause = _SHORTEST
+        wait = _Wait(self._rank, self._timeout)
         while (there := self._store.get("committed")) == self._previous:
-            now = time.monotonic()
-            if now > min(look, deadline):
-                self._end(f"within {self._timeout:g} s" if now > deadline else "")
-                look = time.monotonic() + _PATIENCE
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            if wait.is_over:
+                self._end(f"within {self._timeout:g} s")
+            elif wait.asks():
+                self._end("")
+            wait.pause()
         return there
 
     def _end(self, within: str) -> None:
@@ -143,23 +140,21 @@ class Committer:
         here = f"rank {self._rank}: version {self.version} is committed, and installed here"
         try:
             self._store.set(self._key("installed", self._rank), "1")
-            deadline = time.monotonic() + self._timeout
-            look = time.monotonic() + _PATIENCE
-            pause = _SHORTEST
+            wait = _Wait(self._rank, self._timeout)
             while not self._store.has(self._keys("installed")):
-                now = time.monotonic()
-                if now > deadline:
+                if wait.is_over:
                     late = ranks_text(self._late("installed"))
                     raise PeerError(
                         f"{late} did not finish installing it within {self._timeout:g} s; until they do, or join again, "
                         "nothing of theirs is to be served"
                     )
-                if now > look:
-                    if gone := self._gone("installed", self._late("installed")):
-                        raise PeerError(f"{ranks_text(gone)} did not finish installing it, and {_is_gone(gone)}")
-                    look = time.monotonic() + _PATIENCE
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST)
+                if wait.looks and (told := self._store.get(self._key("gone"))):
+                    raise PeerError(told)
+                if wait.asks() and (gone := self._gone("installed", self._late("installed"))):
+                    told = f"{ranks_text(gone)} did not finish installing it, and {_is_gone(gone)}"
+                    self._store.set(self._key("gone"), told)
+                    raise PeerError(told)
+                wait.pause()
         except PeerError as error:
             raise PeerError(f"{here}; {error}") from None
 
@@ -179,6 +174,42 @@ class Committer:
     def _key(self, kind: str, rank: int | str = "") -> str:
         # `version` is the committed one: the one before until the decision, and then this one.
         return f"{self._label}/{self.version + (kind != 'installed')}/{kind}/{rank}"
+
+
+class _Wait:
+    """One wait for the other ranks.
+
+    It looks into the store again and again, every second for what takes longer. To ask whether others are still there
+    takes a look for each of them, so ranks take turns: rank 0 asks every second, rank 1 every two, rank 99 every hundred.
+    """
+
+    def __init__(self, rank: int, timeout: float):
+        self._rank = rank
+        self._deadline = time.monotonic() + timeout
+        self._next = time.monotonic() + _PATIENCE
+        self._seconds = 0
+        self._pause = _SHORTEST
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    @property
+    def looks(self) -> bool:
+        """Whether it is time for what takes longer."""
+        return time.monotonic() > self._next
+
+    def asks(self) -> bool:
+        """Whether it is this rank's turn to ask. Where `looks`, the next second begins."""
+        if not self.looks:
+            return False
+        self._next = time.monotonic() + _PATIENCE
+        self._seconds += 1
+        return self._seconds % (self._rank + 1) == 0
+
+    def pause(self) -> None:
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST)
 
 
 def _is_gone(ranks: list[int]) -> str:

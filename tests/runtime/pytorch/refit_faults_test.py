@@ -183,7 +183,7 @@ class Decisions(unittest.TestCase):
 
         shared = SharedStore(store, "refit", 5)
         self.addCleanup(shared.close)
-        one = Committer(shared, "2.1", 0, 1, 0.2)
+        one = Committer(shared, "2.1", 0, 1, 0.2, lambda ranks: [])
         one.follow(one.begin())
         return one
 

@@ -26,7 +26,7 @@ class Committer:
         rank: int,
         world: int,
         timeout: float,
-        find_gone: Callable[[list[int]], list[int]] = lambda ranks: [],
+        find_gone: Callable[[list[int]], list[int]],
     ):
         """
         Args:

@@ -117,10 +117,8 @@ class _ViewMaker:
             steps = _even_steps([table.starts for table in tables])
             if steps is not None:
                 return _joined(self._rows_of_table(target, text, shape, tables[0], len(rows), steps))
-        views: list[View] = []
-        for row, table in zip(numbers, tables):
-            views += _joined(self._of_table(target, text, shape, row, table))
-        return _joined(views)
+        of_rows = [_joined(self._of_table(target, text, shape, row, table)) for row, table in zip(numbers, tables)]
+        return of_rows[0] if len(of_rows) == 1 else _joined(list(itertools.chain.from_iterable(of_rows)))
 
     def _of_table(self, target: Spec, text: str, shape: tuple[int, ...], row: int, table: Table) -> list[View]:
         """

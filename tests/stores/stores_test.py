@@ -356,6 +356,24 @@ class StoresTest(unittest.TestCase):
         reshard.convert("s3://bucket/b", "memory://b", mesh="{dp:4}", layout="[<dp>, ...]", overwrite=True)
         self.assertTrue(reshard.verify("memory://b", self.b))
 
+    def test_chained_urls(self):
+        import fsspec
+
+        fsspec.filesystem("memory").put(str(self.a), f"/{self.place}", recursive=True)
+        url = f"s3://bucket/{self.place}"
+        runs = self.scratch / "runs"
+        shutil.copytree(self.a, runs / "step-1")
+        archive = shutil.make_archive(str(self.scratch / "runs"), "zip", runs)
+        for chained in (f"zip://step-1::file://{archive}", f"simplecache::memory://{self.place}"):
+            with self.subTest(chained):
+                self.assertTrue(reshard.verify(chained, self.a, side_files=False))
+        self.check_command("convert", f"zip://step-1::filecache::file://{archive}", f"{url}/b", "--to", "hf")
+        self.assertTrue(reshard.verify(f"{url}/b", self.a))
+        with self.assertRaisesRegex(reshard.InputError, "write zip://PATH::..., or zip://::... for its root"):
+            reshard.inspect(f"zip::file://{archive}")
+        with self.assertRaisesRegex(reshard.ReshardError, "results are written to s3:// itself, not through a chain"):
+            reshard.convert(self.a, f"simplecache::{url}/c", to="hf")
+
     def test_a_store_of_ones_own(self):
         class Shelf:
             def __init__(self):

@@ -19,8 +19,10 @@ _APPEAR_WHOLE = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 _ONE_CALL_AT_A_TIME = {"sftp", "ssh"}
 _MOST_SILENT = 60  # seconds in which such a server may send nothing
 _JOB = ".reshard-"  # begins the folders of what is under way, which go with the last object in them
+# Links of a chained URL that keep copies of what the next link has, under the same paths.
+_CACHES = {"simplecache", "filecache", "blockcache"}
 # What filesystems call what changes with the content.
-_VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "LastModified", "last_modified", "mtime", "modified", "created")
+_VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "CRC", "LastModified", "last_modified", "mtime", "modified", "created")
 
 
 _CODES: Codes = [
@@ -50,10 +52,28 @@ def _found(info: dict[str, Any]) -> Found:
     return Found(size, version if len(version) < 200 else hashlib.sha256(version.encode()).hexdigest())
 
 
+def _as_chained(url: str) -> str:
+    """The URL as fsspec reads it: "zip://step-1::s3://b/runs.zip" of "zip::s3://b/runs.zip!/step-1".
+
+    Raises:
+        StoreError: "unsupported" where an archive has no path in it.
+    """
+    schemes, _, rest = url.partition("://")
+    *outer, last = schemes.split("::")
+    path, *within = rest.split("!")
+    links = [f"{last}://{path}"]
+    for scheme in reversed(outer):
+        if scheme not in _CACHES and not within:
+            raise StoreError("unsupported", f"{url}: write {scheme}://PATH::..., or {scheme}://::... for its root")
+        links.insert(0, scheme if scheme in _CACHES else f"{scheme}:/{within.pop(0) or '/'}")
+    return "::".join(links)
+
+
 class FsspecStore:
-    """All URLs of one scheme."""
+    """All URLs of one scheme. Chains are read only: what they write appears late, or as a whole archive."""
 
     def __init__(self, scheme: str):
+        self._chain = scheme.split("::") if "::" in scheme else None
         self._appears_whole = scheme in _APPEAR_WHOLE
         self._connections = _Connections() if scheme in _ONE_CALL_AT_A_TIME else None
 
@@ -98,6 +118,8 @@ class FsspecStore:
         return upload.finish()
 
     def begin(self, url: str, length: int, memory: int) -> "_Upload":
+        if self._chain:
+            raise StoreError("unsupported", f"{url}: results are written to {self._chain[-1]}:// itself, not through a chain")
         with self._at(url) as (system, path):
             if self._appears_whole:
                 return _Upload(self, url, system.open(path, "wb"), path)
@@ -122,9 +144,12 @@ class FsspecStore:
     def _at(self, url: str) -> Iterator[tuple[Any, str]]:
         """(filesystem, path) for one call, whose errors are those of a store."""
         with _errors(url):
-            if self._connections is None:
-                # Instances are fsspec's to keep. What it remembers of lists would hide what others write.
-                yield fsspec.url_to_fs(url, use_listings_cache=False)
+            # Instances are fsspec's to keep. What it remembers of lists would hide what others write.
+            uncached = {"use_listings_cache": False}
+            if self._chain:
+                yield fsspec.url_to_fs(_as_chained(url), **{self._chain[-1]: uncached})
+            elif self._connections is None:
+                yield fsspec.url_to_fs(url, **uncached)
             else:
                 with self._connections.of(url) as system_and_path:
                     yield system_and_path

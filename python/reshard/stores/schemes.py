@@ -20,9 +20,10 @@ _kinds: list[Callable[[str], Store | None]] = []
 
 
 def scheme_of(url: str) -> str:
-    """ "s3" of "s3://bucket/key", "" of a path."""
+    """ "s3" of "s3://bucket/key", "simplecache::s3" of "simplecache::s3://bucket/key", "" of a path."""
     scheme, mark, _ = url.partition("://")
-    return scheme.lower() if mark and scheme.replace("+", "").replace("-", "").replace(".", "").isalnum() else ""
+    names = scheme.replace("+", "").replace("-", "").replace(".", "").split("::")
+    return scheme.lower() if mark and all(name.isalnum() for name in names) else ""
 
 
 def register(scheme: str, store: Store | None) -> None:
@@ -73,7 +74,7 @@ def _open(scheme: str) -> Store:
 
         from .by_fsspec import FsspecStore
 
-        if scheme in known_implementations or scheme in registry:
+        if all(name in known_implementations or name in registry for name in scheme.split("::")):
             return FsspecStore(scheme)
     if scheme in _OBSTORE:
         raise StoreError("unsupported", f"URLs of {scheme}:// need a package: pip install 'reshard[stores]'")

@@ -16,6 +16,8 @@ TEST_CASE("url: what is one, and its scheme") {
   CHECK_FALSE(IsUrl("/a/b"));
   CHECK(SchemeOf("S3A://b") == "s3a");
   CHECK(SchemeOf("plain/path").empty());
+  CHECK(SchemeOf("simplecache::S3://b") == "simplecache::s3");
+  CHECK(SchemeOf("::s3://b").empty());
 }
 
 TEST_CASE("url: admitted as it is kept") {
@@ -28,9 +30,20 @@ TEST_CASE("url: admitted as it is kept") {
   unsetenv("HF_ENDPOINT");
 }
 
+TEST_CASE("url: chains end with the outermost path") {
+  CHECK(*Admit("simplecache::s3://bucket/key/") == "simplecache::s3://bucket/key");
+  CHECK(*Admit("zip://step-1/::s3://b/runs.zip") == "zip::s3://b/runs.zip!/step-1");
+  CHECK(*Admit("zip://::filecache::s3://b/runs.zip") == "zip::filecache::s3://b/runs.zip!");
+  CHECK(*Admit("tar://a/b::zip://c::file:///x.zip") == "tar::zip::file:///x.zip!/c!/a/b");
+  CHECK(*Admit("zip::s3://b/runs.zip!/step-1/model") == "zip::s3://b/runs.zip!/step-1/model");
+  CHECK(*Admit("s3://bucket/a::b!") == "s3://bucket/a::b!");
+}
+
 TEST_CASE("url: what is refused") {
-  for (const char* const url : {"s3://", "s3:///", "s3://u:p@h/x", "s3://b/../c", "s3://b/./c", "s3://b/a\nb",
-                                "hf://org", "hf:///model", "hf://org/@x", "hf://org/model@", "http://host/x"}) {
+  for (const char* const url :
+       {"s3://", "s3:///", "s3://u:p@h/x", "s3://b/../c", "s3://b/./c", "s3://b/a\nb", "zip://a::s3://",
+        "zip://a::s3://u:p@h/x", "zip://../a::s3://b/x.zip", "zip://a!::s3://b/x.zip", "hf://org", "hf:///model",
+        "hf://org/@x", "hf://org/model@", "http://host/x"}) {
     INFO(url);
     const absl::Status refused = Admit(url).status();
     CHECK(absl::IsInvalidArgument(refused));

@@ -88,7 +88,7 @@ class ListTransfers::Turn {
 absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side& from, const Side& to, int rank,
                                                                      const digits::Refinement* refinement,
                                                                      const Topology& topology, int64_t first_holder,
-                                                                     Asked asked) {
+                                                                     Asked asked, std::optional<int64_t> only) {
   auto out = std::unique_ptr<ListTransfers>(new ListTransfers());
   out->rank_ = rank;
   const size_t n = from.dims.size();
@@ -102,49 +102,67 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
     to_rows[d] = RowsOf(*to.mesh, *to.dims[d]);
   }
   std::vector<int64_t> cell_of(static_cast<size_t>(from.mesh->size()));
-  std::vector<std::vector<int32_t>> holders(cell_of.size());  // of a cell: the dimensions' digits are disjoint
   for (size_t p = 0; p < cell_of.size(); ++p) {
-    int64_t cell = 0;
-    for (size_t d = 0; d < n; ++d) cell = cell * out->overlaps_[d].from_rows + from_rows[d][p];
-    cell_of[p] = cell;
-    holders[cell].push_back(static_cast<int32_t>(p));
+    for (size_t d = 0; d < n; ++d) cell_of[p] = cell_of[p] * out->overlaps_[d].from_rows + from_rows[d][p];
   }
-
-  // Every piece, by receiver. If the receiver holds it itself, the sender is known. The others wait in the queue of
-  // their shard, since an even share is only known when all of them are.
-  std::vector<std::vector<int64_t>> waiting(holders.size());
+  // Calls `visit` with the cell of every piece of the receiver at a position of the target mesh, its elements, and its
+  // pairs, one per dimension.
   std::vector<int64_t> begin(n), end(n), at(n);
-  for (size_t p = 0; p < to_index.size(); ++p) {
-    const int32_t receiver = to_index[p];
-    bool nothing = false;
+  const auto each_piece = [&](size_t p, const auto& visit) {
     for (size_t d = 0; d < n; ++d) {
       const auto t = static_cast<size_t>(to_rows[d][p]);
       begin[d] = at[d] = out->overlaps_[d].first_of_to[t];
       end[d] = out->overlaps_[d].first_of_to[t + 1];
-      nothing |= begin[d] == end[d];
+      if (begin[d] == end[d]) return;
     }
-    const int64_t own = receiver < from.mesh->size() ? cell_of[receiver] : -1;
-    while (!nothing) {
+    while (true) {
       int64_t cell = 0, elements = 1;
-      const int64_t first_pair = static_cast<int64_t>(out->pair_refs_.size());
       for (size_t d = 0; d < n; ++d) {
         const Pair& pair = out->overlaps_[d].pairs[at[d]];
         cell = cell * out->overlaps_[d].from_rows + pair.from_row;
         elements *= pair.elements;
-        out->pair_refs_.push_back(static_cast<int32_t>(at[d]));
       }
-      if (static_cast<int64_t>(out->pieces_.size()) >= kMaxPieces) {
-        return absl::ResourceExhaustedError(absl::StrCat("the exchange has more than ", kMaxPieces, " pieces"));
-      }
-      if (cell != own) waiting[cell].push_back(static_cast<int64_t>(out->pieces_.size()));
-      out->pieces_.push_back({cell == own ? receiver : -1, receiver, first_pair, elements});
+      visit(cell, elements);
       size_t d = n;
       while (d > 0 && ++at[d - 1] == end[d - 1]) {
         at[d - 1] = begin[d - 1];
         --d;
       }
-      if (d == 0) break;
+      if (d == 0) return;
     }
+  };
+  // Who sends a shard depends on nothing but its holders and its receivers. Of one device: those that it has or needs.
+  std::vector<bool> wanted(cell_of.size(), !only);
+  if (only) {
+    if (const auto position = from.mesh->Position(*only)) wanted[cell_of[*position]] = true;
+    if (const auto position = to.mesh->Position(*only)) {
+      each_piece(*position, [&](int64_t cell, int64_t) { wanted[cell] = true; });
+    }
+  }
+  std::vector<std::vector<int32_t>> holders(cell_of.size());  // of a cell: the dimensions' digits are disjoint
+  for (size_t p = 0; p < cell_of.size(); ++p) {
+    if (wanted[cell_of[p]]) holders[cell_of[p]].push_back(static_cast<int32_t>(p));
+  }
+
+  // Every piece, by receiver. If the receiver holds it itself, the sender is known. The others wait in the queue of
+  // their shard, since an even share is only known when all of them are.
+  std::vector<std::vector<int64_t>> waiting(holders.size());
+  bool too_many = false;
+  for (size_t p = 0; p < to_index.size() && !too_many; ++p) {
+    const int32_t receiver = to_index[p];
+    const int64_t own = receiver < from.mesh->size() ? cell_of[receiver] : -1;
+    each_piece(p, [&](int64_t cell, int64_t elements) {
+      if (!wanted[cell]) return;
+      too_many |= static_cast<int64_t>(out->pieces_.size()) >= kMaxPieces;
+      if (too_many) return;
+      if (cell != own) waiting[cell].push_back(static_cast<int64_t>(out->pieces_.size()));
+      const auto first_pair = static_cast<int64_t>(out->pair_refs_.size());
+      for (const int64_t pair : at) out->pair_refs_.push_back(static_cast<int32_t>(pair));
+      out->pieces_.push_back({cell == own ? receiver : -1, receiver, first_pair, elements});
+    });
+  }
+  if (too_many) {
+    return absl::ResourceExhaustedError(absl::StrCat("the exchange has more than ", kMaxPieces, " pieces"));
   }
 
   for (size_t c = 0; c < holders.size(); ++c) {

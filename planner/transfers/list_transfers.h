@@ -7,6 +7,7 @@
 #define RESHARD_PLANNER_TRANSFERS_LIST_TRANSFERS_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,11 +21,11 @@ namespace reshard::transfers {
 class ListTransfers final : public PieceList {
  public:
   // `refinement` (same mesh only) lets Axes() return parts of axes; without it they are whole axes.
-  // ResourceExhausted above 2^24 pieces.
+  // `only`: with Asked::kMessages, of this device alone. ResourceExhausted above 2^24 pieces.
   static absl::StatusOr<std::unique_ptr<ListTransfers>> Create(const Side& from, const Side& to, int rank,
                                                                const digits::Refinement* refinement,
                                                                const Topology& topology, int64_t first_holder,
-                                                               Asked asked);
+                                                               Asked asked, std::optional<int64_t> only = std::nullopt);
 
   Op Classify() const override { return op_; }
 

@@ -152,7 +152,7 @@ Message MeshTransfers::MakeMessage(int64_t sender, int64_t receiver, const std::
   Message message{mesh_.Device(sender), mesh_.Device(receiver), {}};
   message.runs.resize(rank_);
   for (size_t d = 0; d < static_cast<size_t>(rank_); ++d) {
-    const auto begin = dims_[d].overlap->runs.begin() + pairs[d]->first_run;
+    const auto begin = dims_[d].runs->runs.begin() + pairs[d]->first_run;
     message.runs[d].assign(begin, begin + pairs[d]->num_runs);
   }
   return message;
@@ -175,8 +175,8 @@ void MeshTransfers::EachReceived(int64_t position, PieceVisitor visit) const {
     const Dim& dim = dims_[d];
     own[d] = dim.from.RowAt(position, digits_);
     const auto t = static_cast<size_t>(dim.to.RowAt(position, digits_));
-    begin[d] = dim.overlap->pairs.data() + dim.overlap->first_of_to[t];
-    end[d] = dim.overlap->pairs.data() + dim.overlap->first_of_to[t + 1];
+    begin[d] = dim.runs->pairs.data() + dim.runs->first_of_to[t];
+    end[d] = dim.runs->pairs.data() + dim.runs->first_of_to[t + 1];
     if (begin[d] == end[d]) return;
     at[d] = begin[d];
   }
@@ -222,12 +222,12 @@ void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
   for (size_t d = 0; d < n; ++d) {
     const Dim& dim = dims_[d];
     own[d] = dim.from.RowAt(position, digits_);
-    const DimOverlap& overlap = *dim.overlap;
+    const DimOverlap& overlap = *dim.runs;
     for (int64_t i = overlap.first_of_from[own[d]]; i < overlap.first_of_from[static_cast<size_t>(own[d]) + 1]; ++i) {
       of_shard[d].push_back(&overlap.pairs[overlap.by_from[i]]);
     }
     if (of_shard[d].empty()) return;
-    pairs[d] = dim.overlap->Find(own[d], dim.to.RowAt(position, digits_));
+    pairs[d] = dim.runs->Find(own[d], dim.to.RowAt(position, digits_));
   }
   const auto keeps = [](const Pair* pair) { return pair != nullptr; };
   if (std::all_of(pairs.begin(), pairs.end(), keeps)) visit(position, pairs);
@@ -284,6 +284,10 @@ void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
       if (d == 0) break;
     }
   }
+}
+
+void MeshTransfers::TakeRuns(const MeshTransfers& prepared) {
+  for (size_t d = 0; d < dims_.size(); ++d) dims_[d].runs = prepared.dims_[d].overlap;
 }
 
 std::vector<Message> MeshTransfers::Receives(int64_t device) const {

@@ -11,7 +11,8 @@ namespace reshard::transfers {
 std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                       const std::vector<const DimShards*>& from,
                                                       const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                      Senders senders, Detail detail, const MeshTransfers* like) {
+                                                      Senders senders, Detail detail, const MeshTransfers* like,
+                                                      std::optional<int64_t> only) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
@@ -31,7 +32,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
     for (int digit : dim.from.digits) out->from_dim_[digit] = static_cast<int>(d);
     for (int digit : dim.to.digits) out->to_dim_[digit] = static_cast<int>(d);
   }
-  out->AddDims(from, to, detail, like);
+  out->AddDims(from, to, detail, like, only);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
   if (senders == Senders::kAll) {
@@ -63,11 +64,14 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
 }
 
 void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
-                            Detail detail, const MeshTransfers* like) {
+                            Detail detail, const MeshTransfers* like, std::optional<int64_t> only) {
   for (size_t d = 0; d < dims_.size(); ++d) {
     Dim& dim = dims_[d];
+    std::optional<OwnRows> own;
+    if (only) own = {dim.from.RowAt(*only, digits_), dim.to.RowAt(*only, digits_)};
     dim.overlap = like != nullptr ? like->dims_[d].overlap
-                                  : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail));
+                                  : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail, own));
+    dim.runs = dim.overlap;
     dim.from_length = from[d]->length;
     dim.to_length = to[d]->length;
   }

@@ -46,11 +46,16 @@ class MeshTransfers final : public TransferSchedule {
                                                Senders senders = Senders::kByPlace, Detail detail = Detail::kRuns,
                                                const MeshTransfers* like = nullptr);
   // All that does not depend on how many devices there are; of what is public, only what follows may be used, and, if
-  // IsHeldOnce(), Receives and Sends.
+  // IsHeldOnce(), Receives and Sends. `only`: these of the device at this position alone, and nothing but IsHeldOnce()
+  // besides.
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                Senders senders, Detail detail, const MeshTransfers* like = nullptr);
+                                                Senders senders, Detail detail, const MeshTransfers* like = nullptr,
+                                                std::optional<int64_t> only = std::nullopt);
+  // From now on Receives and Sends may be used, of the one device that `prepared` was made for, between the same
+  // layouts with runs.
+  void TakeRuns(const MeshTransfers& prepared);
   // By level the most elements that one device receives, and sends, and its most peers: of at most `most_devices`, from
   // all over the mesh.
   LevelLoads BusiestOfSome(int64_t most_devices);
@@ -83,6 +88,7 @@ class MeshTransfers final : public TransferSchedule {
  private:
   struct Dim {
     std::shared_ptr<const DimOverlap> overlap;
+    std::shared_ptr<const DimOverlap> runs;  // of messages: `overlap`, or that of one device
     digits::RowDigits from, to;
     std::vector<int64_t> from_length, to_length;  // elements of a row
     std::vector<int32_t> from_row, to_row;        // of each class
@@ -105,7 +111,7 @@ class MeshTransfers final : public TransferSchedule {
 
   MeshTransfers() = default;
   void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to, Detail detail,
-               const MeshTransfers* like);
+               const MeshTransfers* like, std::optional<int64_t> only);
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
   Sigma InPlace() const;

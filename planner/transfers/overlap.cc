@@ -90,17 +90,17 @@ class RowsInOrder {
 
 // Where both sides are such, the stretches they share come in the order of the pairs, one each.
 void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const DimShards& to,
-                    const RowsInOrder& to_rows, Detail detail, DimOverlap& out) {
+                    const RowsInOrder& to_rows, Detail detail, const std::optional<OwnRows>& own, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;
   const std::vector<Interval>& b = to.intervals;
   const bool runs = detail == Detail::kRuns;
-  out.pairs.reserve(a.size() + b.size());
-  if (runs) out.runs.reserve(a.size() + b.size());
+  if (!own) out.pairs.reserve(a.size() + b.size());
+  if (!own && runs) out.runs.reserve(a.size() + b.size());
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].begin, b[j].begin);
     const int64_t length = std::min(a[i].end, b[j].end) - begin;
-    if (length > 0) {
-      const int64_t row = from_rows[i], other = to_rows[j];
+    const int64_t row = from_rows[i], other = to_rows[j];
+    if (length > 0 && (!own || own->Concern(row, other))) {
       out.pairs.push_back({static_cast<int32_t>(row), static_cast<int32_t>(other), length,
                            static_cast<int32_t>(out.runs.size()), runs ? 1 : 0,
                            SpreadOf(true, length, from.length[row]), SpreadOf(true, length, to.length[other])});
@@ -112,15 +112,16 @@ void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const D
 }
 
 // Any rows.
-void OverlapSorted(const DimShards& from, const DimShards& to, Detail detail, DimOverlap& out) {
+void OverlapSorted(const DimShards& from, const DimShards& to, Detail detail, const std::optional<OwnRows>& own,
+                   DimOverlap& out) {
   const std::vector<RowInterval> a = Sorted(from);
   const std::vector<RowInterval> b = Sorted(to);
   std::vector<Segment> segments;
-  segments.reserve(a.size() + b.size());
+  if (!own) segments.reserve(a.size() + b.size());
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
     const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
-    if (begin < end) {
+    if (begin < end && (!own || own->Concern(a[i].row, b[j].row))) {
       segments.push_back({static_cast<int32_t>(a[i].row), static_cast<int32_t>(b[j].row),
                           Run{a[i].local + begin - a[i].interval.begin, b[j].local + begin - b[j].interval.begin, begin,
                               end - begin}});
@@ -193,7 +194,7 @@ const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
   return it != end && it->from_row == from_row ? &*it : nullptr;
 }
 
-DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail) {
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail, const std::optional<OwnRows>& own) {
   DimOverlap out;
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
@@ -201,9 +202,9 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail) {
   const auto from_rows = RowsInOrder::Of(from);
   const auto to_rows = from_rows ? RowsInOrder::Of(to) : std::nullopt;
   if (from_rows && to_rows) {
-    OverlapInOrder(from, *from_rows, to, *to_rows, detail, out);
+    OverlapInOrder(from, *from_rows, to, *to_rows, detail, own, out);
   } else {
-    OverlapSorted(from, to, detail, out);
+    OverlapSorted(from, to, detail, own, out);
   }
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
   // While pairs are placed, first_of_from[s + 1] is where the next one of row s goes.

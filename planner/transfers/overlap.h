@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,9 +54,17 @@ struct DimOverlap {
 // Whether an overlap says where in its rows a pair's elements lie, or only how many there are.
 enum class Detail { kSizes, kRuns };
 
-// Of kSizes, pairs have no runs.
+// The rows of one device.
+struct OwnRows {
+  int64_t from_row = 0;
+  int64_t to_row = 0;
+  bool Concern(int64_t from, int64_t to) const { return from == from_row || to == to_row; }
+};
+
+// Of kSizes, pairs have no runs. `own`: without the pairs that concern neither of these rows.
 // Requires that no slot table cuts either.
-DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail);
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail,
+                   const std::optional<OwnRows>& own = std::nullopt);
 
 // How `elements` of a row of `row_length` lie in it.
 Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length);

@@ -65,9 +65,11 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
                                                                   Asked asked, int64_t first_holder = 0);
 
 // The messages of one step of a plan, the same as those of TransferSchedule::Create, at a fraction of its cost: nothing
-// is counted that says only how good they are. `maps` makes those of both layouts.
+// is counted that says only how good they are. `maps` makes those of both layouts. `only`: the schedule is asked for
+// this device alone, of which less is looked at.
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
-                                                                ShardMaps& maps);
+                                                                ShardMaps& maps,
+                                                                std::optional<int64_t> only = std::nullopt);
 // The loads of one step, without its messages: as CreateTransfers with Asked::kLoads.
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, const Topology& topology,
                                                               ShardMaps& maps);

@@ -99,7 +99,8 @@ constexpr int64_t kMostLooks = int64_t{1} << 20;
 // See CreateTransfers and CreateMessages.
 absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const MappedLayout& mapped_from,
                                                                const MappedLayout& mapped_to, const Topology& topology,
-                                                               int64_t first_holder, Asked asked) {
+                                                               int64_t first_holder, Asked asked,
+                                                               std::optional<int64_t> only = std::nullopt) {
   const Layout& from = mapped_from.layout;
   const Layout& to = mapped_to.layout;
   RETURN_IF_ERROR(SameShape(from, to));
@@ -159,25 +160,30 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
     if (!refinement) refinement = digits::Refine(from, to);
     if (refinement) {
       using Senders = MeshTransfers::Senders;
-      const Detail detail = asked == Asked::kLoads ? Detail::kSizes : Detail::kRuns;
+      // Runs of one device are looked for by themselves.
+      const Detail detail = asked == Asked::kLoads || only ? Detail::kSizes : Detail::kRuns;
       const auto create = [&](const digits::Refinement& by, int num_levels, Senders senders,
                               const MeshTransfers* like = nullptr) {
         return MeshTransfers::Create(from.mesh(), by, from_dims, to_dims, from.rank(), num_levels, senders, detail,
                                      like);
       };
+      std::unique_ptr<MeshTransfers> prepared;
       const auto counted = [&](std::unique_ptr<MeshTransfers> one,
                                bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
+        if (only) one->TakeRuns(*prepared);
         if (!by_levels && asked != Asked::kMessages) RETURN_IF_ERROR(one->CountLevels(topology));
         return one;
       };
       const int num_levels = aligned ? topology.num_levels() : 1;
-      std::unique_ptr<MeshTransfers> prepared;
       if (asked == Asked::kMessages) {
+        // A device that is not in the mesh has no messages, whatever is looked at.
+        std::optional<int64_t> position;
+        if (only) position = from.mesh().Position(*only).value_or(0);
         prepared = MeshTransfers::Prepare(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels,
-                                          Senders::kByPlace, detail);
+                                          Senders::kByPlace, Detail::kRuns, nullptr, position);
         if (prepared->IsHeldOnce()) return prepared;
       }
-      auto out = create(*refinement, num_levels, Senders::kByPlace, prepared.get());
+      auto out = create(*refinement, num_levels, Senders::kByPlace, only ? nullptr : prepared.get());
       if (op == Op::kAllPermute && topology.num_levels() > 1 &&
           (!out->balanced() || out->Classify() != Op::kAllPermute)) {
         // The nearest holders make no permutation of it; without regard to distance there may be one.
@@ -193,17 +199,19 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
       }
     }
   }
-  ASSIGN_OR_RETURN(auto out, ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
-                                                   refinement ? &*refinement : nullptr, topology, first_holder, asked));
+  ASSIGN_OR_RETURN(auto out,
+                   ListTransfers::Create({&from.mesh(), from_dims}, {&to.mesh(), to_dims}, from.rank(),
+                                         refinement ? &*refinement : nullptr, topology, first_holder, asked, only));
   return std::unique_ptr<TransferSchedule>(std::move(out));
 }
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> ScheduleOf(const Step& step, const Topology& topology,
-                                                             ShardMaps& maps, Asked asked) {
+                                                             ShardMaps& maps, Asked asked,
+                                                             std::optional<int64_t> only = std::nullopt) {
   ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(step.from, step.to));
   ASSIGN_OR_RETURN(const auto from, maps.Of(ends.first));
   ASSIGN_OR_RETURN(const auto to, maps.Of(ends.second));
-  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, asked);
+  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, asked, only);
 }
 
 }  // namespace
@@ -215,8 +223,8 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
 }
 
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
-                                                                ShardMaps& maps) {
-  return ScheduleOf(step, topology, maps, Asked::kMessages);
+                                                                ShardMaps& maps, std::optional<int64_t> only) {
+  return ScheduleOf(step, topology, maps, Asked::kMessages, only);
 }
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, const Topology& topology,

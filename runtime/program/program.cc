@@ -393,7 +393,9 @@ ProgramCompiler::ProgramCompiler(ProgramCompiler&&) noexcept = default;
 ProgramCompiler& ProgramCompiler::operator=(ProgramCompiler&&) noexcept = default;
 ProgramCompiler::~ProgramCompiler() = default;
 
-absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
+absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) { return Create(plan, std::nullopt); }
+
+absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan, std::optional<int64_t> only) {
   return status::NoThrow("compiling a plan", [&]() -> absl::StatusOr<ProgramCompiler> {
     auto state = std::make_unique<State>();
     state->source = plan.source;
@@ -412,7 +414,7 @@ absl::StatusOr<ProgramCompiler> ProgramCompiler::Create(const Plan& plan) {
       if (plan.chunks.count > 1) {
         ASSIGN_OR_RETURN(one, StepOfChunk(step, plan.chunks));
       }
-      ASSIGN_OR_RETURN(auto messages, transfers::CreateMessages(one, plan.options.topology, maps));
+      ASSIGN_OR_RETURN(auto messages, transfers::CreateMessages(one, plan.options.topology, maps, only));
       ASSIGN_OR_RETURN(auto from, maps.Of(one.from));
       std::vector<int64_t> offsets;
       if (one.op != Op::kExchange && !one.crosses_meshes()) offsets = MemberOffsets(one.from.mesh(), one.axes);
@@ -459,7 +461,7 @@ int64_t Program::MemoryBytes() const {
 }
 
 absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank, const CompileOptions& options) {
-  ASSIGN_OR_RETURN(ProgramCompiler compiler, ProgramCompiler::Create(plan));
+  ASSIGN_OR_RETURN(ProgramCompiler compiler, ProgramCompiler::Create(plan, rank));
   return compiler.Compile(rank, options);
 }
 

@@ -160,6 +160,9 @@ class ProgramCompiler {
   absl::StatusOr<Program> Compile(int64_t rank, const CompileOptions& options = {}) const;
 
  private:
+  friend absl::StatusOr<Program> CompileProgram(const Plan& plan, int64_t rank, const CompileOptions& options);
+  // `only`: to compile for this rank alone.
+  static absl::StatusOr<ProgramCompiler> Create(const Plan& plan, std::optional<int64_t> only);
   struct State;
   explicit ProgramCompiler(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

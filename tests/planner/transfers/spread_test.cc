@@ -166,16 +166,21 @@ TEST_CASE("the messages of a step are those of its schedule") {
     step.op = random() % 2 == 0 ? Op::kExchange : Op::kAllPermute;
     step.first_holder = static_cast<int64_t>(random() % 3);
     step.from = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
-    step.to = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes));
+    const bool elsewhere = step.op == Op::kExchange && random() % 4 == 0;
+    step.to = LayoutOf(RandomLayout(random, axes, shape), MeshText(axes) + (elsewhere ? "@5" : ""));
     INFO("seed " << seed << ", round " << round << ": " << ToString(step.from) << " -> " << ToString(step.to));
     ShardMaps maps({});
     const auto messages = CreateMessages(step, topology, maps);
     const auto schedule = TransferSchedule::Create(step, topology);
     REQUIRE(messages.ok());
     REQUIRE(schedule.ok());
-    for (int64_t device = 0; device < step.from.mesh().size(); ++device) {
+    for (int64_t device = 0; device < step.from.mesh().size() + 6; ++device) {
       CHECK((*messages)->Receives(device) == (*schedule)->Receives(device));
       CHECK((*messages)->Sends(device) == (*schedule)->Sends(device));
+      const auto only = CreateMessages(step, topology, maps, device);
+      REQUIRE(only.ok());
+      CHECK((*only)->Receives(device) == (*schedule)->Receives(device));
+      CHECK((*only)->Sends(device) == (*schedule)->Sends(device));
       moving += (*messages)->Receives(device).size() > 1;
     }
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """reshard.calibrate beside loops by hand in the same run: all-to-alls as nccl-tests times them, of sends and receives
-over Gloo and MPI, and, in C, over memory that the processes share.
+over Gloo and MPI, and, in C, over memory that the processes share. There also, as nccl-tests times the calls of NCCL, an
+exchange of this library's that is bound once and run again and again, less one that moves nothing.
 
 usage: PYTHONPATH=build/full/python build/venv/bin/python tests/bench/calibrate_bench.py [--ranks N] [--size BYTES]
        [--reshard build/full/bin/reshard]
@@ -154,6 +155,31 @@ def memory_loop(rank, ranks, to_each, path):
     return median(once, times)
 
 
+def bound_loop(ranks):
+    """What a bound exchange of FEW bytes per peer takes longer than one in which nothing leaves a rank, in seconds."""
+    import reshard
+
+    mesh, rows = f"{{a:{ranks}}}", f"[<a>{ranks}, {ranks * FEW}]"
+    calls = []
+    for target in (rows, f"[{ranks}, <a>{ranks * FEW}]"):
+        shape = (1, ranks * FEW) if target == rows else (ranks, FEW)
+        mine, theirs = torch.ones(1, ranks * FEW, dtype=torch.uint8), torch.empty(shape, dtype=torch.uint8)
+        calls.append(reshard.bind([mine], [theirs], mesh, [rows], [target]))
+    times = [[], []]
+    for turn in range(250):
+        for call, of in zip(calls, times):
+            dist.barrier()
+            begin = time.perf_counter()
+            for _ in range(100):
+                call.run()
+            if turn >= 50:
+                of.append((time.perf_counter() - begin) / 100)
+    nothing, few = (torch.tensor(statistics.median(of), dtype=torch.float64) for of in times)
+    dist.all_reduce(nothing, dist.ReduceOp.MAX)
+    dist.all_reduce(few, dist.ReduceOp.MAX)
+    return few.item() - nothing.item()
+
+
 def compare(over, ranks, size, level, loops):
     few, many = loops  # seconds
     short = level["latency_us"] * ranks  # as topology.h has it: one per peer, and one until the last has come
@@ -187,6 +213,11 @@ def run(rank, ranks, meeting, size, over):
         level = reshard.calibrate(size=size)["levels"][0]
         if rank == 0:
             compare(over, ranks, size, level, loops)
+        if over == "shared memory":
+            few = bound_loop(ranks) * 1e6
+            if rank == 0:
+                short = level["latency_us"] * ranks
+                print(f"{over}, bound: {FEW} bytes per peer: calibrate {short:.2f} us, loop {few:.2f} us, {short / few:.2f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -369,6 +369,8 @@ class StoresTest(unittest.TestCase):
                 self.assertTrue(reshard.verify(chained, self.a, side_files=False))
         self.check_command("convert", f"zip://step-1::filecache::file://{archive}", f"{url}/b", "--to", "hf")
         self.assertTrue(reshard.verify(f"{url}/b", self.a))
+        fsspec.filesystem("memory").put(str(self.a), f"/{self.place}!", recursive=True)
+        self.assertTrue(reshard.verify(f"simplecache::memory://{self.place}!", self.a, side_files=False))
         with self.assertRaisesRegex(reshard.InputError, "write zip://PATH::..., or zip://::... for its root"):
             reshard.inspect(f"zip::file://{archive}")
         with self.assertRaisesRegex(reshard.ReshardError, "results are written to s3:// itself, not through a chain"):

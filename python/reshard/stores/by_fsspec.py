@@ -60,11 +60,12 @@ def _as_chained(url: str) -> str:
     """
     schemes, _, rest = url.partition("://")
     *outer, last = schemes.split("::")
-    path, *within = rest.split("!")
+    archives = [scheme for scheme in outer if scheme not in _CACHES]
+    path, *within = rest.split("!", len(archives))  # names in the outermost may have "!", too
+    if len(within) < len(archives) or any(one[:1] not in ("", "/") for one in within):
+        raise StoreError("unsupported", f"{url}: write {archives[-1]}://PATH::..., or {archives[-1]}://::... for its root")
     links = [f"{last}://{path}"]
     for scheme in reversed(outer):
-        if scheme not in _CACHES and not within:
-            raise StoreError("unsupported", f"{url}: write {scheme}://PATH::..., or {scheme}://::... for its root")
         links.insert(0, scheme if scheme in _CACHES else f"{scheme}:/{within.pop(0) or '/'}")
     return "::".join(links)
 

@@ -373,8 +373,8 @@ class StoresTest(unittest.TestCase):
         self.assertTrue(reshard.verify(f"simplecache::memory://{self.place}!", self.a, side_files=False))
         with self.assertRaisesRegex(reshard.InputError, "write zip://PATH::..., or zip://::... for its root"):
             reshard.inspect(f"zip::file://{archive}")
-        with self.assertRaisesRegex(reshard.ReshardError, "results are written to s3:// itself, not through a chain"):
-            reshard.convert(self.a, f"simplecache::{url}/c", to="hf")
+        with self.assertRaisesRegex(reshard.ReshardError, "results are written to memory:// itself, not through a chain"):
+            reshard.convert(self.a, f"simplecache::memory://{self.place}/c", to="hf")
 
     def test_a_store_of_ones_own(self):
         class Shelf:

@@ -96,8 +96,8 @@ function(reshard_unity target)
 endfunction()
 
 # reshard_library(NAME [COMPUTES|READS] SOURCES ... PUBLIC ... PRIVATE ...): target reshard_NAME, alias reshard::NAME.
-# COMPUTES: what users spend their time in. Nothing else is optimized beyond -O1: where files are read and written the
-# rest makes no difference that bench_checkpoint shows, and a third of the time to compile.
+# COMPUTES: what users spend their time in. Nothing else is optimized beyond -O1: for code that reads and writes files
+# more makes no difference that bench_checkpoint shows, and costs a third of the time to compile it.
 # COMPUTES, READS: what tests spend their time in. In a sanitized build nothing else is optimized at all, since a file
 # compiles in a third of the time without.
 function(reshard_library name)

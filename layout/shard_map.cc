@@ -17,8 +17,6 @@ namespace {
 
 // More non-empty intervals than this in one dimension are refused.
 constexpr int64_t kMaxTotalIntervals = int64_t{1} << 24;
-// Room that is made for cells before they are counted.
-constexpr int64_t kReserved = int64_t{1} << 20;
 
 // Walks the non-empty cells of a dimension, in ascending order, with the row that holds each. Cells of one row may
 // touch. The work is proportional to the non-empty cells, not to rows times intervals.
@@ -117,7 +115,6 @@ bool FillInOrder(CellWalk& walk, DimShards& out) {
 // Any rows: collect the cells, merge those that touch within a row, then sort by row, keeping the ascending order.
 bool FillSorted(CellWalk& walk, DimShards& out) {
   std::vector<CellWalk::Cell> cells;
-  cells.reserve(std::min({out.size, walk.num_rows(), kReserved}));
   std::vector<int64_t> last_cell(static_cast<size_t>(walk.num_rows()), -1);
   const bool complete = walk.Run(out.size, [&](const CellWalk::Cell& cell) {
     const auto row = static_cast<size_t>(cell.row);

@@ -168,8 +168,8 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
                                      like);
       };
       std::unique_ptr<MeshTransfers> prepared;
-      const auto counted = [&](std::unique_ptr<MeshTransfers> one,
-                               bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
+      const auto finished = [&](std::unique_ptr<MeshTransfers> one,
+                                bool by_levels) -> absl::StatusOr<std::unique_ptr<TransferSchedule>> {
         if (only) one->TakeRuns(*prepared);
         if (!by_levels && asked != Asked::kMessages) RETURN_IF_ERROR(one->CountLevels(topology));
         return one;
@@ -189,13 +189,13 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
         // The nearest holders make no permutation of it; without regard to distance there may be one.
         auto permuting = create(*refinement, 1, Senders::kByPlace, out.get());
         if (permuting->balanced() && permuting->Classify() == Op::kAllPermute) {
-          return counted(std::move(permuting), false);
+          return finished(std::move(permuting), false);
         }
       }
-      if (out->balanced()) return counted(std::move(out), aligned);
+      if (out->balanced()) return finished(std::move(out), aligned);
       if (aligned && out->Figures().messages_total > kMostLooks / out->holders()) {
         const auto finer = digits::Refine(from, to, levels ? &*levels : nullptr, out->CutsToSpread());
-        return counted(create(finer ? *finer : *refinement, topology.num_levels(), Senders::kAll, out.get()), true);
+        return finished(create(finer ? *finer : *refinement, topology.num_levels(), Senders::kAll, out.get()), true);
       }
     }
   }

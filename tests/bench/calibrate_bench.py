@@ -160,30 +160,23 @@ def bound_loop(ranks):
     import reshard
 
     mesh, rows = f"{{a:{ranks}}}", f"[<a>{ranks}, {ranks * FEW}]"
-    calls = []
-    for target in (rows, f"[{ranks}, <a>{ranks * FEW}]"):
-        shape = (1, ranks * FEW) if target == rows else (ranks, FEW)
+
+    def taken(target, shape):
         mine, theirs = torch.ones(1, ranks * FEW, dtype=torch.uint8), torch.empty(shape, dtype=torch.uint8)
-        calls.append(reshard.bind([mine], [theirs], mesh, [rows], [target]))
-    times = [[], []]
-    for turn in range(250):
-        for call, of in zip(calls, times):
-            dist.barrier()
-            begin = time.perf_counter()
-            for _ in range(100):
-                call.run()
-            if turn >= 50:
-                of.append((time.perf_counter() - begin) / 100)
-    nothing, few = (torch.tensor(statistics.median(of), dtype=torch.float64) for of in times)
-    dist.all_reduce(nothing, dist.ReduceOp.MAX)
-    dist.all_reduce(few, dist.ReduceOp.MAX)
-    return few.item() - nothing.item()
+        call = reshard.bind([mine], [theirs], mesh, [rows], [target])
+        return median(lambda: [call.run() for _ in range(100)], 100, repeat=200)
+
+    return taken(f"[{ranks}, <a>{ranks * FEW}]", (ranks, FEW)) - taken(rows, (1, ranks * FEW))
+
+
+def compare_few(over, ranks, level, few):
+    short = level["latency_us"] * ranks  # as topology.h has it: one per peer, and one until the last has come
+    print(f"{over}: {FEW} bytes per peer: calibrate {short:.2f} us, loop {few * 1e6:.2f} us, {short / (few * 1e6):.2f}", flush=True)
 
 
 def compare(over, ranks, size, level, loops):
     few, many = loops  # seconds
-    short = level["latency_us"] * ranks  # as topology.h has it: one per peer, and one until the last has come
-    print(f"{over}: {FEW} bytes per peer: calibrate {short:.2f} us, loop {few * 1e6:.2f} us, {short / (few * 1e6):.2f}")
+    compare_few(over, ranks, level, few)
     rate = size // ranks * (ranks - 1) / many / 1e9
     print(f"{over}: {size} bytes: calibrate {level['gb_per_s']:.2f} GB/s, loop {rate:.2f} GB/s, {level['gb_per_s'] / rate:.2f}", flush=True)
 
@@ -214,10 +207,9 @@ def run(rank, ranks, meeting, size, over):
         if rank == 0:
             compare(over, ranks, size, level, loops)
         if over == "shared memory":
-            few = bound_loop(ranks) * 1e6
+            few = bound_loop(ranks)
             if rank == 0:
-                short = level["latency_us"] * ranks
-                print(f"{over}, bound: {FEW} bytes per peer: calibrate {short:.2f} us, loop {few:.2f} us, {short / few:.2f}", flush=True)
+                compare_few(f"{over}, bound", ranks, level, few)
     dist.destroy_process_group()
 
 

@@ -95,8 +95,9 @@ void Rendezvous::Fail(absl::Status status, int64_t culprit) {
     if (!failure_.ok()) return;
     failure_ = std::move(status);
     first_failure_ = culprit;
+    // Before anybody can read the failure: a rank that was told it and arrives again must not count for this meeting.
+    failed_.store(true, std::memory_order_release);
   }
-  failed_.store(true, std::memory_order_release);
   Signal();
 }
 

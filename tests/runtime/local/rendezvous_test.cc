@@ -1,4 +1,4 @@
-// Meetings whose ranks leave as soon as they may.
+// Meetings whose ranks leave, or run out of time, all at once.
 #include "runtime/local/rendezvous.h"
 
 #include <numeric>
@@ -27,6 +27,28 @@ TEST_CASE("a rank that leaves after a meeting does not undo it for those that ha
     }
     for (std::thread& rank : ranks) rank.join();
     for (const absl::Status& status : met) REQUIRE(status.ToString() == "OK");
+  }
+}
+
+TEST_CASE("ranks whose time is up together do not meet again without the rank they missed") {
+  std::vector<int64_t> ids(3);
+  std::iota(ids.begin(), ids.end(), 0);
+  for (int round = 0; round < 20'000; ++round) {
+    Rendezvous rendezvous(ids, absl::ZeroDuration());
+    std::vector<absl::Status> first(2);
+    std::vector<absl::Status> again(2);
+    std::vector<std::thread> ranks;
+    for (size_t i = 0; i < 2; ++i) {
+      ranks.emplace_back([&, i] {
+        first[i] = rendezvous.Arrive(i, "a step");
+        again[i] = rendezvous.Arrive(i, "the next one");
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    for (size_t i = 0; i < 2; ++i) {
+      REQUIRE(first[i].code() == absl::StatusCode::kDeadlineExceeded);
+      REQUIRE(again[i] == first[i]);
+    }
   }
 }
 

@@ -38,7 +38,9 @@ class Walk {
     entries_ += names.size();
     std::vector<std::string> others;
     for (const std::string& name : names) {
-      if (!own_.contains(within + name)) others.push_back(name);
+      // What says what is where was read: it is a file, and there is no need to ask.
+      const bool was_read = within.empty() && catalog_.traits().is_header(name);
+      if (!was_read && !own_.contains(within + name)) others.push_back(name);
     }
     ASSIGN_OR_RETURN(const std::vector<io::FileKind> kinds, io::KindsOf(io::JoinPath(catalog_.root(), within), others));
     for (size_t i = 0; i < others.size(); ++i) {

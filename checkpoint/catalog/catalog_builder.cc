@@ -84,6 +84,7 @@ struct CatalogBuilder::State {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::vector<Catalog::File> files;
   absl::flat_hash_map<std::string, int32_t> file_index;
+  absl::flat_hash_set<int32_t> opened;  // files of which nothing is to be asked
   std::vector<Catalog::Tensor> tensors;
   std::vector<Catalog::ByteItem> byte_items;
   std::vector<Catalog::FileRange> places;
@@ -117,6 +118,13 @@ absl::StatusOr<int32_t> CatalogBuilder::AddFile(std::string_view path) {
   state_->files.push_back({text});
   state_->file_index.emplace(text, index);
   return index;
+}
+
+void CatalogBuilder::SetOpened(int32_t index, const io::ReadFile& opened) {
+  Catalog::File& file = state_->files[index];
+  file.bytes = opened.bytes();
+  file.modified = opened.modified();
+  state_->opened.insert(index);
 }
 
 int32_t CatalogBuilder::AddContent(std::string path) {
@@ -282,22 +290,23 @@ void CatalogBuilder::AddNote(std::string_view key, std::string_view value) {
 absl::Status CatalogBuilder::State::FindFiles() {
   const bool links = format->may_be_links;
   std::vector<std::string> names;
-  for (const Catalog::File& file : files) {
-    if (file.content != nullptr) continue;
+  std::vector<Catalog::File*> asked;
+  for (size_t i = 0; i < files.size(); ++i) {
+    Catalog::File& file = files[i];
+    if (file.content != nullptr || opened.contains(static_cast<int32_t>(i))) continue;
     if (!links) RETURN_IF_ERROR(CheckParents(root, file.path));
     names.push_back(file.path);
+    asked.push_back(&file);
   }
   const std::vector<absl::StatusOr<io::FileFacts>> facts = io::LookAt(root, names, links);
-  auto next = facts.begin();
-  for (Catalog::File& file : files) {
-    if (file.content != nullptr) continue;
-    const absl::StatusOr<io::FileFacts>& found = *next++;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const absl::StatusOr<io::FileFacts>& found = facts[i];
     if (absl::IsNotFound(found.status())) {
-      return absl::DataLossError(absl::StrCat("the file ", io::Shown(file.path), " is missing"));
+      return absl::DataLossError(absl::StrCat("the file ", io::Shown(names[i]), " is missing"));
     }
     if (!found.ok()) return found.status();
-    file.bytes = found->bytes;
-    file.modified = found->modified;
+    asked[i]->bytes = found->bytes;
+    asked[i]->modified = found->modified;
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "checkpoint/catalog/format_traits.h"
 #include "checkpoint/catalog/stored_elements.h"
+#include "checkpoint/io/files.h"
 #include "reshard/checkpoint/catalog.h"
 
 namespace reshard::catalog {
@@ -24,9 +25,11 @@ class CatalogBuilder {
   // `format` lives as long as all catalogs of it.
   CatalogBuilder(const FormatTraits& format, std::string root);
 
-  // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build.
-  // InvalidArgument: the path leaves the directory.
+  // The index of a file; the same path gives the same index. Whether it exists, and how long it is, is asked in Build,
+  // unless SetOpened has said it. InvalidArgument: the path leaves the directory.
   absl::StatusOr<int32_t> AddFile(std::string_view path);
+  // The reader has opened it: what is read of it later is checked against what it was then.
+  void SetOpened(int32_t index, const io::ReadFile& file);
   // The index of bytes that no file of their own has, which SetContent gives before Build; `path` is that of the file
   // they are made of, and some more.
   int32_t AddContent(std::string path);

@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<io::StagedDirectory>> BeginAfter(const convert::C
 absl::Status WriteToStore(convert::Conversion& conversion) {
   ASSIGN_OR_RETURN(std::shared_ptr<Store> store, stores::StoreOf(conversion.destination));
   convert::StoreRun run(&conversion, std::move(store));
-  if (!conversion.IsComplete()) return run.Do();
+  ASSIGN_OR_RETURN(const bool complete, run.IsComplete());
+  if (!complete) return run.Do();
   if (!AcceptsComplete(conversion.options)) return CompleteAlready(conversion);
   conversion.summary.was_complete = true;
   return run.TidyUp();

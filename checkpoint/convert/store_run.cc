@@ -85,6 +85,17 @@ StoreRun::StoreRun(Conversion* conversion, std::shared_ptr<Store> store)
 
 std::string StoreRun::UrlOf(std::string_view name) const { return io::JoinPath(conversion_.destination, name); }
 
+absl::StatusOr<bool> StoreRun::IsComplete() {
+  bool complete = false;
+  RETURN_IF_ERROR(stores::AtOnce(2, [&](int64_t what) {
+    if (what == 0) complete = conversion_.IsComplete();
+    // What an interrupted run has left is not in the way, and this one goes on with its own.
+    if (what == 1) place_ = into_store::LookAt(*store_, conversion_.destination, job_.folder());
+    return absl::OkStatus();
+  }));
+  return complete;
+}
+
 absl::Status StoreRun::Do() {
   RETURN_IF_ERROR(Enter());
   const absl::Status done = WriteAll();
@@ -109,11 +120,6 @@ absl::Status StoreRun::WriteAll() {
     RETURN_IF_ERROR(WriteMissing());
     meter_.Finish();
     if (is_over_) return absl::OkStatus();
-    const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
-    if (!changed.ok()) return io::FromSystem(changed.status());
-    if (!changed->empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("the source was written to while it was read: ", *changed));
-    }
     ASSIGN_OR_RETURN(finished, Finish());
   }
   return absl::OkStatus();
@@ -140,16 +146,14 @@ absl::Status StoreRun::TidyUp() {
 
 // Step 1, where nothing is in the way.
 absl::Status StoreRun::Enter() {
+  if (!place_.ok()) return place_.status();
   std::vector<std::string> names = conversion_.plan->FileNames();
   for (const AuxiliaryFile& file : conversion_.summary.side_files) names.push_back(file.to);
   names.emplace_back(source::kSidecarName);
   for (std::string& header : conversion_.plan->format().HeadersBeforeLast()) names.push_back(std::move(header));
-  // What an interrupted run has left is not in the way, and this one goes on with its own.
-  ASSIGN_OR_RETURN(const into_store::Occupancy place,
-                   into_store::LookAt(*store_, conversion_.destination, job_.folder()));
-  RETURN_IF_ERROR(into_store::CheckFree(place, conversion_.destination, options_.overwrite, job_.folder()));
+  RETURN_IF_ERROR(into_store::CheckFree(*place_, conversion_.destination, options_.overwrite, job_.folder()));
   if (options_.restart) RETURN_IF_ERROR(job_.Remove());
-  const bool is_left = std::any_of(place.jobs.begin(), place.jobs.end(),
+  const bool is_left = std::any_of(place_->jobs.begin(), place_->jobs.end(),
                                    [this](const auto& left) { return left.folder == job_.folder(); });
   is_new_ = options_.workers == 1 && (options_.restart || !is_left);
   RETURN_IF_ERROR(job_.Begin(names));
@@ -237,6 +241,13 @@ absl::Status StoreRun::WriteMissing() {
   }
 }
 
+absl::Status StoreRun::CheckSource() const {
+  const absl::StatusOr<std::string> changed = output::ChangedFile(conversion_.catalog());
+  if (!changed.ok()) return io::FromSystem(changed.status());
+  if (changed->empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the source was written to while it was read: ", *changed));
+}
+
 // Takes over the hashes of what all workers have written. False: an object is not what its record says, or has none of
 // use; it is to be written again.
 absl::StatusOr<bool> StoreRun::Gather() {
@@ -283,12 +294,18 @@ absl::StatusOr<bool> StoreRun::Finish() {
   if (options_.workers > 1) {
     ASSIGN_OR_RETURN(const bool claimed, job_.Claim(finish));
     if (!claimed && job_.ClaimedBy(finish) != options_.worker) {
+      RETURN_IF_ERROR(CheckSource());
       RETURN_IF_ERROR(AwaitCommit());
       if (conversion_.IsComplete()) return true;
     }
   }
-  ASSIGN_OR_RETURN(const bool all, Gather());
-  if (!all) return false;
+  absl::StatusOr<bool> all = false;
+  RETURN_IF_ERROR(stores::AtOnce(2, [&](int64_t what) {
+    if (what == 0) return CheckSource();
+    all = Gather();
+    return absl::OkStatus();
+  }));
+  if (!all.ok() || !*all) return all;
   if (options_.verify) {
     RESHARD_LOG(kInfo, "reads the result back and compares it with the source");
     RETURN_IF_ERROR(stores::AtOnce(

@@ -17,6 +17,7 @@
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/hash/hash.h"
 #include "checkpoint/into_store/commit.h"
+#include "checkpoint/into_store/occupancy.h"
 #include "checkpoint/into_store/store_job.h"
 #include "checkpoint/tasks/run_tasks.h"
 #include "reshard/checkpoint/store.h"
@@ -37,6 +38,8 @@ class StoreRun {
  public:
   StoreRun(Conversion* conversion, std::shared_ptr<Store> store);
 
+  // Whether the result is there already. Called once, before Do or TidyUp.
+  absl::StatusOr<bool> IsComplete();
   // Errors as Convert. After one that another try would meet again nothing is left of what was written.
   absl::Status Do();
   // For a result that is complete: step 5.
@@ -55,6 +58,8 @@ class StoreRun {
   bool IsOwn(int64_t object) const;
   absl::StatusOr<bool> Finish();
   absl::StatusOr<bool> Gather();
+  // FailedPrecondition: it has been written to.
+  absl::Status CheckSource() const;
   absl::Status ReadBack(int64_t object);
   absl::Status Commit();
   absl::Status AwaitCommit();
@@ -68,6 +73,7 @@ class StoreRun {
   tasks::ProgressMeter meter_;
   std::vector<std::pair<int64_t, int64_t>> pieces_;  // [first, end) of each object
   std::vector<hash::ContentHash> hashes_;            // of the plan's pieces
+  absl::StatusOr<into_store::Occupancy> place_;      // as IsComplete found it
   bool is_over_ = false;                             // another worker has completed the result
   bool copied_ = false;                              // auxiliary files, by this run
   bool is_new_ = false;                              // nobody else has written or writes anything of the job

@@ -46,9 +46,9 @@ absl::StatusOr<std::string> AtReader(const std::string& path) {
   return absl::StrCat(status::View(scheme), "://", whole);
 }
 
-// What nothing says to be of another format.
-absl::StatusOr<Catalog> ReadRest(const std::string& path, const CatalogLimits& limits) {
-  absl::StatusOr<Catalog> catalog = safetensors::ReadSafetensorsCatalog(path, limits);
+// What nothing says to be of another format, as far as it could be read as safetensors.
+absl::StatusOr<Catalog> OrSayWhatItIs(absl::StatusOr<Catalog> catalog, const std::string& path,
+                                      const CatalogLimits& limits) {
   // What is found at fault with a file of another format says less than what it is.
   if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
     ASSIGN_OR_RETURN(const std::string at_reader, AtReader(path));
@@ -61,7 +61,11 @@ absl::StatusOr<Catalog> ReadRest(const std::string& path, const CatalogLimits& l
 absl::StatusOr<Catalog> ReadOneFile(const std::string& path, const CatalogLimits& limits) {
   ASSIGN_OR_RETURN(bool archive, torch_save::IsArchive(path));
   if (archive && !formats::ReaderOf(path).empty()) archive = false;  // one of NumPy, or of Keras
-  return archive ? torch_save::ReadFile(path, limits) : ReadRest(path, limits);
+  if (archive) return torch_save::ReadFile(path, limits);
+  const size_t slash = path.rfind('/');
+  const std::string root = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+  return OrSayWhatItIs(safetensors::ReadSafetensorsFiles(root, {&name, 1}, limits), path, limits);
 }
 
 // Weights of a Hugging Face model, or their index.
@@ -94,7 +98,10 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
                      *model, "); name the file of the one that is meant, ", io::JoinPath(path, metadata[0]), " or ",
                      io::JoinPath(path, *model)));
   }
-  if (HasSafetensors(names)) return ReadRest(path, limits);
+  const auto read_rest = [&] {
+    return OrSayWhatItIs(safetensors::ReadSafetensorsDirectory(path, names, limits), path, limits);
+  };
+  if (HasSafetensors(names)) return read_rest();
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   if (has(listing::kFileName)) {
     return listing::ReadListing(path, limits, has(orbax::kTreeName) ? orbax::kFormat : listing::kFormat);
@@ -108,7 +115,7 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& path, const std::vector
   }
   ASSIGN_OR_RETURN(const std::vector<torch_save::RankFile> of_ranks, In(path, torch_save::RankFilesOf(names)));
   if (!of_ranks.empty()) return torch_save::ReadRankFiles(path, of_ranks, limits);
-  return ReadRest(path, limits);
+  return read_rest();
 }
 
 absl::StatusOr<Catalog> ReadItself(const std::string& path, const CatalogLimits& limits) {

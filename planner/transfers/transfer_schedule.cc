@@ -181,7 +181,8 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
         if (only) position = from.mesh().Position(*only).value_or(0);
         prepared = MeshTransfers::Prepare(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels,
                                           Senders::kByPlace, Detail::kRuns, nullptr, position);
-        if (prepared->IsHeldOnce()) return prepared;
+        // Nothing is to be balanced where every shard has one holder, or every receiver is one.
+        if (prepared->IsHeldOnce() || op == Op::kSlice) return prepared;
       }
       auto out = create(*refinement, num_levels, Senders::kByPlace, only ? nullptr : prepared.get());
       if (op == Op::kAllPermute && topology.num_levels() > 1 &&

@@ -7,6 +7,7 @@ usage: stores_test.py COMMAND PACKAGES SOURCE_DIR [TEST...]
 COMMAND is the command reshard, PACKAGES the folder with the Python package. Processes are killed at every twelfth request,
 from a random one on; with RESHARD_TEST_KILLS=N at every one, and N larger conversions at random ones.
 """
+import itertools
 import json
 import os
 import pathlib
@@ -40,6 +41,10 @@ import reshard  # noqa: E402
 from reshard import stores  # noqa: E402
 
 DIRECT = {"endpoint": f"http://127.0.0.1:{MOTO.port}", "client_options": {"allow_http": True}}
+
+
+def writes_contents(request):
+    return request.method == "PUT" and ".safetensors" in request.path
 
 
 def model(folder, seed, layers=6, rows=64, columns=96):
@@ -192,12 +197,15 @@ class StoresTest(unittest.TestCase):
         self.assertEqual((other.returncode, self.state(url)), (5, "a"), other)
 
     def killed(self, arguments, at, after):
-        """Runs the command and kills it at its request `at`, before it is passed on or after."""
+        """Runs the command and kills it at its request `at`, a number or a condition, which is passed on before, or never."""
         child = None
+        is_meant = at if callable(at) else lambda request: request.number == at
 
         def kill(request):
-            if request.number == at:
+            if is_meant(request):
                 child.send_signal(signal.SIGKILL)
+                return "status", 503
+            return None
 
         PROXY.set(fault=None if after else kill, after=kill if after else None)
         child = self.run_command(*arguments, wait=False)
@@ -247,10 +255,16 @@ class StoresTest(unittest.TestCase):
 
     def test_clean(self):
         url = f"s3://bucket/{self.place}"
-        self.killed(["convert", "s3://bucket/a", url, "--to", "hf", "--file-size", "60KB"], 24, after=True)
+        written = itertools.count()
+
+        def writes_the_second(request):
+            return writes_contents(request) and next(written) > 0
+
+        self.killed(["convert", "s3://bucket/a", url, "--to", "hf", "--file-size", "60KB"], writes_the_second, after=False)
         self.assertTrue(any(".reshard-" in name for name in self.names(self.place)), PROXY.seen)
-        with self.assertRaisesRegex(reshard.InputError, "interrupted conversion|missing|not a checkpoint"):
-            reshard.inspect(url)
+        self.assertEqual(sum(name.endswith(".safetensors") for name in self.names(self.place)), 1)
+        refused = self.run_command("convert", url, f"{url}-again", "--to", "hf")
+        self.assertIn("1 of 3 parts are here", refused.stderr)
         self.check_command("convert", "s3://bucket/b", url, *TO_DCP, "--clean")
         self.assertEqual(self.names(self.place), [".metadata", "__0_0.distcp", "config.json", "reshard.json"])
 
@@ -269,12 +283,9 @@ class StoresTest(unittest.TestCase):
         def is_read(request):
             return request.method == "GET" and ".safetensors" in request.path
 
-        def is_write(request):
-            return request.method == "PUT" and ".safetensors" in request.path
-
         passing = [
-            (is_read, ("status", 500)), (is_read, ("status", 503)), (is_write, ("status", 503)), (is_read, ("cut", 1000)),
-            (is_read, ("short", 100)), (is_write, ("cut", 0)), (lambda request: "list-type" in request.path, ("status", 500)),
+            (is_read, ("status", 500)), (is_read, ("status", 503)), (writes_contents, ("status", 503)), (is_read, ("cut", 1000)),
+            (is_read, ("short", 100)), (writes_contents, ("cut", 0)), (lambda request: "list-type" in request.path, ("status", 500)),
             (lambda request: request.method == "GET" and "list-type" in request.path, ("hide", rb"reshard-")),
         ]  # fmt: skip
         for number, (matches, what) in enumerate(passing):
@@ -286,7 +297,7 @@ class StoresTest(unittest.TestCase):
         # What does not pass is an error, with nothing half; the same command continues.
         for number, (matches, what, text) in enumerate(
             [
-                (is_read, ("status", 403), "403"), (is_write, ("status", 403), "403"), (is_write, ("status", 400), "400"),
+                (is_read, ("status", 403), "403"), (writes_contents, ("status", 403), "403"), (writes_contents, ("status", 400), "400"),
                 (lambda request: request.number > 14, ("status", 403), "403"),
             ]
         ):  # fmt: skip
@@ -336,7 +347,7 @@ class StoresTest(unittest.TestCase):
     def test_a_worker_that_is_killed(self):
         url = f"s3://bucket/{self.place}"
         arguments = ["convert", "s3://bucket/b", url, "--to", "hf", "--file-size", "30KB", "--workers", "3", "--worker-id"]
-        self.killed([*arguments, "0"], 26, after=True)
+        self.killed([*arguments, "0"], writes_contents, after=True)
         others = [self.run_command(*arguments, str(k), wait=False) for k in (1, 2)]
         for child in others:
             out, err = child.communicate(timeout=200)

@@ -86,6 +86,7 @@ class Reader {
   absl::Status AddFile(const std::string& name, io::OpenInTurn& open) {
     ASSIGN_OR_RETURN(auto index, builder_.AddFile(name));
     ASSIGN_OR_RETURN(auto file, open.Next());
+    builder_.SetOpened(index, *file);
     ASSIGN_OR_RETURN(auto read, ReadSafetensorsHeader(*file, limits_));
     Offsets offsets;
     for (auto& [key, value] : read.header.metadata) {
@@ -291,10 +292,11 @@ absl::StatusOr<Catalog> ReadIndexed(const std::string& root, const std::string& 
   return std::move(reader).Finish();
 }
 
-absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimits& limits) {
-  auto names = io::ListDirectory(root);
-  if (!names.ok()) return names.status();
-  const std::vector<std::string> indices = WithSuffix(*names, kIndexSuffix);
+}  // namespace
+
+absl::StatusOr<Catalog> ReadSafetensorsDirectory(const std::string& root, const std::vector<std::string>& names,
+                                                 const CatalogLimits& limits) {
+  const std::vector<std::string> indices = WithSuffix(names, kIndexSuffix);
   if (indices.size() == 1) return ReadIndexed(root, indices[0], limits);
   if (!indices.empty()) {
     if (std::find(indices.begin(), indices.end(), kSafetensorsIndexName) == indices.end()) {
@@ -303,11 +305,10 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
     }
     return ReadIndexed(root, std::string(kSafetensorsIndexName), limits);
   }
-  std::vector<std::string> files = WithSuffix(*names, kSuffix);
-  if (files.empty() && std::find(names->begin(), names->end(), "sharded") != names->end()) {
-    names = io::ListDirectory(io::JoinPath(root, "sharded"));
-    if (!names.ok()) return names.status();
-    for (const std::string& name : WithSuffix(*names, kSuffix)) files.push_back(io::JoinPath("sharded", name));
+  std::vector<std::string> files = WithSuffix(names, kSuffix);
+  if (files.empty() && std::find(names.begin(), names.end(), "sharded") != names.end()) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> inside, io::ListDirectory(io::JoinPath(root, "sharded")));
+    for (const std::string& name : WithSuffix(inside, kSuffix)) files.push_back(io::JoinPath("sharded", name));
   }
   if (files.empty()) {
     return absl::NotFoundError(
@@ -317,8 +318,6 @@ absl::StatusOr<Catalog> ReadDirectory(const std::string& root, const CatalogLimi
   RETURN_IF_ERROR(CheckOneSet(root, files));
   return ReadSafetensorsFiles(root, files, limits);
 }
-
-}  // namespace
 
 absl::StatusOr<Catalog> ReadSafetensorsIndex(const std::string& directory, const std::string& index,
                                              const CatalogLimits& limits) {
@@ -334,19 +333,6 @@ absl::StatusOr<Catalog> ReadSafetensorsFiles(const std::string& directory, absl:
   }
   reader.SetIncomplete(catalog::MissingParts(files));
   return std::move(reader).Finish();
-}
-
-absl::StatusOr<Catalog> ReadSafetensorsCatalog(const std::string& path, const CatalogLimits& limits) {
-  auto kind = io::KindOf(path);
-  if (!kind.ok()) return kind.status();
-  if (*kind == io::FileKind::kNothing) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
-  // A link to a directory is one too: with a part behind it, it is followed.
-  if (*kind == io::FileKind::kLink) kind = io::KindOf(io::JoinPath(path, "."));
-  if (kind.ok() && *kind == io::FileKind::kDirectory) return ReadDirectory(path, limits);
-  const size_t slash = path.rfind('/');
-  const std::string root = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
-  return ReadSafetensorsFiles(root, {&name, 1}, limits);
 }
 
 }  // namespace reshard::safetensors

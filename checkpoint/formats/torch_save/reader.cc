@@ -92,6 +92,7 @@ absl::StatusOr<OpenFile> Reader::Open(const std::string& name) {
   OpenFile open;
   ASSIGN_OR_RETURN(open.index, builder_.AddFile(name));
   ASSIGN_OR_RETURN(open.file, io::ReadFile::Open(io::JoinPath(root_, name), /*follow_links=*/true));
+  builder_.SetOpened(open.index, *open.file);
   ASSIGN_OR_RETURN(Archive archive, Archive::OpenFile(*open.file, limits_));
   open.archive = std::make_unique<Archive>(std::move(archive));
   return open;

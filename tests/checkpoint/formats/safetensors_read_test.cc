@@ -29,7 +29,7 @@ std::string Fixture(const std::string& name) {
   return std::string(RESHARD_SOURCE_DIR "/tests/checkpoint/fixtures/") + name;
 }
 
-absl::StatusOr<Catalog> Read(const std::string& path) { return safetensors::ReadSafetensorsCatalog(path, {}); }
+absl::StatusOr<Catalog> Read(const std::string& path) { return ReadCatalog(path, {}); }
 
 void CheckError(const absl::Status& status, absl::StatusCode code, std::string_view part) {
   INFO(status);
